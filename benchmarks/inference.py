@@ -33,8 +33,8 @@ from rich.table import Table
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
-from stages.export.__main__ import to_dynamic_int8, to_static_int8
 from stages.export.graph import save_model, to_onnx
+from stages.export.int8 import to_dynamic_int8, to_static_int8
 from tuneline.core.machine import threads
 from tuneline.model.batches import Batch
 from tuneline.onnx.session import OnnxClassifier, session_options

@@ -8,7 +8,7 @@ alone, emulated (``--no-speed --rows 200`` under ``qemu-x86_64 -cpu Haswell``). 
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,27 +24,37 @@ from tuneline.onnx.session import open_session, processor_saturates, session_opt
 from tuneline.params.loading import load_params
 
 ROUNDS = 3
-MODELS = ("fp32", "dynamic 7", "dynamic 8", "static 7", "static 8")
+METHODS = ("dynamic", "smoothed", "static")
+MODELS = ("fp32", *(f"{method} {bits}" for method in METHODS for bits in (7, 8)), "published")
+"""fp32; every method with weights of 7 and of 8 bits; and what the stage ``export`` makes with ``method: best``."""
 
 
-def write_models(folder: Path) -> None:
-    """Quantize ``models/classifier`` by every method, unless the files exist."""
-    if all((folder / f"{name}.onnx").exists() for name in MODELS):
+def write_models(folder: Path, names: Sequence[str]) -> None:
+    """Quantize ``models/classifier`` by the methods named, unless the files exist."""
+    if all((folder / f"{name}.onnx").exists() for name in names):
         return
-    from stages.export.__main__ import QuantizationRows, load_for_tracing, to_dynamic_int8, to_static_int8
+    from stages.export.__main__ import load_for_tracing
     from stages.export.graph import save_model, to_onnx
+    from stages.export.int8 import QuantizationRows, method_named, to_int8
     from tuneline.core.paths import CLASSIFIER
 
     folder.mkdir(parents=True, exist_ok=True)
     params = load_params()
     train, validation = (SplitReader.open(TOKENIZED, name, "tokenize") for name in ("train", "validation"))
-    rows = QuantizationRows(train, validation, 0, params.seed)
+    rows = QuantizationRows(train, validation, 0, params.seed, params.compare.close_rmse)
     columns = ["input_ids", "attention_mask", *(["token_type_ids"] if "token_type_ids" in split("train").values else [])]
     fp32 = to_onnx(load_for_tracing(CLASSIFIER), columns, params.export.opset)
     save_model(fp32, folder / "fp32.onnx")
-    for bits in (7, 8):
-        save_model(to_dynamic_int8(fp32, bits == 7), folder / f"dynamic {bits}.onnx")
-        save_model(to_static_int8(fp32, bits == 7, rows.calibration(params.export.int8.calibration_rows)), folder / f"static {bits}.onnx")
+    for name in names:
+        if name in {"fp32", "published"}:
+            continue
+        method, bits = name.split()
+        options = params.export.int8.model_copy(update={"reduce_range": bits == "7"})
+        save_model(method_named(method, fp32, options, rows).int8(), folder / f"{name}.onnx")
+    if "published" in names:
+        published, record = to_int8(fp32, params.export.int8, rows)
+        save_model(published, folder / "published.onnx")
+        print(record)
 
 
 def split(name: str) -> TokenizedSplit:
@@ -75,12 +85,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path("reports/benchmark-int8"))
     parser.add_argument("--rows", type=int, help="of the reported split; all unless given")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, help="all unless given; fp32 is always one of them")
     parser.add_argument("--no-speed", action="store_true", help="one round: agreement alone")
     options = parser.parse_args()
-    write_models(options.folder)
+    models = ["fp32", *(name for name in options.models if name != "fp32")]
+    write_models(options.folder, models)
     rows = split(load_params().evaluate.split)
     rows = rows.take(np.arange(min(options.rows or len(rows), len(rows))))
-    ways = [(name, exact) for name in MODELS for exact in (False, True) if not exact or name.endswith("8")]
+    ways = [(name, exact) for name in models for exact in (False, True) if not exact or name.endswith("8")]
     seconds: dict[tuple[str, bool], list[float]] = {way: [] for way in ways}
     logits = {}
     for _ in range(1 if options.no_speed else ROUNDS):

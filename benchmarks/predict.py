@@ -20,8 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.inference import MRPC_LENGTHS, bert
-from stages.export.__main__ import embed, to_dynamic_int8, tokenizer_record
+from stages.export.__main__ import embed, tokenizer_record
 from stages.export.graph import save_model, to_onnx
+from stages.export.int8 import to_dynamic_int8
 from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 from tests.records import export_record
 from tuneline.cli.predict.streaming import StreamOptions, TextClassifier, predict_rows, windows

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.core.tables import LabelSchema
+from tuneline.metrics.agreement import agreeing_rows
 from tuneline.metrics.curves import Softmax, calibration, calibration_error
 from tuneline.metrics.scores import compute_metric, predictions_of, task_of
 from tuneline.metrics.stats import Interval, accuracy_drop_interval, exact_interval, paired_difference
@@ -69,12 +70,11 @@ def compare_logits(reference: TrainedLogits, exported: Logits, close_rmse: float
     difference = np.abs(reference.logits.astype(np.float64) - exported)
     per_row = difference.max(axis=1)
     trained, other = (predictions_of(one, reference.label_schema) for one in (reference.logits, exported))
+    agrees = agreeing_rows(reference.logits, exported, reference.labels, reference.label_schema, close_rmse)
     if reference.label_schema.is_regression:
-        agrees = np.asarray(per_row <= agreeing_difference(reference, close_rmse))
         found = paired_difference(reference.metric, reference.labels, trained, other, seed=seed)
         interval = Interval(found.low, found.high)
     else:
-        agrees = np.asarray(trained == other)
         interval = accuracy_drop_interval(trained == reference.labels, other == reference.labels, seed)
     agrees[not_finite] = False
     flipped = np.flatnonzero(~agrees)
@@ -93,19 +93,3 @@ def compare_logits(reference: TrainedLogits, exported: Logits, close_rmse: float
         **reference.quality(exported),
     }
     return LogitComparison(metrics, exported, per_row, flipped[np.argsort(-per_row[flipped], kind="stable")], not_finite)
-
-
-LEAST_CLOSE = 1e-3
-"""Difference that agrees in any case, in standard deviations of the labels: a trained model without any error still rounds."""
-
-
-def agreeing_difference(reference: TrainedLogits, close_rmse: float) -> float:
-    """Return the largest difference of two predictions of a regression that agree: ``close_rmse`` root mean squared errors of the model.
-
-    The error of the trained model says how exact a prediction can be meant. If all predictions differed by this much, and at random, the
-    error would be ``sqrt(1 + close_rmse**2)`` times as large: 3 % larger with 0.25. A part of the labels' deviation, the usual choice,
-    says nothing of this: it is strict for a model with a large error, and lenient for an exact one.
-    """
-    predictions = predictions_of(reference.logits, reference.label_schema)
-    rmse = float(np.sqrt(np.mean((predictions.astype(np.float64) - reference.labels) ** 2)))
-    return max(close_rmse * rmse, LEAST_CLOSE * float(reference.labels.std()))

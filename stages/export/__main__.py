@@ -10,29 +10,22 @@ model and publishes those that pass in ``models/onnx/``.
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import onnx
-from numpy.typing import NDArray
-from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 from stages.export.graph import clean, quiet, save_model, to_onnx
+from stages.export.int8 import QuantizationRows, to_int8
 from tuneline.core.errors import DataError
-from tuneline.core.files import file_hash, replace_directory, temporary_directory
+from tuneline.core.files import file_hash, replace_directory
 from tuneline.core.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
 from tuneline.core.provenance import BaseSource, RawSource, StageProvenance, provenance_file, split_hash, stage_provenance
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import LABELS, SplitReader
-from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
 from tuneline.onnx.records import EXPORT_RECORD, FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord, TokenizerRecord
-from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of
 from tuneline.params import ExportParams, Params
-from tuneline.params.evaluate import Int8Params
 from tuneline.params.loading import load_params
 
 if TYPE_CHECKING:
@@ -44,46 +37,8 @@ COPIED_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
 EARLIER_STAGES = ("base", "download", "tokenize", "train")
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch", "transformers")
 """Libraries that the models depend on."""
-QUANTIZED_OPERATORS = ["MatMul", "Gemm", "Gather"]
-"""Operators whose weights are quantized: linear layers and embeddings. Products of two activations (attention scores) stay in
-fp32, because rounding both factors costs more accuracy than it saves time."""
 FROZEN_KEY = "frozen_head"
 """Key of ``config.json`` that a classifier with a frozen head has; ``KEY`` in tuneline/model/frozen.py, which imports torch."""
-FROZEN_HEAD = "head.weight"
-"""Weight of the linear model on a frozen checkpoint, which stays in fp32: its features and weights differ by orders of magnitude, so their
-rounding to int8 changes most predictions."""
-CALIBRATION_BATCH = 16
-SELECTION_ROWS = 256
-"""Maximal number of rows of the validation split on which ``best`` compares the methods."""
-
-
-@dataclass(frozen=True)
-class QuantizationRows:
-    """Rows of the train split for static calibration, and of the validation split for the choice of the method, drawn with the seed.
-
-    The reported split is not used, so that its metrics stay unbiased.
-    """
-
-    train: SplitReader
-    validation: SplitReader
-    pad_token_id: int
-    seed: int
-
-    def calibration(self, count: int) -> Iterator[Batch]:
-        """Yield padded batches of at most ``count`` rows of the train split; rows of a batch have similar lengths."""
-        split = self._sample(self.train, count)
-        for rows in length_sorted_batches(split.lengths, CALIBRATION_BATCH):
-            yield split.pad(rows, self.pad_token_id)
-
-    def selection(self) -> TokenizedSplit:
-        """Return the rows on which ``best`` compares the methods."""
-        return self._sample(self.validation, SELECTION_ROWS)
-
-    def _sample(self, rows: SplitReader, count: int) -> TokenizedSplit:
-        split = TokenizedSplit.read(rows)
-        if len(split) <= count:
-            return split
-        return split.take(np.sort(np.random.default_rng(self.seed).choice(len(split), count, replace=False)))
 
 
 def to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -97,73 +52,6 @@ def to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
     copy.CopyFrom(model)
     with quiet():
         return clean(convert_float_to_float16(copy, keep_io_types=True))
-
-
-def to_int8(model: onnx.ModelProto, params: Int8Params, rows: QuantizationRows) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """Quantize a model with the method in ``params``; return it, and its entry ``quantization`` for ``export.json``.
-
-    With ``reduce_range``, weights have 7 bits: two products of activations up to 255 and weights up to 64 add up to at most 32,640, which
-    16 bits hold, so processors without VNNI do not saturate them.
-    """
-    bits = {"weight_bits": SAFE_WEIGHT_BITS if params.reduce_range else 8}
-    if params.method == "dynamic":
-        return to_dynamic_int8(model, params.reduce_range), {"method": "dynamic", **bits}
-    static = to_static_int8(model, params.reduce_range, rows.calibration(params.calibration_rows))
-    if params.method == "static":
-        return static, {"method": "static", **bits}
-    candidates = {"dynamic": to_dynamic_int8(model, params.reduce_range), "static": static}
-    differences = logit_differences(model, candidates, rows)
-    method = min(candidates, key=lambda name: differences[name])  # dynamic in a tie
-    rounded = {name: round(value, 6) for name, value in differences.items()}
-    return candidates[method], {"method": method, **bits, "mean_abs_diff_on_validation": rounded}
-
-
-def logit_differences(model: onnx.ModelProto, candidates: dict[str, onnx.ModelProto], rows: QuantizationRows) -> dict[str, float]:
-    """Return the mean absolute difference between the logits of each candidate and those of ``model``."""
-    split = rows.selection()
-
-    def run(graph: onnx.ModelProto) -> NDArray[np.float32]:
-        with temporary_directory() as folder:
-            save_model(graph, path := folder / "model.onnx")
-            return logits_of(OnnxClassifier(path), split, rows.pad_token_id)
-
-    reference = run(model)
-    return {name: mean_difference(run(graph), reference) for name, graph in candidates.items()}
-
-
-def mean_difference(logits: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
-    """Return the mean absolute difference of logits; infinity if any of them is NaN or infinite."""
-    difference = float(np.abs(logits.astype(np.float64) - reference).mean())
-    return difference if np.isfinite(difference) else float("inf")
-
-
-def to_dynamic_int8(model: onnx.ModelProto, reduce_range: bool) -> onnx.ModelProto:
-    """Quantize the weights of a copy of the fp32 graph to int8; ranges of activations are computed for each batch at run time.
-
-    So the logits of a row depend slightly on the other rows of its batch.
-    """
-    return _quantize(model, quantize_dynamic, reduce_range=reduce_range)
-
-
-def to_static_int8(model: onnx.ModelProto, reduce_range: bool, calibration: Iterable[Batch]) -> onnx.ModelProto:
-    """Quantize the weights of a copy of the fp32 graph to int8, and activations by their minimum and maximum on padded batches."""
-    inputs = [value.name for value in model.graph.input]
-    batches = ({name: batch[name] for name in inputs} for batch in calibration)
-    reader = SimpleNamespace(get_next=lambda: next(batches, None))
-    own = {"quant_format": QuantFormat.QDQ, "activation_type": QuantType.QUInt8, "extra_options": {"MatMulConstBOnly": True}}
-    return _quantize(model, quantize_static, reader, reduce_range=reduce_range, **own)
-
-
-def _quantize(model: onnx.ModelProto, quantizer: Callable[..., None], *inputs: Any, **options: Any) -> onnx.ModelProto:
-    """Run a quantizer on files, because it would move the weights out of a model in memory."""
-    with temporary_directory() as folder, quiet():
-        source, target = folder / "fp32.onnx", folder / "int8.onnx"
-        save_model(model, source)
-        options |= {"op_types_to_quantize": QUANTIZED_OPERATORS, "per_channel": True, "weight_type": QuantType.QInt8}
-        heads = [node.name for node in model.graph.node if FROZEN_HEAD in node.input]
-        options |= {"nodes_to_exclude": [*heads, *(f"{name}_MatMul" for name in heads)]}  # the dynamic quantizer renames a Gemm
-        quantizer(source, target, *inputs, **options)
-        return clean(onnx.load(target))
 
 
 ExportedModel = tuple[onnx.ModelProto, Mapping[str, Any]]
@@ -274,7 +162,7 @@ def main() -> Measurements:
     splits = {split: SplitReader.open(TOKENIZED, split, made_by="tokenize") for split in ("train", "validation")}
     record = new_record(CLASSIFIER, params)
     columns = [name for name in splits["train"].schema.names if name != LABELS]
-    rows = QuantizationRows(splits["train"], splits["validation"], record.pad_token_id, params.seed)
+    rows = QuantizationRows(splits["train"], splits["validation"], record.pad_token_id, params.seed, params.compare.close_rmse)
     exported = export(load_for_tracing(CLASSIFIER), columns, params.export, rows)
     with replace_directory(CANDIDATES) as folder:
         return write_models(exported, record, CLASSIFIER, folder)

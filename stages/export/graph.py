@@ -4,6 +4,7 @@ The graph is traced by torch's exporter, then rewritten to compute less. A rewri
 those of the trained model; the stage ``compare`` later checks the whole reported split.
 """
 
+import ast
 import inspect
 import logging
 import warnings
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from tuneline.model.frozen import TrainedModel
 
 PRODUCER = "tuneline"
+LINEAR_OPERATORS = ("MatMul", "Gemm")
+SCOPES = "pkg.torch.onnx.name_scopes"
+"""Metadata that the exporter writes for each node: the list of modules around it, and its own name at the end."""
 ONE_FILE = 2**31 - 2**20
 """Maximal bytes of weights in the model's own file: protobuf's limit is 2 GB, and the graph needs some of it."""
 
@@ -435,8 +439,24 @@ def trace(model: "TrainedModel", names: Sequence[str], opset: int) -> onnx.Model
         )
     if program is None:
         raise RuntimeError("torch.onnx.export returned nothing")
-    graph: onnx.ModelProto = program.model_proto
-    return graph
+    traced: onnx.ModelProto = program.model_proto
+    name_linear_layers(traced.graph)
+    return traced
+
+
+def name_linear_layers(graph: onnx.GraphProto) -> None:
+    """Give the nodes of linear layers the names of the modules that they were traced from, such as ``encoder.layer.0.output.dense``.
+
+    A module that is used several times names the first of its nodes.
+    """
+    taken = {node.name for node in graph.node}
+    for node in graph.node:
+        if node.op_type in LINEAR_OPERATORS:
+            scopes = [entry.value for entry in node.metadata_props if entry.key == SCOPES]
+            module = ast.literal_eval(scopes[0])[-2] if scopes else ""
+            if module and module not in taken:
+                node.name = module
+                taken.add(module)
 
 
 def rewrite(traced: onnx.ModelProto, rewritings: Sequence[Rewriting]) -> onnx.ModelProto:

@@ -44,11 +44,13 @@ class ModelRecord(Record):
     """Size of all its files."""
     sha256: Mapping[FileName, str]
     method: str | None = OMITTED
-    """int8: ``dynamic`` or ``static``."""
+    """int8: ``dynamic``, ``smoothed`` or ``static``."""
     weight_bits: int | None = OMITTED
     """int8: 7 or 8."""
     mean_abs_diff_on_validation: Mapping[str, float] | None = OMITTED
     """int8, method ``best``: mean absolute difference of the logits from those of fp32, by method."""
+    fp32_layers: Sequence[str] | None = OMITTED
+    """int8, method ``best``: linear layers that stay in fp32, the most sensitive first."""
     metrics: Mapping[str, Number] | None = OMITTED
     """Metrics of this model on the reported split; ``compare`` adds them when it publishes the model."""
 

@@ -55,11 +55,13 @@ class EvaluateParams(Section):
 class Int8Params(Section):
     """``export.int8``."""
 
-    method: Literal["dynamic", "static", "best"] = "best"
-    """``dynamic``: ranges of activations by batch. ``static``: once, from calibration rows. ``best``: the method whose logits are closer to
-    those of fp32 on the validation split."""
+    method: Literal["dynamic", "smoothed", "static", "best"] = "best"
+    """``dynamic``: ranges of activations by batch. ``smoothed``: likewise, after SmoothQuant. ``static``: ranges once, from calibration
+    rows. ``best``: the method whose logits are closest to those of fp32 on the validation split, with layers in fp32 where needed."""
     calibration_rows: Positive = 256
-    """Number of calibration rows of ``static``, sampled from the train split with ``seed``."""
+    """Number of calibration rows of ``smoothed`` and ``static``, sampled from the train split with ``seed``."""
+    max_fp32: Rate = 0.2
+    """``best``: largest fraction of the linear layers' weights that stays in fp32 where predictions change by int8. ``0``: none."""
     reduce_range: bool = True
     """Weights of 7 bits, with the same products on every processor. ``false``: 8 bits, only if every server has VNNI; elsewhere products
     saturate, and predictions are wrong without an error."""

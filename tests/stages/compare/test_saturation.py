@@ -9,8 +9,8 @@ from hypothesis.extra import numpy as arrays
 from onnx import TensorProto, helper, numpy_helper
 
 from stages.compare.saturation import LARGEST_SUM, check_saturation, count_saturated, integer_products, largest_pair_sum, violation_of
-from stages.export.__main__ import to_dynamic_int8, to_static_int8
 from stages.export.graph import to_onnx
+from stages.export.int8 import to_dynamic_int8, to_static_int8
 from tests.small_pipeline import tiny_model
 from tuneline.onnx.session import run_outputs
 

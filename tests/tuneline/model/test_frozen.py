@@ -8,8 +8,8 @@ import torch
 from tokenizers import processors
 from transformers import AutoModel, PreTrainedTokenizerFast
 
-from stages.export.__main__ import to_dynamic_int8
 from stages.export.graph import to_onnx
+from stages.export.int8 import to_dynamic_int8
 from tests.small_pipeline import FAMILIES, tiny_model
 from tests.stages.train.tiny_task import tokenizer
 from tuneline.core.errors import ParamsError

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import stages.export.__main__
-from stages.export.__main__ import embed, to_dynamic_int8, to_static_int8
+from stages.export.__main__ import embed
 from stages.export.graph import save_model, to_onnx
+from stages.export.int8 import to_dynamic_int8, to_static_int8
 from tests.conftest import ROOT
 from tests.records import export_record
 from tests.small_pipeline import tiny_model, write_pipeline

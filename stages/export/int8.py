@@ -1,0 +1,351 @@
+"""Quantization of the fp32 graph to int8, with the least difference from it that the rows of the project show.
+
+Products of int8 are fast because all activations of a batch share one scale: a few large ones make it coarse for the others. Two things
+are done about it. ``smoothed`` divides large channels of the activations and multiplies their weights (SmoothQuant, Xiao et al. 2022,
+https://arxiv.org/abs/2211.10438). And where predictions still change, the linear layers whose rounding costs most stay in fp32.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
+
+from stages.export.graph import LINEAR_OPERATORS, clean, quiet, save_model
+from tuneline.core.files import temporary_directory
+from tuneline.core.tables import SplitReader
+from tuneline.core.terminal import say
+from tuneline.metrics.agreement import agreeing_rows
+from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
+from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of, open_session, session_options
+from tuneline.params.evaluate import Int8Params
+
+QUANTIZED_OPERATORS = [*LINEAR_OPERATORS, "Gather"]
+"""Operators whose weights are quantized: linear layers and embeddings. Products of two activations (attention scores) stay in
+fp32, because rounding both factors costs more accuracy than it saves time."""
+FROZEN_HEAD = "head.weight"
+"""Weight of the linear model on a frozen checkpoint, which stays in fp32: its features and weights differ by orders of magnitude, so their
+rounding to int8 changes most predictions."""
+CALIBRATION_BATCH = 16
+SELECTION_ROWS = 256
+"""Maximal number of rows of the validation split on which ``best`` compares quantized models."""
+SENSITIVITY_ROWS = 64
+"""How many of these rows the pass over the layers reads: it needs the order of the layers, not their exact cost."""
+SMOOTHING = 0.75
+"""Share of a channel's range that moves from the activations to the weights, alpha in SmoothQuant. Between 0.65 and 0.85 it makes no
+difference beyond noise: docs/benchmarks.md."""
+LEAST_RANGE = 1e-5
+"""Smallest range of a channel, so that a channel that is always 0 has a scale."""
+GOAL = 0.985
+"""Fraction of rows with the same prediction as fp32, from which no more layers stay in fp32."""
+
+
+@dataclass(frozen=True)
+class QuantizationRows:
+    """Rows of the train split for calibration, and of the validation split to compare quantized models, drawn with the seed.
+
+    The reported split is not used, so that its metrics stay unbiased. ``close_rmse`` is that of ``compare``.
+    """
+
+    train: SplitReader
+    validation: SplitReader
+    pad_token_id: int
+    seed: int
+    close_rmse: float
+
+    def calibration(self, count: int) -> Iterator[Batch]:
+        """Yield padded batches of at most ``count`` rows of the train split; rows of a batch have similar lengths."""
+        split = self._sample(self.train, count)
+        for rows in length_sorted_batches(split.lengths, CALIBRATION_BATCH):
+            yield split.pad(rows, self.pad_token_id)
+
+    def selection(self) -> TokenizedSplit:
+        """Return the rows on which ``best`` compares quantized models."""
+        return self._sample(self.validation, SELECTION_ROWS)
+
+    def _sample(self, rows: SplitReader, count: int) -> TokenizedSplit:
+        split = TokenizedSplit.read(rows)
+        if len(split) <= count:
+            return split
+        return split.take(np.sort(np.random.default_rng(self.seed).choice(len(split), count, replace=False)))
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to quantize: the fp32 graph that it starts from, and the quantizer with its options but ``nodes_to_exclude``."""
+
+    graph: onnx.ModelProto
+    quantize: Callable[[onnx.ModelProto, Sequence[str]], onnx.ModelProto]
+
+    def int8(self, kept: Sequence[str] = ()) -> onnx.ModelProto:
+        """Return the int8 graph in which the layers ``kept`` are fp32."""
+        return self.quantize(self.graph, kept)
+
+
+def to_int8(model: onnx.ModelProto, params: Int8Params, rows: QuantizationRows) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """Quantize a model with the method in ``params``; return it, and its entry ``quantization`` for ``export.json``.
+
+    With ``reduce_range``, weights have 7 bits: two products of activations up to 255 and weights up to 64 add up to at most 32,640, which
+    16 bits hold, so processors without VNNI do not saturate them.
+    """
+    record: dict[str, Any] = {"method": params.method, "weight_bits": SAFE_WEIGHT_BITS if params.reduce_range else 8}
+    if params.method != "best":
+        return method_named(params.method, model, params, rows).int8(), record
+
+    # The method whose logits are closest to those of fp32
+    methods = {name: method_named(name, model, params, rows) for name in ("dynamic", "smoothed", "static")}
+    reference = Fp32Model.of(model, rows)
+    candidates = {name: method.int8() for name, method in methods.items()}
+    logits = {name: reference.run(graph) for name, graph in candidates.items()}
+    differences = {name: reference.difference(other) for name, other in logits.items()}
+    name = min(differences, key=lambda name: differences[name])  # dynamic in a tie
+    record["method"] = name
+    record["mean_abs_diff_on_validation"] = {name: round(value, 6) for name, value in differences.items()}
+
+    # The layers that change predictions stay in fp32
+    agreement = reference.agreement(logits[name])
+    if agreement >= GOAL or params.max_fp32 == 0:
+        return candidates[name], record
+    graph, kept = keep_layers(methods[name], candidates[name], agreement, reference, params.max_fp32)
+    return graph, {**record, "fp32_layers": kept} if kept else record
+
+
+def method_named(name: str, model: onnx.ModelProto, params: Int8Params, rows: QuantizationRows) -> Method:
+    """Return the way to quantize ``model`` that has this name in ``export.int8.method``."""
+
+    def dynamic(graph: onnx.ModelProto, kept: Sequence[str]) -> onnx.ModelProto:
+        return to_dynamic_int8(graph, params.reduce_range, kept)
+
+    def static(graph: onnx.ModelProto, kept: Sequence[str]) -> onnx.ModelProto:
+        return to_static_int8(graph, params.reduce_range, rows.calibration(params.calibration_rows), kept)
+
+    if name == "dynamic":
+        return Method(model, dynamic)
+    if name == "smoothed":
+        return Method(smooth(model, rows.calibration(params.calibration_rows)), dynamic)
+    return Method(model, static)
+
+
+@dataclass(frozen=True)
+class Fp32Model:
+    """Rows of the validation split with the logits of the fp32 model, shape ``(rows, outputs)``: what int8 is compared with."""
+
+    split: TokenizedSplit
+    logits: NDArray[np.float32]
+    rows: QuantizationRows
+
+    @classmethod
+    def of(cls, model: onnx.ModelProto, rows: QuantizationRows) -> "Fp32Model":
+        """Compute the logits of the fp32 model."""
+        split = rows.selection()
+        return cls(split, _logits(model, split, rows.pad_token_id), rows)
+
+    def first(self, count: int) -> "Fp32Model":
+        """Return the first rows."""
+        return replace(self, split=self.split.take(np.arange(min(count, len(self.split)))), logits=self.logits[:count])
+
+    def run(self, graph: onnx.ModelProto) -> NDArray[np.float32]:
+        """Return the logits of another graph on these rows."""
+        return _logits(graph, self.split, self.rows.pad_token_id)
+
+    def difference(self, logits: NDArray[np.float32]) -> float:
+        """Return the mean absolute difference of logits; infinity if any of them is NaN or infinite."""
+        difference = float(np.abs(logits.astype(np.float64) - self.logits).mean())
+        return difference if np.isfinite(difference) else float("inf")
+
+    def agreement(self, logits: NDArray[np.float32]) -> float:
+        """Return the fraction of rows with the same prediction."""
+        agrees = agreeing_rows(self.logits, logits, self.split.labels, self.split.label_schema, self.rows.close_rmse)
+        return float(agrees.mean())
+
+
+def _logits(graph: onnx.ModelProto, split: TokenizedSplit, pad_token_id: int) -> NDArray[np.float32]:
+    with temporary_directory() as folder:
+        path = folder / "model.onnx"
+        save_model(graph, path)
+        return logits_of(OnnxClassifier(path), split, pad_token_id)
+
+
+def keep_layers(
+    method: Method, quantized: onnx.ModelProto, agreement: float, reference: Fp32Model, max_fp32: float
+) -> tuple[onnx.ModelProto, list[str]]:
+    """Keep linear layers in fp32, the most sensitive first, until predictions agree on ``GOAL`` of the rows.
+
+    ``quantized`` has no such layer, and its predictions agree on ``agreement``. At most a fraction ``max_fp32`` of the weights of linear
+    layers is kept, because each layer costs speed. Returns the graph and the names of its layers in fp32.
+    """
+    rows = len(reference.split)
+    say(f"export: int8 agrees with fp32 on {agreement:.1%} of {rows} validation rows; measuring which layers cost most")
+    layers = linear_layers(method.graph)
+    allowed = max_fp32 * sum(layers.values())
+    graph = quantized
+    kept: list[str] = []
+    for layer in sensitive_layers(method, layers, reference.first(SENSITIVITY_ROWS)):
+        if agreement >= GOAL or sum(layers[name] for name in [*kept, layer]) > allowed:
+            break
+        kept.append(layer)
+        graph = method.int8(kept)
+        agreement = reference.agreement(reference.run(graph))
+        say(f"export: int8 with {len(kept)} of {len(layers)} layers in fp32 agrees on {agreement:.1%}")
+    return graph, kept
+
+
+def linear_layers(model: onnx.ModelProto) -> dict[str, int]:
+    """Return the number of weights of each linear layer that is quantized, by the name of its node, in their order."""
+    weights = {tensor.name: int(np.prod(tensor.dims)) for tensor in model.graph.initializer}
+    layers = {}
+    for node in model.graph.node:
+        constants = [name for name in node.input[:2] if name in weights]
+        if node.op_type in LINEAR_OPERATORS and constants and FROZEN_HEAD not in constants:
+            layers[node.name] = weights[constants[0]]
+    return layers
+
+
+def sensitive_layers(method: Method, layers: Mapping[str, int], reference: Fp32Model) -> list[str]:
+    """Return the layers of at least average size, first those whose rounding alone changes the logits most.
+
+    A smaller layer, such as a projection of the attention, changes less: its rounding need not be measured, which takes two thirds of
+    the time. To keep one would also save little.
+    """
+    average = sum(layers.values()) / len(layers)
+    large = [name for name, weights in layers.items() if weights >= average]
+    costs = {}
+    for name in large:
+        others = [other for other in layers if other != name]
+        costs[name] = reference.difference(reference.run(method.int8([*others, *embeddings(method.graph)])))
+    return sorted(large, key=lambda name: -costs[name])
+
+
+def embeddings(model: onnx.ModelProto) -> list[str]:
+    """Return the names of the nodes that read rows of a weight."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [node.name for node in model.graph.node if node.op_type == "Gather" and node.input[0] in weights]
+
+
+def to_dynamic_int8(model: onnx.ModelProto, reduce_range: bool, kept: Sequence[str] = ()) -> onnx.ModelProto:
+    """Quantize the weights of a copy of the fp32 graph to int8; ranges of activations are computed for each batch at run time.
+
+    So the logits of a row depend slightly on the other rows of its batch. Nodes named in ``kept`` stay in fp32.
+    """
+    return _quantize(model, quantize_dynamic, kept, reduce_range=reduce_range)
+
+
+def to_static_int8(model: onnx.ModelProto, reduce_range: bool, calibration: Iterable[Batch], kept: Sequence[str] = ()) -> onnx.ModelProto:
+    """Quantize the weights of a copy of the fp32 graph to int8, and activations by their minimum and maximum on padded batches."""
+    inputs = [value.name for value in model.graph.input]
+    batches = ({name: batch[name] for name in inputs} for batch in calibration)
+    reader = SimpleNamespace(get_next=lambda: next(batches, None))
+    own = {"quant_format": QuantFormat.QDQ, "activation_type": QuantType.QUInt8, "extra_options": {"MatMulConstBOnly": True}}
+    return _quantize(model, quantize_static, kept, reader, reduce_range=reduce_range, **own)
+
+
+def _quantize(model: onnx.ModelProto, quantizer: Callable[..., None], kept: Sequence[str], *inputs: Any, **options: Any) -> onnx.ModelProto:
+    """Run a quantizer on files, because it would move the weights out of a model in memory."""
+    with temporary_directory() as folder, quiet():
+        source = folder / "fp32.onnx"
+        target = folder / "int8.onnx"
+        save_model(model, source)
+        heads = [node.name for node in model.graph.node if FROZEN_HEAD in node.input]
+        excluded = [*heads, *kept]
+        excluded += [f"{name}_MatMul" for name in excluded]  # the dynamic quantizer renames a Gemm
+        options |= {"op_types_to_quantize": QUANTIZED_OPERATORS, "per_channel": True, "weight_type": QuantType.QInt8}
+        quantizer(source, target, *inputs, nodes_to_exclude=excluded, **options)
+        return clean(onnx.load(target))
+
+
+def smooth(model: onnx.ModelProto, calibration: Iterable[Batch]) -> onnx.ModelProto:
+    """Return a copy of the fp32 graph that computes the same with activations of more equal ranges.
+
+    Before a product ``x @ w``, channel ``c`` of x is divided by ``s[c] = max|x[c]|**a / max|w[c]|**(1 - a)``, and row c of w multiplied
+    by it, with ``a = SMOOTHING`` (equation 4 of the paper). All products of one x share its scales.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    weights = {tensor.name: tensor for tensor in copy.graph.initializer}
+    products = scalable_products(copy.graph)
+
+    # Scales, and the weights multiplied by them
+    sizes = {name: weights[read[0]].dims[0] for name, read in products.items()}
+    for name, ranges in activation_ranges(model, sizes, calibration).items():
+        values = {weight: numpy_helper.to_array(weights[weight]) for weight in products[name]}
+        largest = np.max([np.abs(value).max(axis=1) for value in values.values()], axis=0)
+        scale = np.maximum(ranges, LEAST_RANGE) ** SMOOTHING / np.maximum(largest, LEAST_RANGE) ** (1 - SMOOTHING)
+        for weight, value in values.items():
+            scaled = (value * scale[:, np.newaxis]).astype(np.float32)
+            weights[weight].CopyFrom(numpy_helper.from_array(scaled, weight))
+        copy.graph.initializer.append(numpy_helper.from_array((1 / scale).astype(np.float32), f"{name}.scale"))
+
+    # The activations are divided just before their first product
+    nodes: list[onnx.NodeProto] = []
+    divided: set[str] = set()
+    for node in copy.graph.node:
+        if node.op_type == "MatMul" and node.input[1] in products.get(node.input[0], []):
+            name = node.input[0]
+            if name not in divided:
+                nodes.append(helper.make_node("Mul", [name, f"{name}.scale"], [f"{name}.smoothed"], f"{name}.smoothing"))
+                divided.add(name)
+            node.input[0] = f"{name}.smoothed"
+        nodes.append(node)
+    graph = onnx.GraphProto()
+    graph.node.extend(nodes)
+    del copy.graph.node[:]
+    copy.graph.node.extend(graph.node)
+    return copy
+
+
+def scalable_products(graph: onnx.GraphProto) -> dict[str, list[str]]:
+    """Return the names of the weight matrices that each value is multiplied with, without those that something else reads as well.
+
+    A weight that several layers share, as in ALBERT, or that is an embedding, too, can't have the scale of one of them.
+    """
+    matrices = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 2 and tensor.name != FROZEN_HEAD}
+    readers: dict[str, set[str]] = {}
+    for node in graph.node:
+        for name in node.input:
+            if name in matrices:
+                reader = node.input[0] if node.op_type == "MatMul" and node.input[1] == name else node.name
+                readers.setdefault(name, set()).add(reader)
+
+    products: dict[str, list[str]] = {}
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in matrices and len(readers[node.input[1]]) == 1:
+            weights = products.setdefault(node.input[0], [])
+            if node.input[1] not in weights:
+                weights.append(node.input[1])
+    return products
+
+
+def activation_ranges(model: onnx.ModelProto, sizes: Mapping[str, int], calibration: Iterable[Batch]) -> dict[str, NDArray[np.float32]]:
+    """Return the largest absolute value of every channel of inner values of a graph, over padded batches.
+
+    ``sizes`` has the number of channels, the last axis, of each value. The graph computes the maxima itself: all activations of a batch
+    would take gigabytes of memory.
+    """
+    observed = onnx.ModelProto()
+    observed.CopyFrom(model)
+    first_axis = numpy_helper.from_array(np.array([0], np.int64), "ranges.axis")
+    observed.graph.initializer.append(first_axis)
+    for name, size in sizes.items():
+        shape = numpy_helper.from_array(np.array([-1, size], np.int64), f"{name}.shape")
+        observed.graph.initializer.append(shape)
+        observed.graph.node.append(helper.make_node("Abs", [name], [f"{name}.abs"]))
+        observed.graph.node.append(helper.make_node("Reshape", [f"{name}.abs", shape.name], [f"{name}.rows"]))
+        observed.graph.node.append(helper.make_node("ReduceMax", [f"{name}.rows", first_axis.name], [f"{name}.range"], keepdims=0))
+        observed.graph.output.append(onnx.ValueInfoProto(name=f"{name}.range"))
+
+    ranges = {name: np.zeros(size, np.float32) for name, size in sizes.items()}
+    with temporary_directory() as folder:
+        path = folder / "model.onnx"
+        save_model(observed, path)
+        session = open_session(path, session_options())
+        inputs = [value.name for value in session.get_inputs()]
+        for batch in calibration:
+            largest = session.run([f"{name}.range" for name in sizes], {name: batch[name] for name in inputs})
+            for name, value in zip(sizes, largest, strict=True):
+                ranges[name] = np.maximum(ranges[name], value)
+    return ranges
