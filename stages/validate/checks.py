@@ -365,8 +365,8 @@ _CHECKS = (
     Check("unknown_rate", "between", (measured("unknown_rate", most="max"),), metric="unknown_rate",
         shows=("unknown_tokens", "content_tokens"), ranks="unknown_tokens",
         title="Few tokens are unknown to the vocabulary.",
-        hint="The tokenizer was made for other texts: train one (tokenize.tokenizer: null), raise tokenize.vocab_size, or choose a "
-             "checkpoint for this language."),
+        hint="The tokenizer was made for other texts. Choose a checkpoint for this language, or a multilingual checkpoint, such as "
+             "distilbert/distilbert-base-multilingual-cased; without a checkpoint, raise tokenize.vocab_size."),
     Check("truncation_rate", "tokenized", (between("tokens", high="untruncated_length"),), metric="truncation_rate",
         title="Few rows fill tokenize.max_length.",
         hint="Longer texts are truncated. Raise tokenize.max_length (and the model's positions), or accept it by raising "
@@ -374,7 +374,7 @@ _CHECKS = (
     Check("decoded_text", "tokenized", (one_of("decoded", [1], optional=True),),
         title="Decoded ids match the raw texts.",
         hint="Either the data was tokenized from other rows (run `dvc repro -f tokenize`), or this tokenizer drops characters: compare "
-             "the excerpts with the decoded texts."),
+             "the excerpts with the decoded texts. If they are of another language, choose a multilingual checkpoint."),
     Check("label_drift", "between", drift("label_drift"), metric="label_psi",
         title="Labels are distributed as in train.",
         hint="The split is not a random sample like train: shuffle before splitting, or consider the difference when reading the metrics."),

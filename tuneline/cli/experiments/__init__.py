@@ -29,7 +29,7 @@ def table(ctx: typer.Context, sort: Sort = None, filtered: Filter = None, csv: C
     if ctx.invoked_subcommand is not None:
         return
     from tuneline.cli.console import Console
-    from tuneline.cli.experiments.table import as_csv, as_table, chosen, read_rows
+    from tuneline.cli.experiments.table import WIDE, as_csv, as_list, as_table, chosen, read_rows
     from tuneline.project.experiments import unfinished
 
     root = Path.cwd()
@@ -37,8 +37,9 @@ def table(ctx: typer.Context, sort: Sort = None, filtered: Filter = None, csv: C
     if csv:
         say(as_csv(rows))
         return
+    console = Console()
     if rows.rows:
-        Console().print(as_table(rows, every=every))
+        console.print(as_table(rows, every=every) if console.width >= WIDE else as_list(rows, every=every))
     else:
         say("There is no such experiment on this commit. `tuneline run KEY=VALUE` makes one; --all shows those on other commits.")
     if names := unfinished(root):

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 from tuneline.core.errors import StageError
 from tuneline.core.paths import PARAMS
@@ -24,6 +25,8 @@ from tuneline.project.validation import ScoreDifference, ValidationScore, compar
 SCORES = ("metric", "validation", "low", "high", "to_best", "to_best_low", "to_best_high", "distinguishable", "test")
 COLUMNS = ("name", "commit", "base", "date", "seconds", *SCORES)
 """Columns of the CSV file before those of the parameters."""
+WIDE = 120
+"""Columns of a terminal from which the table breaks no name."""
 SHOWN = 4
 """Parameters of an experiment that a terminal shows."""
 
@@ -176,6 +179,30 @@ def as_table(rows: Rows, *, every: bool) -> Table:
             *([row.experiment.date] if every else []),
         )
     return table
+
+
+def as_list(rows: Rows, *, every: bool) -> Text:
+    """Return two lines for each experiment, for a terminal that is too narrow for the table: its result, and what it is."""
+    text = Text()
+    for row in rows.rows:
+        text.append(visible(row.experiment.name), "bold")
+        if row.score:
+            text.append(f": {title_of(row.score.metric).lower()} {row.score}")
+        if row.against_best:
+            text.append(f", {row.against_best}")
+        text.append("\n")
+
+        details = [visible(rows.text(row, SHOWN)) or "nothing differs"]
+        if row.test is not None:
+            details.append(f"test {row.test:.3f}")
+        if row.seconds is not None:
+            details.append(f"{row.seconds:.0f} s")
+        details.append(f"commit {row.experiment.commit[:7]}")
+        if every:
+            details.append(row.experiment.date)
+        text.append(f"    {', '.join(details)}\n")
+    text.rstrip()
+    return text
 
 
 def as_csv(rows: Rows) -> str:

@@ -94,10 +94,12 @@ class Lengths:
     Attributes:
         tokens: Tokens of each row of a sample, ascending, of shape ``(rows,)``.
         limit: Tokens that the model takes; ``None`` if it has no limit.
+        unknown: Share of the tokens that the vocabulary does not have.
     """
 
     tokens: NDArray[np.int64]
     limit: int | None
+    unknown: float = 0.0
 
     MOST_TRUNCATED = 0.01
     """Share of rows that may be truncated."""
@@ -135,8 +137,11 @@ def measure_lengths(checkpoint: Checkpoint, sample: Sequence[Cells], columns: Se
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
-    tokens = np.sort(np.fromiter(map(len, backend.encode_batch_fast(texts)), dtype=np.int64, count=len(texts)))
-    return Lengths(tokens, min((limit for limit in limits if limit is not None), default=None))
+    encodings = backend.encode_batch_fast(texts)
+    tokens = np.sort(np.fromiter(map(len, encodings), dtype=np.int64, count=len(texts)))
+    unknown = sum(encoding.ids.count(tokenizer.unk_token_id) for encoding in encodings)
+    limit = min((limit for limit in limits if limit is not None), default=None)
+    return Lengths(tokens, limit, unknown / max(int(tokens.sum()), 1))
 
 
 RATES = ((256, 1e-4), (512, 5e-5), (768, 3e-5), (1024, 1e-5), (math.inf, 6e-6))
@@ -193,6 +198,12 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
     epochs = 1 if rows >= LARGE_DATA else min(max(EPOCHS[0], math.ceil(LEAST_STEPS / steps_per_epoch)), EPOCHS[1])
     rate = next(rate for width, rate in RATES if checkpoint.width <= width)
     truncation, truncation_reasons = truncation_rate(lengths, params)
+    language_reasons = []
+    if lengths.unknown > params.validate_.unknown_rate.max:
+        language_reasons.append(
+            f"! {lengths.unknown:.0%} of the tokens are unknown to this checkpoint, so the data checks will fail: it was made for other "
+            f"languages. Take a multilingual checkpoint, such as --checkpoint {MULTILINGUAL}"
+        )
     in_micro_batches = "" if tokens is None else f", in micro-batches of at most {tokens:,} tokens because of the memory"
     evaluations = ", evaluated 4 times" if epochs == 1 else ""
     return Recipe(
@@ -218,6 +229,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
             f"checkpoint: {checkpoint.description}",
             f"max_length {max_length}: truncates {lengths.truncated(max_length):.1%} of rows{_at_limit(lengths)}; {lengths.description}",
             *truncation_reasons,
+            *language_reasons,
             "model.head auto: a linear model on the frozen checkpoint is fitted, too, in seconds; validation decides which is published",
             f"batch of {batch} rows{in_micro_batches}: 16 below {SMALL_DATA:,} rows, else 32",
             f"{epochs} epoch{'s' * (epochs > 1)}, {epochs * steps_per_epoch:,} steps{evaluations}: at least {LEAST_STEPS} steps, within "

@@ -40,7 +40,16 @@ def queue(  # noqa: PLR0917 - typer calls it by name
 
     People fill in the label column. The file is then new labelled data: put it into the drop folder of flow ingest, or add it to your own.
     """
-    from tuneline.cli.labels.queue import check_replaced, collect, count_labelled, labelled_keys, predict, rank, training_words, write_queue
+    from tuneline.cli.labels.queue import (
+        check_replaced,
+        collect,
+        count_labelled,
+        labelled_keys,
+        predict,
+        rank,
+        training_words,
+        write_queue,
+    )
     from tuneline.params.loading import load_params
 
     params = load_params()
@@ -49,7 +58,7 @@ def queue(  # noqa: PLR0917 - typer calls it by name
         raise StageError(f"--id: {id_column!r} is a text column or the label column.", "Name a column with ids, or leave it out.")
     check_replaced(output, data, force, data.label_column, "Put it into the drop folder of flow ingest")
     if file is not None:
-        candidates, problems = predict(file, model, data.text_columns, id_column, last_rows), list[str]()
+        candidates, problems = predict(file, model, data, id_column, last_rows), list[str]()
     else:
         candidates, problems = collect(scored, data.text_columns, id_column, last_rows)
     for problem in problems:
@@ -75,8 +84,9 @@ def queue(  # noqa: PLR0917 - typer calls it by name
 def review(
     output: OutputOption = Path("reports/labels/review.csv"),
     model: Annotated[
-        Literal["linear", "train"], typer.Option(help="linear: TF-IDF. train: the pipeline's model too, trained once per fold")
-    ] = "linear",
+        Literal["auto", "linear", "train"],
+        typer.Option(help="linear: TF-IDF. train: the pipeline's model too, trained once per fold. auto: train where it is better"),
+    ] = "auto",
     folds: Annotated[
         int, typer.Option(min=2, max=100, help="Number of folds: each row is predicted by a model trained without its fold")
     ] = 5,
@@ -90,17 +100,21 @@ def review(
     """
     from tuneline.cli.labels.applying import CORRECT, ROLES, write_review
     from tuneline.cli.labels.queue import check_replaced, free_names
+    from tuneline.cli.labels.review import choose_model, trust
     from tuneline.cli.labels.review import review as find
     from tuneline.params.loading import load_params
 
     params = load_params()
     correct = free_names(ROLES, params.data.text_columns)[CORRECT]
     check_replaced(output, params.data, force, correct, f"Run `tuneline labels apply {output}`")
+    if model == "auto":
+        model, reason = choose_model(folds)
+        say(reason)
     found = find(params, model, folds, rows)
     metric = "Pearson's r" if params.data.task == "regression" else "accuracy"
     say(f"{found.doubtful:,} of {found.rows:,} labels are doubtful; {metric} of the out-of-fold predictions: {found.agreement:.3f}.")
-    if model == "linear":
-        say("A linear model is a quick look. --model train asks the model of the pipeline, too, which is trained once per fold.")
+    if params.data.task != "regression":
+        say(trust(found))
     if found.suspects:
         write_review(output, params.data, found.suspects)
         say(f"The {len(found.suspects):,} most doubtful: {output}. Fill in the column {correct!r} where another label is right, then run:")

@@ -27,7 +27,7 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import replace_file
 from tuneline.core.paths import CHECKS, RAW, REFERENCE_PROFILE, SOURCE
 from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED
-from tuneline.core.terminal import progress
+from tuneline.core.terminal import progress, say
 from tuneline.params import DataParams
 from tuneline.project.scored import ScoredFile, open_archived, scored_files
 from tuneline.readers.files import is_url
@@ -71,21 +71,29 @@ def collect(outbox: Path, texts: Sequence[str], id_column: str | None, last_rows
     return found, problems
 
 
-def predict(file: Path, model: Path, texts: Sequence[str], id_column: str | None, most: int) -> list[ScoredRow]:
-    """Return the first rows of a file, ``most`` at most, with the predictions that ``tuneline predict`` makes. Bad rows are reported.
+def predict(file: Path, model: Path, data: DataParams, id_column: str | None, most: int) -> list[ScoredRow]:
+    """Return the first rows of a file, ``most`` at most, with the predictions that ``tuneline predict`` makes.
+
+    Bad rows are reported, and a column of labels, which is not read.
 
     Raises:
         InputError: The file cannot be read, or lacks a column.
         StageError: There is no such model, or it reads other columns.
     """
     deployed, found, characters = ModelChoice(model).load_and_warn(), list[ScoredRow](), 0
+    texts = data.text_columns
     if tuple(texts) != deployed.text_columns:
         problem = f"{model} was trained on {listed(deployed.text_columns)}, and data.text_columns is {listed(texts)}."
         raise StageError(problem, "Run `dvc repro`, or name another model: --model.")
     columns, bad = InputColumns(tuple(texts), () if id_column is None else (id_column,)), BadRows(str(file), "row", LEFT_OUT)
+    with refusing():
+        detected = open_detected(file, detect_layout(file))
+    if data.label_column in detected.columns:
+        problem = f"{file} has labels in column {data.label_column!r}: the queue chooses among all of its rows."
+        say(f"{problem} `tuneline labels review` finds labels that are wrong, in the data of the project.", error=True)
     with (
         refusing(),
-        open_rows(open_detected(file, detect_layout(file)).source, columns) as source,
+        open_rows(detected.source, columns) as source,
         progress(f"labels queue: {file}", unit="rows") as step,
     ):
         first = replace(source, rows=islice(source.rows, most))

@@ -5,6 +5,7 @@ Research 70, 2021, section 3. Names and equations in the docstrings are the pape
 """
 
 import hashlib
+import json
 import os
 import shutil
 import sys
@@ -30,6 +31,7 @@ from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import RAW, SPLITS, TOKENIZED
 from tuneline.core.processes import PARENT, ending, start
 from tuneline.core.provenance import ROOT, split_hash, stage_provenance
+from tuneline.core.records import Timing
 from tuneline.core.stage import require
 from tuneline.core.tables import (
     LABELS,
@@ -336,6 +338,10 @@ def _word_pairs(row: Sequence[str]) -> list[str]:
 
 
 Model = Literal["linear", "train"]
+QUICK_SECONDS = 600
+"""How long the models of all folds may take to train, as far as known, without being asked for."""
+WEAK = 0.1
+"""Fraction of the rows for which the models predict another label, from which most of the doubts are their own mistakes."""
 LARGE_RESIDUAL = 3.0
 """Standard deviations of the residuals from which a number is doubtful. Of normal ones, 1 in 370 is."""
 
@@ -361,6 +367,39 @@ def review(params: Params, model: Model, folds: int, most: int) -> Review:
     proposed = [rows.schema.names[index] for index in predicted[chosen]]
     suspects = _suspects(rows, chosen, proposed, outputs[chosen, predicted[chosen]])
     return Review(len(rows), len(doubtful), _agreement(rows, predicted), suspects)
+
+
+def choose_model(folds: int) -> tuple[Model, str]:
+    """Return the model for a review, and why: the pipeline's where the last evaluation shows that it is better than a linear one.
+
+    A model that would take more than ``QUICK_SECONDS`` to train once per fold is only recommended.
+    """
+    path = paths.METRICS / "evaluate.json"
+    metrics = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    better = [metric for metric in ("accuracy", "pearson") if metrics.get(f"{metric}_over_tfidf_low", 0) > 0]
+    timing = Timing.read_if_valid(paths.TIMING / "train.json")
+    if not better or timing is None:
+        return (
+            "linear",
+            "A linear model is a quick look. --model train asks the model of the pipeline, too, which is trained once per fold.",
+        )
+    metric = better[0]
+    reason = f"The pipeline's model is better than a linear one ({metric} {metrics[metric]:.3f} and {metrics[f'tfidf_{metric}']:.3f})"
+    seconds = folds * timing.values.get("seconds", 0.0)
+    if seconds > QUICK_SECONDS:
+        return "linear", f"{reason}: --model train trains it once per fold, in about {seconds / 60:.0f} minutes."
+    return "train", f"{reason}, so it is trained once per fold, in about {seconds:.0f} s; --model linear does without."
+
+
+def trust(found: "Review") -> str:
+    """Return how far a review of classes can be believed: what a model gets wrong looks like a wrong label."""
+    mistaken = round((1 - found.agreement) * found.rows)
+    if mistaken <= WEAK * found.rows:
+        return f"Another label was predicted for {mistaken:,} rows in all: most of the first doubts are justified, fewer near the end."
+    return (
+        f"Another label was predicted for {mistaken:,} rows in all, so these models are often wrong themselves: expect that most of the "
+        "doubted labels are right, look at the first ones, and stop where they are."
+    )
 
 
 def _predict(rows: LabelledRows, model: Model, folds: int, seed: int) -> NDArray[np.float64]:

@@ -49,6 +49,18 @@ def test_table_shows_score_with_interval_and_short_keys(repository):
     assert "test" not in shown, "nothing was scored on test"
 
 
+def test_narrow_terminal_breaks_no_name_and_cuts_no_commit(repository):
+    made = repository.save("learning_rate-0.00002-label_smoothing-0.1", 0.89, train__learning_rate=2e-5, train__label_smoothing=0.1)
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["experiments"])
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert max(map(len, lines)) <= 80
+    for name in ("learning_rate-0.00002-label_smoothing-0.1", "long", "seeded", "base"):
+        assert sum(line.startswith(f"{name}: ") for line in lines) == 1
+    assert f"commit {made.commit[:7]}" in done.output
+    assert {"learning_rate=2e-05", "label_smoothing=0.1"} <= set(done.output.replace(",", "").split())
+
+
 def test_rows_are_chosen_by_text_and_ordered_by_column(repository):
     assert [row["name"] for row in lines("--filter", "EPOCHS=9")] == ["long", "seeded"]
     assert [row["name"] for row in lines("--sort", "name")] == ["base", "long", "seeded"]

@@ -51,6 +51,13 @@ def test_precision_is_left_to_a_measurement_unless_the_user_chose_it(plan, check
     assert from_scratch(plan, params).params["train.mixed_precision"] == proposed
 
 
+@pytest.mark.parametrize(("unknown", "named"), [(0.01, False), (0.2, True)])
+def test_checkpoint_of_another_language_is_named(plan, checkpoint, unknown, named):
+    measured = replace(lengths(30), unknown=unknown)
+    reasons = fine_tuning(open_checkpoint(checkpoint, None), measured, plan, load_params()).reasons
+    assert any("Take a multilingual checkpoint" in reason for reason in reasons) == named
+
+
 @pytest.mark.parametrize(("tokens", "limit"), [(100, None), (256, None), (512, 4096), (8192, 4096)])
 def test_micro_batches_of_long_texts_are_limited_by_tokens(plan, checkpoint, tokens, limit):
     opened = replace(open_checkpoint(checkpoint, None), config={"hidden_size": 768, "num_hidden_layers": 12})

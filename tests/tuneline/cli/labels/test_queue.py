@@ -161,6 +161,13 @@ def test_plain_file_of_another_layout_is_detected_and_its_first_rows_count(plain
     assert [(row["subject"], row["body"]) for row in queue()] == [("erstens", "für den Anfang")]
 
 
+def test_labels_of_a_plain_file_are_named(plain, tmp_path):
+    (tmp_path / "new.csv").write_text("subject,body,queue\nfirst,the beginning,billing\nsecond,the end,parcel\n")
+    done = plain("labels", "queue", "new.csv")
+    assert done.exit_code == 0, done.output
+    assert "new.csv has labels in column 'queue'" in done.output
+
+
 @pytest.mark.parametrize(
     ("content", "status", "message"),
     [

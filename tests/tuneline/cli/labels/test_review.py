@@ -1,6 +1,7 @@
 """``tuneline labels review``: the labels that are probably wrong."""
 
 import csv
+import json
 import random
 import signal
 import subprocess
@@ -18,7 +19,8 @@ from tests.params import write_params
 from tests.small_pipeline import write_pipeline
 from tuneline.analysis.corrections import row_keys
 from tuneline.cli import app
-from tuneline.cli.labels.review import Folds, LabelledRows
+from tuneline.cli.labels.review import Folds, LabelledRows, Review, choose_model, trust
+from tuneline.core.records import Timing
 from tuneline.core.tables import LabelSchema, raw_schema, write_table
 from tuneline.params.loading import load_params
 
@@ -133,6 +135,40 @@ def test_folds_keep_equal_texts_together_and_divide_each_class():
         train, validation = folds.others(fold)
         assert 15 <= len(validation) <= 40
         assert sorted([*train, *validation, *held_out[fold]]) == list(range(300))
+
+
+def write_results(accuracy: float, over_tfidf: float, seconds: float) -> None:
+    """Write the last evaluation and the time of the last training."""
+    Path("metrics").mkdir()
+    metrics = {"accuracy": accuracy, "tfidf_accuracy": 0.7, "accuracy_over_tfidf_low": over_tfidf}
+    Path("metrics/evaluate.json").write_text(json.dumps(metrics))
+    Timing(outs="", seconds=seconds).write(Path("reports/timing/train.json"))
+
+
+@pytest.mark.parametrize(
+    ("over_tfidf", "seconds", "model", "reason"),
+    [
+        (0.02, 30.0, "train", "accuracy 0.800 and 0.700), so it is trained once per fold, in about 90 s"),
+        (0.02, 3_000.0, "linear", "--model train trains it once per fold, in about 150 minutes"),
+        (-0.01, 30.0, "linear", "a quick look"),
+    ],
+)
+def test_the_better_model_reviews_where_that_is_quick(over_tfidf, seconds, model, reason):
+    write_results(0.8, over_tfidf, seconds)
+    chosen, why = choose_model(folds=3)
+    assert chosen == model
+    assert reason in why
+
+
+def test_linear_model_reviews_before_the_first_evaluation():
+    assert choose_model(folds=3)[0] == "linear"
+
+
+@pytest.mark.parametrize(
+    ("agreement", "expected"), [(0.95, "for 50 rows in all: most of the first doubts"), (0.72, "often wrong themselves")]
+)
+def test_review_says_how_far_to_trust_it(agreement, expected):
+    assert expected in trust(Review(rows=1_000, doubtful=40, agreement=agreement, suspects=[]))
 
 
 def test_missing_data_is_explained():
