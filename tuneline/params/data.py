@@ -40,6 +40,14 @@ class FilesParams(Section):
     """``standard``: quoted fields. ``literal``: a quote is an ordinary character. ``null``: standard for .csv, literal for .tsv."""
     columns: list[str] | None = None
     """Column names of CSV and TSV files without a header. ``null``: the first line is the header."""
+    quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
+    """The quote that encloses fields (``quoting: standard``). Inside of a field, it is doubled."""
+    escape: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    """Character before a quote inside a field, such as the backslash that MySQL writes. ``null``: there is none."""
+    skip_lines: Annotated[int, Field(ge=0)] = 0
+    """Number of lines above the header of CSV and TSV files, such as titles."""
+    decimal: Literal[".", ","] = "."
+    """Character before the decimals of a label that is a number: ``3.5`` or ``3,5``."""
     encoding: str = "utf-8"
     """Encoding of CSV, TSV and JSONL files. A byte order mark is dropped."""
     max_cell_characters: Annotated[int, Field(ge=1, lt=2**31)] = 1024**2

@@ -1,15 +1,20 @@
 """CSV and TSV files, read record by record."""
 
 import csv
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tuneline.core.errors import DataError
+from tuneline.params.data import FilesParams
 from tuneline.readers.rows import RowProblem, json_type, listed
 from tuneline.readers.text import TextLines
+
+if TYPE_CHECKING:
+    from _csv import Reader
 
 BOM = "\ufeff"
 """Byte order mark. After the start of a file, it is where another file was appended."""
@@ -22,17 +27,58 @@ class Dialect:
     Attributes:
         literal: A quote is a character like any other; otherwise it encloses fields.
         columns: Names for a file without a header line.
+        quote: The quote that encloses fields. It is doubled inside of one.
+        escape: Character before a quote inside a field, as MySQL writes it; ``None``: there is none.
+        skip_lines: Lines above the header, such as a title.
+        decimal: Character before the decimals of a number: a point or a comma.
     """
 
     delimiter: str
     literal: bool
     columns: tuple[str, ...] | None = None
+    quote: str = '"'
+    escape: str | None = None
+    skip_lines: int = 0
+    decimal: str = "."
 
     @classmethod
     def default(cls, tabs: bool, delimiter: str | None = None, quoting: str | None = None, columns: Sequence[str] | None = None) -> Self:
         """Return the dialect of CSV (commas, quotes enclose fields) or TSV (tabs, literal quotes), with what is given changed."""
         literal = tabs if quoting is None else quoting == "literal"
         return cls(delimiter or ("\t" if tabs else ","), literal, None if columns is None else tuple(columns))
+
+    @classmethod
+    def of_data(cls, tabs: bool, files: FilesParams) -> Self:
+        """Return the dialect of training data, as ``data.files`` describes it."""
+        usual = cls.default(tabs, files.delimiter, files.quoting, files.columns)
+        return replace(usual, quote=files.quote, escape=files.escape, skip_lines=files.skip_lines, decimal=files.decimal)
+
+    def described(self) -> str:
+        """Return a description in words."""
+        names = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
+        parts = [names.get(self.delimiter, f"delimiter {self.delimiter!r}")]
+        parts.append("quotes are literal" if self.literal else f"quotes ({self.quote}) enclose fields")
+        if self.escape is not None:
+            parts.append(f"{self.escape} precedes a quote in a field")
+        if self.skip_lines:
+            parts.append(f"the table begins after line {self.skip_lines}")
+        return ", ".join(parts)
+
+    def records(self, lines: Iterator[str], *, strict: bool = False) -> "Reader":
+        """Split lines into records, from the line after ``skip_lines``. ``strict`` refuses text after a closing quote."""
+        return csv.reader(
+            itertools.islice(lines, self.skip_lines, None),
+            delimiter=self.delimiter,
+            quotechar=self.quote,
+            escapechar=None if self.literal else self.escape,
+            quoting=csv.QUOTE_NONE if self.literal else csv.QUOTE_MINIMAL,
+            strict=strict,
+        )
+
+
+def numbered_column(position: int) -> str:
+    """Return the name of a column without one, by its position from 0."""
+    return f"column_{position + 1}"
 
 
 class DelimitedReader:
@@ -43,12 +89,7 @@ class DelimitedReader:
         csv.field_size_limit(lines.limits.cell)  # else a quote that is never closed would swallow the rest of the file
         self._lines = lines
         self._dialect = dialect
-        self._records = csv.reader(
-            iter(lines),
-            delimiter=dialect.delimiter,
-            quoting=csv.QUOTE_NONE if dialect.literal else csv.QUOTE_MINIMAL,
-            strict=True,
-        )
+        self._records = dialect.records(iter(lines), strict=True)
         if dialect.columns is not None:
             self.names = list(dialect.columns)
             self.hint = f"{lines.options.columns} has {listed(dialect.columns)}."
@@ -105,10 +146,10 @@ class DelimitedReader:
             raise DataError(f"{lines.name} {problem}.", "It needs a header line that names its columns, and rows.")
         if unreadable := lines.take_problem() or lines.decoding_problem("".join(names), line):
             raise self._bad_header(replace(unreadable, hint=f"{unreadable.hint} Save a spreadsheet as CSV."))
-        twice = next((name for name, times in Counter(names).items() if times > 1), None)
+        twice = next((name for name, times in Counter(filter(str.strip, names)).items() if times > 1), None)
         if twice is not None:
             raise DataError(f"{lines.name}, line {line:,}: the header has a column twice.", f"Rename one of the two: {twice!r}.")
-        return names
+        return [name if name.strip() else numbered_column(position) for position, name in enumerate(names)]
 
     def _bad_header(self, problem: RowProblem) -> DataError:
         return DataError(f"{self._lines.name}, line {problem.line:,}, in the header: {problem.message}.", problem.hint)
@@ -157,13 +198,21 @@ class DelimitedReader:
             return RowProblem(line, message, f"Close it; {literal} If the text is as it should be, raise {options.cell}.")
         if "end of data" in error:
             return RowProblem(line, "a quote that opens in this row is never closed", f"Close it; {literal}")
+        if "expected after" in error and '\\"' in self._lines.content and self._dialect.escape is None:
+            return RowProblem(line, "a backslash before a quote, which does not double it", f"Set {options.escape} to a backslash.")
         if "expected after" in error:
             return RowProblem(line, "text follows a closing quote", f"Double a quote inside a quoted field; {literal}")
         return RowProblem(line, error, "Correct the line.")
 
 
 def read_jsonl(lines: TextLines) -> Iterator[tuple[int, dict[str, Any] | RowProblem]]:
-    """Yield each line's number and its object, or its problem. Empty lines are skipped."""
+    """Yield the line number and the object of each row, or its problem: of JSON Lines, or of one array of objects. Empty lines are skipped.
+
+    Which of the two it is, the first character tells, whatever the file is called.
+    """
+    if lines.starts_with("["):
+        yield from _read_array(lines)
+        return
     for line in lines:
         record: dict[str, Any] | RowProblem = {}
         if lines.problem is not None:
@@ -179,6 +228,70 @@ def read_jsonl(lines: TextLines) -> Iterator[tuple[int, dict[str, Any] | RowProb
         lines.content = ""
 
 
+LONGEST_OBJECT = 1 << 24
+"""Characters of an object of an array, which is in memory as a whole."""
+
+
+def _read_array(lines: TextLines) -> Iterator[tuple[int, dict[str, Any] | RowProblem]]:
+    """Yield the elements of an array of objects. After one that is not JSON, nothing more can be read."""
+    array = _JsonArray(lines)
+    while array.has_more():
+        line, value, content = array.take()
+        record = value if isinstance(value, RowProblem) else _checked_object(value, line)
+        if isinstance(record, RowProblem):
+            record = replace(record, content=content)
+        elif len(content) > lines.limits.cell:
+            record = _too_long(record, lines) or record
+        yield line, record
+
+
+class _JsonArray:
+    """The elements of a JSON array, which is read in pieces: it may be larger than memory."""
+
+    def __init__(self, lines: TextLines) -> None:
+        self._lines = lines
+        self._text = ""
+        self._decoder = json.JSONDecoder()
+        self._is_broken = False
+        while "[" not in self._text:
+            self._text += lines.read_piece()
+        self._position = self._text.index("[") + 1
+
+    def has_more(self) -> bool:
+        """Go to the start of the next element; return False at the end of the array."""
+        while not self._is_broken:
+            while self._position < len(self._text) and self._text[self._position] in ", \t\r\n":
+                self._position += 1
+            if self._position < len(self._text):
+                return self._text[self._position] != "]"
+            if not self._read_more():
+                return True  # and ``take`` finds that the array has no end
+        return False
+
+    def take(self) -> tuple[int, Any, str]:
+        """Return the line of the next element, the element or its problem, and its text."""
+        while True:
+            start = self._position
+            line = self._lines.number + self._text.count("\n", 0, start) + 1
+            try:
+                value, self._position = self._decoder.raw_decode(self._text, start)
+            except (ValueError, RecursionError) as error:  # also where the piece ends within the element
+                is_long = len(self._text) - start > LONGEST_OBJECT
+                if is_long or isinstance(error, RecursionError) or not self._read_more():
+                    self._is_broken = True
+                    return line, _json_problem(error, line, ""), self._text[start:]
+            else:
+                return line, value, self._text[start : self._position]
+
+    def _read_more(self) -> bool:
+        """Drop what was read, and read another piece; return False at the end of the file."""
+        piece = self._lines.read_piece()
+        self._lines.number += self._text.count("\n", 0, self._position)
+        self._text = self._text[self._position :] + piece
+        self._position = 0
+        return bool(piece)
+
+
 def _too_long(record: dict[str, Any], lines: TextLines) -> RowProblem | None:
     option, limit = lines.options.cell, lines.limits.cell
     for name, value in record.items():
@@ -191,14 +304,24 @@ def _too_long(record: dict[str, Any], lines: TextLines) -> RowProblem | None:
 def _parse(line: str, number: int) -> dict[str, Any] | RowProblem:
     try:
         value = json.loads(line)
-    except json.JSONDecodeError as error:
-        if line.startswith("\ufeff"):
-            return RowProblem(number, "a byte order mark in front of the row", "Another file was appended here: remove the mark.")
-        return RowProblem(number, f"not JSON: {error.msg} at character {error.pos + 1}", "Write one JSON object per line.")
-    except RecursionError:
+    except (ValueError, RecursionError) as error:
+        return _json_problem(error, number, line)
+    return _checked_object(value, number)
+
+
+def _json_problem(error: Exception, number: int, line: str) -> RowProblem:
+    """Return what an error of the decoder means; ``line`` is what it read."""
+    if isinstance(error, RecursionError):
         return RowProblem(number, "JSON nested too deep", "Write one flat JSON object per line.")
-    except ValueError as error:  # a number of too many digits
+    if not isinstance(error, json.JSONDecodeError):  # a number of too many digits
         return RowProblem(number, f"JSON that cannot be read: {error}", "Write one JSON object per line.")
-    if not isinstance(value, dict):
-        return RowProblem(number, f"{json_type(value)} instead of a JSON object", 'Write each row as {"text": "...", "label": "..."}.')
-    return value
+    if line.startswith("\ufeff"):
+        return RowProblem(number, "a byte order mark in front of the row", "Another file was appended here: remove the mark.")
+    place = f" at character {error.pos + 1}" if line else ""
+    return RowProblem(number, f"not JSON: {error.msg}{place}", "Write one JSON object per line.")
+
+
+def _checked_object(value: Any, number: int) -> dict[str, Any] | RowProblem:
+    if isinstance(value, dict):
+        return value
+    return RowProblem(number, f"{json_type(value)} instead of a JSON object", 'Write each row as {"text": "...", "label": "..."}.')

@@ -35,7 +35,7 @@ from tuneline.readers.rows import (
 )
 from tuneline.readers.text import TextLines, open_text
 
-KINDS: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+KINDS: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 OPTIONS = OptionNames(
     "--delimiter", "--quoting", "--columns", "--encoding", "--max-cell-characters", "--max-row-group-mb", "--max-unpacked-mb"
 )
@@ -84,7 +84,7 @@ class Input:
     def of_data(cls, path: Path, files: FilesParams) -> Self:
         """Return a file of training data, as ``data.files`` describes it."""
         kind = kind_of(Path(path.name.lower()), "data.files")
-        dialect = Dialect.default(kind == "tsv", files.delimiter, files.quoting, files.columns)
+        dialect = Dialect.of_data(kind == "tsv", files)
         limits = Limits.of(files.max_cell_characters, files.max_row_group_mb, files.max_unpacked_mb)
         return cls(path, kind, dialect, files.encoding, limits, options=PARAMETERS, strict=True)
 

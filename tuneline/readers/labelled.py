@@ -68,20 +68,27 @@ def class_name(value: Any) -> str | None:
     return str(int(float(name))) if name is not None and WHOLE_NUMBER.fullmatch(name) else name
 
 
-def number(value: Any) -> float | None:
-    """Return a label as a number; ``None`` if it is missing or NaN.
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+
+
+def number(value: Any, decimal: str = ".") -> float | None:
+    """Return a label as a number; ``None`` if it is missing or NaN. ``decimal`` is the character before its decimals.
 
     What does not fit 32 bits, and a whole number that not even 64 bits hold exactly, is a ``ValueProblemError``: that is an id.
     """
     _refuse_nested(value)
     if (text := plain_text(value)) is None:
         return None
+    if decimal == ",":
+        text = text.replace(",", ".")
     try:
         if "_" in text or not text.isascii():  # Python reads 1_000 and digits of other scripts, other programs do not
             raise ValueError
         result = float(text)
     except ValueError:
         hint = f"It is {value!r}. Write it like 3.5 or 2e-5, or set data.task to classification."
+        if DECIMAL_COMMA.fullmatch(text):
+            hint = f"It is {value!r}, with a decimal comma: set data.files.decimal to ','."
         raise ValueProblemError("the label is not a number", hint) from None
     if abs(result) > LARGEST:
         raise ValueProblemError("the label does not fit a 32-bit float", f"It is {result}. Correct it, or leave the row out.")
@@ -243,8 +250,9 @@ def _encoded(values: pa.Array | list[Any]) -> tuple[list[Any], pa.Array]:
 class _Converter:
     """Converts the batches of one file."""
 
-    def __init__(self, columns: LabelledColumns, bad: BadRows, declared: Sequence[str] | None) -> None:
+    def __init__(self, columns: LabelledColumns, bad: BadRows, declared: Sequence[str] | None, decimal: str) -> None:
         self._columns, self._bad, self._declared = columns, bad, declared
+        self._decimal = decimal
         self._first: tuple[str, int] | None = None  # type and line of the first label of JSON Lines
 
     def convert(self, batch: ValueBatch) -> pa.RecordBatch:
@@ -281,7 +289,7 @@ class _Converter:
         return bad.converted(name, values, group_name, pa.string())
 
     def _label(self, bad: BadValues, values: pa.Array | list[Any], positions: Sequence[int], kind: pa.DataType) -> pa.Array:
-        convert: Callable[[Any], Any] = number if self._columns.regression else class_name
+        convert: Callable[[Any], Any] = partial(number, decimal=self._decimal) if self._columns.regression else class_name
         if isinstance(values, pa.Array):
             self._check_type(values.type)
             values = values.cast(pa.string()) if _is_text(values.type) else values
@@ -319,16 +327,16 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def labelled_batches(
-    batches: Iterable[ValueBatch], columns: LabelledColumns, bad: BadRows, declared: Sequence[str] | None = None
+    batches: Iterable[ValueBatch], columns: LabelledColumns, bad: BadRows, declared: Sequence[str] | None = None, decimal: str = "."
 ) -> Iterator[pa.RecordBatch]:
     """Convert batches of values to texts and labels, of ``LabelledColumns.schema``.
 
-    Optional columns may be missing; ``declared`` has class names, where labels are stored as ids.
+    Optional columns may be missing; ``declared`` has class names, where labels are stored as ids. ``decimal`` is as in ``Dialect``.
 
     Raises:
         DataError: A column cannot be used as text or label, or a row is bad and that is an error; while reading.
     """
-    return map(_Converter(columns, bad, declared).convert, batches)
+    return map(_Converter(columns, bad, declared, decimal).convert, batches)
 
 
 def labelled_rows(table: InputTable, columns: LabelledColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:
@@ -336,6 +344,6 @@ def labelled_rows(table: InputTable, columns: LabelledColumns, bad: BadRows) -> 
     is_json = table.source.kind == "jsonl"
     present = columns.options if is_json else columns.check(table.names(), table.name, table.hint)
     batches = table.batches(present, bad, everywhere=columns.everywhere)
-    yield from labelled_batches(batches, columns, bad, table.declared(columns.label))
+    yield from labelled_batches(batches, columns, bad, table.declared(columns.label), table.source.dialect.decimal)
     if is_json and table.keys:
         columns.check(list(table.keys), table.name)

@@ -1,6 +1,7 @@
 """Parts that all readers share: problems of rows, the names of the reading options, and checks of column names."""
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -9,7 +10,7 @@ from tuneline.core.errors import DataError
 
 Kind = Literal["csv", "tsv", "jsonl", "parquet"]
 """Format of a file."""
-ENDINGS = tuple(kind + packed for kind in (".csv", ".tsv", ".jsonl", ".parquet") for packed in ("", ".gz"))
+ENDINGS = tuple(kind + packed for kind in (".csv", ".tsv", ".jsonl", ".json", ".parquet") for packed in ("", ".gz"))
 """Endings of the files that ``data.source: files`` reads."""
 
 
@@ -47,6 +48,7 @@ class OptionNames:
 
     Attributes:
         delimiter, quoting, columns, encoding: For example ``data.files.delimiter`` or ``--delimiter``.
+        escape: For example ``data.files.escape``.
         cell, row_group, unpacked: Of the limits, for example ``data.files.max_cell_characters`` or ``--max-cell-characters``.
     """
 
@@ -57,6 +59,7 @@ class OptionNames:
     cell: str = "data.files.max_cell_characters"
     row_group: str = "data.files.max_row_group_mb"
     unpacked: str = "data.files.max_unpacked_mb"
+    escape: str = "data.files.escape"
 
 
 PARAMETERS = OptionNames("data.files.delimiter", "data.files.quoting", "data.files.columns", "data.files.encoding")
@@ -121,6 +124,8 @@ MAX_SHARE = 0.01
 """Default for the fraction of the rows of a file that may be bad."""
 SHOWN = 5
 """Bad rows in the message about a file that has too many."""
+MISREAD = 0.1
+"""Share of bad rows from which the file is read wrongly: no one has so many rows that are broken one by one."""
 EARLY = 100_000
 """Bad rows from which a file with too many is not read to its end, which may be far away."""
 
@@ -151,6 +156,7 @@ class BadRows:
         self.name, self.unit, self.policy, self.on_skip = name, unit, policy, on_skip
         self.count = 0
         self.first: list[str] = []
+        self.hints: Counter[str] = Counter()
         self._last_line = 0
 
     def add(self, problem: RowProblem, place: str | None = None) -> None:
@@ -160,6 +166,8 @@ class BadRows:
             hint = f"{problem.hint} To leave out such rows: {policy.option}."
             raise DataError(f"{self.name}, {place}: {problem.message}.", hint)
         self.count += problem.lines
+        if problem.hint in self.hints or len(self.hints) < SHOWN:
+            self.hints[problem.hint] += 1
         if len(self.first) < SHOWN:
             self.first.append(f"{place}: {problem.message}")
         if self.on_skip is not None:
@@ -167,6 +175,12 @@ class BadRows:
         self._last_line = max(self._last_line, problem.line + problem.lines - 1)
         if self.count >= EARLY:
             self._check(max(self._last_line, self.count), "the first ")
+
+    @property
+    def layout_hint(self) -> str:
+        """What to do about a file most of whose rows cannot be right: what the most frequent problem advises, and the likely cause."""
+        advice = "".join(f" {hint}" for hint, _ in self.hints.most_common(1))
+        return f"With so many bad rows, the file is written in another way than it is read.{advice} `tuneline init FILE` detects how."
 
     def check(self, usable: int) -> None:
         """Check the share of bad rows at the end of a file with ``usable`` other rows; a ``DataError`` if there are too many."""
@@ -177,9 +191,12 @@ class BadRows:
         if share <= limit:
             return
         option = self.policy.share_option
+        hint = f"Correct them; if they may be left out, raise {option}."
+        if share > MISREAD:
+            hint = self.layout_hint
         problem = f"{self.name}: {self.count:,} of {which}{rows:,} rows are bad ({share:.2%}), more than {limit:g} ({option})."
         more = [f"and {self.count - len(self.first):,} more"] if self.count > len(self.first) else []
-        raise DataError("\n  ".join([problem, *self.first, *more]), f"Correct them; if they may be left out, raise {option}.")
+        raise DataError("\n  ".join([problem, *self.first, *more]), hint)
 
 
 MB = 1 << 20

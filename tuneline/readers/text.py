@@ -32,6 +32,55 @@ def probable_encoding(text: bytes) -> str:
     return min(encodings, key=lambda encoding: _odd_characters(text, encoding))
 
 
+def is_cut(line: bytes) -> bool:
+    """Return whether all that is not UTF-8 in a line is the start of a character: a program cut the text by bytes.
+
+    A single byte can also be an accented letter of a single-byte encoding. Those that begin a character of two bytes are upper case
+    letters there, so after a lower case letter they are a start.
+    """
+    position, found = 0, False
+    while True:
+        try:
+            line[position:].decode()
+        except UnicodeDecodeError as error:
+            start, end = position + error.start, position + error.end
+            before = chr(line[start - 1]) if start else " "
+            if end - start < 2 and not (0xC2 <= line[start] <= 0xDE and before.islower()):
+                return False
+            position, found = end, True
+        else:
+            return found
+
+
+CENTRAL = ("cp1250", "cp1251", "cp1253", "cp1254", "cp1257")
+"""Encodings of other European languages, which share most of their bytes with cp1252."""
+FOREIGN = {
+    **dict.fromkeys(("Polish", "Czech", "Slovak", "Hungarian", "Romanian", "Croatian", "Slovene"), "cp1250"),
+    **dict.fromkeys(("Russian", "Ukrainian", "Bulgarian", "Serbian"), "cp1251"),
+    "Greek": "cp1253",
+    "Turkish": "cp1254",
+    "Lithuanian": "cp1257",
+}
+"""Languages with letters that cp1252 does not have, and their encoding."""
+MESSIER = 0.04
+"""How much less a text in cp1252 reads like one, in the measure of charset-normalizer, than in the encoding that fits best."""
+
+
+def better_encoding(text: bytes) -> str | None:
+    """Return the encoding in which a text reads better than in cp1252, or ``None`` if there is none."""
+    from charset_normalizer import from_bytes
+
+    matches = from_bytes(text, cp_isolation=["cp1252", *CENTRAL])
+    best = matches.best()
+    if best is None:
+        return None
+    if best.language in FOREIGN:
+        return FOREIGN[best.language]
+    western = [match for match in matches if "cp1252" in match.could_be_from_charset]
+    is_messy = not western or western[0].chaos - best.chaos > MESSIER
+    return best.encoding if is_messy else None
+
+
 def known_encoding(name: str) -> str:
     """Return the name of an encoding that ``--encoding`` names; refuse one that Python does not have."""
     try:
@@ -156,6 +205,7 @@ def is_gzip(path: DataFile) -> bool:
 LINE_ENDS = ("\n", "\r")
 SHOWN = 20
 """Characters before and after a bad byte that a hint shows."""
+CUT = "`tuneline data recode FILE` replaces what is left of it by \ufffd."
 UTF_16 = "A part in utf-16 was probably appended here: convert it (`iconv -f utf-16 -t utf-8 FILE`) before you join the files."
 LONGEST_LINE = 1 << 24
 """Characters. Without a limit, a file that is one endless line would be read into memory whole. Longer cells allow longer lines."""
@@ -218,6 +268,16 @@ class TextLines:
             problem = f"{self.name}, after line {self.number:,}: not {self.encoding}: {error}."
             raise DataError(problem, self._encoding_hint()) from None
 
+    def starts_with(self, character: str) -> bool:
+        """Return whether the text begins with a character, apart from white space; before anything is read."""
+        start: bytes = self.text.buffer.peek(CHUNK)[:CHUNK]  # type: ignore[attr-defined]
+        return start.decode(self.encoding, errors="ignore").lstrip("\ufeff \t\r\n").startswith(character)
+
+    def read_piece(self) -> str:
+        """Return the next characters; an empty text at the end. A caller reads pieces or lines, not both."""
+        with explained(self.name):
+            return self.text.read(CHUNK)
+
     def _check(self, line: str) -> None:
         """Note the problem of a line that is not plain ASCII, if it has one."""
         problem = self.decoding_problem(line, self.number)
@@ -255,6 +315,10 @@ class TextLines:
         line = text.encode(errors="surrogateescape")
         if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return UTF_16
+        if is_cut(line):
+            return (
+                f"A character is cut here, as by a program that shortens texts by bytes: leave the row out, or write the text again. {CUT}"
+            )
         encoding = probable_encoding(line)
         around = text[max(0, start - SHOWN) : start + SHOWN].encode(errors="surrogateescape").decode(encoding, errors="replace")
         convert = f"`tuneline data recode {shlex.quote(self.name)}` shows such lines and converts only them to utf-8"

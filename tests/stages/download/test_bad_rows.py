@@ -51,7 +51,8 @@ def test_file_with_too_many_bad_rows_is_an_error_that_lists_all_of_them(project)
         "data/source/validation.csv: 9 of 10 rows are bad (90.00%), more than 0.8 (data.max_bad_share).",
         *[f"  line {line}: 3 columns, but 2 in the header" for line in range(3, 8)],
         "  and 4 more",
-        "  Correct them; if they may be left out, raise data.max_bad_share.",
+        "  With so many bad rows, the file is written in another way than it is read. Quote texts that contain ',' "
+        "(data.files.quoting: standard). `tuneline init FILE` detects how.",
     ]
     assert [row["line"] for row in skipped()] == list(range(3, 12))
     assert not Path("data/raw").exists()

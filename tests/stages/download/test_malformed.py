@@ -169,7 +169,7 @@ TABLE: dict[str, Bad] = {
     ),
     "a decimal comma": Bad(
         {"train.csv": 'text,label\na,1\nb,"1,5"\n'},
-        "data/source/train.csv, line 3, column 'label': the label is not a number.\n  It is '1,5'.",
+        "line 3, column 'label': the label is not a number.\n  It is '1,5', with a decimal comma: set data.files.decimal to ','.",
         {"task": "regression"},
         SCORES,
     ),
@@ -205,8 +205,11 @@ TABLE: dict[str, Bad] = {
     ),
     # --- JSON Lines
     "a line that is no JSON": train(JSONL + "{'text': 'a'}\n", "data/source/train.jsonl, line 3: not JSON: ", "train.jsonl"),
-    "a list in a line": train('["a", "ham"]\n', "data/source/train.jsonl, line 1: a list instead of a JSON object.", "train.jsonl"),
-    "one array for all": train('[\n{"text": "a", "label": "ham"}\n]\n', "data/source/train.jsonl, line 1: not JSON: ", "train.jsonl"),
+    "a list in a line": train(JSONL + '["a", "ham"]\n', "data/source/train.jsonl, line 3: a list instead of a JSON object.", "train.jsonl"),
+    "an array without an end": train(
+        '[\n{"text": "a", "label": "ham"},\n{"text": "b",', "data/source/train.jsonl, line 3: not JSON: ", "train.jsonl"
+    ),
+    "an array of texts": train('["a", "b"]', "data/source/train.jsonl, line 1: text instead of a JSON object.", "train.jsonl"),
     "a key that is missing": train(JSONL + '{"text": "a"}\n', "data/source/train.jsonl, line 3: no column 'label'", "train.jsonl"),
     "a number for a text": train('{"text": 7, "label": "ham"}\n', "line 1: column 'text' is a number, not text.", "train.jsonl"),
     "labels of two kinds": train(
@@ -221,7 +224,7 @@ TABLE: dict[str, Bad] = {
         '{"text": "a \\ud83d", "label": "ham"}\n', "line 1: column 'text' has an unpaired surrogate, \\ud83d.", "train.jsonl"
     ),
     "a whole file in one line": train(
-        "[" + '{"text": "free money for all of you", "label": "spam"}, ' * 350_000 + "]",
+        '{"text": "free money for all of you", "label": "spam"} ' * 350_000,
         "data/source/train.jsonl, line 1: longer than 16,777,216 characters.",
         "train.jsonl",
     ),

@@ -1,7 +1,7 @@
 import pytest
 
 from tuneline.core.errors import DataError
-from tuneline.readers.text import known_encoding, probable_encoding
+from tuneline.readers.text import is_cut, known_encoding, probable_encoding
 
 TEXTS = [
     ("cp1252", "un café au lait,ham"),
@@ -25,3 +25,21 @@ def test_unknown_name_of_an_encoding_is_refused():
     assert known_encoding("cp1251") == "cp1251"
     with pytest.raises(DataError, match="--encoding 'utf9': Python has no such encoding"):
         known_encoding("utf9")
+
+
+@pytest.mark.parametrize(
+    ("line", "cut"),
+    [
+        (b"Preis: 5 \xe2\x82,a", True),  # the first two of three bytes of a euro sign
+        (b"fa\xc3", True),  # the first byte of an accented letter
+        ("schön, 5 ".encode() + b"\xe2\x82", True),
+        (b"\xf0\x9f\x98 fine", True),  # three of the four bytes of an emoji
+        ("schön".encode(), False),
+        (b"caf\xe9", False),  # in cp1252
+        (b"gro\xdf", False),
+        (b"\xc4rger", False),
+        ("naïve".encode("cp1252"), False),
+    ],
+)
+def test_start_of_a_character_is_recognised(line, cut):
+    assert is_cut(line) == cut

@@ -13,7 +13,8 @@ from tuneline.readers.text import TextLines
 
 
 def read(content, **options):
-    return list(read_jsonl(TextLines(io.StringIO(content, newline=""), "file", **options)))
+    text = io.TextIOWrapper(io.BufferedReader(io.BytesIO(content.encode(errors="surrogateescape"))), "utf-8", "surrogateescape", "")
+    return list(read_jsonl(TextLines(text, "file", **options)))
 
 
 PROBLEMS = {

@@ -25,7 +25,7 @@ from tuneline.core.terminal import progress, say
 from tuneline.params import Params
 from tuneline.readers.files import not_a_file
 from tuneline.readers.rows import nearest
-from tuneline.readers.text import UTF_16, explained, is_encoded, open_bytes, probable_encoding
+from tuneline.readers.text import UTF_16, explained, is_cut, is_encoded, open_bytes, probable_encoding
 from tuneline.reports.checks import Checks
 
 Rows = NDArray[np.int64]
@@ -205,12 +205,19 @@ def _show_changes(path: Path, encoding: str, mojibake: bool) -> str:
         if converted == line:
             valid += not line.isascii()
             continue
-        counts["of mojibake" if is_encoded(line, "utf-8") else f"in {encoding}"] += 1
+        counts[_kind(line, encoding)] += 1
         if counts.total() <= SHOWN_LINES:
             say(f"line {total:,}: {_change(line, converted, encoding)}")
     more = counts.total() - SHOWN_LINES
     say(f"and {more:,} more lines" if more > 0 else f"{path}: {total:,} lines; {valid:,} beyond ASCII are right utf-8.")
     return " and ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
+
+
+def _kind(line: bytes, encoding: str) -> str:
+    """Say what is wrong with a line that is converted."""
+    if is_encoded(line, "utf-8"):
+        return "of mojibake"
+    return "with a cut character" if is_cut(line) else f"in {encoding}"
 
 
 def _write(output: Path, lines: Iterator[tuple[int, bytes, bytes]]) -> None:
@@ -232,7 +239,7 @@ def _guessed_encoding(path: Path) -> str:
     """Return the probable encoding of the lines that are not UTF-8, by the first of them."""
     sample = b""
     for _, line in _read_lines(path):
-        if not is_encoded(line, "utf-8"):
+        if not is_encoded(line, "utf-8") and not is_cut(line):
             sample += line
         if len(sample) >= GUESSED_BYTES:
             break
@@ -249,6 +256,8 @@ def _converted_lines(path: Path, encoding: str, mojibake: bool) -> Iterator[tupl
 
 
 def _decoded(path: Path, number: int, line: bytes, encoding: str) -> str:
+    if is_cut(line):
+        return line.decode(errors="replace")
     try:
         return repaired(line.decode(encoding))  # a line can have characters of both encodings
     except UnicodeDecodeError as error:
@@ -263,4 +272,5 @@ def _change(line: bytes, converted: bytes, encoding: str) -> str:
         return str(correction(line.decode().strip()))
     except UnicodeDecodeError as error:
         around = slice(max(0, error.start - SHOWN_CHARACTERS), error.start + SHOWN_CHARACTERS)
-        return f"byte 0x{line[error.start]:02x} in {encoding}: {converted.decode()[around].strip()!r}"
+        what = "of a cut character" if is_cut(line) else f"in {encoding}"
+        return f"byte 0x{line[error.start]:02x} {what}: {converted.decode()[around].strip()!r}"

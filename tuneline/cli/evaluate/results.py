@@ -21,7 +21,6 @@ from rich.text import Text
 
 from tuneline.analysis.baselines import majority_model, tfidf_model
 from tuneline.cli.console import Console
-from tuneline.cli.init.layout import detect_layout
 from tuneline.cli.init.planning import open_rows
 from tuneline.cli.labels.queue import free_names, write_csv
 from tuneline.cli.predict import BATCH_SIZE, WINDOW
@@ -59,6 +58,7 @@ from tuneline.project.params_file import write
 from tuneline.project.repo import lock_at, registries
 from tuneline.readers.inputs import open_table
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows, written_classes
+from tuneline.readers.layout import detect_layout
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, listed
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DriftLimits, DriftMeasure, RowCounts, measure

@@ -1,13 +1,18 @@
 """``tuneline init``: read the user's files, propose columns, splits and training, ask, copy the files, write ``params.yaml``."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.terminal import say, visible
+
+if TYPE_CHECKING:
+    from tuneline.cli.init.planning import Plan, UserChoices
+    from tuneline.params import Params
 
 
 def command(  # noqa: PLR0917 - typer calls it by name
@@ -46,11 +51,12 @@ def command(  # noqa: PLR0917 - typer calls it by name
         raise ParamsError("--revision is that of a checkpoint, and there is no --checkpoint.", "Add --checkpoint NAME, or leave it out.")
     params = load_params()
     choices = planning.UserChoices(tuple(text or ()), label, task, header, encoding, by, name)
+    terminal, unasked = sys.stdin.isatty(), yes or force
     with Console().status("Reading ..."):
         opened = None if checkpoint is None else recipe.open_checkpoint(checkpoint, revision)
-        plan = planning.plan(files, choices, params)
+    plan = planned(files, choices, params, may_ask=terminal and not unasked)
     planning.show_plan(plan, params)
-    current, terminal, unasked = planning.is_current(plan, params), sys.stdin.isatty(), yes or force
+    current = planning.is_current(plan, params)
     if opened is None and not current and not unasked and terminal:
         opened = recipe.choose_checkpoint(plan, params)
     required = planning.plan_params(plan, params.train.metric, current)
@@ -68,6 +74,23 @@ def command(  # noqa: PLR0917 - typer calls it by name
         if written := recipe.write_sweep(plan, load_params()):
             say(f"init: wrote {written}: nine variants of this training, compared by `tuneline sweep {written}`")
     planning.show_next_steps(plan, written=bool(changes))
+
+
+def planned(files: list[Path], choices: "UserChoices", params: "Params", may_ask: bool) -> "Plan":
+    """Return the plan; where the first line can be a header or a row, ask for it, or stop with the option for each."""
+    from tuneline.cli.console import Console
+    from tuneline.cli.init.planning import UnclearHeaderError, plan
+
+    try:
+        with Console().status("Reading ..."):
+            return plan(files, choices, params)
+    except UnclearHeaderError as unclear:
+        if not may_ask:
+            raise
+        say(unclear.problem)
+    header = typer.confirm("Does it name the columns?", default=True)
+    with Console().status("Reading ..."):
+        return plan(files, replace(choices, header=header), params)
 
 
 def confirm(replaced: list[str], yes: bool, force: bool) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tuneline.core.errors import DataError
 from tuneline.params.data import Task
+from tuneline.readers.names import LABEL_NAMES, PAIRS, TEXT_NAMES
 from tuneline.readers.rows import listed
 
 Cells = tuple[str | None, ...]
@@ -95,6 +96,7 @@ def _is_copy(one: Sequence[str], other: Sequence[str]) -> bool:
     return len(shorter) > 0 and all(word in remaining for word in shorter)
 
 
+DECIMAL_COMMA = re.compile(r"[+-]?\d{1,15},\d{1,15}")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 MOST_VALUES = 1000
 """Distinct values that are counted; a column with more does not hold classes."""
@@ -108,6 +110,7 @@ class ColumnProfile:
     Attributes:
         filled: Rows with a value.
         numbers, fractions: Cells that are numbers, and those of them that are not whole.
+        commas: Cells that are numbers with a decimal comma.
         lengths: Number of cells by number of words.
         nested: Cells that are lists or objects.
         values: Number of cells by value, for the first ``MOST_VALUES`` values.
@@ -120,6 +123,7 @@ class ColumnProfile:
     filled: int = 0
     numbers: int = 0
     fractions: int = 0
+    commas: int = 0
     lengths: Counter[int] = field(default_factory=Counter)
     nested: int = 0
     values: Counter[str] = field(default_factory=Counter)
@@ -140,6 +144,8 @@ class ColumnProfile:
         if is_number:
             self.numbers += 1
             self.fractions += not float(text).is_integer()
+        elif DECIMAL_COMMA.fullmatch(text):
+            self.commas += 1
         self._follow(float(text) if is_number else None)
         if text in self.values or len(self.values) < MOST_VALUES:
             self.values[text] += 1
@@ -167,6 +173,11 @@ class ColumnProfile:
     def is_numeric(self) -> bool:
         """True if every filled cell is a number."""
         return 0 < self.filled == self.numbers
+
+    @property
+    def has_decimal_commas(self) -> bool:
+        """True if every filled cell is a number, and some have a decimal comma."""
+        return self.commas > 0 and self.numbers + self.commas == self.filled and self.fractions == 0
 
     @property
     def classes(self) -> list[str]:
@@ -203,20 +214,6 @@ def sampling(rows: Iterable[Cells], sample: list[Cells]) -> Iterator[Cells]:
         yield row
 
 
-LABEL_NAMES = (
-    *("label", "labels", "gold_label", "class", "category", "target", "queue", "intent", "topic", "sentiment", "emotion"),
-    *("is_duplicate", "quality", "stance", "polarity", "rating", "stars", "score", "similarity", "y", "tag"),
-)
-TEXT_NAMES = (
-    *("text", "sentence", "body", "content", "message", "review", "comment", "tweet", "document", "description"),
-    *("utterance", "question", "query", "title", "subject"),
-)
-PAIRS = (
-    *(("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("sentence_a", "sentence_b"), ("text1", "text2"), ("text_1", "text_2")),
-    *(("text_a", "text_b"), ("question1", "question2"), ("#1 string", "#2 string"), ("premise", "hypothesis"), ("question", "answer")),
-    *(("question", "sentence"), ("query", "document"), ("query", "passage"), ("subject", "body"), ("title", "body"), ("title", "text")),
-    *(("title", "content"), ("title", "description"), ("headline", "body")),
-)
 MOST_CLASSES = 200
 MOST_INTEGER_CLASSES = 20
 """Distinct whole numbers; a label column with more is a regression."""
@@ -224,12 +221,16 @@ MOST_INTEGER_CLASSES = 20
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """The columns to learn from, the task, and a phrase with the reason of each decision, for the user."""
+    """The columns to learn from, the task, and a phrase with the reason of each decision, for the user.
+
+    ``decimal`` is the character before the decimals of labels that are numbers.
+    """
 
     text_columns: tuple[str, ...]
     label_column: str
     task: Task
     reasons: tuple[str, ...]
+    decimal: str = "."
 
 
 def decide(
@@ -257,9 +258,10 @@ def decide(
     chosen, why_task = (task, "named by you") if task else task_of(labelled)
     named = " and ".join(repr(name) for name in texts)
     reasons = [f"text: {named} ({why_text})", f"label: {labelled.name!r} ({why_label})", f"task: {chosen} ({why_task})"]
-    if unread := [one.name for one in profiles if one.name not in (*texts, labelled.name)]:
+    if unread := [one.name for one in profiles if one.filled and one.name not in (*texts, labelled.name)]:
         reasons.append(f"not read: {listed(unread)}")
-    return ColumnChoice(texts, labelled.name, chosen, tuple(reasons))
+    decimal = "," if chosen == "regression" and labelled.has_decimal_commas else "."
+    return ColumnChoice(texts, labelled.name, chosen, tuple(reasons), decimal)
 
 
 def check_label(label: ColumnProfile, named: bool) -> None:
@@ -290,18 +292,25 @@ WORDS_OF_TEXT = 4
 
 def label_of(profiles: Sequence[ColumnProfile]) -> tuple[ColumnProfile, str]:
     """Return the label column: one with a known name, else the one with the fewest classes, else the one with fractions."""
-    candidates = [one for one in profiles if one.filled and not one.nested and (one.is_numeric or not one.many)]
-    for name in LABEL_NAMES:
-        for one in candidates:
-            if one.name.strip().lower() == name:
-                return one, "by its name"
+    candidates = [one for one in profiles if one.filled and not one.nested and (one.is_numeric or one.has_decimal_commas or not one.many)]
+    named = [one for name in LABEL_NAMES for one in candidates if one.name.strip().lower() == name]
+    if named:
+        return named[0], f"by its name{_also(named[1:])}"
     categorical = [one for one in candidates if 2 <= len(one.classes) <= min(MOST_CLASSES, one.filled // 2) and one.fractions == 0]
     if categorical:
-        fewest = min(categorical, key=lambda one: len(one.classes))
-        return fewest, f"the column with the fewest distinct values, {len(fewest.classes)}"
+        fewest, *others = sorted(categorical, key=lambda one: len(one.classes))
+        return fewest, f"the column with the fewest distinct values, {len(fewest.classes)}{_also(others)}"
     if fractions := [one for one in candidates if one.fractions]:
         return fractions[-1], "the last column of numbers with fractions"
     raise DataError("No column looks like a label: few distinct values, or numbers.", "Name it: --label COLUMN")
+
+
+def _also(others: Sequence[ColumnProfile]) -> str:
+    """Name other columns that look like a label."""
+    if not others:
+        return ""
+    shown = ", ".join(f"{other.name!r} ({len(other.classes)} values)" for other in others[:4])
+    return f"; {shown} could be the label, too: --label COLUMN"
 
 
 def text_of(profiles: Sequence[ColumnProfile], sample: Sequence[Cells], columns: Sequence[str]) -> tuple[tuple[str, ...], str]:
@@ -328,6 +337,8 @@ def text_of(profiles: Sequence[ColumnProfile], sample: Sequence[Cells], columns:
 def task_of(label: ColumnProfile) -> tuple[Task, str]:
     """Return regression for labels that are fractions or many whole numbers, else classification."""
     classes = len(label.classes)
+    if label.has_decimal_commas:
+        return "regression", "its labels are numbers with decimal commas"
     if label.is_numeric and label.fractions:
         return "regression", "its labels are numbers with fractions"
     if label.is_numeric and (label.many or classes > MOST_INTEGER_CLASSES):

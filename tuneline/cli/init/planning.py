@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from tuneline.analysis.corrections import dropped_file, label_file
 from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
 from tuneline.cli.console import Console
 from tuneline.cli.init.columns import NESTED, Cells, ColumnChoice, ColumnProfile, decide, profile, sampling
-from tuneline.cli.init.layout import SOURCES, WESTERN, Layout, Placement, by_split, detect_layout, files_in, place
+from tuneline.cli.init.placement import Placement, by_split, files_in, place
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS
 from tuneline.core.terminal import say, visible
@@ -28,9 +28,10 @@ from tuneline.params import Params
 from tuneline.params.data import SplitParams, Task
 from tuneline.project.repo import file_of_dvc, missing, named
 from tuneline.project.worktrees import run_dvc
-from tuneline.readers.delimited import Dialect
+from tuneline.readers.delimited import numbered_column
 from tuneline.readers.inputs import Input, open_table, readable
 from tuneline.readers.labelled import LABEL, LabelledColumns, has_text, labelled_rows, plain_text
+from tuneline.readers.layout import SOURCES, WESTERN, Layout, detect_layout
 from tuneline.readers.rows import DEFAULT_LIMITS, STOP, BadRowPolicy, BadRows, Limits, check_columns, listed
 from tuneline.readers.text import open_text
 
@@ -56,9 +57,14 @@ class RowFile:
     def source(self) -> Input:
         """The file as the stage ``download`` reads it."""
         layout = self.layout
-        dialect = Dialect(layout.delimiter, layout.quoting == "literal", None if layout.header else tuple(self.columns))
+        dialect = layout.dialect if layout.header else replace(layout.dialect, columns=tuple(self.columns))
         kind = "csv" if layout.kind == "delimited" else layout.kind
         return Input(self.path, kind, dialect, layout.encoding, self.limits, options=SOURCES, strict=True)
+
+    def with_decimal(self, decimal: str) -> Self:
+        """Return the file with another character before the decimals of numbers."""
+        dialect = replace(self.layout.dialect, decimal=decimal)
+        return replace(self, layout=replace(self.layout, dialect=dialect))
 
     def bad_rows(self) -> BadRows:
         """Return a counter of the rows that cannot be read."""
@@ -89,7 +95,7 @@ def open_rows(path: Path, layout: Layout, limits: Limits = DEFAULT_LIMITS, polic
     if not layout.header:
         with open_text(path, layout.encoding, SOURCES, limits) as lines:
             width = len(next(cells for cells in layout.reader(iter(lines)) if cells))
-        return replace(file, columns=[f"column_{position}" for position in range(1, width + 1)])
+        return replace(file, columns=[numbered_column(position) for position in range(width)])
     with open_table(file.source) as table:
         columns = table.all_names(file.bad_rows())
     check_columns(columns, dict.fromkeys(columns, ""), str(path))
@@ -152,6 +158,7 @@ def _labelled(file: RowFile, decision: ColumnChoice, by: str | None, bad: BadRow
 
 
 PREVIEW_ROWS = 5
+PREVIEW_CHARACTERS = 60
 
 
 @dataclass(frozen=True)
@@ -211,6 +218,8 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
     if not profiles or profiles[0].rows == 0:
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
     decision = decide(profiles, sample, choices.text, choices.label, choices.task)
+    sources = {name: file.with_decimal(decision.decimal) for name, file in sources.items()}
+    train = sources["train"]
     notes = encoding_notes(train.layout.encoding, sample) if choices.encoding is None else []
     labelled = {split: file for split, file in sources.items() if split == "train" or _is_labelled(file, decision, notes)}
     placement = place({split: file.path for split, file in labelled.items()}, list(files.values()), train.layout, choices.name)
@@ -228,17 +237,43 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
     return Plan(train.layout, placement, decision, split, profiles, sample, train.columns, first, classes, left_out, most, notes)
 
 
+class UnclearHeaderError(DataError):
+    """The first line of a table can be a header or a row, and the user did not say which."""
+
+
 def layouts(files: Mapping[str, Path], choices: UserChoices, limits: Limits) -> dict[str, Layout]:
-    """Return the layout of each file; refuse different ones, because ``data.files`` describes all files at once."""
+    """Return the layout of each file; refuse different ones, because ``data.files`` describes all files at once.
+
+    Raises:
+        UnclearHeaderError: No file shows whether they have a header.
+    """
     found = {split: detect_layout(path, choices.encoding, limits) for split, path in files.items()}
+    header = choices.header
+    if header is None:
+        clear = [layout.header for layout in found.values() if layout.is_clear]
+        if not clear:
+            raise unclear_header(files["train"], found["train"])
+        header = clear[0]
+    known = {split: layout if layout.is_clear else replace(layout, header=header, is_clear=True) for split, layout in found.items()}
     if choices.header is not None:
-        found = {split: replace(layout, header=choices.header) for split, layout in found.items()}
-    plain = {split: replace(layout, encoding=layout.encoding.removesuffix("-sig")) for split, layout in found.items()}
+        known = {split: replace(layout, header=choices.header, is_clear=True) for split, layout in found.items()}
+    plain = {split: replace(layout, encoding=layout.encoding.removesuffix("-sig")) for split, layout in known.items()}
     for split, layout in plain.items():
         if layout != plain["train"]:
             problem = f"{files[split]} has another layout than {files['train']}."
             raise DataError(problem, "Write all files in one format, delimiter and encoding.")
-    return found
+    return known
+
+
+def unclear_header(path: Path, layout: Layout) -> UnclearHeaderError:
+    """Return the error about a first line that can be read in two ways, with the option for each."""
+    with open_text(path, layout.encoding, SOURCES) as lines:
+        first = next(cells for cells in layout.reader(iter(lines)) if cells)
+    shown = listed([cell[:PREVIEW_CHARACTERS] for cell in first], PREVIEW_ROWS)
+    numbered = listed([numbered_column(position) for position in range(len(first))], PREVIEW_ROWS)
+    problem = f"{path}: the first line of the table, {shown}, can name the columns or be a row like the others."
+    hint = f"If it names the columns, add --header. If it is a row, add --no-header: the columns are {numbered} then."
+    return UnclearHeaderError(problem, hint)
 
 
 def encoding_notes(encoding: str, sample: Sequence[Cells]) -> list[str]:
@@ -308,7 +343,7 @@ def show_plan(plan: Plan, params: Params) -> None:
     console.print(first_rows(plan))
     for reason in plan.decision.reasons:
         console.print(Text(f"  {reason}"), soft_wrap=True)
-    console.print(Text(f"  format: {layout_text(plan)}\n"), soft_wrap=True)
+    console.print(Text(f"  format: {plan.layout.described()}\n"), soft_wrap=True)
     console.print(splits_table(plan))
     for note in [*plan.notes, *split_notes(plan), *warnings(plan, params)]:
         console.print(Text(f"  {note}"), soft_wrap=True)
@@ -372,17 +407,6 @@ def splits_table(plan: Plan) -> Table:
         more = f", and {len(classes) - 6} more" if len(classes) > 6 else ""
         table.add_row(Text(split), Text(f"{classes.total():,} rows"), Text(file), Text(visible(fractions + more)))
     return table
-
-
-def layout_text(plan: Plan) -> str:
-    """Return a description of the layout."""
-    layout = plan.layout
-    if layout.kind != "delimited":
-        return {"jsonl": f"JSON lines, {layout.encoding}", "parquet": "Parquet"}[layout.kind]
-    delimiter = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}[layout.delimiter]
-    quotes = "quotes enclose fields" if layout.quoting == "standard" else "quotes are literal"
-    header = "first line names the columns" if layout.header else "no header line"
-    return f"{delimiter}, {quotes}, {header}, {layout.encoding}"
 
 
 def split_notes(plan: Plan) -> list[str]:
@@ -493,6 +517,10 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
         "data.task": task,
         "data.files.delimiter": layout.delimiter if delimited and not tabs and layout.delimiter != "," else None,
         "data.files.quoting": layout.quoting if delimited and layout.quoting != usual_quoting else None,
+        "data.files.quote": layout.dialect.quote,
+        "data.files.escape": layout.dialect.escape,
+        "data.files.skip_lines": layout.dialect.skip_lines,
+        "data.files.decimal": layout.dialect.decimal,
         "data.files.columns": list(plan.columns) if delimited and not layout.header else None,
         "data.files.encoding": "utf-8" if layout.kind == "parquet" else layout.encoding.removesuffix("-sig"),
         **bad_rows,

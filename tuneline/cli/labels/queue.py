@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.similarity import WordSets
 from tuneline.analysis.text import EncodedWords, Keys, normalized, same_text_keys, words
-from tuneline.cli.init.layout import detect_layout
 from tuneline.cli.init.planning import open_rows as open_detected
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
 from tuneline.cli.predict.streaming import ModelChoice, good_rows, windows
@@ -33,6 +32,7 @@ from tuneline.project.scored import ScoredFile, open_archived, scored_files
 from tuneline.readers.files import is_url
 from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.labelled import plain_text
+from tuneline.readers.layout import detect_layout
 from tuneline.readers.rows import ENDINGS, BadRowPolicy, BadRows, listed
 from tuneline.reports.checks import Profile, Words
 

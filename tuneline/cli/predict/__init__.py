@@ -4,12 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from tuneline.core.errors import DataError, InputError, StageError, UnreadableError
+from tuneline.core.terminal import say
 from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowPolicy, Kind, Limits
+
+if TYPE_CHECKING:
+    from tuneline.readers.delimited import Dialect
+    from tuneline.readers.files import DataFile
 
 BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
 BATCH_SIZE, WINDOW = 32, 4096
@@ -82,6 +87,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     for source in sources:
         kind = input_format or kind_of(source, "--input-format")
         dialect = Dialect.default(kind == "tsv", delimiter, quoting, columns.split(",") if columns else None)
+        if delimiter is None and quoting is None and source is not None and not is_stream(source):
+            dialect = detected(source, kind, dialect, encoding, limits)
         inputs.append(Input(source, kind, dialect, encoding, limits))
     output_kind = output_format or ("parquet" if folder else kind_of(target, "--output-format"))
     choice = ModelChoice(model, precision, threads)
@@ -101,6 +108,18 @@ def command(  # noqa: PLR0917 - typer calls it by name
             predict_and_say(deployed, inputs[0], used, Output(target, output_kind), options)
         else:
             batch.to_file(parts, Output(target, output_kind))
+
+
+def detected(source: "DataFile", kind: Kind, usual: "Dialect", encoding: str, limits: Limits) -> "Dialect":
+    """Return how a file is written, and say it where that is not as usual; the names of its columns are those of ``usual``."""
+    from tuneline.readers.inputs import OPTIONS
+    from tuneline.readers.layout import detected_dialect
+
+    with refusing():
+        found = replace(detected_dialect(source, kind, OPTIONS, encoding, limits), columns=usual.columns)
+    if found != usual:
+        say(f"{source}: {found.described()}; --delimiter and --quoting read it in another way", error=True)
+    return found
 
 
 @contextmanager

@@ -64,8 +64,8 @@ def predict(job: Job) -> int:
     """Predict the rows of a file, print what is wrong with it, and return the status."""
     from tuneline.cli.predict.streaming import ModelChoice, StreamOptions, predict_and_say
     from tuneline.cli.predict.writing import Output
-    from tuneline.readers.delimited import Dialect
-    from tuneline.readers.inputs import Input, InputColumns, kind_of
+    from tuneline.readers.inputs import OPTIONS, Input, InputColumns, kind_of
+    from tuneline.readers.layout import detected_dialect
 
     path, options = Path(job.path), job.options
     limits = Limits.of(options.max_cell_characters, options.max_row_group_mb, options.max_unpacked_mb)
@@ -74,7 +74,7 @@ def predict(job: Job) -> int:
         columns = InputColumns(model.text_columns, tuple(options.keep))
         with explain_disk_errors(), refusing():
             kind = kind_of(path, "the suffix")
-            source = Input(path, kind, Dialect.default(kind == "tsv", None, None, None), limits=limits)
+            source = Input(path, kind, detected_dialect(path, kind, OPTIONS, limits=limits), limits=limits)
             policy = BadRowPolicy(options.bad_rows, options.max_bad_share, "scoring.bad_rows: skip", "scoring.max_bad_share")
             predict_and_say(model, source, columns, Output(Path(job.output), "parquet"), StreamOptions(BATCH_SIZE, WINDOW, policy))
     except InputError as error:  # without its hint, which may quote the file: others read the reason than those who may read the file

@@ -1,9 +1,13 @@
+"""Detection of the encoding of a file: it is asked for where a language has other letters."""
+
+# ruff: noqa: RUF001 - texts in other languages
+
 import gzip
 
 import pytest
 
-from tuneline.cli.init.layout import detect_encoding
 from tuneline.core.errors import DataError
+from tuneline.readers.layout import detect_encoding
 
 LINE = "un café noir,a\n"
 
@@ -46,6 +50,51 @@ def test_letters_of_another_alphabet_are_not_taken_for_western_ones(tmp_path, te
     with pytest.raises(DataError, match="line 1: not utf-8: byte") as refused:
         detect_encoding(written(tmp_path, f"{text},a\n".encode(encoding) * 30))
     assert "set --encoding to it" in refused.value.hint
+
+
+CENTRAL_EUROPEAN = {
+    "Płatność nie została zaksięgowana, proszę o pomoc z zamówieniem. Dziękuję!": "cp1250",
+    "Objednávka nebyla doručena včas, prosím o řešení. Děkuji, zákazník Jiří Dvořák.": "cp1250",
+    (
+        "A csomag még mindig nem érkezett meg, kérem segítsenek! Köszönöm, őszintén várom a választ. Két hete rendeltem egy könyvet, "
+        "de a bolt szerint már úton van. Hűséges vevőjük vagyok, mégis nagyon csalódott leszek, ha ezt nem oldják meg hamarosan."
+    ): "cp1250",
+    (
+        "Siparişim hâlâ gelmedi, lütfen yardım edin. Teşekkürler, değişiklik için bekliyorum. İki hafta önce bir kitap aldım ama kargo "
+        "şirketi hiçbir şey söylemiyor. Çok mutsuz bir müşteriyim, paramı geri istiyorum, çünkü ürün bozuk çıktı ve kutusu açıktı."
+    ): "cp1254",
+    "Order 1234 from the shop: заказ not arrived, please help me to find the parcel": "cp1251",
+}
+
+
+@pytest.mark.parametrize(("text", "encoding"), CENTRAL_EUROPEAN.items())
+def test_language_that_has_other_letters_than_western_ones_is_asked_for(tmp_path, text, encoding):
+    with pytest.raises(DataError, match=f"reads better in {encoding} than in cp1252") as refused:
+        detect_encoding(written(tmp_path, f"{text},a\n".encode(encoding) * 30))
+    assert f"--encoding {encoding}" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ma commande n'est pas arrivée, je suis très déçu. Où est le colis ? Ça fait déjà deux jours.",
+        "Die Lieferung ist für mich zu spät, bitte schnell lösen. Größe fehlt, übrigens schön.",
+        "El envío no llegó todavía, ¿dónde está? Mañana será demasiado tarde, señor.",
+        "A encomenda não chegou, por favor ajudem-me. Não é possível esperar até amanhã.",
+        "Pakken er ikke nået frem, jeg vil gerne have pengene på kontoen. Følg op, ærligt.",
+        "Pakettini ei ole vielä tullut perille, pyydän apua mitä pikimmin tässä.",
+        "It’s “late” again – the parcel never came to the café, £5 wasted.",
+    ],
+)
+def test_western_languages_are_read_without_a_question(tmp_path, text):
+    assert detect_encoding(written(tmp_path, f"{text},a\n".encode("cp1252") * 30)) == "cp1252"
+
+
+def test_cut_character_is_not_taken_for_another_encoding(tmp_path):
+    with pytest.raises(DataError, match="not utf-8") as refused:
+        detect_encoding(written(tmp_path, (LINE * 10).encode(), "Preis: 5 €"[:-1].encode() + b"\xe2\x82,a\n"))
+    assert "A character is cut here" in refused.value.hint
+    assert "In " not in refused.value.hint.split("data recode")[0]
 
 
 def test_probable_encoding_of_another_alphabet_is_named(tmp_path):

@@ -5,9 +5,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.cli.init.columns import NESTED
-from tuneline.cli.init.layout import Layout, detect_layout
 from tuneline.cli.init.planning import open_rows
 from tuneline.core.errors import DataError
+from tuneline.readers.layout import Layout, detect_layout
 
 
 def opened(path):

@@ -21,7 +21,7 @@ from tuneline.core.files import file_hash
 BAD_ROWS = {
     "too few fields": ("csv", b"subject,body\na,b\nonly one\nc,d\n", r"row 2 \(line 3\): 1 column, but 2 in the header"),
     "too many fields": ("csv", b"subject,body\na,b\n1,2,3\nc,d\n", r"row 2 \(line 3\): 3 columns, but 2 in the header"),
-    "text after a quote": ("csv", b'subject,body\na,b\n"x"y,z\nc,d\n', r"row 2 \(line 3\): text follows a closing quote"),
+    "text after a quote": ("csv", b'subject,body\n"a","b"\n"x"y,z\n"c","d"\n', r"row 2 \(line 3\): text follows a closing quote"),
     "a byte outside UTF-8": ("csv", b"subject,body\na,b\n\xe9t\xe9,z\nc,d\n", r"row 2 \(line 3\): not utf-8: byte 0xe9"),
     "rows of several lines before it": ("csv", b'subject,body\n"a\n\na",b\nbad\nc,d\n', r"row 2 \(line 5\): 1 column,"),
     "a quote in the middle of TSV": ("tsv", b'subject\tbody\n"a\tb\nbad\nc\td\n', r"row 2 \(line 3\): 1 column,"),
@@ -126,7 +126,7 @@ UNREADABLE_FILES = {
     "gzip only in its first bytes": ("in.csv.gz", b"\x1f\x8b" + b"x" * 100, "a damaged one"),
     "not Parquet": ("in.parquet", b"subject,body\n", "not a Parquet file"),
     "no column": ("in.csv", b"title,body\na,b\n", "no column 'subject'"),
-    "other delimiter": ("in.csv", b"subject;body\na;b\n", "--delimiter"),
+    "other delimiter": ("in.csv", b"subject:body\na:b\n", "--delimiter"),
     "empty": ("in.csv", b"", "in.csv is empty"),
     "column twice": ("in.csv", b"subject,body,body\n", "line 1: the header has a column twice.\n  Rename one of the two: 'body'"),
     "unknown ending": ("in.xlsx", b"x", "--input-format"),

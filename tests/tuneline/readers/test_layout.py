@@ -1,0 +1,226 @@
+import csv
+import gzip
+import io
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import SHARED
+from tuneline.cli.init.planning import open_rows
+from tuneline.core.errors import DataError
+from tuneline.readers.layout import detect_layout
+
+
+def written(tmp_path, name, content, encoding="utf-8"):
+    path = tmp_path / name
+    data = content.encode(encoding)
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return path
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.txt", "a.csv.gz"])
+def test_delimiter_is_detected_whatever_the_suffix(tmp_path, delimiter, name):
+    rows = [["text", "label"], ["one, two; three", "x"], ["four | five", "y"], ["six", "x"]]
+    rows = [[cell.replace(delimiter, " ") for cell in row] for row in rows]
+    path = written(tmp_path, name, "".join(delimiter.join(row) + "\n" for row in rows))
+    assert detect_layout(path).delimiter == delimiter
+
+
+def test_literal_quotes_are_detected_in_a_tsv(tmp_path):
+    path = written(tmp_path, "a.tsv", 'text\tlabel\n"Well , he said\tx\nshe called it " a witness "\ty\n" Fine "\tx\n"\ty\n')
+    assert detect_layout(path).quoting == "literal"
+
+
+def test_literal_quotes_are_detected_in_a_csv(tmp_path):
+    path = written(tmp_path, "a.csv", 'text,label\n"Well he said,x\na 5" pipe,y\n"Yes" she said,x\n')
+    assert detect_layout(path).quoting == "literal"
+
+
+def test_quoted_cells_are_detected_in_a_tsv(tmp_path):
+    path = written(tmp_path, "a.tsv", 'text\tlabel\n"with a\ttab"\tx\n"with ""quotes"""\ty\n"over\nlines"\tx\n')
+    assert detect_layout(path).quoting == "standard"
+
+
+@pytest.mark.parametrize(
+    ("content", "header"),
+    [
+        ("text,label\nfine day,a\nbad day,b\n", True),
+        ("sentence1,sentence2,score\na b,c d,1.5\nb c,d e,2.5\n", True),
+        ("fine day,a\nbad day,b\nother day,a\n", False),
+        ("some text,1.5\nother text,2.5\n", False),
+        ("this is a sentence of many words,x\nother,y\nthird,x\n", False),
+        ("text,text\nfine day,a\n", True),
+        (",label\nfine day,a\n", True),
+        (",text,label\n0,fine day,a\n1,bad day,b\n", True),
+        ("text,label\nfine day,a\ntext,label\nbad day,a\n", True),
+        ("text,label\nfine day,a\n\ufefftext,label\nbad day,a\n", True),
+        ("How would you describe it in your own words?,Kind\n" + "".join(f"day {n},{'ab'[n % 2]}\n" for n in range(40)), True),
+        ("this is a sentence of many words,a\n" + "".join(f"day {n},{'ab'[n % 2]}\n" for n in range(40)), False),
+    ],
+)
+def test_header_is_detected(tmp_path, content, header):
+    assert detect_layout(written(tmp_path, "a.csv", content)).header is header
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_encoding_is_detected(tmp_path, encoding):
+    path = written(tmp_path, "a.csv", "text,label\nnaïve café,a\nüber,b\n", encoding)
+    assert detect_layout(path).encoding == encoding
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", '{"text": ["x", "y"], "label": ["a", "b"]}', "pandas.read_json"),
+        ("a.json", '{"text": {"0": "x"}, "label": {"0": "a"}}', "pandas.read_json"),
+        ("a.json", '{"data": [{"text": "x", "label": "a"}]}', r"jq -c '\.\[\"data\"\]"),
+        ("a.json", '{\n  "text": "x"\n}\n{\n  "text": "y"\n}\n', "jq -c [.]"),
+        ("a.xlsx", "x", "Save the sheet as CSV"),
+        ("a", "x", "Known: .csv"),
+        ("a.csv", "", "is empty"),
+        ("a.csv", "\n\n", "is empty"),
+    ],
+)
+def test_unreadable_file_is_refused_with_a_hint(tmp_path, name, content, message):
+    with pytest.raises(DataError, match=message):
+        detect_layout(written(tmp_path, name, content))
+
+
+def test_truncated_gzip_file_is_refused(tmp_path):
+    path = written(tmp_path, "a.csv.gz", "text,label\n" + "fine,a\n" * 1000)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match="the gzip file ends too early"):
+        detect_layout(path)
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"a\.csv does not exist"):
+        detect_layout(tmp_path / "a.csv")
+
+
+CELLS = st.text(st.sampled_from('ab ,;|\t"\nß'), max_size=8)
+
+
+@given(rows=st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=8, max_size=30), delimiter=st.sampled_from([",", ";", "\t"]))
+@settings(max_examples=60, deadline=None)
+def test_file_written_by_the_csv_module_is_read_back(tmp_path_factory, rows, delimiter):
+    """With all cells quoted, the layout is unambiguous."""
+    assume(all(any(cell for cell in row) for row in rows))
+    assume(all(cell.strip() for cell in rows[0]))  # a row with one cell above others would be a title
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows(rows)
+    path = tmp_path_factory.mktemp("csv") / "a.csv"
+    path.write_bytes(text.getvalue().encode())
+    layout = detect_layout(path)
+    with path.open(newline="") as file:
+        assert [cells for cells in layout.reader(file) if cells] == rows
+
+
+TICKETS = [(f"the parcel never came {number}, or too late", ("delivery", "billing", "access")[number % 3]) for number in range(60)]
+
+
+def table(rows=TICKETS, header="text;label", delimiter=";"):
+    lines = [] if header is None else [header]
+    return "\n".join([*lines, *(delimiter.join(row) for row in rows)]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "columns"),
+    [
+        (table([*TICKETS, ("text", "access")]), ["text", "label"]),  # a cell that repeats its header
+        (table([(*row, "", "") for row in TICKETS], "text;label;;"), ["text", "label", "column_3", "column_4"]),
+        (table([(*row, "", "") for row in TICKETS], "v1;v2;;"), ["v1", "v2", "column_3", "column_4"]),
+        (table(header="0;1"), ["0", "1"]),  # pandas, of a list of rows
+        (table([(text, str(number % 2)) for number, (text, _) in enumerate(TICKETS)], "0;1"), ["0", "1"]),
+        (table([(*row, str(number)) for number, row in enumerate(TICKETS)], "text;label;2024"), ["text", "label", "2024"]),
+        (table(header="Beschreibung des Problems;Abteilung"), ["Beschreibung des Problems", "Abteilung"]),
+        ("sep=;\n" + table(), ["text", "label"]),
+        ('"sep=;"\n' + table(), ["text", "label"]),
+        ("Export of all tickets\n\n" + table(), ["text", "label"]),
+        ("Export of all tickets;;\nMay 2026;;\n" + table([(*row, "x") for row in TICKETS], "text;label;by"), ["text", "label", "by"]),
+        (table(header=None), ["column_1", "column_2"]),
+        ("sep=;\n" + table(header=None), ["column_1", "column_2"]),
+    ],
+)
+def test_columns_have_the_names_in_the_file(tmp_path, content, columns):
+    path = written(tmp_path, "a.csv", content)
+    layout = detect_layout(path)
+    file = open_rows(path, layout)
+    assert layout.is_clear
+    assert file.columns == columns
+    assert len(list(file.rows())) >= len(TICKETS)
+
+
+@pytest.mark.parametrize(
+    ("rows", "cell"),
+    [
+        (['they said ""late"", twice', "fine"], 'they said "late", twice'),
+        (['they said \\"late\\", twice', "fine"], 'they said "late", twice'),
+        (['a backslash \\\\ and \\"late\\"', "fine"], 'a backslash \\ and "late"'),
+    ],
+)
+def test_quotes_inside_quoted_cells_are_read(tmp_path, rows, cell):
+    content = "text,label\n" + "".join(f'"{row}","{"ab"[number % 2]}"\n' for number, row in enumerate(rows * 20))
+    path = written(tmp_path, "a.csv", content)
+    assert next(iter(open_rows(path, detect_layout(path)).rows())) == (cell, "a")
+
+
+def test_apostrophes_enclose_cells(tmp_path):
+    """Those of words and of a text that begins with one do not."""
+    content = "text;label\n" + "'he said; \"no\"';a\n'it isn''t';b\nisn't it;a\n" * 10
+    path = written(tmp_path, "a.csv", content)
+    assert [row[0] for row in open_rows(path, detect_layout(path)).rows()][:3] == ['he said; "no"', "it isn't", "isn't it"]
+    path = written(tmp_path, "b.csv", "text;label\n" + "'tis the season;a\nrock 'n' roll;b\n" * 10)
+    assert next(iter(open_rows(path, detect_layout(path)).rows())) == ("'tis the season", "a")
+
+
+def test_one_broken_row_does_not_make_all_quotes_literal(tmp_path):
+    path = written(tmp_path, "a.csv", "text,label\n" + '"fine","a"\n' * 40 + '"x"y,"b"\n' + '"fine","b"\n' * 40)
+    assert detect_layout(path).quoting == "standard"
+
+
+ARRAY = '[{"text": "x", "label": "a"}, {"text": "y", "label": "b"}]'
+
+
+@pytest.mark.parametrize("content", [ARRAY, "\n" + ARRAY.replace(",", ",\n ").replace("[", "[\n") + "\n"])
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_array_of_objects_is_read(tmp_path, name, content):
+    path = written(tmp_path, name, content)
+    assert list(open_rows(path, detect_layout(path)).rows()) == [("x", "a"), ("y", "b")]
+
+
+def test_commands_for_other_json_work(tmp_path, monkeypatch):
+    """The hint is run as it is printed."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.json").write_text('{"text": ["x, y", "z"], "label": ["a", "b"]}')
+    with pytest.raises(DataError) as raised:
+        detect_layout(Path("a.json"))
+    command = raised.value.hint.split("`")[1]
+    subprocess.run(shlex.split(command), check=True)
+    assert list(open_rows(Path("a.jsonl"), detect_layout(Path("a.jsonl"))).rows()) == [("x, y", "a"), ("z", "b")]
+
+
+ROWS_OF_CASES = {
+    "header_word": 181,
+    "blank_header_names": 60,
+    "excel_trailing": 180,
+    "sep_line": 180,
+    "apostrophe_quotes": 12,
+    "backslash_quotes": 180,
+}
+
+
+@pytest.mark.parametrize(("case", "rows"), ROWS_OF_CASES.items())
+def test_real_dirt_is_read(case, rows):
+    """Files made after public bug reports."""
+    path = SHARED / f"data/cases/{case}.csv"
+    if not path.exists():
+        pytest.skip("the folder shared/ is not beside this checkout")
+    layout = detect_layout(path)
+    assert layout.is_clear
+    assert len(list(open_rows(path, layout).rows())) == rows

@@ -1,0 +1,143 @@
+"""Which file of the user has the rows of each split, and where its copy under ``data/source/`` goes.
+
+The user's files are only read, whatever folders and links they are in. A copy never overwrites a copy that differs without an answer to
+a question, and no file is deleted.
+"""
+
+import filecmp
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tuneline.core.errors import DataError
+from tuneline.core.files import replace_file
+from tuneline.core.paths import SOURCE, SPLITS
+from tuneline.readers.layout import KINDS, Layout
+from tuneline.readers.rows import ENDINGS, listed
+
+ALIASES = {"train": "train|training", "validation": "validation|valid|val|dev", "test": "test"}
+ALL = "all"
+"""Name of the copy of a single file: its rows are of all splits."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The files under ``data/source/``.
+
+    Attributes:
+        folder: ``data/source`` or a folder in it.
+        specs: Name of the file of each split, without its suffix, as in ``data.splits``.
+        copies: The user's files by the path of the copy to write; without those that are there already.
+    """
+
+    folder: Path
+    specs: Mapping[str, str]
+    suffix: str
+    copies: Mapping[Path, Path] = field(default_factory=dict)
+
+    @property
+    def data_path(self) -> str | None:
+        """The folder as in ``data.path``."""
+        path = self.folder.relative_to(SOURCE).as_posix()
+        return None if path == "." else path
+
+    @property
+    def replaced(self) -> list[Path]:
+        """Files with another content that the copies replace."""
+        return [target for target in self.copies if target.exists()]
+
+    def file(self, split: str) -> Path:
+        """Return the file that has the rows of a split."""
+        return self.folder / f"{self.specs.get(split, self.specs['train'])}{self.suffix}"
+
+    def write(self) -> None:
+        """Write the copies, each atomically."""
+        for target, source in self.copies.items():
+            with replace_file(target) as partial:
+                shutil.copyfile(source, partial)
+
+
+def files_in(paths: Sequence[Path]) -> Sequence[Path]:
+    """Return the files, or those of a single folder that have a known suffix; refuse a folder without any."""
+    if len(paths) != 1 or not paths[0].is_dir():
+        return paths
+    found = [path for path in sorted(paths[0].iterdir()) if not path.name.startswith(".") and not path.is_dir()]
+    known = [path for path in found if Path(path.name.lower().removesuffix(".gz")).suffix in KINDS]
+    if not known:
+        raise DataError(f"{paths[0]} has no file with one of the suffixes {', '.join(KINDS)}.", "Name a file, or another folder.")
+    return known
+
+
+def by_split(paths: Sequence[Path]) -> dict[str, Path]:
+    """Return the file of each split: a single file is train; several files have the split in their names, and one of them is train."""
+    if len(paths) == 1:
+        return {"train": paths[0]}
+    found: dict[str, Path] = {}
+    for path in paths:
+        words = re.split(r"[^a-z]+", path.name.lower())
+        splits = [split for split, names in ALIASES.items() if any(re.fullmatch(names, word) for word in words)]
+        if len(splits) != 1 or splits[0] in found:
+            problem = "belongs to the same split as another file" if len(splits) == 1 else "the split is not clear from the name"
+            raise DataError(f"{path}: {problem}.", "Name the files after the splits: train.csv, validation.csv, test.csv.")
+        found[splits[0]] = path
+    if "train" not in found:
+        raise DataError("No file is named train.", "Name the files after the splits: train.csv, validation.csv, test.csv.")
+    return {split: found[split] for split in SPLITS if split in found}
+
+
+def place(files: Mapping[str, Path], originals: Sequence[Path], layout: Layout, name: str | None) -> Placement:
+    """Return the placement of the file of each split that has one; files that are in ``data/source/`` stay in place if no name is given.
+
+    Raises:
+        DataError: The name is not a plain folder name, the folder has another file for the same split, or a copy would replace a
+            file of the user, one of ``originals``.
+    """
+    placement = None if name else _in_place(files, layout.suffix)
+    if placement is None:
+        folder = SOURCE / folder_name(name, list(files.values()))
+        specs = {split: ALL if len(files) == 1 else split for split in files}
+        targets = {folder / f"{specs[split]}{layout.suffix}": path for split, path in files.items()}
+        copies = {target: path for target, path in targets.items() if not (target.is_file() and filecmp.cmp(path, target, shallow=False))}
+        placement = Placement(folder, specs, layout.suffix, copies)
+        _protect(placement, originals)
+    for split in files:
+        own = placement.file(split)
+        others = [path.name for ending in ENDINGS if (path := own.with_name(placement.specs[split] + ending)).exists() and path != own]
+        if others:
+            problem = f"{placement.folder} has {listed(others)} too, so the file of {split} would not be clear."
+            raise DataError(problem, "Remove or rename it, or choose another folder: --name NAME")
+    return placement
+
+
+def _protect(placement: Placement, originals: Sequence[Path]) -> None:
+    """Check that no copy would replace an original, a file in the folder of the originals, or one behind a link."""
+    hint = "Choose another folder for the copies: --name NAME"
+    folders = {path.parent.resolve() for path in originals}
+    for target, source in placement.copies.items():
+        real = target.resolve()
+        if real != SOURCE.resolve() / target.relative_to(SOURCE):
+            raise DataError(f"{target} is behind a link, to {real}, where nothing is written.", hint)
+        if target.exists() and (real.parent in folders or any(target.samefile(path) for path in originals)):
+            raise DataError(f"{target} is among your own files, which are only read; the copy of {source} would replace it.", hint)
+
+
+def _in_place(files: Mapping[str, Path], suffix: str) -> Placement | None:
+    folders = {path.parent.resolve() for path in files.values()}
+    stems = {split: path.name.removesuffix(suffix) for split, path in files.items()}
+    usable = all(re.fullmatch(r"\w+(\.\w+)*", stem, re.ASCII) and files[split].name == stem + suffix for split, stem in stems.items())
+    folder = folders.pop()
+    if folders or not usable or not folder.is_relative_to(SOURCE.resolve()):
+        return None
+    return Placement(SOURCE / folder.relative_to(SOURCE.resolve()), stems, suffix)
+
+
+def folder_name(name: str | None, paths: Sequence[Path]) -> str:
+    """Return the name of the folder: the user's, if it is a plain one, else that of a single file, else that of the folder of the files."""
+    if name is None:
+        stem = paths[0].name.split(".")[0] if len(paths) == 1 else paths[0].resolve().parent.name
+        return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-") or "mine"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise DataError(f"--name {name!r} is not a folder name.", "Use letters, digits, '_', '-' and '.'.")
+    return name

@@ -1,0 +1,399 @@
+"""How a file is written: its format, encoding, delimiter, quotes and header, from its name, its bytes and its first records."""
+
+import codecs
+import csv
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from tuneline.core.errors import DataError
+from tuneline.readers.delimited import Dialect
+from tuneline.readers.files import DataFile, not_a_file
+from tuneline.readers.header import CERTAIN, header_evidence
+from tuneline.readers.rows import DEFAULT_LIMITS, PARAMETERS, Kind, Limits, OptionNames, listed
+from tuneline.readers.text import better_encoding, explained, is_encoded, known_encoding, open_bytes, open_text
+
+Family = Literal["delimited", "jsonl", "parquet"]
+Quoting = Literal["standard", "literal"]
+
+KINDS: dict[str, Family] = {
+    ".csv": "delimited",
+    ".tsv": "delimited",
+    ".tab": "delimited",
+    ".txt": "delimited",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+}
+HINTS = {
+    ".xlsx": "Save the sheet as CSV (UTF-8).",
+    ".xls": "Save the sheet as CSV (UTF-8).",
+    ".zip": "Unpack it first.",
+}
+SOURCES = OptionNames("the delimiter", "the quoting", "the first row", "--encoding")
+"""What messages name instead of options: ``tuneline init`` detects them."""
+DELIMITERS = (",", "\t", ";", "|")
+APOSTROPHE, BACKSLASH = "'", "\\"
+SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?\s*')
+"""First line by which Excel is told the delimiter."""
+SAMPLE = 2**20
+"""Characters from which the layout is detected."""
+RECORDS = 1000
+"""Records from which the header is detected."""
+LONGEST_RECORD = 100
+"""Lines of a record that the end of the sample may cut."""
+MOST_TITLES = 20
+"""Records above a table that can be titles."""
+LEAST_EVEN = 0.9
+"""Share of records with the usual number of cells, from which what follows a title is a table."""
+LONGEST_FIELD = 2**31 - 1
+"""Characters. With the wrong dialect, a field of the sample may run to its end."""
+COMMAS = Dialect(",", literal=False)
+LARGEST_OBJECT = 2**26
+"""Characters of a JSON object that is read to tell what it is."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a file is written.
+
+    Attributes:
+        encoding: Encoding of a text file; ``utf-8-sig`` if it begins with a byte order mark.
+        dialect: Of delimited files, without names of columns.
+        header: The first record names the columns (delimited files).
+        is_clear: The first record is clearly a header, or clearly none.
+    """
+
+    kind: Family
+    compressed: bool
+    encoding: str = "utf-8"
+    dialect: Dialect = COMMAS
+    header: bool = True
+    is_clear: bool = True
+
+    @property
+    def delimiter(self) -> str:
+        """The delimiter, as in ``data.files``."""
+        return self.dialect.delimiter
+
+    @property
+    def quoting(self) -> Quoting:
+        """The quoting, as in ``data.files``."""
+        return "literal" if self.dialect.literal else "standard"
+
+    @property
+    def suffix(self) -> str:
+        """The suffix by which ``data.source: files`` knows this layout."""
+        if self.kind == "parquet":
+            return ".parquet"
+        plain = ".jsonl" if self.kind == "jsonl" else ".tsv" if self.delimiter == "\t" else ".csv"
+        return plain + (".gz" if self.compressed else "")
+
+    def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
+        """Split lines into records of cells. Unlike the core's reader, this one accepts records of any form."""
+        csv.field_size_limit(LONGEST_FIELD)
+        return self.dialect.records(lines)
+
+    def described(self) -> str:
+        """Return a description in words."""
+        if self.kind != "delimited":
+            return {"jsonl": f"JSON, {self.encoding}", "parquet": "Parquet"}[self.kind]
+        header = "first line names the columns" if self.header else "no header line"
+        return f"{self.dialect.described()}, {header}, {self.encoding}"
+
+
+def detect_layout(path: Path, encoding: str | None = None, limits: Limits = DEFAULT_LIMITS) -> Layout:
+    """Detect how a file is written; ``encoding`` is that which the user named.
+
+    Raises:
+        DataError: The file is missing, empty, too large, or in a format that the pipeline does not read.
+    """
+    if problem := not_a_file(path):
+        raise DataError(f"{path} {problem}.", "Name the files in it, one per split." if path.is_dir() else "Check the path; name a file.")
+    compressed = path.suffix.lower() == ".gz"
+    suffix = (path.with_suffix("") if compressed else path).suffix.lower()
+    if suffix not in KINDS:
+        raise DataError(f"{path}: unknown suffix {suffix!r}.", HINTS.get(suffix, f"Known: {', '.join(KINDS)}; also .gz."))
+    layout = Layout(KINDS[suffix], compressed)
+    if layout.kind == "parquet":
+        return layout
+    layout = replace(layout, encoding=detect_encoding(path, limits) if encoding is None else known_encoding(encoding))
+    if layout.kind == "jsonl":
+        refuse_object(path, layout.encoding, limits)
+        return layout
+    return detect_dialect(path, layout, suffix, limits)
+
+
+def detect_dialect(path: Path, layout: Layout, suffix: str, limits: Limits = DEFAULT_LIMITS) -> Layout:
+    """Return the layout with the delimiter, quotes, titles and header that split the first records most evenly."""
+    lines = _sample(path, layout.encoding, limits, SOURCES)
+    if not any(line.strip() for line in lines):
+        raise DataError(f"{path} is empty.", "It needs a header line and rows.")
+    layout = replace(layout, dialect=_fitting(lines, suffix))
+    return with_header(layout, list(itertools.islice(layout.reader(iter(lines)), RECORDS)))
+
+
+def _fitting(lines: Sequence[str], suffix: str) -> Dialect:
+    """Return the dialect that fits the first lines of a file with this suffix best."""
+    separator = SEPARATOR_LINE.fullmatch(lines[0])
+    skipped = 0 if separator is None else 1
+    table = lines[skipped:]
+    candidates = dialects(suffix, None if separator is None else separator[1], table)
+    best = max(candidates, key=lambda dialect: fit(table, dialect))  # max returns the first of equals: the usual dialect
+    return replace(best, skip_lines=skipped + count_titles(table, best))
+
+
+def detected_dialect(
+    source: DataFile, kind: Kind, options: OptionNames, encoding: str = "utf-8", limits: Limits = DEFAULT_LIMITS
+) -> Dialect:
+    """Return the dialect of a file to predict, whose format is known: that which ``detect_layout`` finds; the usual one without lines."""
+    usual = Dialect.default(kind == "tsv")
+    if kind not in {"csv", "tsv"}:
+        return usual
+    lines = _sample(source, encoding, limits, options, strict=False)
+    if not any(line.strip() for line in lines):
+        return usual
+    return _fitting(lines, f".{kind}")
+
+
+def dialects(suffix: str, delimiter: str | None, lines: Sequence[str]) -> list[Dialect]:
+    """Return the dialects that a file with this suffix may have, the usual ones first; ``delimiter`` is that which the file names.
+
+    Others than the usual quotes come into question only where the lines have what they are for.
+    """
+    usual = "\t" if suffix in {".tsv", ".tab"} else ","
+    delimiters = sorted(DELIMITERS, key=lambda other: other != usual) if delimiter is None else [delimiter]
+    found = []
+    for character in delimiters:
+        standard = Dialect(character, literal=False)
+        literal = Dialect(character, literal=True)
+        found += [literal, standard] if character == "\t" else [standard, literal]
+
+    text = "".join(lines)
+    escapes = [None, BACKSLASH] if f'{BACKSLASH}"' in text or f"{BACKSLASH}'" in text else [None]
+    for character in delimiters:
+        enclosed = re.search(rf"(^|{re.escape(character)})'[^'\n]*'({re.escape(character)}|$)", text, re.MULTILINE)
+        quotes = ['"', APOSTROPHE] if enclosed else ['"']
+        found += [Dialect(character, literal=False, quote=quote, escape=escape) for quote in quotes for escape in escapes]
+    return found
+
+
+def with_header(layout: Layout, records: Sequence[Sequence[str]]) -> Layout:
+    """Return the layout with the decision whether the first record names the columns."""
+    evidence = header_evidence(records)
+    return replace(layout, header=evidence > 0, is_clear=abs(evidence) >= CERTAIN)
+
+
+def _sample(path: DataFile, encoding: str, limits: Limits, options: OptionNames, *, strict: bool = True) -> list[str]:
+    sample: list[str] = []
+    size = 0
+    with open_text(path, encoding, options, limits, strict=strict) as lines:
+        for line in lines:
+            sample.append(line)
+            size += len(line)
+            if size >= SAMPLE:
+                break
+    return sample
+
+
+def fit(lines: Sequence[str], dialect: Dialect) -> tuple[float, float]:
+    """Return how well a dialect fits some lines: the fraction of records with the most common number of cells, and of tidy quotes.
+
+    The first is 0 where records have one cell. A file with literal quotes becomes irregular when they are read as quoting: cells
+    run over line ends, or text follows a closing quote, which the strict mode of the csv module refuses.
+    """
+    csv.field_size_limit(LONGEST_FIELD)
+    counts = Counter(len(cells) for cells in dialect.records(iter(lines)) if cells)
+    if not counts:
+        return 0.0, 0.0
+    width, agreeing = counts.most_common(1)[0]
+    return (agreeing / counts.total() if width > 1 else 0.0), tidiness(lines, dialect)
+
+
+def tidiness(lines: Sequence[str], dialect: Dialect) -> float:
+    """Return how regular the quotes are under a dialect, from 0 to 1; 1 if there are none."""
+    quoted = [line for line in lines if dialect.quote in line]
+    if not quoted:
+        return 1.0
+    if dialect.literal:  # cells that are completely quoted are not literal
+        cells = [cell.strip() for line in quoted for cell in line.split(dialect.delimiter)]
+        return sum(not (len(cell) > 1 and cell[0] == cell[-1] == dialect.quote) for cell in cells) / len(cells)
+    reader = dialect.records(iter(lines), strict=True)
+    untidy = 0
+    while True:
+        before = reader.line_num
+        try:
+            next(reader)
+        except StopIteration:
+            return max(0.0, 1 - untidy / len(quoted))
+        except csv.Error:
+            taken = reader.line_num - before
+            if reader.line_num < len(lines) or taken >= LONGEST_RECORD:  # else the sample ends within a record
+                untidy += max(taken, 1)
+
+
+def count_titles(lines: Sequence[str], dialect: Dialect) -> int:
+    """Return the number of lines above a table, such as its title: records that are almost empty, before records of one width.
+
+    A title has text in its first cell, and in less than half of the columns that are used below; a header has a name for each of them,
+    but for a first one.
+    """
+    reader = dialect.records(iter(lines))
+    ends: list[int] = []  # number of the last line of each record
+    records: list[list[str]] = []
+    for record in itertools.islice(reader, RECORDS):
+        records.append(record)
+        ends.append(reader.line_num)
+    widths = Counter(len(record) for record in records if record)
+    if not widths:
+        return 0
+    width = widths.most_common(1)[0][0]
+    table = [record for record in records if len(record) == width]
+    rows = table[MOST_TITLES:] or table[-1:]
+    used = sum(any(row[position].strip() for row in rows) for position in range(width))
+
+    for number, record in enumerate(records[: MOST_TITLES + 1]):
+        filled = [bool(cell.strip()) for cell in record]
+        if len(record) == width:
+            is_title = sum(filled) < used / 2 and (filled[0] or not any(filled))
+        else:
+            is_title = sum(filled) <= used / 2
+        if not is_title:
+            below = [len(other) == width for other in records[number:] if other]
+            is_table = used > 1 and sum(below) >= LEAST_EVEN * len(below)
+            return ends[number - 1] if number and is_table else 0
+    return 0
+
+
+def refuse_object(path: Path, encoding: str, limits: Limits) -> None:
+    """Refuse a file that is one JSON object instead of rows, and say how to convert it: a list for each column, or rows under a key."""
+    with open_text(path, encoding, SOURCES, limits) as lines:
+        if not lines.starts_with("{"):
+            return
+        first = next(iter(lines))
+    try:
+        value: Any = json.loads(first)
+        if not all(isinstance(cell, (list, dict)) for cell in value.values()):
+            return  # the first row of JSON Lines
+    except ValueError:
+        value = _whole_object(path, encoding, limits)
+    problem = f"{path} is one JSON object, not rows."
+    if not isinstance(value, dict):
+        hint = f"Write one object per line: `jq -c . {path} > {path.stem}.jsonl`"
+    elif rows := [key for key, cell in value.items() if isinstance(cell, list) and cell and isinstance(cell[0], dict)]:
+        hint = f"Its rows are under {listed(rows, 3)}: `jq -c '.[\"{rows[0]}\"][]' {path} > {path.stem}.jsonl`"
+    else:
+        convert = f"import pandas; pandas.read_json('{path}').to_json('{path.stem}.jsonl', orient='records', lines=True)"
+        problem = f"{path} is one JSON object with a list or object for each column ({listed(value, 5)}), not rows."
+        hint = f'Write one object per row: `python -c "{convert}"`'
+    raise DataError(problem, hint)
+
+
+def _whole_object(path: Path, encoding: str, limits: Limits) -> Any:
+    """Return the object that a file consists of, or ``None`` if it is none or a large one."""
+    with open_text(path, encoding, SOURCES, limits) as lines:
+        text = ""
+        while len(text) <= LARGEST_OBJECT and (piece := lines.read_piece()):
+            text += piece
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+WESTERN = "cp1252"
+"""The encoding in which Excel saves CSV files in Western Europe and America."""
+MOST_ACCENTS = 0.5
+"""Largest share of letters beyond ASCII in a Western European text; 5 % are usual."""
+ENCODING_SAMPLE = 1 << 16
+"""Bytes of lines beyond ASCII from which the language is recognised."""
+MOST_ACCIDENTS = 0.05
+"""Share of lines of a single-byte encoding that are valid UTF-8 by accident."""
+
+
+@dataclass
+class BrokenLines:
+    """Lines with characters beyond ASCII.
+
+    Attributes:
+        valid: Number of those that are UTF-8.
+        count: Number of the others.
+        high, letters: Bytes beyond ASCII and ASCII letters in them.
+        foreign: One of them is not cp1252 either.
+        sample: The first of them.
+    """
+
+    valid: int = 0
+    count: int = 0
+    high: int = 0
+    letters: int = 0
+    foreign: bool = False
+    sample: bytes = b""
+
+    def add(self, line: bytes) -> None:
+        """Count one line that is not ASCII."""
+        if is_encoded(line, "utf-8"):
+            self.valid += 1
+            return
+        self.count += 1
+        if len(self.sample) < ENCODING_SAMPLE:
+            self.sample += line
+        self.high += sum(byte >= 0x80 for byte in line)
+        self.letters += sum(byte < 0x80 and chr(byte).isalpha() for byte in line)
+        self.foreign = self.foreign or not is_encoded(line, WESTERN)
+
+
+def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
+    """Return UTF-8 or UTF-16 where the bytes allow it; cp1252 where no line beyond ASCII is UTF-8 and the letters fit.
+
+    A file that is UTF-8 except for some lines is not guessed: any encoding for all of it would damage one part or the other.
+
+    Raises:
+        DataError: The file cannot be read, or the user has to correct lines or name the encoding.
+    """
+    with explained(str(path)), open_bytes(path, PARAMETERS, limits) as (content, _):
+        start = content.read(4)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    lines = BrokenLines()
+    with open_text(path, "latin-1", limits=limits) as text:  # which gives each byte as the character of its number
+        for line in text:
+            if not line.isascii():
+                lines.add(line.encode("latin-1"))
+    if not lines.count:
+        return "utf-8-sig" if start.startswith(codecs.BOM_UTF8) else "utf-8"
+    is_mixed, is_western = lines.valid > MOST_ACCIDENTS * lines.count, lines.high <= MOST_ACCENTS * (lines.high + lines.letters)
+    if not is_mixed and is_western and not lines.foreign:
+        _refuse_better_encoding(path, lines.sample)
+        return WESTERN
+    with open_text(path, "utf-8", SOURCES, limits) as text:
+        first = next(problem for _ in text if (problem := text.take_problem()))
+    damage = f" To read every line in one encoding, which damages the others: --encoding {WESTERN}." if is_mixed else ""
+    raise DataError(
+        f"{path}, line {first.line:,}: {first.message}. Of the lines beyond ASCII, {lines.count:,} are not utf-8, and {lines.valid:,} are.",
+        first.hint + damage,
+    )
+
+
+def _refuse_better_encoding(path: Path, sample: bytes) -> None:
+    """Refuse a file that reads better in another encoding than in cp1252: the user has to name it."""
+    better = better_encoding(sample)
+    if better is None:
+        return
+    words = [word for word in sample.split() if not word.isascii() and is_encoded(word, better)]
+    word = max(words[:SHOWN_WORDS], key=lambda word: sum(byte >= 0x80 for byte in word), default=b"")
+    shown = f": {word.decode(better)!r}, in {WESTERN} {word.decode(WESTERN, errors='replace')!r}" if word else ""
+    raise DataError(
+        f"{path} is not UTF-8, and it reads better in {better} than in {WESTERN}{shown}.",
+        f"Name its encoding: --encoding {better}, or --encoding {WESTERN}.",
+    )
+
+
+SHOWN_WORDS = 1_000
+"""Words among which the one with the most letters beyond ASCII is shown."""
