@@ -7,6 +7,7 @@ Writes: ``models/base/source.json`` (names, commits, licences, SHA-256), ``model
 first when a model is trained from scratch, with a tokenizer trained on the train split.
 """
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,19 +24,48 @@ from tuneline.model.architectures import load_tokenizer
 from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
 
+WRAPPERS = ("_orig_mod.", "module.")
+"""Prefixes of the weights of a model that was saved as ``torch.compile`` or ``DistributedDataParallel`` wraps it."""
+LAYER = re.compile(r"\.(?:layer|layers|h|block|blocks)\.(\d+)\.")
+"""Number of a layer in the name of a weight."""
+
 
 def check_weights(checkpoint: Pretrained, folder: Path) -> None:
-    """Check that every safetensors file in a folder is complete."""
+    """Check that every safetensors file in a folder is complete, and that they have the weights of every layer.
+
+    The stage ``train`` compares each weight, and comes after all stages of data. What can be told from the names alone, is told here.
+    """
     from safetensors import SafetensorError, safe_open
 
+    names: list[str] = []
     for name in checkpoint.weight_files():
         if name == INDEX:
             continue
         try:
-            with safe_open(folder / name, framework="numpy"):
-                pass
+            with safe_open(folder / name, framework="numpy") as weights:
+                names += weights.keys()
         except SafetensorError as error:
             raise checkpoint.damaged(name, f"it is truncated or damaged ({error})") from None
+    check_names(checkpoint, names)
+
+
+def check_names(checkpoint: Pretrained, names: Sequence[str]) -> None:
+    """Check the names of the weights of a checkpoint: that none of a layer is missing, and that none is behind a wrapper."""
+    where = f"{checkpoint.key}: {checkpoint.label}"
+    if wrapped := [name for name in names if name.startswith(WRAPPERS)]:
+        raise ParamsError(
+            f"{where}: its weights are those of a wrapped model, such as {wrapped[0]!r}, which transformers would leave out.",
+            "Save the model itself, as by accelerator.unwrap_model(model).save_pretrained('models/source/NAME').",
+        )
+    config = checkpoint.config()
+    layers = config.get("num_hidden_layers")
+    found = {int(number[1]) for name in names if (number := LAYER.search(name))}
+    shares = "num_hidden_groups" in config  # as in ALBERT
+    if isinstance(layers, int) and found and not shares and (missing := sorted(set(range(layers)) - found)):
+        raise ParamsError(
+            f"{where}: it has no weights of layer {missing[0]}, and its config.json says that it has {layers} layers.",
+            "The file is incomplete, or config.json is that of another model: fetch both again.",
+        )
 
 
 def check_vocabulary(tokenizer: Pretrained, folder: Path, checkpoint: Pretrained | None) -> None:

@@ -3,13 +3,14 @@
 import copy
 import difflib
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MethodType
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -45,7 +46,7 @@ def build_model(
     keys of the configuration, and a checkpoint that does not fit the model, are refused.
     """
     if params.checkpoint is not None:
-        return _from_checkpoint(base, params, labels)
+        return _from_checkpoint(base, params, labels, tokenizer)
     config = new_config(params.config, tokenizer)
     config.update(label_config(labels))
     auto: Any = AutoModelForSequenceClassification
@@ -88,12 +89,17 @@ def check_keys(options: dict[str, Any], config: PretrainedConfig) -> None:
             raise ParamsError(f"model.config.{key}: the configuration of {config.model_type} does not have this key.{suggestion}")
 
 
-def _from_checkpoint(folder: Path, params: ModelParams, labels: LabelSchema) -> tuple[PreTrainedModel, frozenset[str]]:
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call] # _drawn_weights says in one line what its table of keys says
+def _from_checkpoint(
+    folder: Path, params: ModelParams, labels: LabelSchema, tokenizer: PreTrainedTokenizerBase
+) -> tuple[PreTrainedModel, frozenset[str]]:
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call] # say() in _from_checkpoint says in one line what its table of keys says
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         check_keys(params.config, config)
+        stored = [config.id2label[index] for index in sorted(config.id2label)]
+        if config.pad_token_id is None:  # that of the tokenizer was added later
+            config.pad_token_id = tokenizer.pad_token_id
         config.update({**params.config, **label_config(labels)})
         loaded: tuple[PreTrainedModel, dict[str, Any]] = AutoModelForSequenceClassification.from_pretrained(
             folder,
@@ -102,16 +108,26 @@ def _from_checkpoint(folder: Path, params: ModelParams, labels: LabelSchema) -> 
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=False,
-            ignore_mismatched_sizes=True,  # a head for other classes is initialized anew; _drawn_weights refuses anything else
+            ignore_mismatched_sizes=True,  # a head for other classes is initialized anew; _missing_weights refuses anything else
             output_loading_info=True,
         )
     except (OSError, ValueError) as error:
         raise ParamsError(f"model.checkpoint: {params.checkpoint} could not be loaded: {error}") from None
-    return loaded[0], _drawn_weights(*loaded, params)
+    model, info = loaded
+    new = _missing_weights(model, info, params)
+    head = "" if new & set(_output_weights(model)) else match_head(model, stored, labels)
+    if head == NEW_HEAD:
+        new |= set(_output_weights(model))
+    if params.head is None:
+        names = ", ".join(sorted(new)) or "none"
+        say(f"train: loaded {params.checkpoint}; new weights: {names}{head}")
+    else:
+        say(f"train: loaded {params.checkpoint}")
+    return model, new
 
 
-def _drawn_weights(model: PreTrainedModel, info: dict[str, Any], params: ModelParams) -> frozenset[str]:
-    """Print and return the names of the weights that the checkpoint lacks. With a frozen head, those of another head are not used.
+def _missing_weights(model: PreTrainedModel, info: dict[str, Any], params: ModelParams) -> frozenset[str]:
+    """Return the names of the weights that the checkpoint lacks.
 
     Weights of the body are refused: they would be trained from random values without a warning.
     """
@@ -122,8 +138,47 @@ def _drawn_weights(model: PreTrainedModel, info: dict[str, Any], params: ModelPa
             f"model.checkpoint: {params.checkpoint} lacks {len(body)} weights of the model, or has them in another shape: {body[0]} ...",
             "Remove keys from model.config that change shapes; if there are none, config.json and the weights do not belong together.",
         )
-    say(f"train: loaded {params.checkpoint}" + (f"; new weights: {', '.join(sorted(new)) or 'none'}" if params.head is None else ""))
     return new
+
+
+NEW_HEAD = " (the checkpoint's head is of other classes)"
+REORDERED_HEAD = "; its head has the same classes in another order: its rows were moved to theirs"
+
+
+def match_head(model: PreTrainedModel, stored: Sequence[str], labels: LabelSchema) -> str:
+    """Give each class the row of the loaded head that was trained for it, and return what was done, in words; empty if nothing.
+
+    A checkpoint with as many classes loads without an error, whatever they are. ``stored`` has their names, by row. Where these are the
+    names of the data in another order, rows are moved; where they are others, the head starts anew: a row of another class would have to
+    be unlearned first. The head of a regression has one row, and stays.
+    """
+    if labels.names is None or list(stored) == list(labels.names):
+        return ""
+    weights = dict(model.named_parameters())
+    names = _output_weights(model)
+    if set(stored) == set(labels.names):
+        rows = torch.tensor([list(stored).index(name) for name in labels.names])
+        with torch.no_grad():
+            for name in names:
+                weights[name].copy_(weights[name][rows])
+        return REORDERED_HEAD
+    for name in names:
+        if name.endswith(".weight"):
+            layer: nn.Module = model.get_submodule(name.removesuffix(".weight"))
+            for parameter in layer.parameters():
+                vars(parameter).pop("_is_hf_initialized", None)  # else transformers leaves what was loaded
+            model._init_weights(layer)  # type: ignore[no-untyped-call]
+    return NEW_HEAD
+
+
+def _output_weights(model: PreTrainedModel) -> list[str]:
+    """Return the names of the weight and bias of the linear layer behind the body whose rows are the outputs."""
+    body = f"{model.base_model_prefix}."
+    layers = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear) and not name.startswith(body)]
+    outputs = [name for name, layer in layers if layer.out_features == model.config.num_labels]
+    if not outputs:
+        return []
+    return [f"{outputs[-1]}.{part}" for part, _ in model.get_submodule(outputs[-1]).named_parameters()]
 
 
 def adapt(model: PreTrainedModel, params: TrainParams, drawn: Collection[str]) -> nn.Module:

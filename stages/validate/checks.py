@@ -340,8 +340,7 @@ _CHECKS = (
     Check("special_tokens", "tokenized", (one_of("first_id", "first_ids"), one_of("last_id", "last_ids"),
                                           between("special_tokens", "template_tokens", "template_tokens")),
         title="Special tokens are where this tokenizer puts them, and nowhere else.",
-        hint="Texts that contain a special token literally (such as [SEP]) become that token: remove it from the source. Otherwise the "
-             "data was tokenized with another tokenizer: run `dvc repro -f tokenize`."),
+        hint=_TOKENIZE_AGAIN),
     Check("max_length", "tokenized", (between("tokens", high="max_length"),),
         title="No row is longer than tokenize.max_length.",
         hint=_TOKENIZE_AGAIN),

@@ -53,7 +53,11 @@ ARCHITECTURES = {
     "distilbert": Architecture(after_attention="sa_layer_norm", query="attention.q_lin", tokenizer_class="DistilBertTokenizer"),
     "electra": Architecture(token_type_ids=True, **_AS_BERT, tokenizer_class="ElectraTokenizer"),
     "ernie": Architecture(token_type_ids=True),
+    "esm": Architecture(padded_positions=True),
     "fnet": Architecture(token_type_ids=True),
+    "ibert": Architecture(padded_positions=True),
+    "longformer": Architecture(padded_positions=True),
+    "luke": Architecture(padded_positions=True),
     "megatron-bert": Architecture(token_type_ids=True),
     "mobilebert": Architecture(token_type_ids=True),
     "mpnet": Architecture(padded_positions=True, after_attention="attention.LayerNorm", tokenizer_class="MPNetTokenizer"),
@@ -61,10 +65,12 @@ ARCHITECTURES = {
     "nystromformer": Architecture(token_type_ids=True),
     "rembert": Architecture(token_type_ids=True),
     "roberta": Architecture(padded_positions=True, **_AS_BERT, tokenizer_class="RobertaTokenizer"),
+    "roberta-prelayernorm": Architecture(padded_positions=True),
     "roformer": Architecture(token_type_ids=True),
     "squeezebert": Architecture(token_type_ids=True),
     "xlm-roberta": Architecture(padded_positions=True, **_AS_BERT, tokenizer_class="XLMRobertaTokenizer"),
     "xlm-roberta-xl": Architecture(padded_positions=True),
+    "xmod": Architecture(padded_positions=True),
 }
 """Properties by ``model_type``. A type that is not listed has the defaults of ``Architecture``."""
 

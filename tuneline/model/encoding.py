@@ -69,11 +69,15 @@ class Counts:
 
 
 class Encoder:
-    """Encodes rows of one or two texts: truncated to ``max_length``, the longer text of a pair first, and not padded."""
+    """Encodes rows of one or two texts: truncated to ``max_length``, the longer text of a pair first, and not padded.
+
+    A special token that stands in a text, such as ``[SEP]`` or ``</s>``, is text like any other: the model shall not take it for the end.
+    """
 
     def __init__(self, tokenizer: FastTokenizer, max_length: int, pairs: bool) -> None:
         """Configure a copy of the Rust tokenizer; ``tokenizer`` itself does not change."""
         self._rust = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        self._rust.encode_special_tokens = True
         self._rust.no_padding()
         self._rust.no_truncation()
         empty = self._rust.encode_batch_fast([("", "") if pairs else ""])[0].ids

@@ -2,9 +2,11 @@ import hashlib
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import safetensors.numpy
 from transformers import BertTokenizer
 
 from stages.base import __main__ as base
@@ -152,7 +154,17 @@ def with_config(**values) -> dict[str, bytes | str]:
     return {**checkpoint_files(), "config.json": json.dumps({key: value for key, value in config.items() if value is not None})}
 
 
+def with_weights(rename: Callable[[str], str | None]) -> dict[str, bytes | str]:
+    """Return the files of the checkpoint with other names of weights; ``None`` leaves one out."""
+    weights = safetensors.numpy.load(checkpoint_files()["model.safetensors"])
+    renamed = {new: value for name, value in weights.items() if (new := rename(name)) is not None}
+    return {**checkpoint_files(), "model.safetensors": safetensors.numpy.save(renamed, {"format": "pt"})}
+
+
 UNUSABLE = {
+    "weights of a compiled model": (with_weights(lambda name: f"_orig_mod.{name}"), "those of a wrapped model, such as '_orig_mod"),
+    "weights of a distributed model": (with_weights(lambda name: f"module.{name}"), "those of a wrapped model, such as 'module"),
+    "a missing layer": (with_weights(lambda name: None if ".layer.0." in name else name), "has no weights of layer 0"),
     "weights as a pickle": ({**without("model.safetensors"), "pytorch_model.bin": b"pickle"}, "only as a pickle"),
     "no weights": (without("model.safetensors"), "has no weights for torch"),
     "no configuration": (without("config.json"), "has no config.json"),

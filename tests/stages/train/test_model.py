@@ -81,6 +81,47 @@ def test_checkpoint_gives_its_body_and_a_new_head(checkpoint, capsys):
     assert "new weights: classifier.bias, classifier.weight" in capsys.readouterr().out
 
 
+def saved_head(folder, names):
+    """Save a checkpoint for classes, and return its head by the name of the class."""
+    torch.manual_seed(1)
+    model = build(LabelSchema(names))
+    model.save_pretrained(folder)
+    return dict(zip(names, model.classifier.weight.detach(), strict=True))
+
+
+def test_rows_of_a_loaded_head_are_matched_by_the_names_of_the_classes(tmp_path, capsys):
+    rows = saved_head(tmp_path, ("technical", "billing", "delivery"))
+    model, drawn = build_and_name_drawn(base=tmp_path)
+    assert not drawn
+    for index, name in enumerate(tiny_task.NAMES):
+        assert torch.equal(model.classifier.weight[index], rows[name])
+    assert "its rows were moved to theirs" in capsys.readouterr().out
+
+
+def test_head_of_the_same_classes_is_kept(tmp_path, capsys):
+    rows = saved_head(tmp_path, tiny_task.NAMES)
+    model = build(base=tmp_path)
+    assert torch.equal(model.classifier.weight[0], rows[tiny_task.NAMES[0]])
+    assert "new weights: none\n" in capsys.readouterr().out
+
+
+def test_head_of_other_classes_starts_anew(tmp_path, capsys):
+    """There are as many of them, so the shapes would fit."""
+    rows = saved_head(tmp_path, ("toxic", "insult", "threat"))
+    model, drawn = build_and_name_drawn(base=tmp_path)
+    assert drawn == {"classifier.weight", "classifier.bias"}
+    assert not any(torch.equal(own, row) for own in model.classifier.weight for row in rows.values())
+    assert not model.classifier.bias.any()
+    assert "classifier.bias, classifier.weight (the checkpoint's head is of other classes)" in capsys.readouterr().out
+
+
+def test_padding_of_a_tokenizer_that_got_it_later_is_that_of_the_model(checkpoint, tmp_path):
+    shutil.copytree(checkpoint, tmp_path / "model")
+    config = json.loads((tmp_path / "model/config.json").read_text())
+    (tmp_path / "model/config.json").write_text(json.dumps({**config, "pad_token_id": None}))
+    assert build(base=tmp_path / "model").config.pad_token_id == tiny_task.tokenizer().pad_token_id
+
+
 def test_checkpoint_in_bfloat16_is_trained_in_float32(checkpoint, tmp_path):
     build(base=checkpoint).bfloat16().save_pretrained(tmp_path)
     assert {parameter.dtype for parameter in build(base=tmp_path).parameters()} == {torch.float32}

@@ -31,6 +31,10 @@ def test_token_type_ids_can_be_disabled_in_the_configuration():
         ({"model_type": "unknown", "max_position_embeddings": 64}, 64),
         ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
         ({"model_type": "roberta", "max_position_embeddings": 130, "pad_token_id": 0}, 129),
+        *(
+            ({"model_type": name, "max_position_embeddings": 514, "pad_token_id": 1}, 512)
+            for name in ("roberta-prelayernorm", "xmod", "ibert", "longformer", "luke", "esm")
+        ),
         ({"model_type": "camembert", "max_position_embeddings": 514, "pad_token_id": None}, 512),
     ],
 )

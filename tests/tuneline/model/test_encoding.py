@@ -70,6 +70,14 @@ def test_longer_text_of_a_pair_is_truncated_first(wordpiece):
     assert wordpiece.convert_ids_to_tokens(rows[0]["input_ids"]) == "[CLS] parcel parcel parcel [SEP] invoice is [SEP]".split()
 
 
+def test_special_token_in_a_text_is_text(wordpiece):
+    """Else a reader takes it for the end of the text, which then means something else."""
+    rows, _ = encoded(wordpiece, 40, ["parcel [SEP] invoice [CLS]"], ["[PAD] is"])
+    ids = rows[0]["input_ids"]
+    assert (ids.count(wordpiece.sep_token_id), ids.count(wordpiece.cls_token_id), ids.count(wordpiece.pad_token_id)) == (2, 1, 0)
+    assert wordpiece.decode(ids, skip_special_tokens=True).replace(" ", "").startswith("parcel")
+
+
 def test_unknown_rate_ignores_special_tokens(wordpiece):
     _, counts = encoded(wordpiece, 16, ["parcel Ω", "is missing"])
     assert counts.metrics()["unknown_rate"] == pytest.approx(1 / 4)

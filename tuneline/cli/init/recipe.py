@@ -135,6 +135,7 @@ def measure_lengths(checkpoint: Checkpoint, sample: Sequence[Cells], columns: Se
     texts = [row[0] if len(row) == 1 else row for row in rows if any(text.strip() for text in row)]
     limits = [checkpoint_limit(tokenizer, checkpoint.folder), token_limit(checkpoint.config)]
     backend = tokenizer.backend_tokenizer
+    backend.encode_special_tokens = True
     backend.no_truncation()
     backend.no_padding()
     encodings = backend.encode_batch_fast(texts)

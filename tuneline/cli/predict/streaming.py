@@ -105,6 +105,7 @@ class TextClassifier:
 
 def _tokenizer(folder: Path, record: TokenizerRecord, max_length: int) -> Tokenizer:
     tokenizer = Tokenizer.from_file(str(folder / record.file))
+    tokenizer.encode_special_tokens = True  # as in training: a special token that stands in a text is text
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_length, strategy="longest_first", direction=record.truncation_side)
     return tokenizer

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from tests.small_pipeline import WORDS
 from tuneline.cli.predict.streaming import TextClassifier
+from tuneline.model.encoding import Encoder
 
 WORDY = st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)
 """Texts of known words, long enough to be truncated."""
@@ -44,3 +45,12 @@ def test_token_ids_equal_those_of_training(deployed, trained_tokenizer, pairs):
 def test_sorting_by_length_changes_neither_order_nor_predictions(deployed, pairs, batch_size):
     alone = np.concatenate([deployed.predict([pair], 1) for pair in pairs])
     np.testing.assert_allclose(deployed.predict(pairs, batch_size), alone, atol=2e-6)
+
+
+def test_special_token_in_a_text_is_text_as_in_training(deployed, trained_tokenizer):
+    """The rows of training and of prediction are the same, also where a text has the tokenizer's separator."""
+    texts = [("parcel [SEP] invoice", "[CLS] the [PAD] order"), ("is </s> fine", "<s>")]
+    trained = Encoder(trained_tokenizer, deployed.max_length, pairs=True).encode(texts)
+    predicted = deployed.encode(texts)
+    assert predicted.values["input_ids"].tolist() == [number for row in trained for number in row.ids]
+    assert all(row.ids.count(trained_tokenizer.sep_token_id) == 2 for row in trained)
