@@ -30,8 +30,7 @@ help: ## Show this list
 
 .PHONY: setup
 setup: $(INSTALLED) ## Create .venv and install the pinned requirements
-	@mkdir -p .dvc/tmp && mkdir -p -m 700 "$(SITE_CACHE)"
-	@grep -qsF "site_cache_dir = $(SITE_CACHE)" .dvc/config.local || $(VENV)/bin/dvc config --quiet --local core.site_cache_dir "$(SITE_CACHE)"
+	@grep -qsF "site_cache_dir = $(SITE_CACHE)" .dvc/config.local || $(VENV)/bin/python -m tuneline.project.site_cache
 
 $(INSTALLED): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Tuneline needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Try make PYTHON=python3.12 ..." if not (3, 11) <= sys.version_info[:2] <= (3, 13) else 0)'

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from tuneline.cli.console import Console
 from tuneline.core.errors import DataError, ParamsError
-from tuneline.core.paths import BASE, BASE_RECORD, BASE_SOURCE, CORRECTIONS, ONNX, PARAMS, SITE_CACHE, SOURCE
+from tuneline.core.paths import BASE, BASE_RECORD, BASE_SOURCE, CORRECTIONS, ONNX, PARAMS, SOURCE
 from tuneline.core.provenance import BaseSource
 from tuneline.onnx.records import EXPORT_RECORD, UsageRecord
 from tuneline.params import Params, TrainParams
@@ -408,10 +408,9 @@ def check_site_cache(root: Path) -> DoctorResult:
     folder = Path(site_cache_dir(Config(dvc_dir=str(root / ".dvc"))["core"].get("site_cache_dir"))).absolute()
     if not _open_to_others(folder):
         return ok("DVC's site cache is closed to other users")
-    private = root.resolve() / SITE_CACHE
     return warning(
         f"other users of this machine can write to DVC's site cache in {folder}, and run code as you when you run DVC",
-        f'make setup   (without make: mkdir -p "{private}"; chmod 700 "{private}"; dvc config --local core.site_cache_dir "{private}")',
+        "make setup   (without make: python -m tuneline.project.site_cache)",
     )
 
 

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from graphlib import TopologicalSorter
@@ -223,19 +223,30 @@ def cache_folder(root: Path) -> Path:
 
 def share_settings(root: Path, worktree: Path) -> None:
     """Write the local settings of a worktree: the cache of the repository, and its remotes with addresses that are valid from there."""
-    from dvc.config import Config
-
     settings = dvc_config(root)
     local = root / ".dvc" / "config.local"
     if local.exists():
         shutil.copy(local, worktree / ".dvc" / "config.local")
-    with Config(dvc_dir=str(worktree / ".dvc")).edit("local", validate=False) as edited:
+    with local_settings(worktree) as edited:
         edited.setdefault("cache", {})["dir"] = str(cache_folder(root))
         edited.setdefault("core", {})["check_update"] = False
         if default := settings["core"].get("remote"):  # a ref may be older than the remote
             edited["core"]["remote"] = default
         for name, remote in settings["remote"].items():
-            edited.setdefault("remote", {}).setdefault(name, {})["url"] = remote["url"]
+            edited.setdefault(f'remote "{name}"', {})["url"] = remote["url"]
+
+
+@contextmanager
+def local_settings(root: Path) -> Iterator[dict[str, Any]]:
+    """Yield the sections of ``.dvc/config.local`` to change them, and write the file.
+
+    ``dvc config`` writes ASCII, so it cannot write the path of a folder with any other letter.
+    """
+    from configobj import ConfigObj
+
+    settings = ConfigObj(str(root / ".dvc" / "config.local"), encoding="utf-8", default_encoding="utf-8")
+    yield settings
+    settings.write()
 
 
 def cached_out(root: Path, lock: Lock, path: str) -> Path | None:
