@@ -242,7 +242,7 @@ def local_settings(root: Path) -> Iterator[dict[str, Any]]:
 
     ``dvc config`` writes ASCII, so it cannot write the path of a folder with any other letter.
     """
-    from configobj import ConfigObj
+    from configobj import ConfigObj  # type: ignore[import-untyped]
 
     settings = ConfigObj(str(root / ".dvc" / "config.local"), encoding="utf-8", default_encoding="utf-8")
     yield settings

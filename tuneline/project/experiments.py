@@ -32,7 +32,7 @@ from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS, METRICS, PARAMS, TIMING
 from tuneline.core.processes import ending, supervised
 from tuneline.core.records import Timing
-from tuneline.project.dvc import Lock, load_yaml
+from tuneline.project.dvc import Lock, load_yaml, local_settings
 from tuneline.project.repo import git, lock_at, metrics_at, other_params
 from tuneline.project.worktrees import add_worktree, python_first, remove_worktree, repair_lock, run_dvc, run_git, site_cache
 
@@ -344,9 +344,7 @@ def _create(experiment: Experiment, params: str) -> None:
 
 def _stage_changes(path: Path) -> None:
     """Let DVC add what it writes to the index of a working tree: else it tells the user to do that."""
-    from dvc.config import Config
-
-    with Config(dvc_dir=str(path / ".dvc")).edit("local", validate=False) as edited:
+    with local_settings(path) as edited:
         edited.setdefault("core", {})["autostage"] = True
 
 
