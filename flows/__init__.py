@@ -1,6 +1,7 @@
 """Prefect flows that schedule the pipeline. They run its stages through ``dvc``: no import of ``stages`` or torch."""
 
 import logging
+import os
 
 import tuneline as tuneline  # turns telemetry off, before a flow imports Prefect
 from tuneline.core.terminal import visible
@@ -15,3 +16,16 @@ class VisibleRecord(logging.LogRecord):
 
 
 logging.setLogRecordFactory(VisibleRecord)
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Addresses of this machine, at which no proxy is asked: the server of ``make serve`` has one."""
+
+
+def bypass_proxy(*hosts: str) -> None:
+    """Let this process and its children talk to hosts directly, whatever proxy the environment names."""
+    for name in ("no_proxy", "NO_PROXY"):
+        known = [host.strip() for host in os.environ.get(name, "").split(",") if host.strip()]
+        os.environ[name] = ",".join(dict.fromkeys([*known, *hosts]))
+
+
+bypass_proxy(*LOOPBACK)

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from flows import bypass_proxy
 from flows.server.deploy import ROOT, deploy
 from flows.server.worker import worker_settings
 from tuneline.core import processes
@@ -49,6 +50,7 @@ def main() -> None:
         parser.error(f"--host {options.host}: give one address of this machine, for example 192.168.1.5 (`hostname -I` lists them)")
     end_on_signals()
     with contextlib.suppress(KeyboardInterrupt), exclusive(options.host, options.port) as home:
+        bypass_proxy(options.host)
         given = os.environ.get(AUTH)
         env = settings(f"http://{options.host}:{options.port}/api", given or read_or_create(home / FILE))
         with server(options.host, options.port, env) as serving:
@@ -160,19 +162,23 @@ def server(host: str, port: int, env: dict[str, str], **more: Any) -> Iterator[s
     command = ("uvicorn", "--factory", APPLICATION, "--host", host, "--port", str(port), "--log-level", "warning")
     with ending(start(*command, env=env, **more)) as process:
         until = time.monotonic() + SERVER_START
-        while not _answers(env["PREFECT_API_URL"]):
-            if process.poll() is not None or time.monotonic() > until:
-                sys.exit(f"The Prefect server does not answer at {env['PREFECT_API_URL']}; its output is above.")
+        api = env["PREFECT_API_URL"]
+        while (problem := _problem(api)) is not None:
+            if process.poll() is not None:
+                sys.exit(f"The Prefect server ended with exit status {process.poll()}; its output is above.")
+            if time.monotonic() > until:
+                sys.exit(f"The Prefect server did not answer at {api} within {SERVER_START:.0f} s, but it runs: {problem}.")
             time.sleep(0.3)
         yield process
 
 
-def _answers(api: str) -> bool:
+def _problem(api: str) -> str | None:
+    """Return why a server does not answer; ``None`` if it does."""
     try:
-        with urllib.request.urlopen(f"{api}/health", timeout=5) as answer:  # noqa: S310 - the address is ours
-            return bool(answer.status == 200)
-    except OSError:  # URLError is one
-        return False
+        with urllib.request.urlopen(f"{api}/health", timeout=5):  # noqa: S310 - the address is ours
+            return None  # another status than 200 is an error
+    except OSError as error:  # URLError is one
+        return str(error)
 
 
 if __name__ == "__main__":

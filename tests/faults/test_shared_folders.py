@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from dvc.config import Config
 
 from flows.runs.processes import Programs
 from tests.conftest import ROOT
@@ -67,7 +68,8 @@ def run_dvc(*arguments: str, cwd: Path, shared: Path) -> None:
 def set_up(folder: Path) -> None:
     """Run ``make setup`` where the packages are installed already."""
     (folder / ".venv/bin").mkdir(parents=True)
-    (folder / ".venv/bin/dvc").symlink_to(Path(sys.executable).with_name("dvc"))
+    (folder / ".venv/bin/python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (folder / ".venv/bin/python").chmod(0o755)
     for name in ("Makefile", "requirements.txt", "pyproject.toml"):
         (folder / name).write_bytes((ROOT / name).read_bytes())
     (folder / ".venv/.installed").touch()
@@ -97,14 +99,17 @@ def test_pickle_of_another_user_is_not_run_by_a_flow(tmp_path, shared, repositor
     assert mode(repository / SITE_CACHE) == 0o700
 
 
-def test_setup_follows_a_checkout_that_moved(tmp_path):
-    first, second = tmp_path / "first", tmp_path / "second"
+@pytest.mark.parametrize("name", ["second", "Müller 项目"])
+def test_setup_follows_a_checkout_that_moved(tmp_path, name):
+    """Also into a folder whose name is not ASCII, in which DVC itself cannot write its settings."""
+    first, second = tmp_path / "first", tmp_path / name
     (first / ".dvc").mkdir(parents=True)
     (first / ".dvc/config").touch()
     set_up(first)
     first.rename(second)
     subprocess.run(["make", "--silent", "setup"], cwd=second, check=True)
-    assert (second / ".dvc/config.local").read_text().split() == ["[core]", "site_cache_dir", "=", str(second / SITE_CACHE)]
+    assert (second / ".dvc/config.local").read_text(encoding="utf-8").splitlines() == ["[core]", f"site_cache_dir = {second / SITE_CACHE}"]
+    assert Config(dvc_dir=str(second / ".dvc"))["core"]["site_cache_dir"] == str(second / SITE_CACHE)
 
 
 def test_compiled_code_is_not_taken_from_the_shared_folder_of_temporary_files(tmp_path):

@@ -23,7 +23,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from tuneline.cli.console import Console
-from tuneline.core.errors import DataError, ParamsError
+from tuneline.core.errors import DataError, ParamsError, StageError
 from tuneline.core.paths import BASE, BASE_RECORD, BASE_SOURCE, CORRECTIONS, ONNX, PARAMS, SOURCE
 from tuneline.core.provenance import BaseSource
 from tuneline.onnx.records import EXPORT_RECORD, UsageRecord
@@ -31,7 +31,7 @@ from tuneline.params import Params, TrainParams
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
 from tuneline.project.registry import Version
-from tuneline.project.repo import COMMIT, TIMEOUT, git, registries, uncommitted, unversioned, why_not_in_dvc_remote
+from tuneline.project.repo import COMMIT, TIMEOUT, git, registries, require_own_repository, uncommitted, unversioned, why_not_in_dvc_remote
 from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
 
 if TYPE_CHECKING:
@@ -209,6 +209,10 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
         yield error(f"{root.resolve()} {problem}", "Change to the root of the project.")
         return
     yield from check_git(root)
+    try:
+        require_own_repository(root)
+    except StageError as problem:
+        yield error(problem.problem, problem.hint or "")
     try:
         params = load_params(root / PARAMS)
     except ParamsError as invalid:

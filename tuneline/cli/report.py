@@ -5,8 +5,12 @@ from typing import Annotated
 
 import typer
 
-from tuneline.core.paths import PARAMS
+from tuneline.core.files import write_json
+from tuneline.core.paths import PARAMS, REPORTS
 from tuneline.core.terminal import say
+
+WRITTEN = REPORTS / "report.json"
+"""The out of the stage ``report``, always the same: the page itself has facts of git and of this machine, which dvc.lock must not have."""
 
 Against = Annotated[
     str | None,
@@ -37,6 +41,7 @@ def command(against: Against = None, latency: Measured = True) -> None:
     report = page.read_report(root, against, page.measure_latency(root, split) if latency else page.read_latency(root))
     for path, text in ((page.PAGE, page.render(report)), (page.CARD, page.render_card(report))):
         write(root / path, text)
+    write_json(root / WRITTEN, {"page": str(page.PAGE), "card": str(page.CARD)})
     say(f"report: {page.PAGE}, {page.CARD}")
     for finding in report.findings:
         say(str(finding))

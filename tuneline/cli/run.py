@@ -36,8 +36,10 @@ def command(overrides: Overrides = None, name: Name = None, test: Test = False) 
 
     from tuneline.project import experiments
     from tuneline.project.overrides import params_with, parse
+    from tuneline.project.repo import require_own_repository
 
     root, given = Path.cwd(), overrides or []
+    require_own_repository(root)
     values, groups = parse(root, given)
     text = params_with(root, values, groups)
     params = YAML(typ="safe", pure=True).load(text)

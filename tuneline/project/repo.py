@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuneline.core.errors import ParamsError
+from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.files import read_yaml
 from tuneline.core.paths import BASE_SOURCE, METRICS, PARAMS, PIPELINE, RAW, SOURCE
 from tuneline.params.model import is_folder
@@ -37,6 +37,23 @@ def git(root: Path, *arguments: str) -> str:
     except FileNotFoundError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def require_own_repository(root: Path) -> None:
+    """Refuse a project that is a part of another git repository: a commit of the project is what every result is traced to.
+
+    Experiments and flows check out whole commits, and expect the project in their root.
+
+    Raises:
+        StageError: The project is in a subfolder, or is a submodule.
+    """
+    top = git(root, "rev-parse", "--show-toplevel")
+    whole = git(root, "rev-parse", "--show-superproject-working-tree")
+    hint = "Clone it to a folder of its own, outside of another repository."
+    if top and Path(top).resolve() != root.resolve():
+        raise StageError(f"{root.resolve()} is a subfolder of the git repository {top}: a project is a repository of its own.", hint)
+    if whole:
+        raise StageError(f"{root.resolve()} is a submodule of {whole}: a project is a repository of its own.", hint)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
 import pytest
 
+from flows import bypass_proxy
 from flows.server import serve
 from flows.server.serve import FILE
 from tests.conftest import ROOT
@@ -193,3 +195,30 @@ def test_closed_terminal_ends_server_and_worker(tmp_path):
     os.close(terminal)
     until(lambda: not started_with("PREFECT_HOME", home), 120, "server and worker to end")
     shell.wait()
+
+
+def test_no_proxy_is_asked_for_the_server_of_this_machine(monkeypatch):
+    """A proxy that does not answer stands for one that does not know this machine's own addresses."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "example.org")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        answering = threading.Thread(target=answer_once, args=(listening,), daemon=True)
+        answering.start()
+        bypass_proxy("127.0.0.1")
+        assert serve._problem(f"http://127.0.0.1:{port}/api") is None
+    assert os.environ["no_proxy"] == "example.org,127.0.0.1"
+
+
+def answer_once(listening: socket.socket) -> None:
+    """Answer one request as a server that is well."""
+    connection, _ = listening.accept()
+    with connection:
+        connection.recv(4096)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntrue")
+
+
+def test_server_that_does_not_answer_is_said_with_the_reason():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    assert "refused" in (serve._problem(f"http://127.0.0.1:{port}/api") or "")

@@ -4,7 +4,7 @@ import pytest
 
 from tests.dvc_files import add_remote, init_dvc
 from tests.project import GIT_IDENTITY
-from tuneline.project.dvc import NoRemoteError, require_remote
+from tuneline.project.dvc import NoRemoteError, dvc_config, local_settings, require_remote, share_settings
 
 
 def test_remote_whose_disk_is_not_mounted_is_refused(tmp_path):
@@ -29,3 +29,20 @@ def test_remote_whose_disk_is_not_mounted_is_refused(tmp_path):
     with pytest.raises(NoRemoteError, match=rf"{shelf}, the folder of the DVC remote, does not exist"):
         require_remote(root)
     assert not shelf.exists()
+
+
+def test_worktree_shares_cache_and_remotes_of_a_repository_in_any_folder(tmp_path):
+    """The address of a folder with letters beyond ASCII, which DVC cannot write to its settings."""
+    root, worktree = tmp_path / "José 项目", tmp_path / "worktree"
+    for folder in (root, worktree):
+        (folder / ".dvc").mkdir(parents=True)
+    (root / ".dvc/config").write_text(f"[core]\n    remote = store\n['remote \"store\"']\n    url = {root}/remote\n", encoding="utf-8")
+    share_settings(root, worktree)
+    settings = dvc_config(worktree)
+    assert settings["cache"]["dir"] == str(root / ".dvc/cache")
+    assert settings["core"]["remote"] == "store"
+    assert settings["remote"]["store"]["url"] == f"{root}/remote"
+    with local_settings(worktree) as edited:
+        edited["core"]["autostage"] = True
+    assert dvc_config(worktree)["core"]["autostage"] is True
+    assert dvc_config(worktree)["remote"]["store"]["url"] == f"{root}/remote"

@@ -1,10 +1,13 @@
 import json
+import subprocess
 
 import pytest
 
+from tests.project import GIT_IDENTITY
 from tests.tuneline.finished_project import FinishedProject
+from tuneline.core.errors import StageError
 from tuneline.project.dvc import Lock, cached_file, changed_by_machine, read_lock
-from tuneline.project.repo import CLASSIFIER, commit_of, find_previous, git, registered
+from tuneline.project.repo import CLASSIFIER, commit_of, find_previous, git, registered, require_own_repository
 
 
 def test_commit_of_a_version_is_the_one_that_added_it_not_the_newest(project):
@@ -179,3 +182,22 @@ def test_folder_without_git_has_no_previous_result(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert git(tmp_path, "status") == ""
     assert find_previous(tmp_path, {"accuracy": 1.0}) is None
+
+
+def test_project_in_a_subfolder_or_submodule_of_another_repository_is_refused(tmp_path):
+    """In one sentence, where before an experiment could not find dvc.yaml."""
+    outer, inner = tmp_path / "outer", tmp_path / "inner"
+    for folder in (outer, inner):
+        folder.mkdir()
+        subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+        subprocess.run(["git", "commit", "--quiet", "--allow-empty", "--message=Start"], cwd=folder, check=True, env=GIT_IDENTITY)
+    require_own_repository(outer)
+    (outer / "project").mkdir()
+    with pytest.raises(StageError, match=rf"project is a subfolder of the git repository {outer}"):
+        require_own_repository(outer / "project")
+    add = ["git", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "part"]
+    subprocess.run(add, cwd=outer, check=True, capture_output=True)
+    with pytest.raises(StageError, match=rf"part is a submodule of {outer}"):
+        require_own_repository(outer / "part")
+    (tmp_path / "plain").mkdir()
+    require_own_repository(tmp_path / "plain")  # without git, other commands say what is missing

@@ -46,9 +46,11 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.core.paths import PARAMS
     from tuneline.params.loading import load_params
     from tuneline.project import params_file
+    from tuneline.project.repo import require_own_repository
 
     if revision is not None and checkpoint is None:
         raise ParamsError("--revision is that of a checkpoint, and there is no --checkpoint.", "Add --checkpoint NAME, or leave it out.")
+    require_own_repository(Path())
     params = load_params()
     choices = planning.UserChoices(tuple(text or ()), label, task, header, encoding, by, name)
     terminal, unasked = sys.stdin.isatty(), yes or force
