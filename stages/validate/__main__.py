@@ -7,7 +7,10 @@ If a check of severity ``error`` fails, or any check crashes, the stage ends wit
 write ``reports/checks/passed``, which training depends on. docs/data-checks.md explains every check.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
 
 from tuneline.core.errors import GateError
 from tuneline.core.files import replace_directory, working_directory
@@ -69,7 +72,23 @@ def stop_on_errors(results: "CheckResults") -> None:
             for error in results.errors
         ]
         count = f"{len(messages)} check{'s' * (len(messages) > 1)} failed"
-        raise GateError("\n  ".join([f"{count}; nothing is trained on this data.", *messages]), f"{CHECKS / 'index.html'} shows the rows.")
+        hint = f"{CHECKS / 'index.html'} shows the rows."
+        failed = dict.fromkeys(error.check for error in results.errors)
+        commands = [drop_command(check) for check in failed if row_file(check).exists()]
+        if commands:
+            hint += f" To leave them out: {' && '.join(commands)}; then `dvc repro`."
+        raise GateError("\n  ".join([f"{count}; nothing is trained on this data.", *messages]), hint)
+
+
+def row_file(check: str) -> Path:
+    """Return the file with the rows that violate a check, if there are any."""
+    return FAILING_ROWS / f"{check}.parquet"
+
+
+def drop_command(check: str) -> str:
+    """Return the command that leaves out the rows of a check; of two rows in different splits, that of train."""
+    has_pairs = "other_split" in pq.read_schema(row_file(check)).names
+    return f"`tuneline data drop --check {check}{' --from train' * has_pairs}`"
 
 
 if __name__ == "__main__":

@@ -73,6 +73,16 @@ def test_report_show_and_predict_read_the_outs(project):
 
 def test_second_pipeline_run_executes_no_stage(project):
     assert stages_run(project.run("dvc", "repro").stdout) == []
+
+
+def test_page_is_written_in_a_new_clone_whose_lock_fits(project):
+    """Neither git nor DVC's cache has what the stage writes, which has facts of this machine."""
+    for name in ("reports/index.html", "reports/model_card.md", "reports/report.json"):
+        (project.folder / name).unlink()
+    assert stages_run(project.run("dvc", "repro").stdout) == ["report"]
+    assert (project.folder / "reports/index.html").exists()
+    assert project.status() == ""
+    assert stages_run(project.run("dvc", "repro").stdout) == []
     assert project.status() == ""
 
 

@@ -78,6 +78,13 @@ def test_bad_data_exits_with_78_after_writing_the_report(leaking_project, capsys
     assert "warning: control_characters, train: 1 of 200 rows" in output.out
 
 
+def test_terminal_names_the_command_that_leaves_the_rows_out(leaking_project):
+    """Of two rows in different splits, that of train is left out."""
+    with pytest.raises(GateError) as failed:
+        main()
+    assert "`tuneline data drop --check leakage --from train`" in failed.value.hint
+
+
 def test_bad_data_removes_the_outs_of_an_earlier_run(leaking_project):
     """Training depends on them: an old file would let it start."""
     (leaking_project / "metrics").mkdir()
