@@ -241,8 +241,8 @@ def tidiness(lines: Sequence[str], dialect: Dialect) -> float:
 def count_titles(lines: Sequence[str], dialect: Dialect) -> int:
     """Return the number of lines above a table, such as its title: records that are almost empty, before records of one width.
 
-    A title has text in its first cell, and in less than half of the columns that are used below; a header has a name for each of them,
-    but for a first one.
+    A title has text in its first cell, and in less than half of the columns that are used below, or is a single cell; a header has a name
+    for each of them, but for a first one.
     """
     reader = dialect.records(iter(lines))
     ends: list[int] = []  # number of the last line of each record
@@ -263,7 +263,7 @@ def count_titles(lines: Sequence[str], dialect: Dialect) -> int:
         if len(record) == width:
             is_title = sum(filled) < used / 2 and (filled[0] or not any(filled))
         else:
-            is_title = sum(filled) <= used / 2
+            is_title = sum(filled) <= 1  # more can be a header, of rows whose texts have delimiters
         if not is_title:
             below = [len(other) == width for other in records[number:] if other]
             is_table = used > 1 and sum(below) >= LEAST_EVEN * len(below)

@@ -180,7 +180,7 @@ class BadRows:
     def layout_hint(self) -> str:
         """What to do about a file most of whose rows cannot be right: what the most frequent problem advises, and the likely cause."""
         advice = "".join(f" {hint}" for hint, _ in self.hints.most_common(1))
-        return f"With so many bad rows, the file is written in another way than it is read.{advice} `tuneline init FILE` detects how."
+        return f"With so many bad rows, the file is written in another way than it is read.{advice}"
 
     def check(self, usable: int) -> None:
         """Check the share of bad rows at the end of a file with ``usable`` other rows; a ``DataError`` if there are too many."""

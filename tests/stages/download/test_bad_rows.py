@@ -52,7 +52,7 @@ def test_file_with_too_many_bad_rows_is_an_error_that_lists_all_of_them(project)
         *[f"  line {line}: 3 columns, but 2 in the header" for line in range(3, 8)],
         "  and 4 more",
         "  With so many bad rows, the file is written in another way than it is read. Quote texts that contain ',' "
-        "(data.files.quoting: standard). `tuneline init FILE` detects how.",
+        "(data.files.quoting: standard).",
     ]
     assert [row["line"] for row in skipped()] == list(range(3, 12))
     assert not Path("data/raw").exists()

@@ -156,6 +156,15 @@ def test_columns_have_the_names_in_the_file(tmp_path, content, columns):
     assert len(list(file.rows())) >= len(TICKETS)
 
 
+def test_header_above_texts_with_delimiters_is_no_title(tmp_path):
+    """Then the rows are refused, because they have more cells than names, and their texts are not divided."""
+    content = "text,label\n" + "".join(f"{text}, as ever, {label}\n" for text, label in TICKETS)
+    path = written(tmp_path, "a.csv", content)
+    assert detect_layout(path).dialect.skip_lines == 0
+    with pytest.raises(DataError, match="columns, but 2 in the header"):
+        list(open_rows(path, detect_layout(path)).rows())
+
+
 @pytest.mark.parametrize(
     ("rows", "cell"),
     [
