@@ -26,7 +26,7 @@ from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, raw
 from tuneline.core.terminal import Progress, progress, say
 from tuneline.params import Params
 from tuneline.params.data import DataParams
-from tuneline.readers.labelled import LABEL, LabelledColumns, written_classes
+from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, written_classes
 from tuneline.readers.rows import listed
 
 
@@ -324,6 +324,8 @@ class RawWriter:
         if row >= 0:
             where, name = f"{staged.place(batch, row)}, column {self.columns.label!r}", batch[LABEL][row].as_py()
             hint = "Correct it; if the train split lacks this class, list all classes in data.label_names."
+            if batch[POSITION][row].as_py() == 1:  # a class that stands in the first line only
+                hint = "It is in the first line: if that is a header, set data.files.columns to null (`tuneline init FILE --header`)."
             raise DataError(f"{where}: label {name!r} is not one of {listed(self.encoder.written)}.", hint)
 
 

@@ -167,6 +167,15 @@ TABLE: dict[str, Bad] = {
         {"task": "regression"},
         SCORES,
     ),
+    "a header that is read as a row": Bad(
+        {
+            "train.csv": "free money,spam\nsee you,ham\n",
+            "validation.csv": "text,label\nwin,spam\nno lunch,ham\n",
+            "test.csv": "win,spam\nno lunch,ham\n",
+        },
+        "validation.csv, line 1, column 'column_2': label 'label' is not one of 'ham', 'spam'.\n  It is in the first line",
+        {"files": {"columns": ["column_1", "column_2"]}, "text_columns": ["column_1"], "label_column": "column_2"},
+    ),
     "a decimal comma": Bad(
         {"train.csv": 'text,label\na,1\nb,"1,5"\n'},
         "line 3, column 'label': the label is not a number.\n  It is '1,5', with a decimal comma: set data.files.decimal to ','.",
