@@ -276,6 +276,8 @@ def _instead(run: RunFacts, best: Comparison) -> str:
         return f"Fine-tuning was tried, too, and was no better: get more data, {LARGER}, or use the simpler model."
     if best.name == "frozen" and not run.has_tried_both:
         return f"Let validation decide between the two ({TRY_BOTH}), or use the simpler model{how}."
+    if best.name == "frozen":
+        return f"Validation has chosen this one of the two: get more data, or {LARGER}."
     return f"Get more data, {LARGER}, or use the simpler model{how}."
 
 
@@ -306,7 +308,9 @@ def _chosen_head(run: RunFacts) -> Finding | None:
         return None
     numbers = f"loss {frozen:.3f} with the linear model on the frozen checkpoint, {tuned:.3f} with the fine-tuned one"
     chosen = "the linear one" if run.is_frozen else "the fine-tuned one"
-    return Finding("chosen head", "note", f"Validation has chosen {chosen}: {numbers}.")
+    is_worse = frozen > tuned if run.is_frozen else tuned > frozen
+    reason = ", which is no clear difference; it is the safer one" if is_worse else ""
+    return Finding("chosen head", "note", f"Validation has chosen {chosen}: {numbers}{reason}.")
 
 
 def _diverged(run: RunFacts) -> Finding | None:
