@@ -260,6 +260,22 @@ def test_fine_tuning_that_was_tried_is_not_advised_again(changes):
     assert any("larger checkpoint" in text for text in texts)
 
 
+TUNED_CHOSEN = {"head_is_frozen": 0, "frozen_calibrated_loss": 0.6, "tuned_calibrated_loss": 0.5}
+
+
+def test_model_that_validation_did_not_choose_is_not_advised():
+    unclear = against("frozen", 0.88, -0.01, 0.05)
+    finding = named(BEATEN | unclear, AUTO, training=TUNED_CHOSEN)
+    advice = " ".join(one.advice for one in finding.values())
+    assert "Validation has chosen this one of the two" in advice
+    assert "simpler model" not in advice
+
+
+@pytest.mark.parametrize(("training", "close"), [(TUNED_CHOSEN, False), (TUNED_CHOSEN | {"tuned_calibrated_loss": 0.7}, True)])
+def test_choice_against_the_losses_is_called_close(training, close):
+    assert ("no clear difference" in named(BEATEN, AUTO, training=training)["chosen head"].sentence) == close
+
+
 def test_advice_about_the_length_of_training_does_not_contradict_itself():
     """CoLA: "train longer", then "overfits since epoch 3"."""
     evaluated = BEATEN | {"accuracy_over_majority_low": -0.01, "accuracy_over_majority_high": 0.05}
