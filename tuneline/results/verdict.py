@@ -270,15 +270,15 @@ def _instead(run: RunFacts, best: Comparison) -> str:
         return f"Use {best.title}{how}, " + ("or get more data." if run.is_fine_tuned else "or fine-tune a pretrained checkpoint.")
     if not run.is_fine_tuned:
         return "Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME), get more data, or use the simpler model."
-    if run.is_frozen and not run.has_tried_both:
-        return f"Fine-tune as well ({TRY_BOTH}), get more data, or use the simpler model."
     if run.is_frozen:
-        return f"Fine-tuning was tried, too, and was no better: get more data, {LARGER}, or use the simpler model."
-    if best.name == "frozen" and not run.has_tried_both:
-        return f"Let validation decide between the two ({TRY_BOTH}), or use the simpler model{how}."
-    if best.name == "frozen":
+        tried = f"Fine-tuning was tried, too, and was no better: get more data, {LARGER}"
+        first = tried if run.has_tried_both else f"Fine-tune as well ({TRY_BOTH}), get more data"
+        return f"{first}, or use the simpler model."
+    if best.name != "frozen":
+        return f"Get more data, {LARGER}, or use the simpler model."
+    if run.has_tried_both:
         return f"Validation has chosen this one of the two: get more data, or {LARGER}."
-    return f"Get more data, {LARGER}, or use the simpler model{how}."
+    return f"Let validation decide between the two ({TRY_BOTH}), or use the simpler model{how}."
 
 
 def _praise(run: RunFacts, metric: Metric, known: Sequence[Comparison]) -> str:
