@@ -203,6 +203,12 @@ def test_array_of_objects_is_read(tmp_path, name, content):
     assert list(open_rows(path, detect_layout(path)).rows()) == [("x", "a"), ("y", "b")]
 
 
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_json_lines_are_read_whatever_the_file_is_called(tmp_path, name):
+    path = written(tmp_path, name, '{"text": "x", "label": "a"}\n{"text": "y", "label": "b"}\n')
+    assert list(open_rows(path, detect_layout(path)).rows()) == [("x", "a"), ("y", "b")]
+
+
 def test_commands_for_other_json_work(tmp_path, monkeypatch):
     """The hint is run as it is printed."""
     monkeypatch.chdir(tmp_path)
