@@ -50,6 +50,16 @@ def test_copy_has_only_these_lines_converted(recode, tmp_path):
     assert "Nothing" not in recode("b.csv.gz", "--mojibake").stdout
 
 
+def test_what_is_left_of_a_cut_character_is_replaced_not_guessed(recode, tmp_path):
+    """Two of the three bytes of a euro sign: in no encoding are they what the author wrote."""
+    (tmp_path / "cut.csv").write_bytes(GOOD.encode() + b"5 \xe2\x82,ham\n")
+    done = recode("cut.csv", "-o", "out.csv")
+    assert done.exit_code == 0, done.output
+    assert "line 4: byte 0xe2 of a cut character" in done.stdout
+    assert "1 with a cut character" in done.stdout
+    assert (tmp_path / "out.csv").read_text() == f"{GOOD}5 \ufffd,ham\n"
+
+
 def test_line_of_two_encodings_is_converted_whole(recode, tmp_path):
     (tmp_path / "two.csv").write_bytes("a café and ".encode() + "a café,ham\n".encode("cp1252"))
     assert recode("two.csv", "-o", "out.csv").exit_code == 0
