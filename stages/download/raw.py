@@ -324,7 +324,7 @@ class RawWriter:
         if row >= 0:
             where, name = f"{staged.place(batch, row)}, column {self.columns.label!r}", batch[LABEL][row].as_py()
             hint = "Correct it; if the train split lacks this class, list all classes in data.label_names."
-            if batch[POSITION][row].as_py() == 1:  # a class that stands in the first line only
+            if batch[POSITION][row].as_py() == 1:
                 hint = "It is in the first line: if that is a header, set data.files.columns to null (`tuneline init FILE --header`)."
             raise DataError(f"{where}: label {name!r} is not one of {listed(self.encoder.written)}.", hint)
 

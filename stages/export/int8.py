@@ -37,8 +37,8 @@ SELECTION_ROWS = 256
 SENSITIVITY_ROWS = 64
 """How many of these rows the pass over the layers reads: it needs the order of the layers, not their exact cost."""
 SMOOTHING = 0.75
-"""Share of a channel's range that moves from the activations to the weights, alpha in SmoothQuant. Between 0.65 and 0.85 it makes no
-difference beyond noise: docs/benchmarks.md."""
+"""Share of a channel's range that moves from the activations to the weights, alpha in SmoothQuant. 0.65 and 0.75 are best on
+the models measured: docs/benchmarks.md."""
 LEAST_RANGE = 1e-5
 """Smallest range of a channel, so that a channel that is always 0 has a scale."""
 GOAL = 0.985

@@ -3,11 +3,11 @@
 import copy
 import difflib
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MethodType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -115,12 +115,15 @@ def _from_checkpoint(
         raise ParamsError(f"model.checkpoint: {params.checkpoint} could not be loaded: {error}") from None
     model, info = loaded
     new = _missing_weights(model, info, params)
-    head = "" if new & set(_output_weights(model)) else match_head(model, stored, labels)
-    if head == NEW_HEAD:
-        new |= set(_output_weights(model))
+    outputs = frozenset(_output_weights(model))
+    start: HeadStart = "kept"
+    if not new & outputs:
+        start = match_head(model, stored, labels)
+    if start == "drawn":
+        new |= outputs
     if params.head is None:
         names = ", ".join(sorted(new)) or "none"
-        say(f"train: loaded {params.checkpoint}; new weights: {names}{head}")
+        say(f"train: loaded {params.checkpoint}; new weights: {names}{HEAD_NOTES[start]}")
     else:
         say(f"train: loaded {params.checkpoint}")
     return model, new
@@ -141,19 +144,24 @@ def _missing_weights(model: PreTrainedModel, info: dict[str, Any], params: Model
     return new
 
 
-NEW_HEAD = " (the checkpoint's head is of other classes)"
-REORDERED_HEAD = "; its head has the same classes in another order: its rows were moved to theirs"
+HeadStart = Literal["kept", "moved", "drawn"]
+"""Whether a loaded head stays as it is, has its rows in another order, or is drawn at random."""
+HEAD_NOTES: Mapping[HeadStart, str] = {
+    "kept": "",
+    "moved": "; its head has the same classes in another order: its rows were moved to theirs",
+    "drawn": " (the checkpoint's head is of other classes)",
+}
 
 
-def match_head(model: PreTrainedModel, stored: Sequence[str], labels: LabelSchema) -> str:
-    """Give each class the row of the loaded head that was trained for it, and return what was done, in words; empty if nothing.
+def match_head(model: PreTrainedModel, stored: Sequence[str], labels: LabelSchema) -> HeadStart:
+    """Give each class the row of the loaded head that was trained for it, and return what was done.
 
     A checkpoint with as many classes loads without an error, whatever they are. ``stored`` has their names, by row. Where these are the
     names of the data in another order, rows are moved; where they are others, the head starts anew: a row of another class would have to
     be unlearned first. The head of a regression has one row, and stays.
     """
     if labels.names is None or list(stored) == list(labels.names):
-        return ""
+        return "kept"
     weights = dict(model.named_parameters())
     names = _output_weights(model)
     if set(stored) == set(labels.names):
@@ -161,24 +169,29 @@ def match_head(model: PreTrainedModel, stored: Sequence[str], labels: LabelSchem
         with torch.no_grad():
             for name in names:
                 weights[name].copy_(weights[name][rows])
-        return REORDERED_HEAD
+        return "moved"
     for name in names:
         if name.endswith(".weight"):
             layer: nn.Module = model.get_submodule(name.removesuffix(".weight"))
             for parameter in layer.parameters():
                 vars(parameter).pop("_is_hf_initialized", None)  # else transformers leaves what was loaded
             model._init_weights(layer)  # type: ignore[no-untyped-call]
-    return NEW_HEAD
+    return "drawn"
 
 
 def _output_weights(model: PreTrainedModel) -> list[str]:
-    """Return the names of the weight and bias of the linear layer behind the body whose rows are the outputs."""
+    """Return the names of the weight and bias of the output layer; an empty list without one."""
+    name = _output_layer(model)
+    if name is None:
+        return []
+    return [f"{name}.{part}" for part, _ in model.get_submodule(name).named_parameters()]
+
+
+def _output_layer(model: PreTrainedModel) -> str | None:
+    """Return the name of the last linear layer behind the body that has as many rows as the model has outputs."""
     body = f"{model.base_model_prefix}."
     layers = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear) and not name.startswith(body)]
-    outputs = [name for name, layer in layers if layer.out_features == model.config.num_labels]
-    if not outputs:
-        return []
-    return [f"{outputs[-1]}.{part}" for part, _ in model.get_submodule(outputs[-1]).named_parameters()]
+    return next((name for name, layer in reversed(layers) if layer.out_features == model.config.num_labels), None)
 
 
 def adapt(model: PreTrainedModel, params: TrainParams, drawn: Collection[str]) -> nn.Module:
@@ -295,7 +308,7 @@ class TargetScale:
 
         A head that was loaded predicts in its own unit already. The targets, shape ``(rows,)``, are those of the train split.
         """
-        head = _last_layer(model)
+        head = _output_layer(model)
         if head is None or f"{head}.bias" not in drawn:
             return None
         mean = _mean(targets, lambda values: values)
@@ -320,10 +333,3 @@ def _mean(targets: NDArray[Any], function: Callable[[NDArray[np.float64]], NDArr
     finite = (part[np.isfinite(part)].astype(np.float64) for part in parts)
     sums = [(float(function(values).sum()), len(values)) for values in finite]
     return sum(total for total, _ in sums) / sum(count for _, count in sums)
-
-
-def _last_layer(model: PreTrainedModel) -> str | None:
-    """Return the name of the linear layer behind the body with one output and a bias."""
-    body = f"{model.base_model_prefix}."
-    layers = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear) and not name.startswith(body)]
-    return next((name for name, layer in reversed(layers) if layer.out_features == 1 and layer.bias is not None), None)

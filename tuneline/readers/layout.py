@@ -313,6 +313,8 @@ MOST_ACCENTS = 0.5
 """Largest share of letters beyond ASCII in a Western European text; 5 % are usual."""
 ENCODING_SAMPLE = 1 << 16
 """Bytes of lines beyond ASCII from which the language is recognised."""
+SHOWN_WORDS = 1_000
+"""Words among which the one with the most letters beyond ASCII is shown."""
 MOST_ACCIDENTS = 0.05
 """Share of lines of a single-byte encoding that are valid UTF-8 by accident."""
 
@@ -393,7 +395,3 @@ def _refuse_better_encoding(path: Path, sample: bytes) -> None:
         f"{path} is not UTF-8, and it reads better in {better} than in {WESTERN}{shown}.",
         f"Name its encoding: --encoding {better}, or --encoding {WESTERN}.",
     )
-
-
-SHOWN_WORDS = 1_000
-"""Words among which the one with the most letters beyond ASCII is shown."""

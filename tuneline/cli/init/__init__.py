@@ -56,7 +56,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     terminal, unasked = sys.stdin.isatty(), yes or force
     with Console().status("Reading ..."):
         opened = None if checkpoint is None else recipe.open_checkpoint(checkpoint, revision)
-    plan = planned(files, choices, params, may_ask=terminal and not unasked)
+    plan = make_plan(files, choices, params, may_ask=terminal and not unasked)
     planning.show_plan(plan, params)
     current = planning.is_current(plan, params)
     if opened is None and not current and not unasked and terminal:
@@ -78,7 +78,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     planning.show_next_steps(plan, written=bool(changes))
 
 
-def planned(files: list[Path], choices: "UserChoices", params: "Params", may_ask: bool) -> "Plan":
+def make_plan(files: list[Path], choices: "UserChoices", params: "Params", may_ask: bool) -> "Plan":
     """Return the plan; where the first line can be a header or a row, ask for it, or stop with the option for each."""
     from tuneline.cli.console import Console
     from tuneline.cli.init.planning import UnclearHeaderError, plan

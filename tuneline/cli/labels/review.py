@@ -5,7 +5,6 @@ Research 70, 2021, section 3. Names and equations in the docstrings are the pape
 """
 
 import hashlib
-import json
 import os
 import shutil
 import sys
@@ -31,7 +30,7 @@ from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import RAW, SPLITS, TOKENIZED
 from tuneline.core.processes import PARENT, ending, start
 from tuneline.core.provenance import ROOT, split_hash, stage_provenance
-from tuneline.core.records import Timing
+from tuneline.core.records import Metrics, Timing
 from tuneline.core.stage import require
 from tuneline.core.tables import (
     LABELS,
@@ -374,8 +373,7 @@ def choose_model(folds: int) -> tuple[Model, str]:
 
     A model that would take more than ``QUICK_SECONDS`` to train once per fold is only recommended.
     """
-    path = paths.METRICS / "evaluate.json"
-    metrics = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    metrics = Metrics.read_values(paths.METRICS / "evaluate.json")
     better = [metric for metric in ("accuracy", "pearson") if metrics.get(f"{metric}_over_tfidf_low", 0) > 0]
     timing = Timing.read_if_valid(paths.TIMING / "train.json")
     if not better or timing is None:

@@ -11,7 +11,7 @@ from tests.params import params
 from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 from tuneline.cli import app
-from tuneline.cli.init import planned, planning
+from tuneline.cli.init import make_plan, planning
 from tuneline.cli.init.planning import usual_split
 from tuneline.cli.init.recipe import MULTILINGUAL, SMALL, suggested
 from tuneline.core.files import read_yaml
@@ -226,7 +226,7 @@ def test_first_line_that_can_be_read_in_two_ways_stops_with_the_option_for_each(
     monkeypatch.chdir(tmp_path)
     Path("a.csv").write_text(UNCLEAR)
     with pytest.raises(planning.UnclearHeaderError) as unclear:
-        planned([Path("a.csv")], planning.UserChoices(), params(), may_ask=False)
+        make_plan([Path("a.csv")], planning.UserChoices(), params(), may_ask=False)
     assert "'price', 'a', 'some words'" in unclear.value.problem
     assert "add --header" in unclear.value.hint
     assert "add --no-header" in unclear.value.hint
@@ -238,7 +238,7 @@ def test_first_line_that_can_be_read_in_two_ways_is_asked_for(tmp_path, monkeypa
     Path("a.csv").write_text(UNCLEAR)
     asked = []
     monkeypatch.setattr("typer.confirm", lambda question, **_: asked.append(question) or answer)
-    made = planned([Path("a.csv")], planning.UserChoices(), params(), may_ask=True)
+    made = make_plan([Path("a.csv")], planning.UserChoices(), params(), may_ask=True)
     assert len(asked) == 1
     assert made.layout.header is answer
     assert list(made.columns) == (["price", "a", "some words"] if answer else ["column_1", "column_2", "column_3"])
