@@ -281,18 +281,22 @@ def write_json(path: Path, value: Any) -> None:
 @contextmanager
 def _partial(target: Path, create: Callable[[Path], None]) -> Iterator[Path]:
     """Yield a new, locked file or folder beside ``target``: a rename is atomic only within one file system."""
+    partial = target.with_name(f"{_hidden(target)}.{secrets.token_hex(4)}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(target)
-        partial, descriptor = _create_locked(target, create)
     except OSError as error:
         raise cannot_write(target, error) from error
-    with _removed(partial, target, descriptor):
+    with ExitStack() as held, _removed(partial, target):  # from before its creation: a signal may end the process right after that
+        try:
+            held.callback(os.close, _create_locked(partial, create))
+        except OSError as error:
+            raise cannot_write(target, error) from error
         yield partial
 
 
 @contextmanager
-def _removed(path: Path, place: Path, descriptor: int | None = None) -> Iterator[None]:
+def _removed(path: Path, place: Path) -> Iterator[None]:
     """Remove a file or folder when the block ends; if a full disk ended it, say so for ``place``."""
     failure: tuple[int, Exception] | None = None
     try:
@@ -303,25 +307,23 @@ def _removed(path: Path, place: Path, descriptor: int | None = None) -> Iterator
             raise
         failure = number, error
     finally:
-        _remove(path)
-        if descriptor is not None:
-            os.close(descriptor)
+        with suppress(PermissionError):  # then it could not be created either
+            _remove(path)
     if failure is not None:  # only here is the space of what was removed and closed free again
         number, cause = failure
         raise full_disk_error(number, place, cause) from cause
 
 
-def _create_locked(target: Path, create: Callable[[Path], None]) -> tuple[Path, int]:
-    """Return a new file or folder, and the descriptor that locks it."""
+def _create_locked(partial: Path, create: Callable[[Path], None]) -> int:
+    """Create a file or folder, and return the descriptor that locks it."""
     while True:
-        partial = target.with_name(f"{_hidden(target)}.{secrets.token_hex(4)}.partial")
         create(partial)
         with suppress(FileNotFoundError):
             descriptor = os.open(partial, os.O_RDONLY)
             with suppress(OSError):  # no locks on this file system: then nobody can take it for a leftover either
                 lock(descriptor)
             if partial.exists():  # else another writer took it for a leftover, before it was locked
-                return partial, descriptor
+                return descriptor
             os.close(descriptor)
 
 

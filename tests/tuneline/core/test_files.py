@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,18 @@ def test_replace_file_keeps_the_previous_file_after_an_error(tmp_path):
         raise Broken
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("replace", [replace_file, replace_directory])
+def test_interrupt_right_after_the_creation_leaves_nothing(tmp_path, monkeypatch, replace):
+    def interrupted(descriptor):
+        os.close(descriptor)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("tuneline.core.files.lock", interrupted)
+    with pytest.raises(KeyboardInterrupt), replace(tmp_path / "model"):
+        pass
+    assert not list(tmp_path.iterdir())
 
 
 def test_replace_directory_replaces_the_previous_folder(tmp_path):

@@ -108,11 +108,14 @@ class OutputColumns:
 
     @property
     def renamed(self) -> tuple[str, ...]:
-        """Names of the kept columns in the output: with the prefix ``input_`` where the output has a column of the same name."""
+        """Names of the kept columns in the output: with the prefix ``input_`` where the output has a column of the same name.
+
+        A blank name gets it, too: in a header, it would be no name, and readers number such columns.
+        """
         taken = dict.fromkeys(("row", "probabilities", *self.predicted))
         for kept in self.kept:
             name = kept
-            while name in taken:
+            while name in taken or not name.strip():
                 name = f"input_{name}"
             taken[name] = None
         return tuple(taken)[-len(self.kept) :] if self.kept else ()

@@ -68,5 +68,5 @@ def test_cell_that_tsv_cannot_hold_is_refused_and_nothing_is_written(tmp_path, c
 
 
 def test_kept_columns_have_names_of_their_own():
-    names = OutputColumns(("a",), ("label", "input_label", "row", "id", "probability_a")).renamed
-    assert names == ("input_label", "input_input_label", "input_row", "id", "input_probability_a")
+    names = OutputColumns(("a",), ("label", "input_label", "row", "id", "probability_a", " ")).renamed
+    assert names == ("input_label", "input_input_label", "input_row", "id", "input_probability_a", "input_ ")
