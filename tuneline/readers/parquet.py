@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,7 +37,32 @@ class ParquetReader:
             self.schema: pa.Schema = file.schema_arrow
         self._file = file
         self._leaves = {file.schema.column(position).path: position for position in range(len(file.schema))}
-        self.rows: int = file.metadata.num_rows
+        self.rows = self._counted_rows()
+
+    def _counted_rows(self) -> int:
+        """Return the number of rows, if all that the footer says of it agrees: a wrong total would hide rows, or reserve memory for none.
+
+        Raises:
+            DataError: The counts differ, or there are more rows than a file may have bytes when decoded.
+        """
+        metadata = self._file.metadata
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        rows = sum(group.num_rows for group in groups)
+        if metadata.num_rows != rows:
+            self._refuse_counts(f"{metadata.num_rows:,} rows, and its row groups have {rows:,}")
+        flat = [position for position in self._leaves.values() if not self._file.schema.column(position).max_repetition_level]
+        for number, group in enumerate(groups, start=1):
+            for position in flat:
+                values = group.column(position).num_values
+                if values != group.num_rows or values < 0:
+                    self._refuse_counts(f"{group.num_rows:,} rows for row group {number}, and a column of it has {values:,} values")
+        if rows > self._limits.unpacked:  # each takes a byte at least
+            raise too_large(str(self._path), "its rows take more", f"{self._limits.unpacked / MB:,.0f} MB", self._options.unpacked)
+        return rows
+
+    def _refuse_counts(self, difference: str) -> NoReturn:
+        problem = f"{self._path}: not a Parquet file, or a damaged one: its footer counts {difference}"
+        raise DataError(f"{problem}.", "Write it again.")
 
     def batches(self, rows: int, columns: Sequence[str], part: range | None = None) -> Iterator[pa.RecordBatch]:
         """Yield batches of at most ``rows`` rows.
@@ -71,7 +97,7 @@ class ParquetReader:
         metadata = self._file.metadata.row_group(group)
         encoded = sum(metadata.column(self._leaves[name]).total_uncompressed_size for name in columns)
         self._check_group(group, encoded)
-        size = 0
+        size = read_rows = 0
         read = partial(self._file.iter_batches, row_groups=[group], columns=list(columns))
         sample = next(map(_plain, read(SAMPLE)), None)
         large = max(encoded / max(1, metadata.num_rows), sample.nbytes / len(sample) if sample else 0, 1)
@@ -83,6 +109,9 @@ class ParquetReader:
                 raise too_large(str(self._path), "its rows take more", f"{self._limits.unpacked / MB:,.0f} MB", self._options.unpacked)
             yield batch
             first += batch.num_rows
+            read_rows += batch.num_rows
+        if read_rows != metadata.num_rows:
+            self._refuse_counts(f"{metadata.num_rows:,} rows for row group {group + 1}, and it has {read_rows:,}")
 
     def _check_group(self, number: int, size: int) -> None:
         limit = self._limits.row_group

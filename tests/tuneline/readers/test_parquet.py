@@ -155,3 +155,41 @@ def test_damaged_file_gives_rows_or_one_error(tmp_path):
         path.write_bytes(content)
         with contextlib.suppress(DataError):
             [batch.to_pylist() for batch in read(path)]
+
+
+ROWS_IN_FOOTER = bytes.fromhex("16c801")
+"""100 as an i64 of Thrift's compact protocol: its type for a following field, then the number as a zigzag varint."""
+
+
+def forged(content, **numbers):
+    """Return a Parquet file of one row group with 100 rows and one column whose footer has other numbers (bytes in hexadecimal)."""
+    length = int.from_bytes(content[-8:-4], "little")
+    before_total, before_values, before_rows, rest = content[-8 - length : -8].split(ROWS_IN_FOOTER)
+    footer = before_total
+    for name, part in (("total", before_values), ("values", before_rows), ("rows", rest)):
+        footer += b"\x16" + bytes.fromhex(numbers.get(name, "c801")) + part
+    return content[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+LARGEST = "feffffffffffffffff01"
+"""2**63 - 1."""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "problem"),
+    [
+        ({"total": "64"}, "its footer counts 50 rows, and its row groups have 100"),
+        ({"total": LARGEST}, "its footer counts 9,223,372,036,854,775,807 rows, and its row groups have 100"),
+        ({"total": "ca01", "rows": "ca01"}, "its footer counts 101 rows for row group 1, and a column of it has 100 values"),
+        ({"total": "64", "rows": "64"}, "its footer counts 50 rows for row group 1, and a column of it has 100 values"),
+        ({"total": "ca01", "rows": "ca01", "values": "ca01"}, "its footer counts 101 rows for row group 1, and it has 100"),
+        ({"total": "01", "rows": "01", "values": "01"}, "its footer counts -1 rows for row group 1, and a column of it has -1 values"),
+        ({"total": LARGEST, "rows": LARGEST, "values": LARGEST}, "its rows take more"),
+    ],
+)
+def test_file_whose_footer_counts_other_rows_than_there_are_is_refused(tmp_path, numbers, problem):
+    content = content_of(pa.table({"text": [f"text {row}" for row in range(100)]}), tmp_path)
+    assert forged(content) == content
+    (tmp_path / "a.parquet").write_bytes(forged(content, **numbers))
+    with pytest.raises(DataError, match=problem):
+        read(tmp_path / "a.parquet")
