@@ -42,6 +42,7 @@ $(INSTALLED): requirements.txt pyproject.toml
 
 .PHONY: run
 run: setup ## Run the pipeline (dvc repro) and print the result
+	@python -m tuneline.project.source_versions
 	@dvc repro
 	@tuneline show
 

@@ -30,8 +30,10 @@ from tuneline.onnx.records import EXPORT_RECORD, UsageRecord
 from tuneline.params import Params, TrainParams
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
+from tuneline.project import git_hook
 from tuneline.project.registry import Version
 from tuneline.project.repo import COMMIT, TIMEOUT, git, registries, require_own_repository, uncommitted, unversioned, why_not_in_dvc_remote
+from tuneline.project.source_versions import OtherVersion, other_versions
 from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
 
 if TYPE_CHECKING:
@@ -234,7 +236,21 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
     yield check_versioned(root)
     yield check_committed(root)
     if special.level == "ok":
+        yield from check_data_and_outs(root)
+
+
+def check_data_and_outs(root: Path) -> Iterator[DoctorResult]:
+    """Check that the user's data is that of the ``.dvc`` files in git; if so, that every out is up to date.
+
+    ``dvc status`` would take the data of another commit for changes, and its remedy, ``dvc repro``, would lose rows.
+    """
+    others = other_versions(root)
+    for found in map(OtherVersion.error, others):
+        yield error(found.problem, found.hint)
+    if not others:
         yield check_pipeline(root)
+    elif not git_hook.is_installed(root):
+        yield warning("in this clone, git pull and git switch bring no data", "python -m tuneline.project.git_hook   has git bring it, too")
 
 
 def check_git(root: Path) -> Iterator[DoctorResult]:

@@ -37,9 +37,11 @@ def command(overrides: Overrides = None, name: Name = None, test: Test = False) 
     from tuneline.project import experiments
     from tuneline.project.overrides import params_with, parse
     from tuneline.project.repo import require_own_repository
+    from tuneline.project.source_versions import require_present
 
     root, given = Path.cwd(), overrides or []
     require_own_repository(root)
+    require_present(root)
     values, groups = parse(root, given)
     text = params_with(root, values, groups)
     params = YAML(typ="safe", pure=True).load(text)

@@ -58,10 +58,12 @@ def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
     from tuneline.cli.run import check_versioned
     from tuneline.core.files import read_yaml
     from tuneline.core.paths import PARAMS
+    from tuneline.project.source_versions import require_present
     from tuneline.sweeps.results import verdict, winner
     from tuneline.sweeps.running import run_sweep
 
     root, name = Path.cwd(), file.stem
+    require_present(root)
     check_versioned(root, read_yaml(root / PARAMS))
     try:
         with shown(name) as show:

@@ -309,6 +309,24 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
+def present_hashes(root: Path, files: Sequence[Path]) -> dict[Path, str]:
+    """Return the hash that DVC gives what lies in the working tree, for each ``.dvc`` file; without those whose data is missing.
+
+    DVC remembers hashes, so a large folder is read again only if it has changed.
+    """
+    if not files:
+        return {}
+    from dvc.repo import Repo
+
+    found = {}
+    with Repo(str(root)) as repo:
+        for file in files:
+            (out,) = repo.stage.load_one(str(root.resolve() / file)).outs
+            if out.exists:
+                found[file] = str(out.get_hash().value)
+    return found
+
+
 def main() -> None:
     """Run the command line."""
     from dvc.exceptions import DvcException

@@ -47,7 +47,7 @@ class ParquetReader:
         """
         metadata = self._file.metadata
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-        rows = sum(group.num_rows for group in groups)
+        rows = sum(int(group.num_rows) for group in groups)
         if metadata.num_rows != rows:
             self._refuse_counts(f"{metadata.num_rows:,} rows, and its row groups have {rows:,}")
         flat = [position for position in self._leaves.values() if not self._file.schema.column(position).max_repetition_level]

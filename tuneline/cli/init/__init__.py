@@ -75,6 +75,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
         planning.version(plan, content)
         if written := recipe.write_sweep(plan, load_params()):
             say(f"init: wrote {written}: nine variants of this training, compared by `tuneline sweep {written}`")
+        if terminal and not unasked and not planning.is_followed_by_git(plan):
+            offer_hook()
     planning.show_next_steps(plan, written=bool(changes))
 
 
@@ -93,6 +95,17 @@ def make_plan(files: list[Path], choices: "UserChoices", params: "Params", may_a
     header = typer.confirm("Does it name the columns?", default=True)
     with Console().status("Reading ..."):
         return plan(files, replace(choices, header=header), params)
+
+
+def offer_hook() -> None:
+    """Ask whether git shall bring the data of ``.dvc`` files, too: by itself it brings only these."""
+    from tuneline.project import git_hook
+
+    if typer.confirm("Let git pull and git switch bring the data of .dvc files, too (a hook in .git/hooks)?", default=True):
+        try:
+            git_hook.install(Path())
+        except StageError as error:
+            say(f"! {error}", error=True)
 
 
 def confirm(replaced: list[str], yes: bool, force: bool) -> None:

@@ -26,6 +26,7 @@ from tuneline.core.terminal import say, visible
 from tuneline.metrics.table import metrics_for, primary_metric
 from tuneline.params import Params
 from tuneline.params.data import SplitParams, Task
+from tuneline.project import git_hook
 from tuneline.project.repo import file_of_dvc, missing, named
 from tuneline.project.worktrees import run_dvc
 from tuneline.readers.delimited import numbered_column
@@ -484,6 +485,13 @@ def show_next_steps(plan: Plan, written: bool) -> None:
         ),
         soft_wrap=True,
     )
+    if not is_followed_by_git(plan):
+        say("git pull and git switch bring .dvc files, not their data. To have them bring it: python -m tuneline.project.git_hook")
+
+
+def is_followed_by_git(plan: Plan) -> bool:
+    """Return False if DVC keeps the data, and this clone has no hook with which git brings it."""
+    return file_of_dvc(Path(), plan.placement.file("train")) is None or git_hook.is_installed(Path())
 
 
 def is_current(plan: Plan, params: Params) -> bool:

@@ -6,9 +6,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.dvc_files import init_dvc
+from tests.tuneline.cli.init.test_init import Terminal
 from tuneline.cli import app
 from tuneline.cli.doctor import check_versioned
 from tuneline.core.files import read_yaml
+from tuneline.project.git_hook import is_installed
 from tuneline.project.repo import missing, unversioned
 
 
@@ -54,6 +56,16 @@ def test_failed_dvc_add_is_said_with_the_command(repository, tickets):
     assert "dvc add failed" in output
     assert "dvc add data/source/tickets" in output
     assert read_yaml(repository / "params.yaml")["data"]["path"] == "tickets"
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_hook_that_brings_data_is_offered(repository, tickets, monkeypatch, answer):
+    monkeypatch.setattr("tuneline.cli.init.sys", Terminal)
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["init", str(tickets), "--no-trial"], input=f"6\ny\n{answer}\n")
+    assert done.exit_code == 0, done.output
+    assert "Let git pull and git switch bring the data of .dvc files, too" in done.output
+    assert is_installed(repository) == (answer == "y")
+    assert ("python -m tuneline.project.git_hook" in done.output) == (answer == "n")
 
 
 def test_doctor_names_what_is_not_versioned(repository, tickets):
