@@ -9,6 +9,7 @@ deployment, which a worker executes. This application is the same, except that i
 - removes old runs (``retention.prefect_days`` in ``conf/flows.yaml``), unless Prefect's own settings say otherwise.
 - has no page of its API (``/docs``), which would answer without the password and load scripts from elsewhere;
 - looks after runs that died (flows/server/crashes.py);
+- says that it is ready only if its database takes a write (flows/server/ready.py);
 - writes to SQLite without losing what it cannot write at once (flows/server/api.py).
 
 Its addresses are those in ``PREFECT_API_URL`` and, for browsers, ``PREFECT_UI_API_URL`` if that differs; and this machine's loopback.
@@ -27,7 +28,7 @@ from urllib.parse import urlsplit
 import httpx
 from fastapi import FastAPI
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
-from fastapi.routing import Mount
+from fastapi.routing import APIRoute, Mount
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
 from flows.settings import load_settings
@@ -57,6 +58,7 @@ def create_app() -> TrustedHostMiddleware:
     lock_at_begin()
     application = server.create_app(final=True)
     _remove_docs(application)
+    _answer_ready(application)
     _watch_runs(application, password.get_secret_value())
     # Around the application and not one of its middlewares: its automations send it requests themselves, for a host name of their own.
     return TrustedHostMiddleware(application, allowed_hosts=hosts, www_redirect=False)
@@ -69,6 +71,20 @@ def _remove_docs(application: FastAPI) -> None:
     for one in (application, *mounted):
         if isinstance(one, FastAPI):
             one.router.routes[:] = [route for route in one.routes if getattr(route, "path", None) not in off]
+
+
+def _answer_ready(application: FastAPI) -> None:
+    """Answer ``/api/ready`` instead of Prefect, which lets that path in without the password."""
+    from prefect.server.database import provide_database_interface
+
+    from flows.server.ready import Readiness
+
+    readiness = Readiness(provide_database_interface().database_config)
+    mounted = [route.app for route in application.routes if isinstance(route, Mount) and route.name == "api"]
+    for api in mounted:
+        if isinstance(api, FastAPI):
+            # The first route that matches answers.
+            api.router.routes.insert(0, APIRoute("/ready", readiness.answer, methods=["GET"], response_model=None))
 
 
 def _watch_runs(application: FastAPI, password: str) -> None:

@@ -84,8 +84,11 @@ def test_automations_pass_the_password_and_the_host_name(served):
     served.client.delete_flow_run(run)  # a worker of another test would start it
 
 
-def test_health_needs_no_password(ask):
+def test_health_and_readiness_need_no_password(ask):
     assert ask("GET", "/health", login=None).status_code == 200
+    ready = ask("GET", "/ready", login=None)
+    assert (ready.status_code, ready.json()) == (200, {"message": "OK"})
+    assert ask("POST", "/ready", login=None).status_code == 401
 
 
 @pytest.mark.parametrize("password", [None, pytest.param("", marks=pytest.mark.slow)])
