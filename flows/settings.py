@@ -10,9 +10,9 @@ from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from ruamel.yaml import YAML
 
 from tuneline.core.errors import ParamsError
+from tuneline.core.files import read_yaml
 from tuneline.readers.files import ADDRESSES
 from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB
 from tuneline.reports.drift import DriftLimits
@@ -270,12 +270,22 @@ class Settings(SettingsSection):
 
 
 def load_settings(root: Path) -> Settings:
-    """Read the settings of a repository; defaults if it has none. A ``ParamsError`` lists invalid values and keys."""
+    """Read the settings of a repository; defaults if it has none.
+
+    Raises:
+        ParamsError: A line is invalid YAML, or values or keys are invalid; the message lists them.
+    """
     path = root / SETTINGS
     if not path.exists():
         return Settings()
     try:
-        return Settings.model_validate(YAML(typ="safe", pure=True).load(path) or {})
+        content = read_yaml(path)
+    except ParamsError as error:
+        # Of the clone and not of the commit that is trained: the worker pulls it when it starts.
+        hint = f"`git log -1 -- {SETTINGS}` names its last commit. Correct it in a new one, then `git pull --ff-only` in {root}."
+        raise ParamsError(error.problem, hint) from None
+    try:
+        return Settings.model_validate(content or {})
     except ValidationError as error:
         errors = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
         raise ParamsError("\n  ".join([f"{SETTINGS} has errors:", *errors])) from None

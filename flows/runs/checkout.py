@@ -19,9 +19,11 @@ from pydantic import TypeAdapter, ValidationError
 from flows.runs.processes import RUN_VARIABLE
 from flows.runs.repository import Repository
 from flows.settings import load_settings
-from tuneline.core.files import explain_disk_errors, write_json
+from tuneline.core.errors import ParamsError
+from tuneline.core.files import explain_disk_errors, read_yaml, write_json
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS
+from tuneline.core.terminal import visible
 from tuneline.project.worktrees import add_worktree, remove_worktree, repair_lock
 
 
@@ -41,6 +43,10 @@ class RunSpec:
         return self.overrides == other.overrides and (self.ref == other.ref or self.commit == other.commit)
 
 
+YAML_FILES = ("params.yaml", "dvc.yaml", "dvc.lock", "conf/*.yaml", ":(glob)**/*.dvc")
+"""Files of a commit that DVC and Hydra read, as patterns of git."""
+ANOTHER_DOCUMENT = "found another document"
+"""Part of the YAML library's message about a file with several documents."""
 SPEC = TypeAdapter(RunSpec)
 """Reads a spec from the JSON of its fields."""
 ATTEMPT_WAIT = 60.0
@@ -76,6 +82,7 @@ def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, 
     Raises:
         BusyError: Another process works in this run's checkout.
         GitError: The ref names no commit.
+        ParamsError: A YAML file of the commit has conflict markers or is invalid.
     """
     state = repository.state
     state.mkdir(parents=True, exist_ok=True)
@@ -125,6 +132,7 @@ def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trai
     try:
         with explain_disk_errors(path):
             add_worktree(repository.root, path, spec.commit)
+            _require_valid_yaml(repository, path, spec)
             write_json(_record(repository, name), asdict(spec))  # only a complete checkout has a record
             # last: what is removed below has none that another run left
             adopted = _adopt_checkpoints(repository, path, spec) if trains else None
@@ -132,6 +140,29 @@ def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trai
         remove(repository, name, unlock=False)
         raise
     return Checkout(path, name, spec, lock, adopted=adopted)
+
+
+def _require_valid_yaml(repository: Repository, path: Path, spec: RunSpec) -> None:
+    """Refuse a commit with conflict markers or invalid YAML: DVC and Hydra name neither the commit nor the line.
+
+    Raises:
+        ParamsError: The message has each file and line, and the last commit that changed it.
+    """
+    problems = []
+    for file in repository.git("ls-files", "-z", "--", *YAML_FILES, cwd=path).split("\0"):
+        if not (path / file).is_file():
+            continue
+        try:
+            read_yaml(path / file)
+        except ParamsError as error:
+            # A person's file in conf/, for example for Kubernetes, may have several documents. No run reads it.
+            if ANOTHER_DOCUMENT in error.problem and file.startswith("conf/"):
+                continue
+            last_change = repository.git("log", "-1", "--format=%h '%s' by %an", spec.commit, "--", file)
+            problems.append(f"{error.problem.removeprefix(f'{path}/')} Last changed by {last_change}.")
+    if problems:
+        listed = "\n  ".join([f"Commit {spec.commit[:12]} of {spec.ref} cannot be run:", *problems])
+        raise ParamsError(visible(listed), f"Correct that in a new commit of {spec.ref}; the next run takes it.")
 
 
 def _adopt_checkpoints(repository: Repository, path: Path, spec: RunSpec) -> str | None:

@@ -92,6 +92,16 @@ def test_failing_stage_fails_the_run_with_its_error(run, served, toy):
 
 
 @pytest.mark.slow
+def test_state_of_a_run_names_commit_file_and_line_of_a_conflict(run, toy):
+    lock = toy.root / "dvc.lock"
+    lock.write_text("<<<<<<< HEAD\nstages: {}\n=======\n>>>>>>> other\n")
+    sh("git", "add", "--force", "dvc.lock", cwd=toy.root)
+    sh("git", "commit", "--quiet", "--message=A merge", cwd=toy.root)
+    state = run().state
+    assert state.name == "Failed"
+    assert f"Commit {toy.resolve('HEAD')[:12]} of main cannot be run:\n  dvc.lock, line 1: a merge left a conflict." in state.message
+
+
 def test_failed_stage_is_retried_as_its_settings_say(run, served, toy, tmp_path):
     (toy.root / "conf" / "flows.yaml").write_text("stages: {data: {retries: 2, retry_delay_seconds: [0.5]}}\n")
     flow_run = run(overrides=["data.fails=2", f"data.counter={tmp_path / 'counter'}"], promote=False)

@@ -14,6 +14,7 @@ from flows.runs.checkout import isolated
 from flows.runs.repository import Repository
 from flows.settings import Retention
 from tests.flows.conftest import sh
+from tuneline.core.errors import ParamsError
 from tuneline.core.locks import BusyError
 from tuneline.project.dvc import dvc_config
 from tuneline.project.worktrees import GitError
@@ -151,6 +152,45 @@ def test_truncated_dvc_lock_is_not_resumed(toy, left):
     (toy.state / "run" / "dvc.lock").write_text(left)
     with isolated(toy, "run", "main") as checkout:
         assert not (checkout.path / "dvc.lock").exists()
+
+
+def commit_file(toy: Repository, name: str, text: str, message: str) -> str:
+    """Commit a file, and return the commit."""
+    (toy.root / name).write_text(text)
+    sh("git", "add", "--force", name, cwd=toy.root)
+    sh("git", "commit", "--quiet", f"--message={message}", cwd=toy.root)
+    return toy.resolve("HEAD")
+
+
+CONFLICT = "<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> other\n"
+
+
+@pytest.mark.parametrize("name", ["params.yaml", "dvc.yaml", "dvc.lock", "conf/config.yaml", "conf/task/strong.yaml", "data/batch.dvc"])
+@pytest.mark.parametrize(("text", "problem"), [(CONFLICT, "line 2: a merge left a conflict."), ("b: [1,\n", "line 3: invalid YAML: ")])
+def test_commit_with_invalid_yaml_is_refused_with_its_file_and_line(toy, name, text, problem):
+    bad = commit_file(toy, name, f"first: 1\n{text}", "A merge")
+    tip = commit_file(toy, "README.md", "Hello", "Another")
+    with pytest.raises(ParamsError) as error, isolated(toy, "run", "main"):
+        pass
+    message = str(error.value)
+    assert message.startswith(f"Commit {tip[:12]} of main cannot be run:\n  {name}, {problem}")
+    assert f" Last changed by {bad[:7]} 'A merge' by Test.\n" in message
+    assert message.endswith("Correct that in a new commit of main; the next run takes it.")
+    assert not (toy.state / "run").exists()
+
+
+def test_every_file_with_a_conflict_is_named(toy):
+    commit_file(toy, "params.yaml", CONFLICT, "A merge")
+    commit_file(toy, "dvc.lock", CONFLICT, "Another")
+    with pytest.raises(ParamsError) as error, isolated(toy, "run", "main"):
+        pass
+    assert str(error.value).count("line 1: a merge left a conflict.") == 2
+
+
+def test_file_of_several_documents_that_no_run_reads_is_not_refused(toy):
+    commit_file(toy, "conf/cluster.yaml", "kind: Job\n---\nkind: Service\n", "For Kubernetes")
+    with isolated(toy, "run", "main") as checkout:
+        assert (checkout.path / "conf" / "cluster.yaml").exists()
 
 
 def test_unknown_ref_error_names_the_ref(toy):

@@ -34,6 +34,13 @@ def test_unknown_key_error_names_the_key(tmp_path):
         load_settings(tmp_path)
 
 
+def test_conflict_of_a_merge_is_named_with_its_line_and_how_to_find_its_commit(tmp_path):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "flows.yaml").write_text("max_attempts: 2\n<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> other\n")
+    with pytest.raises(ParamsError, match=r"flows\.yaml, line 2: a merge left a conflict\.\n  `git log -1 -- conf/flows\.yaml` names its "):
+        load_settings(tmp_path)
+
+
 @pytest.mark.parametrize("folders", [{"archive": "data/inbox/"}, {"outbox": "./data/inbox"}, {"inbox": "data/x/../archive"}])
 def test_folders_of_scoring_must_differ(folders):
     assert Settings.model_validate({"scoring": {"archive": None}}).scoring.archive is None
