@@ -1,6 +1,8 @@
 """What ``dvc init``, ``dvc config`` and ``dvc remote add`` write, for tests of something else: each command of DVC takes a second."""
 
 import configparser
+import hashlib
+import json
 import subprocess
 from pathlib import Path
 
@@ -31,3 +33,23 @@ def add_remote(root: Path, url: Path | str, name: str = "shelf", *, default: boo
     configure_dvc(root, f"'remote \"{name}\"'", local=local, url=str(url), **values)
     if default:
         configure_dvc(root, "core", local=local, remote=name)
+
+
+ARTIFACT = "artifacts:\n  onnx: {path: models/onnx, type: model}\n"
+"""A dvc.yaml with the artifact that ``add_model`` writes."""
+
+
+def add_model(root: Path) -> None:
+    """Write a ``dvc.lock`` that names a model in ``models/onnx``, and put the model into DVC's cache."""
+    content = b"a model"
+    listing = json.dumps([{"md5": _md5(content), "relpath": "model.onnx"}]).encode()
+    stage = {"cmd": "export", "outs": [{"path": "models/onnx", "hash": "md5", "md5": f"{_md5(listing)}.dir"}]}
+    (root / "dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": {"export": stage}}, indent=2) + "\n")
+    for name, stored in ((_md5(content), content), (f"{_md5(listing)}.dir", listing)):
+        path = root / ".dvc" / "cache" / "files" / "md5" / name[:2] / name[2:]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(stored)
+
+
+def _md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()

@@ -5,17 +5,19 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from flows.promotion.production import fetch_reference, push_versions
+from flows.promotion.production import fetch_model, fetch_reference, push_versions
 from flows.promotion.registry import ConflictError, Registry, RegistryError
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.settings import load_settings
+from tuneline.core.errors import DataError
 from tuneline.core.locks import BusyError
 from tuneline.core.paths import REFERENCE_PROFILE
 from tuneline.core.terminal import say, visible
 from tuneline.project.dvc import NoRemoteError, require_remote
 from tuneline.project.registry import Version
+from tuneline.project.repo import ArtifactError
 from tuneline.project.worktrees import GitError
 
 LOCK_WAIT = 60.0
@@ -85,7 +87,7 @@ def rollback(
     is promoted until that is released. Return the version that was in the stage, and the one that is in it now.
 
     Raises:
-        RegistryError: There is no such version.
+        RegistryError: There is no such version, or its files are neither here nor in the DVC remote, or damaged; nothing was changed.
         ConflictError: Another machine changed the registry in the meantime; nothing was changed.
         GitError: ``origin`` refused, or cannot be reached; nothing was changed.
         ProgramError: A version that ``origin`` does not have cannot be pushed to the DVC remote; nothing was changed.
@@ -95,8 +97,19 @@ def rollback(
         if present is None:
             raise RegistryError(f"No version of {registry.artifact} is in {stage}.")
         target = registry.version(to) if to else registry.before(present, stage)
+        require_files(registry, target)
         registry.promote(target.commit, stage, reason, push=push, hold=hold)
     return present, target
+
+
+def require_files(registry: Registry, version: Version) -> None:
+    """Fetch the model of a version as flow ``score`` does, which compares it with its hash; a ``RegistryError`` if that cannot be done."""
+    pipeline = Pipeline(Programs(registry.repository.root, "promotion"), lambda _line: None)
+    try:
+        fetch_model(registry, version, pipeline)
+    except (ArtifactError, DataError, ProgramError) as error:
+        reason = error.reason if isinstance(error, ProgramError) else str(error)
+        raise RegistryError(f"{registry.artifact} {version.name} cannot be used, so nothing was changed: {reason}") from None
 
 
 def publish(registry: Registry) -> None:
@@ -110,11 +123,18 @@ def publish(registry: Registry) -> None:
     require_remote(registry.repository.root)
     programs = Programs(registry.repository.root, "publish")
     with registry.locked(LOCK_WAIT):
-        for message in registry.fetch():
+        try:
+            messages = registry.fetch()
+        except ConflictError:  # a person wants what was published there before to be there
+            registry.forget_origin()
+            messages = registry.fetch()
+        for message in messages:
             say(message)
         versions = registry.unpublished()
-        push_versions(Pipeline(programs, say), registry.tags().versions)
+        lost = push_versions(Pipeline(programs, say), registry.tags().versions)
         registry.publish([])
+    if lost:
+        sys.exit("publish: origin has every version and stage, but not the files named above. If another machine has them: publish there.")
     say(f"origin has every version and stage; new there: {', '.join(version.name for version in versions) or 'no version'}.")
 
 

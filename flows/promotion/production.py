@@ -102,11 +102,19 @@ def fetch_profile(pipeline: Pipeline, repository: Repository, version: Version, 
     return True
 
 
-def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> None:
-    """Push the outs of versions to the DVC remote, if there is one. Outs that are lost are reported, and do not stop the others."""
+def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> list[str]:
+    """Push the outs of versions to the DVC remote, if there is one, and return what is lost: it does not stop the others."""
     names = ", ".join(version.name for version in versions)
+    lost: list[str] = []
+
+    def listen(line: str) -> None:
+        if line.startswith("ERROR:"):
+            lost.append(line)
+        pipeline.on_line(line)
+
     if versions and not default_remote(pipeline.programs.cwd):
         pipeline.on_line(f"ERROR: DVC has no default remote: the data of {names} exist on this machine only.")
     elif versions:
         command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "push", *(version.commit for version in versions)]
-        pipeline.programs.run(command, f"Pushing the data of {names} to the DVC remote", pipeline.on_line)
+        pipeline.programs.run(command, f"Pushing the data of {names} to the DVC remote", listen)
+    return lost

@@ -3,9 +3,13 @@
 ``tuneline/project/registry.py`` describes the tags; ``gto show`` and ``gto history`` print the same. ``origin`` decides what counts: a
 promotion is first pushed, all refs or none, and only then are its tags made here, in one transaction of git. A file marks the time
 between. If it is still there, an earlier promotion was interrupted, and fetching from ``origin`` completes or undoes it.
+
+A tag that was removed in ``origin`` is removed here, too: ``refs/tuneline/`` has the tags that ``origin`` had when it was last asked, so
+that they are not taken for tags that were never pushed.
 """
 
 import contextlib
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,17 +25,20 @@ PATIENCE = 30.0
 """Seconds to wait for ``origin`` where what this clone knows will do: the next run asks again."""
 
 
-def merge(ours: RegistryTags, theirs: RegistryTags) -> tuple[dict[str, RegistryTag], list[str]]:
-    """Merge the tags of a clone with those of ``origin``.
+def merge(ours: RegistryTags, theirs: RegistryTags, tracked: Mapping[str, str] | None = None) -> tuple[dict[str, RegistryTag], list[str]]:
+    """Merge the tags of a clone with those of ``origin``, which had the ``tracked`` ones (their objects, by name) before.
 
     Return the tags by name, of which one whose own name differs is to be made anew, and what happened to those of the clone, in words.
     """
-    published = {tag.name: tag for tag in theirs.tags}
-    unpublished = [tag for tag in ours.tags if tag.name not in published or published[tag.name].commit != tag.commit]
+    published, known = {tag.name: tag for tag in theirs.tags}, tracked or {}
+    others = [tag for tag in ours.tags if tag.name not in published or published[tag.name].commit != tag.commit]
+    removed = [tag for tag in others if known.get(tag.name) == tag.object]
+    unpublished = [tag for tag in others if tag not in removed]
     versions = _renumbered([tag for tag in unpublished if tag.version], theirs)
-    changed = _changed_stages(ours, theirs)
+    changed = _changed_stages(ours, theirs) | {tag.stage for tag in removed if tag.stage}
     assignments = {tag.name: tag for tag in unpublished if tag.stage and tag.stage not in changed}
-    messages = [
+    messages = [f"{tag.name} ({tag.commit[:12]}) was removed in origin, and is removed here." for tag in removed]
+    messages += [
         f"{tag.name} ({tag.commit[:12]}) is now {name}: another machine published other versions."
         for name, tag in versions.items()
         if tag.name != name
@@ -61,6 +68,12 @@ def _changed_stages(ours: RegistryTags, theirs: RegistryTags) -> set[str]:
     """Return the stages for which ``origin`` has an assignment that the clone does not have."""
     known = {(tag.name, tag.commit) for tag in ours.tags}
     return {tag.stage for tag in theirs.tags if tag.stage and (tag.name, tag.commit) not in known}
+
+
+_NONE_LEFT = (
+    "origin has none of the {number} tags of {artifact} that it had. If it was made anew: python -m flows.promotion publish. If they were "
+    "removed on purpose, remove them here, too: git tag --list '{artifact}[@#]*' | xargs git tag --delete"
+)
 
 
 class RegistryError(Exception):
@@ -128,14 +141,21 @@ class Registry:
         """Make the registry of this clone that of ``origin`` and what was promoted here without a push. Under the lock.
 
         Return the conflicts that were resolved, for the log (``merge``).
+
+        Raises:
+            ConflictError: ``origin`` had tags, and has none of them any more; nothing was changed.
+            GitError: ``origin`` cannot be reached.
         """
         messages: list[str] = []
         if self.repository.has_remote():
-            ours, theirs = self.tags(), self._tags_of_origin()
-            here, (merged, messages) = {tag.name: tag.object for tag in ours.tags}, merge(ours, theirs)
+            ours, theirs, tracked = self.tags(), self._tags_of_origin(), self._tracked()
+            if not theirs.tags and any(tracked.get(tag.name) == tag.object for tag in ours.tags):
+                raise ConflictError(_NONE_LEFT.format(artifact=self.artifact, number=len(tracked)))
+            here, (merged, messages) = {tag.name: tag.object for tag in ours.tags}, merge(ours, theirs, tracked)
             if missing := [tag.name for tag in theirs.tags if here.get(tag.name) != tag.object]:
                 self.repository.transfer("fetch", "--no-tags", "origin", *(f"refs/tags/{name}" for name in missing))
             self._update(here, {name: self._object(name, tag) for name, tag in merged.items()})
+            self._track({tag.name: tag.object for tag in theirs.tags})
         self._unfinished.unlink(missing_ok=True)
         return messages
 
@@ -146,7 +166,7 @@ class Registry:
                 return []
             with self.locked(wait=0):
                 return Registry(replace(self.repository, patience=PATIENCE), self.artifact).fetch()
-        except (BusyError, GitError) as error:
+        except (BusyError, ConflictError, GitError) as error:
             return [f"Promotions and rollbacks of other machines are unknown: {error}"]
 
     def unpublished(self) -> list[Version]:
@@ -205,7 +225,7 @@ class Registry:
             self._unfinished.unlink(missing_ok=True)
 
     def publish(self, refs: Sequence[str], new: Mapping[str, str] | None = None) -> None:
-        """Push refs and all tags of the artifact to ``origin``, all or none. Under the lock.
+        """Push refs and the tags of the artifact that ``origin`` never had, all or none. Under the lock.
 
         ``new`` has tag objects by names that no tag of this clone has yet.
 
@@ -214,13 +234,14 @@ class Registry:
             GitError: ``origin`` refused, or cannot be reached.
         """
         new = new or {}
-        known = self.tags()
+        known, tracked = self.tags(), self._tracked()
+        unpublished = {tag.name: tag.object for tag in known.tags if tracked.get(tag.name) != tag.object} | {**new}
+        pushed = [*refs, *(f"{made}:refs/tags/{name}" for name, made in unpublished.items())]
+        if not pushed:  # git would push what its settings say
+            return
         write_json(self._unfinished, {"tags": [*new]})
-        tags = (f"refs/tags/{self.artifact}{sign}*:refs/tags/{self.artifact}{sign}*" for sign in "@#")
         try:
-            self.repository.transfer(
-                "push", "--atomic", "origin", *refs, *tags, *(f"{made}:refs/tags/{name}" for name, made in new.items())
-            )
+            self.repository.transfer("push", "--atomic", "origin", *pushed)
         except UnreachableError:  # origin may have accepted all the same: the file tells the next run to ask
             raise
         except GitError as error:
@@ -232,12 +253,34 @@ class Registry:
             if tags_now != known:
                 raise ConflictError(f"Another machine changed the registry in origin. {error}") from None
             raise
+        self._track({**tracked, **unpublished})
         if not new:
             self._unfinished.unlink(missing_ok=True)
+
+    def forget_origin(self) -> None:
+        """Take all tags of this clone for ones that ``origin`` never had: one that was made anew gets them with ``publish``."""
+        self._track({})
 
     @property
     def _unfinished(self) -> Path:
         return self.repository.state / f"{self.artifact}.unfinished"
+
+    @property
+    def _tracking(self) -> str:
+        """Start of the names of the refs that remember the tags of ``origin``: those of another address are others."""
+        address = self.repository.git("remote", "get-url", "origin")
+        return f"refs/tuneline/{hashlib.sha256(address.encode()).hexdigest()[:12]}/"
+
+    def _tracked(self) -> dict[str, str]:
+        """Return the objects of the tags that ``origin`` had when it was last asked, by name."""
+        prefix = self._tracking
+        patterns = (f"{prefix}{self.artifact}{sign}*" for sign in "@#")
+        lines = self.repository.git("for-each-ref", "--format=%(objectname) %(refname)", *patterns).splitlines()
+        return {name.removeprefix(prefix): found for found, name in (line.split(" ", 1) for line in lines)}
+
+    def _track(self, tags: Mapping[str, str]) -> None:
+        """Remember the tags that ``origin`` has now."""
+        self._update_refs(self._tracking, self._tracked(), tags)
 
     def _tags_of_origin(self) -> RegistryTags:
         objects: dict[str, str] = {}
@@ -265,8 +308,11 @@ class Registry:
 
     def _update(self, before: Mapping[str, str], after: Mapping[str, str], *, keep: bool = False) -> None:
         """Change the tags of this clone in one transaction; ``keep`` those that are not in ``after``."""
-        created = [f"create refs/tags/{name} {new}" for name, new in after.items() if name not in before]
-        changed = [f"update refs/tags/{name} {new} {before[name]}" for name, new in after.items() if before.get(name, new) != new]
-        deleted = [] if keep else [f"delete refs/tags/{name} {old}" for name, old in before.items() if name not in after]
+        self._update_refs("refs/tags/", before, {**before, **after} if keep else after)
+
+    def _update_refs(self, prefix: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        created = [f"create {prefix}{name} {new}" for name, new in after.items() if name not in before]
+        changed = [f"update {prefix}{name} {new} {before[name]}" for name, new in after.items() if before.get(name, new) != new]
+        deleted = [f"delete {prefix}{name} {old}" for name, old in before.items() if name not in after]
         if created or changed or deleted:
             self.repository.git("update-ref", "--stdin", text="\n".join([*created, *changed, *deleted, ""]))

@@ -1,12 +1,14 @@
-"""Clones of one origin, each of which a machine promotes models in. No model and no DVC: a commit is enough."""
+"""Clones of one origin, each of which a machine promotes models in: always the same small one, so a commit is a result."""
 
 import os
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
+from tests.dvc_files import ARTIFACT, add_model
 from tuneline.project.registry import Version
 
 
@@ -63,9 +65,14 @@ class Machine:
 
 def origin(folder: Path) -> Path:
     """Make the repository that clones push to, with one commit."""
-    git(folder, "init", "--quiet", "--bare", "--initial-branch=main", "origin.git")
-    commit = git(folder / "origin.git", "-c", "user.name=A", "-c", "user.email=a@b", "commit-tree", "-m", "Start", _empty_tree(folder))
-    git(folder / "origin.git", "update-ref", "refs/heads/main", commit)
+    git(folder, "init", "--quiet", "--initial-branch=main", "first")
+    first = folder / "first"
+    (first / "dvc.yaml").write_text(ARTIFACT)
+    add_model(first)
+    git(first, "add", "dvc.yaml", "dvc.lock")
+    git(first, "-c", "user.name=A", "-c", "user.email=a@b", "commit", "--quiet", "--message=Start")
+    git(folder, "clone", "--quiet", "--bare", "first", "origin.git")
+    shutil.rmtree(first)
     return folder / "origin.git"
 
 
@@ -74,8 +81,5 @@ def clone(folder: Path, name: str) -> Machine:
     git(folder, "clone", "--quiet", "origin.git", name)
     git(folder / name, "config", "user.name", name)
     git(folder / name, "config", "user.email", f"{name}@localhost")
+    add_model(folder / name)  # its cache: the commits have dvc.lock
     return Machine(folder / name, Registry(Repository(folder / name), "onnx"))
-
-
-def _empty_tree(folder: Path) -> str:
-    return subprocess.run(["git", "mktree"], cwd=folder / "origin.git", input="", check=True, capture_output=True, text=True).stdout.strip()

@@ -259,3 +259,64 @@ def test_promotions_of_one_second_are_ordered(one):
     for _ in range(12):
         version = one.promote(push=False)
         assert one.production == shown_by_gto(one) == version.commit
+
+
+def test_version_that_a_colleague_took_out_of_origin_does_not_come_back(one, two):
+    before, bad = one.promote(), one.promote()
+    two.fetch()
+    git(two.root, "push", "--quiet", "origin", "--delete", f"onnx@{bad.name}", "onnx#production#2")
+    messages = one.fetch()
+    removed = {f"{name} ({bad.commit[:12]}) was removed in origin, and is removed here." for name in ("onnx@v0.2.0", "onnx#production#2")}
+    assert set(messages) == removed
+    assert one.production == before.commit
+    assert one.names == origin_of(one)
+    assert one.promote().name == "v0.2.0"
+    assert one.names == origin_of(one)
+    two.fetch()
+    assert two.names == one.names
+
+
+def test_tag_that_was_removed_during_a_promotion_is_not_pushed_again(one, two):
+    """A clone pushes only what origin never had."""
+    one.promote()
+    with one.registry.locked(wait=10):
+        one.registry.refresh(push=True)
+        git(two.root, "push", "--quiet", "origin", "--delete", "onnx#production#1")
+        one.registry.promote(one.commit(), "production", "It is better.", push=True)
+    assert "onnx#production#1" not in origin_of(one)
+
+
+def test_promotion_that_was_never_pushed_gives_way_to_a_removal_in_origin(one, two):
+    bad = one.promote()
+    kept = one.promote()
+    git(two.root, "push", "--quiet", "origin", "--delete", "onnx#production#1", f"onnx@{bad.name}")
+    mine = one.promote(push=False)
+    messages = one.fetch()
+    assert (
+        f"onnx#production#3 ({mine.commit[:12]}) was never pushed, and no longer counts: another machine has changed production since."
+        in (messages)
+    )
+    assert one.production == kept.commit
+    assert mine in one.registry.tags().versions
+
+
+def test_origin_that_has_no_tag_any_more_is_a_conflict_until_a_person_decides(one, two, tmp_path):
+    version = one.promote()
+    git(two.root, "push", "--quiet", "origin", "--delete", *origin_of(one))
+    with pytest.raises(ConflictError, match="origin has none of the 2 tags of onnx that it had"):
+        one.promote()
+    (message,) = one.registry.fetch_if_possible()
+    assert "python -m flows.promotion publish" in message
+    assert (one.production, origin_of(one)) == (version.commit, {})
+    git(one.root, "tag", "--delete", *one.names)
+    assert one.fetch() == []
+    assert one.promote().name == "v0.1.0"
+
+
+def test_new_origin_gets_every_version(one, tmp_path):
+    one.promote()
+    before = one.names
+    git(tmp_path, "clone", "--quiet", "--bare", "--single-branch", "--no-tags", str(one.root), "new.git")
+    git(one.root, "remote", "set-url", "origin", str(tmp_path / "new.git"))
+    one.promote()
+    assert before.items() <= origin_of(one).items()

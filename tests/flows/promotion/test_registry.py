@@ -8,11 +8,14 @@ import pytest
 from flows.promotion.__main__ import main, rollback
 from flows.promotion.registry import Registry, RegistryError
 from flows.runs.repository import Repository, UnreachableError
+from tests.dvc_files import add_model
 from tests.flows.conftest import sh
 from tuneline.project.registry import Version
 
 
 def commit(registry: Registry) -> str:
+    add_model(registry.repository.root)
+    sh("git", "add", "dvc.lock", cwd=registry.repository.root)
     sh("git", "commit", "--quiet", "--allow-empty", f"--message=A run in {registry.repository.root}", cwd=registry.repository.root)
     return registry.repository.resolve("HEAD")
 
@@ -58,6 +61,21 @@ def test_rollback_to_a_version_by_name(registry):
     first, _, _ = promote(registry), promote(registry), promote(registry)
     rollback(registry, "production", "v0.1.0", "That was the good one.")
     assert registry.in_stage("production") == first
+
+
+def test_rollback_to_a_model_that_is_nowhere_or_damaged_changes_nothing(registry):
+    root = registry.repository.root
+    _, second = promote(registry), promote(registry)
+    stored = [path for path in (root / ".dvc/cache/files/md5").rglob("*") if path.is_file() and path.read_bytes() == b"a model"]
+    stored[0].write_bytes(b"another")
+    before = registry.tags()
+    with pytest.raises(RegistryError, match=r"onnx v0\.1\.0 cannot be used, so nothing was changed: .*damaged"):
+        rollback(registry, "production", None, "It was worse.")
+    stored[0].unlink()
+    with pytest.raises(RegistryError, match=r"onnx v0\.1\.0 cannot be used, so nothing was changed: ERROR"):
+        rollback(registry, "production", "v0.1.0", "It was worse.")
+    assert registry.tags() == before
+    assert registry.in_stage("production") == second
 
 
 def test_rollback_error_lists_the_versions(registry):

@@ -24,7 +24,8 @@ def run(machine: Machine, accuracy: float, *, parent: str = "main", params: str 
     git(machine.root, "switch", "--quiet", "--detach", parent)
     (machine.root / "metrics").mkdir(exist_ok=True)
     (machine.root / "metrics" / "evaluate.json").write_text(json.dumps({"accuracy": accuracy, "loss": 0.5}))
-    (machine.root / "dvc.lock").write_text(f"accuracy: {accuracy}\n")
+    with (machine.root / "dvc.lock").open("a") as lock:
+        lock.write(f"# accuracy {accuracy}\n")
     if params:
         (machine.root / "params.yaml").write_text(params)
     git(machine.root, "add", "--all", "--", "metrics", "dvc.lock", *(["params.yaml"] if params else []))
