@@ -32,7 +32,18 @@ from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
 from tuneline.project import git_hook
 from tuneline.project.registry import Version
-from tuneline.project.repo import COMMIT, TIMEOUT, git, registries, require_own_repository, uncommitted, unversioned, why_not_in_dvc_remote
+from tuneline.project.repo import (
+    COMMIT,
+    TIMEOUT,
+    git,
+    registries,
+    require_own_repository,
+    uncommitted,
+    unversioned,
+    why_no_gate,
+    why_not_in_cache,
+    why_not_in_dvc_remote,
+)
 from tuneline.project.source_versions import OtherVersion, other_versions
 from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
 
@@ -470,20 +481,29 @@ def _run(root: Path, *command: str, timeout: float | None = None) -> subprocess.
 
 
 HINT = "With a git remote `origin` and a default DVC remote: python -m flows.promotion publish"
+LOST_HINT = "If another machine has them, there: python -m flows.promotion publish. Else: python -m flows.promotion rollback --to VERSION"
 
 
 def check_registry(root: Path) -> Iterator[DoctorResult]:
-    """Check for each version that is in a stage that it has a second copy: of its files in the DVC remote, of its tag in ``origin``."""
+    """Check each version that is in a stage: that its files are somewhere, with a second copy, and that a gate decided about it."""
     for artifact, tags in registries(root).items():
         for stage in tags.stages:
-            if not (version := tags.in_stage(stage)):
-                continue
-            message = f"{artifact} {version.name}, which is in {stage}"
-            reasons = why_not_in_dvc_remote(root, artifact, version.commit), _why_not_in_origin(root, artifact, version)
-            if missing := list(filter(None, reasons)):
-                yield warning(f"{message}, has no second copy: {'; '.join(missing)}", HINT)
-            else:
-                yield ok(f"{message}, is in the DVC remote and in origin")
+            if version := tags.in_stage(stage):
+                yield check_copies(root, artifact, stage, version)
+                if ungated := why_no_gate(root, tags, stage):
+                    yield warning(ungated, f"If nobody meant it: python -m flows.promotion rollback. gto history {artifact}")
+
+
+def check_copies(root: Path, artifact: str, stage: str, version: Version) -> DoctorResult:
+    """Check that the files of a version are in DVC's cache or remote, and that it has a second copy: of its tag, in ``origin``."""
+    message = f"{artifact} {version.name}, which is in {stage}"
+    not_here, not_there = why_not_in_cache(root, artifact, version.commit), why_not_in_dvc_remote(root, artifact, version.commit)
+    if not_here and not_there:
+        return error(f"{message}, cannot be fetched: {not_here}, and {not_there}", LOST_HINT)
+    missing = list(filter(None, (not_there, _why_not_in_origin(root, artifact, version))))
+    if missing:
+        return warning(f"{message}, has no second copy: {'; '.join(missing)}", HINT)
+    return ok(f"{message}, is in the DVC remote and in origin")
 
 
 def _why_not_in_origin(root: Path, artifact: str, version: Version) -> str | None:

@@ -21,6 +21,8 @@ FIRST_VERSION = "v0.1.0"
 HOLD = "-hold"
 """End of the name of the stage whose assignments stop promotions to another."""
 
+_DECISION = re.compile(r"^(Promoted|Rejected|Withheld) \(", re.MULTILINE)
+"""Start of the gate's decision in the message of a run's commit (``flows/promotion/gate.py``)."""
 _NAME = re.compile(
     r"(?P<artifact>[\w./=-]+)(@(?P<version>v\d+\.\d+\.\d+[\w.+-]*)|#(?P<stage>\w[\w/-]*))(?P<cancels>!?)(#(?P<number>\d+))?", re.ASCII
 )
@@ -66,6 +68,10 @@ class RegistryTag:
         return cls(
             name, tag_object, commit or tag_object, date, match["artifact"], match["version"], match["stage"], number, cancels, message
         )
+
+    def is_of_run(self, commit_message: str) -> bool:
+        """Return True if the run that made the commit made this tag: its message is the decision that the commit's message has."""
+        return decision_in(commit_message) == "promoted" and self.message in commit_message.splitlines()
 
     @property
     def annotated(self) -> bool:
@@ -152,6 +158,12 @@ class RegistryTags:
                 order = [*(order[: order.index(tag.commit)] if tag.commit in order else order), tag.commit]
         return order
 
+    def assignment(self, stage: str) -> RegistryTag | None:
+        """Return the tag that put what is in a stage there; ``None`` if nothing is."""
+        present = self.in_stage(stage)
+        made = [tag for tag in self._assignments(stage) if present and tag.commit == present.commit and not tag.cancels]
+        return made[-1] if made else None
+
     def next_version(self) -> str:
         """Return the version after the highest one; a deregistered one is not used again."""
         known = [tag.version for tag in self.tags if tag.version]
@@ -170,6 +182,12 @@ class RegistryTags:
     @property
     def _deregistered(self) -> set[str]:
         return {tag.version for tag in self._annotated() if tag.version and tag.cancels}
+
+
+def decision_in(commit_message: str) -> str | None:
+    """Return what the gate decided about the result of a run: ``promoted``, ``rejected`` or ``withheld``; ``None`` if it did not."""
+    match = _DECISION.search(commit_message)
+    return match[1].lower() if match else None
 
 
 def version_key(name: str) -> tuple[int, int, int, bool, str]:

@@ -9,16 +9,18 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.files import read_yaml
 from tuneline.core.paths import BASE_SOURCE, METRICS, PARAMS, PIPELINE, RAW, SOURCE
+from tuneline.core.terminal import visible
 from tuneline.params.model import is_folder
-from tuneline.project.dvc import Lock, cached_out, load_yaml, read_lock
+from tuneline.project.dvc import Lock, cached_folder, cached_out, load_yaml, read_lock
 from tuneline.project.params_file import get_value
-from tuneline.project.registry import TAG_FORMAT, RegistryTags
+from tuneline.project.registry import TAG_FORMAT, RegistryTag, RegistryTags, decision_in
 
 EVALUATED = "metrics/evaluate.json"
 CLASSIFIER = "models/classifier"
@@ -114,6 +116,41 @@ def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
         error = next((line for line in lines if line.startswith("ERROR")), lines[-1])
         return f"the DVC remote cannot be asked ({error.removeprefix('ERROR: ')})"
     return "the DVC remote does not have its files" if done.returncode else None
+
+
+def why_not_in_cache(root: Path, artifact: str, commit: str) -> str | None:
+    """Return why DVC's cache does not have an artifact; ``None`` if it has all files, which are not read."""
+    try:
+        path = artifact_path(root, artifact, commit)
+    except ArtifactError as missing_artifact:
+        return str(missing_artifact)
+    lock = lock_at(root, commit)
+    folder = cached_folder(root, lock, path)
+    files = {path: cached_out(root, lock, path)} if folder is None else folder
+    return None if all(files.values()) else "DVC's cache does not have its files"
+
+
+def why_no_gate(root: Path, tags: RegistryTags, stage: str) -> str | None:
+    """Return that no decision of the gate brought what is in a stage there, and who did; ``None`` if one did, or the stage is empty.
+
+    Tags promote, and whoever may push tags can make any commit the model in production. A rollback to a version that the gate promoted
+    before is covered by that decision.
+    """
+    tag, version = tags.assignment(stage), tags.in_stage(stage)
+    if tag is None or version is None:
+        return None
+    decision = decision_in(git(root, "log", "-1", "--format=%B", version.commit))
+    if decision == "promoted":
+        return None
+    verdict = f"its run was {decision}" if decision else "no gate judged it"
+    return f"{tags.artifact} {version.name} is in {stage} without a decision of the gate ({verdict}): {made_by(root, tag)}"
+
+
+def made_by(root: Path, tag: RegistryTag) -> str:
+    """Return who made a tag, when and why, for people."""
+    tagger = git(root, "for-each-ref", "--format=%(taggername) %(taggeremail)", f"refs/tags/{tag.name}").strip()
+    since = datetime.fromtimestamp(tag.date, UTC)
+    return visible(f"{tagger or 'unknown'}, {since:%Y-%m-%d %H:%M} UTC: {tag.message}")
 
 
 def metrics_at(root: Path, revision: str, stage: str = "evaluate") -> dict[str, float]:

@@ -21,6 +21,9 @@ DVC = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 IDENTITY = {f"GIT_{role}_{key}": "a@localhost" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
 
 
+PROMOTED = "Promoted (nothing in production yet): every criterion is met."
+
+
 def run(folder: Path, *command: str) -> str:
     env = {**os.environ, **IDENTITY, "PATH": DVC}
     return subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True, text=True).stdout
@@ -38,10 +41,11 @@ def template(tmp_path_factory, homes) -> Path:
         (root / "seed").write_text(seed)
         run(root, "dvc", "repro", "--quiet")
         run(root, "git", "add", "--all")
-        run(root, "git", "commit", "--quiet", f"--message=Seed {seed}")
+        decision = PROMOTED if seed == "1" else "Rejected (v0.1.0 in production): it is worse."
+        run(root, "git", "commit", "--quiet", f"--message=Seed {seed}\n\n{decision}\n\nPrefect-Run: {seed}")
         if seed == "1":
-            run(root, "git", "tag", "--annotate", "onnx@v0.1.0", "--message=Good")
-            run(root, "git", "tag", "--annotate", "onnx#production#1", "--message=Good")
+            run(root, "git", "tag", "--annotate", "onnx@v0.1.0", f"--message={PROMOTED}")
+            run(root, "git", "tag", "--annotate", "onnx#production#1", f"--message={PROMOTED}")
     return root
 
 
@@ -79,6 +83,24 @@ def test_production_without_a_second_copy_is_a_warning_that_says_what_is_missing
     assert dvc.push(project, "onnx@v0.1.0") == []
     run(project, "git", "push", "--quiet", "origin", "--tags")
     assert results(project) == [("ok", "onnx v0.1.0, which is in production, is in the DVC remote and in origin")]
+
+
+def test_production_that_is_nowhere_is_an_error(project, tmp_path):
+    add_remote(project, tmp_path / "shelf")
+    shutil.rmtree(project / ".dvc" / "cache" / "files")
+    ((level, message),) = results(project)
+    assert level == "error"
+    assert message.endswith("cannot be fetched: DVC's cache does not have its files, and the DVC remote does not have its files")
+
+
+def test_production_that_no_gate_decided_about_is_a_warning_with_who_put_it_there(project):
+    for name in ("onnx@v0.2.0", "onnx#production#2"):
+        run(project, "git", "tag", "--annotate", name, "--message=I like it")
+    ungated = [message for level, message in results(project) if level == "warning" and "gate" in message]
+    (message,) = ungated
+    said = "onnx v0.2.0 is in production without a decision of the gate (its run was rejected): a@localhost <a@localhost>, "
+    assert message.startswith(said)
+    assert message.endswith(" UTC: I like it")
 
 
 def test_copy_that_cannot_be_checked_is_a_warning(project):
