@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from prefect.client.schemas import State
 from prefect.events import emit_event
@@ -42,9 +43,9 @@ def _listed(message: str, problems: Sequence[str]) -> str:
     return visible("\n".join([message, *problems[:REPORTED], *more]))
 
 
-def send(event: str, resource: Mapping[str, str], payload: Mapping[str, Any]) -> None:
-    """Emit an event and wait until it is sent."""
-    emit_event(event=event, resource=dict(resource), payload=dict(payload))
+def send(event: str, resource: Mapping[str, str], payload: Mapping[str, Any], identity: UUID | None = None) -> None:
+    """Emit an event and wait until it is sent. The server takes one with the same identity once."""
+    emit_event(event=event, resource=dict(resource), payload=dict(payload), id=identity)
     EventsWorker.drain_all(timeout=SENT_WITHIN)  # emit_event only hands it to a thread
 
 

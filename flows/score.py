@@ -34,6 +34,7 @@ from flows.inbox import (
     not_archived,
     unread,
 )
+from flows.promotion.changes import tell_of_changes
 from flows.promotion.production import FetchedModel, fetch_model
 from flows.promotion.registry import Registry
 from flows.runs.pipeline import UNCACHED, OnLine, Pipeline
@@ -45,6 +46,8 @@ from tuneline.core.errors import InputError
 from tuneline.core.files import replace_file
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.terminal import visible
+from tuneline.project.registry import Version
+from tuneline.project.repo import why_no_gate
 from tuneline.project.scored import BEGINS, ENDS, METADATA, MODULE, JobOptions, ScoredRecord
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import RowCounts, measure
@@ -320,9 +323,7 @@ def _score(registry: Registry, settings: Settings, lock: int, again: Sequence[st
     waiting = new_files(inbox, outbox, scoring.settle_seconds)
     for problem in unread(inbox, is_data).values():
         get_run_logger().warning("Not scored: %s.", visible(problem))
-    for message in registry.fetch_if_possible():
-        get_run_logger().warning(message)
-    version = registry.in_stage(stage)
+    version = _production(registry, stage)
     if version is None:
         return _logged(f"No model is in {stage} yet; {len(waiting)} files wait.", problems, "NoModel")
     if again:
@@ -337,6 +338,15 @@ def _score(registry: Registry, settings: Settings, lock: int, again: Sequence[st
     scored_again = f" ({results.again} again)" if results.again else ""
     message = f"{results.files} files{scored_again}, {results.rows} rows, by {version.name}; {drift}"
     return _logged(message, [*problems, *results.problems])
+
+
+def _production(registry: Registry, stage: str) -> Version | None:
+    """Return what is in production in ``origin``, if that answers. What changed there is logged, and if no gate decided about it."""
+    for message in (*registry.fetch_if_possible(), *tell_of_changes(registry, stage)):
+        get_run_logger().warning("%s", message)
+    if ungated := why_no_gate(registry.repository.root, registry.tags(), stage):
+        get_run_logger().warning("%s", ungated)
+    return registry.in_stage(stage)
 
 
 def _logged(message: str, problems: list[str], name: str = "Completed") -> State[Any]:

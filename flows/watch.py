@@ -28,13 +28,14 @@ from sqlalchemy import make_url
 from flows.alerts import send_if_due, send_if_over
 from flows.inbox import Outbox, is_data, unread, unscored
 from flows.ingestion.known import ending_of
+from flows.promotion.changes import tell_of_changes
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from flows.settings import Alerts, Scoring, Settings, load_settings
 from tuneline.core.files import write_json
 from tuneline.core.terminal import visible
 from tuneline.project.dvc import cache_folder, default_remote, remote_folder
-from tuneline.project.repo import why_not_in_dvc_remote
+from tuneline.project.repo import why_no_gate, why_not_in_dvc_remote
 
 TRAIN = "train"
 """Name of the flow whose silence is an alert."""
@@ -234,9 +235,10 @@ def watch() -> State[Any]:
     behind = scoring_behind(repository, settings.scoring, limits.scoring_behind_hours, now)
     unread_files = files_unread(repository, settings, now)
     filling = disk_filling(repository, limits.disk_full_days and limits.disk_full_days * 24, now)
+    changed = tell_of_changes(registry, stage)
     state = _report([silent, old, single, behind, unread_files, filling], repository.state / "alerts", limits)
-    if hold := registry.tags().hold(stage):
-        state.message = visible(f"{state.message}; {hold}")
+    ungated, hold = why_no_gate(repository.root, registry.tags(), stage), registry.tags().hold(stage)
+    state.message = visible("; ".join(filter(None, [state.message, *changed, ungated, hold])))
     return state
 
 

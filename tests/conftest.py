@@ -35,7 +35,15 @@ SHARED = ROOT.parent / "shared"
 
 SERVER = {
     f"tests/flows/{name}.py"
-    for name in ("promotion/test_production", "server/test_api", "server/test_crashes", "server/test_deploy", "test_score", "test_train")
+    for name in (
+        "promotion/test_changes",
+        "promotion/test_production",
+        "server/test_api",
+        "server/test_crashes",
+        "server/test_deploy",
+        "test_score",
+        "test_train",
+    )
 }
 """Modules whose tests of the default suite use the one Prefect server of a session."""
 LONG = ("pipeline/test_pipeline", "stages/train/test_resume", "tuneline/project/test_experiments", "tuneline/sweeps/test_running")

@@ -5,6 +5,10 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
+from prefect.client.orchestration import get_client
+from prefect.settings import get_current_settings
+
+from flows.promotion.changes import remember_if_first, tell_of_changes
 from flows.promotion.production import fetch_model, fetch_reference, push_versions
 from flows.promotion.registry import ConflictError, Registry, RegistryError
 from flows.runs.pipeline import Pipeline
@@ -54,16 +58,32 @@ def main() -> None:
             reference(registry, policy.stage)
         else:
             push = settings.training.push and repository.has_remote() if options.push is None else options.push
+            remember_if_first(registry, policy.stage)
             if options.command == "rollback":
                 before, now = rollback(registry, policy.stage, options.to, options.reason, push=push, hold=options.hold)
                 say(f"{policy.artifact} in {policy.stage}: {now.name} ({now.commit[:12]}); before: {before.name} ({before.commit[:12]})")
             else:
                 with changing(registry, push=push):
                     (registry.hold if options.command == "hold" else registry.release)(policy.stage, options.reason, push=push)
+            tell(registry, policy.stage)
             held = registry.tags().hold(policy.stage)
             say(f"{held} End it: python -m flows.promotion release" if held else f"{policy.artifact}: promotions are not on hold.")
     except ERRORS as error:
         sys.exit(visible(f"{options.command}: {error}"))
+
+
+def tell(registry: Registry, stage: str) -> None:
+    """Send the events of what was changed, if a Prefect server is set and answers; else say who will."""
+    later = "Flow watch sends the event within the hour."
+    if get_current_settings().api.url is None:  # Prefect would start a temporary server
+        say(f"PREFECT_API_URL names no server. {later}", error=True)
+        return
+    with get_client(sync_client=True) as client:
+        problem = client.api_healthcheck()
+    if problem:
+        say(f"The Prefect server does not answer ({problem}). {later}", error=True)
+        return
+    tell_of_changes(registry, stage)
 
 
 @contextlib.contextmanager

@@ -148,9 +148,14 @@ def why_no_gate(root: Path, tags: RegistryTags, stage: str) -> str | None:
 
 def made_by(root: Path, tag: RegistryTag) -> str:
     """Return who made a tag, when and why, for people."""
-    tagger = git(root, "for-each-ref", "--format=%(taggername) %(taggeremail)", f"refs/tags/{tag.name}").strip()
     since = datetime.fromtimestamp(tag.date, UTC)
-    return visible(f"{tagger or 'unknown'}, {since:%Y-%m-%d %H:%M} UTC: {tag.message}")
+    return visible(f"{tagger_of(root, tag)}, {since:%Y-%m-%d %H:%M} UTC: {tag.message}")
+
+
+def tagger_of(root: Path, tag: RegistryTag) -> str:
+    """Return the name and address of the person or program that made a tag."""
+    tagger = git(root, "for-each-ref", "--format=%(taggername) %(taggeremail)", f"refs/tags/{tag.name}").strip()
+    return visible(tagger) or "unknown"
 
 
 def metrics_at(root: Path, revision: str, stage: str = "evaluate") -> dict[str, float]:
