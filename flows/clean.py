@@ -35,6 +35,7 @@ from flows.settings import Retention, Scoring, Settings, load_settings
 from tuneline.core.files import RESUMABLE
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS
+from tuneline.core.records import Record
 from tuneline.project.dvc import BUSY, cache_folder
 from tuneline.project.scored import scored_record
 
@@ -104,6 +105,48 @@ def size_of(paths: Iterable[Path]) -> int:
     files = (file for path in paths for file in ([path] if path.is_file() else path.rglob("*")))
     found = (file.lstat() for file in files if not file.is_dir() or file.is_symlink())
     return sum(status.st_size for status in found if status.st_nlink == 1)
+
+
+CLEANED = "cleaned.json"
+"""Name of the record of the last cleaning, in the folder of states."""
+PAUSE = 30.0
+"""Days without a cleaning that need no explanation: a machine is switched off at times."""
+
+
+class Cleaned(Record):
+    """The Unix time of the last cleaning."""
+
+    time: float
+
+
+def clock_problem(cleaning: Cleaning) -> str | None:
+    """Return why the clock may be ahead; ``None`` if the last cleaning, or before the first one the newest commit, is recent.
+
+    A clock that is months ahead makes every result old. Only cleanings tell: other runs have dated their results by that clock before the
+    next cleaning begins.
+    """
+    retention = cleaning.retention
+    limits = [days for days in (retention.branch_days, retention.scored_days, retention.refused_days) if days is not None]
+    if not limits:
+        return None
+    limit = max(PAUSE, min(limits))
+
+    if cleaned := Cleaned.read_if_valid(cleaning.repository.state / CLEANED):
+        last, what = cleaned.time, "the last cleaning"
+    else:
+        newest = cleaning.repository.git("for-each-ref", "--sort=-creatordate", "--count=1", "--format=%(creatordate:unix)")
+        last, what = float(newest or cleaning.now), "the newest commit"
+    days = (cleaning.now - last) / DAY
+    if days <= limit:
+        return None
+
+    clock = f"The clock of this machine says {_date(cleaning.now)}, {days:.0f} days after {what} ({_date(last)})."
+    remedy = "If it is right, because no cleaning ran for so long, start this flow once with --param clock_is_right=true."
+    return f"{clock} If that is wrong, correct it. {remedy}"
+
+
+def _date(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(moment))
 
 
 _RUN = f"%(contents:trailers:key={TRAILER},valueonly,separator=%2C)"
@@ -357,11 +400,12 @@ def used_commits(repository: Repository, without: Collection[str], heads: Collec
 
 
 @flow(name="clean", persist_result=False)
-def clean(dry_run: bool = False) -> State[Any]:
+def clean(dry_run: bool = False, clock_is_right: bool = False) -> State[Any]:
     """Remove what is older than the settings allow: with `training.push`, the old branches of runs in the git remote `origin`, too.
 
     Args:
         dry_run: Only report what would be removed.
+        clock_is_right: Clean although the last cleaning was longer ago than results are kept; else the clock counts as wrong then.
     """
     repository = Repository.here(get_run_logger().warning)
     settings = load_settings(repository.root)
@@ -371,6 +415,10 @@ def clean(dry_run: bool = False) -> State[Any]:
     try:
         with locked(repository.state / "clean.lock", wait=0):
             cleaning = Cleaning(registry, settings.retention, time.time(), get_run_logger().info, dry_run, settings.training.push)
+            if not clock_is_right and (problem := clock_problem(cleaning)):
+                return ended("Nothing was removed.", [problem])
+            if not dry_run:
+                Cleaned(time=cleaning.now).write(repository.state / CLEANED)
             rows, problems = clean_all(cleaning, settings)
     except BusyError:
         return ended("Another run is cleaning.", name="Skipped")

@@ -5,13 +5,14 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey, FlowRunFilter, FlowRunFilterId
 from prefect.states import Completed
 
-from flows.clean import clean
+from flows.clean import CLEANED, DAY, Cleaned, clean
 from tests.conftest import ROOT
 from tests.flows.cleaning.conftest import Past
 from tests.flows.cleaning.test_cache import age_cache, is_cached
@@ -73,6 +74,22 @@ def test_clean_beside_a_training_leaves_what_belongs_to_it(cleaned, served, toy,
 def _write(path, content: bytes):
     path.write_bytes(content)
     return path
+
+
+def test_clock_that_is_months_ahead_removes_nothing_unless_a_person_says_that_it_is_right(cleaned, toy):
+    Past(toy).run("old", 40)
+    before = sh("git", "branch", "--list", "runs/*", cwd=toy.root)
+    Cleaned(time=time.time() - 100 * DAY).write(toy.state / CLEANED)  # as far back as it is for a clock that is ahead
+    for dry_run in (False, True):
+        state = cleaned(dry_run=dry_run)
+        assert state.type.value == "FAILED"
+        assert state.message.startswith("Nothing was removed.\nThe clock of this machine says ")
+    assert sh("git", "branch", "--list", "runs/*", cwd=toy.root) == before
+
+    assert "Would free" in cleaned(dry_run=True, clock_is_right=True).message
+    assert cleaned().type.value == "FAILED", "a dry run is no cleaning"
+    assert "1 branches runs/*" in cleaned(clock_is_right=True).message
+    assert cleaned().name == "Completed"
 
 
 def test_step_that_fails_stops_no_other(cleaned, toy, promoted):
