@@ -1,13 +1,17 @@
 """What is deployed is independent of the machine that deploys, and of the machines that run it."""
 
+import asyncio
 import shutil
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import psutil
 import pytest
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolUpdate
+from prefect.server.schemas.schedules import CronSchedule
 from prefect.states import Crashed
 from ruamel.yaml import YAML
 
@@ -55,7 +59,7 @@ def test_what_is_paused_stays_paused_and_is_printed_and_only_trainings_have_the_
     assert [served.client.read_automations_by_name(name)[0].enabled for name in (OFF, ON)] == [False, True]
     assert served.client.read_work_pool(POOL).is_paused
     printed = capsys.readouterr().out.partition("resumed on the server's page:")[2].splitlines()
-    paused = ["work pool tuneline", "schedule 0 2 * * * of train/train-nightly", f"automation {OFF}", "deployment score/score-hourly"]
+    paused = ["work pool tuneline", "schedule 0 3 * * * of train/train-nightly", f"automation {OFF}", "deployment score/score-hourly"]
     assert [line.strip() for line in printed if line] == paused
     assert {name: one.work_queue_name for name, one in after.items()} == {
         name: "gpu" if name.startswith("train-") else "cpu" for name in deployed
@@ -66,6 +70,24 @@ def test_deployments_have_no_copy_of_the_settings():
     deployments = YAML(typ="safe", pure=True).load(DEPLOYMENTS)["deployments"]
     entries = [entry for one in deployments for entry in (one, *one.get("triggers", []))]
     assert not {"ref", "push"} & {name for entry in entries for name in entry["parameters"]}
+
+
+def test_daily_jobs_keep_their_time_and_order_when_clocks_change():
+    """Prefect starts a job of 02:00 at 01:00 in the night to summer time."""
+    deployments = YAML(typ="safe", pure=True).load(DEPLOYMENTS)["deployments"]
+    daily = [schedule for one in deployments for schedule in one.get("schedules", []) if not schedule["cron"].split()[1].startswith("*")]
+    starts = {}
+    for schedule in daily:
+        minute, hour = map(int, schedule["cron"].split()[:2])
+        zone = ZoneInfo(schedule["timezone"])
+        cron = CronSchedule(cron=schedule["cron"], timezone=schedule["timezone"])
+        dates = asyncio.run(cron.get_dates(n=500, start=datetime(2026, 1, 1, tzinfo=zone)))
+        local = [date.astimezone(zone) for date in dates]
+        assert {(date.hour, date.minute) for date in local} == {(hour, minute)}, schedule
+        assert len({date.date() for date in local}) == len(local) == 500
+        starts[schedule["cron"]] = local
+    nights = zip(starts["0 1 * * *"], starts["0 3 * * *"], strict=True)
+    assert {train.timestamp() - ingest.timestamp() for ingest, train in nights} == {3600, 7200, 10800}
 
 
 def test_flows_are_those_of_the_worker_wherever_they_are(tmp_path, monkeypatch):
