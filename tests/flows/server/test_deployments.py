@@ -37,7 +37,7 @@ def training(served, toy, run) -> None:
 
 def test_deployments_match_prefect_yaml(served):
     nightly = served.client.read_deployment_by_name("train/train-nightly")
-    assert nightly.schedules[0].schedule.cron == "0 2 * * *"
+    assert nightly.schedules[0].schedule.cron == "0 3 * * *"
     assert nightly.schedules[0].schedule.timezone == "Europe/Zurich"
     assert nightly.concurrency_options.collision_strategy == "CANCEL_NEW"
     on_demand = served.client.read_deployment_by_name("train/train-on-demand")
@@ -62,6 +62,14 @@ def test_deployments_match_prefect_yaml(served):
 def test_deployment_validates_parameters(served, toy):
     with pytest.raises(Exception, match=r"ref|does not match"):
         served.submit("train/train-on-demand", toy.root, ref="--evil")
+
+
+def test_run_with_a_command_of_its_own_executes_it(worked, tmp_path):
+    """As SECURITY.md says: whoever has the password runs programs."""
+    deployment, made = worked.client.read_deployment_by_name("train/train-on-demand"), tmp_path / "made"
+    run = worked.client.create_flow_run_from_deployment(deployment.id, job_variables={"command": f"touch {made}"})
+    until(made.exists, 60, "the command")
+    worked.client.delete_flow_run(run.id)
 
 
 def test_scheduled_run_finishes(worked, toy):
