@@ -22,7 +22,6 @@ from rich.text import Text
 from tuneline.analysis.baselines import majority_model, tfidf_model
 from tuneline.cli.console import Console
 from tuneline.cli.init.planning import open_rows
-from tuneline.cli.labels.queue import free_names, write_csv
 from tuneline.cli.predict import BATCH_SIZE, WINDOW
 from tuneline.cli.predict.streaming import ModelChoice, Report, TextClassifier
 from tuneline.core.errors import DataError, StageError
@@ -56,6 +55,7 @@ from tuneline.project.dvc import by_key, cached_folder, cached_out
 from tuneline.project.experiments import resolve
 from tuneline.project.params_file import write
 from tuneline.project.repo import lock_at, registries
+from tuneline.project.spreadsheet import free_names, write_csv
 from tuneline.readers.inputs import open_table
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows, written_classes
 from tuneline.readers.layout import detect_layout

@@ -98,11 +98,12 @@ def review(
     Each row is predicted by a model that was trained without it. People fill in the column `correct` where another label is right; then
     `tuneline labels apply` keeps the corrections.
     """
-    from tuneline.cli.labels.applying import CORRECT, ROLES, write_review
-    from tuneline.cli.labels.queue import check_replaced, free_names
+    from tuneline.cli.labels.queue import check_replaced
     from tuneline.cli.labels.review import choose_model, trust
     from tuneline.cli.labels.review import review as find
     from tuneline.params.loading import load_params
+    from tuneline.project.label_review import CORRECT, ROLES, write_review
+    from tuneline.project.spreadsheet import free_names
 
     params = load_params()
     correct = free_names(ROLES, params.data.text_columns)[CORRECT]

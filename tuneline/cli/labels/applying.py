@@ -11,45 +11,15 @@ import pyarrow.compute as pc
 
 from tuneline.analysis.corrections import LABEL_SCHEMA, label_file, row_keys
 from tuneline.analysis.text import normalized
-from tuneline.cli.labels.queue import delimiter, free_names, write_csv
 from tuneline.core.errors import DataError, InputError
 from tuneline.core.paths import RAW, SPLITS
 from tuneline.core.tables import LABELS, LabelSchema, SplitReader
 from tuneline.params import DataParams
+from tuneline.project.label_review import CORRECT, KEY, LABEL, ROLES, SPLIT
+from tuneline.project.spreadsheet import delimiter, free_names
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.rows import PARAMETERS, Limits, RowProblem, check_columns, listed, nearest
 from tuneline.readers.text import open_text
-
-KEY, SPLIT, LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT = "key", "split", "label", "proposed", "confidence", "similar", "correct"
-ROLES = (KEY, SPLIT, LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT)
-
-
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """A row whose label may be wrong.
-
-    Attributes:
-        key: Hash of its texts, which finds the row again: ``tuneline.analysis.corrections.row_keys``.
-        proposed: Class name or number that models predict that were trained without the row.
-        confidence: Probability that they give the proposed class. For a number: share of all rows that are nearer to their prediction.
-        similar: Near-identical rows, each with split, row number in ``data/raw`` and label.
-    """
-
-    key: str
-    split: str
-    texts: tuple[str, ...]
-    label: str
-    proposed: str
-    confidence: float
-    similar: str
-
-
-def write_review(path: Path, data: DataParams, suspects: Sequence[Suspect]) -> None:
-    """Write the review, with an empty column ``correct``."""
-    names = free_names(ROLES, data.text_columns)
-    header = [names[KEY], names[SPLIT], *data.text_columns, *(names[role] for role in (LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT))]
-    rows = ((one.key, one.split, *one.texts, one.label, one.proposed, round(one.confidence, 4), one.similar, "") for one in suspects)
-    write_csv(path, data, header, rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ fusion (Cormack et al., 2009), which needs no common scale: the first rows of ei
 """
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -23,12 +23,12 @@ from tuneline.cli.init.planning import open_rows as open_detected
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
 from tuneline.cli.predict.streaming import ModelChoice, good_rows, windows
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.files import replace_file
 from tuneline.core.paths import CHECKS, RAW, REFERENCE_PROFILE, SOURCE
 from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED
 from tuneline.core.terminal import progress, say
 from tuneline.params import DataParams
 from tuneline.project.scored import ScoredFile, open_archived, scored_files
+from tuneline.project.spreadsheet import ENCODING, LONGEST_FIELD, delimiter, free_names, write_csv
 from tuneline.readers.files import is_url
 from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.labelled import plain_text
@@ -257,14 +257,6 @@ def _reason(row: ScoredRow, new_words: float | None, uncertain: bool) -> str:
     return "one of the latest" if new_words is None else f"new: {new_words:.0%} of its words are not common in training"
 
 
-ENCODING = "utf-8-sig"
-"""With a byte order mark: without one, Excel takes the file for another encoding."""
-LONGEST_FIELD = 2**31 - 1
-"""Characters."""
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a cell that a spreadsheet may execute."""
-
-
 def check_replaced(path: Path, data: DataParams, force: bool, column: str, use: str) -> None:
     """Refuse to replace another file, or one in whose ``column`` a person has filled in something, unless it is forced."""
     if path.is_dir():
@@ -282,11 +274,6 @@ def check_replaced(path: Path, data: DataParams, force: bool, column: str, use: 
         raise StageError(f"{path} has {filled:,} labels, which would be lost.", f"{use}, name another file with --output, or add --force.")
 
 
-def delimiter(data: DataParams) -> str:
-    """Return the delimiter of the CSV files of the pipeline."""
-    return data.files.delimiter or ","
-
-
 def write_queue(path: Path, data: DataParams, id_column: str | None, choices: Sequence[QueueRow]) -> None:
     """Write the queue, with an empty label column."""
     own = [*([id_column] if id_column else []), *data.text_columns, data.label_column]
@@ -299,32 +286,3 @@ def write_queue(path: Path, data: DataParams, id_column: str | None, choices: Se
         rows.append((*given, str(row.prediction), probability, new_words, one.reason))
     added = free_names(("predicted", "probability", "new_words", "reason"), own).values()
     write_csv(path, data, [*own, *added], rows)
-
-
-def free_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
-    """Return a name of a column for each name: itself, or with underscores after it where another column has that name."""
-    free: dict[str, str] = {}
-    for name in names:
-        free[name] = name
-        while free[name] in taken:
-            free[name] += "_"
-    return free
-
-
-def write_csv(path: Path, data: DataParams, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a file for a spreadsheet. It appears complete or not at all."""
-    with replace_file(path) as partial, partial.open("w", encoding=ENCODING, newline="") as file:
-        writer = csv.writer(file, delimiter=delimiter(data))
-        writer.writerow(header)
-        writer.writerows([harmless(cell) for cell in row] for row in rows)
-
-
-def harmless(cell: object) -> object:
-    """Return a cell that no spreadsheet executes: with a space before a formula, which no comparison of texts sees. Numbers stay."""
-    if not isinstance(cell, str) or not cell.startswith(FORMULA):
-        return cell
-    try:
-        float(cell)
-    except ValueError:
-        return f" {cell}"
-    return cell

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from tuneline.analysis.baselines import majority_model
 from tuneline.analysis.corrections import row_keys
 from tuneline.analysis.text import normalized, same_text_keys, words
-from tuneline.cli.labels.applying import Suspect
 from tuneline.core import paths
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import file_hash, replace_file
@@ -48,6 +47,7 @@ from tuneline.metrics.curves import probabilities
 from tuneline.metrics.scores import compute_metric, task_of
 from tuneline.metrics.table import primary_metric
 from tuneline.params import DataParams, Params
+from tuneline.project.label_review import Suspect
 from tuneline.project.params_file import Changes, changed
 
 Labels = NDArray[np.int64]

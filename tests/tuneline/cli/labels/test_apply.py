@@ -12,10 +12,10 @@ from tests.params import write_params
 from tests.shards import into_shards
 from tuneline.analysis.corrections import Corrections, label_file, row_keys
 from tuneline.cli import app
-from tuneline.cli.labels.applying import Suspect, write_review
 from tuneline.core.paths import RAW, SPLITS, split_file
 from tuneline.core.tables import LabelSchema, raw_schema, split_files, write_table
 from tuneline.params.loading import load_params
+from tuneline.project.label_review import Suspect, write_review
 
 NAMES = ("billing", "parcel", "returns")
 TRAIN = [("my invoice is wrong", 0), ("where is it?", 0), ("=late again\nand again", 2), ("refund", 2), ("refund", 0)]

@@ -1,0 +1,49 @@
+"""CSV files for people, who open them in a spreadsheet. No cell of them is executed there."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tuneline.core.files import replace_file
+from tuneline.params.data import DataParams
+
+ENCODING = "utf-8-sig"
+"""With a byte order mark: without one, Excel takes the file for another encoding."""
+LONGEST_FIELD = 2**31 - 1
+"""Characters."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of a cell that a spreadsheet may execute."""
+
+
+def delimiter(data: DataParams) -> str:
+    """Return the delimiter of the CSV files of the pipeline."""
+    return data.files.delimiter or ","
+
+
+def free_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
+    """Return a name of a column for each name: itself, or with underscores after it where another column has that name."""
+    free: dict[str, str] = {}
+    for name in names:
+        free[name] = name
+        while free[name] in taken:
+            free[name] += "_"
+    return free
+
+
+def write_csv(path: Path, data: DataParams, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a file for a spreadsheet. It appears complete or not at all."""
+    with replace_file(path) as partial, partial.open("w", encoding=ENCODING, newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter(data))
+        writer.writerow(header)
+        writer.writerows([harmless(cell) for cell in row] for row in rows)
+
+
+def harmless(cell: object) -> object:
+    """Return a cell that no spreadsheet executes: with a space before a formula, which no comparison of texts sees. Numbers stay."""
+    if not isinstance(cell, str) or not cell.startswith(FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f" {cell}"
+    return cell
