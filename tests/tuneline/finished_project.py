@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 from stages.evaluate.__main__ import write_plots
 from tests.project import GIT_IDENTITY
 from tests.records import export_record
+from tuneline.core.files import file_hash
 from tuneline.core.provenance import BaseSource, PretrainedSource
 from tuneline.core.tables import LabelSchema, raw_schema, write_table
 from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, spread_metrics
@@ -185,6 +186,7 @@ class FinishedProject:
             "difference": 0.4,
         }
         head = {"split": "test", "rows": self.rows, "metric": metric, "trained": {metric: 0.8}}
+        head["predictions"] = file_hash(self.root / "reports/predictions.parquet")
         self.write("reports/compare/comparison.json", {**head, "models": {"fp32": close, "int8": far}})
         self.write("reports/compare/flips.json", {"fp32": [], "int8": [flip]})
         self.write("metrics/compare.json", {"fp32_agreement": 1.0, "int8_agreement": 0.9})

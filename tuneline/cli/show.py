@@ -19,7 +19,7 @@ from tuneline.core.paths import BASE_RECORD, ONNX, PARAMS, PREDICTIONS, RAW, VAL
 from tuneline.core.provenance import BaseSource, StageProvenance, provenance_file
 from tuneline.core.records import Metrics
 from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, custom_metrics, metrics_for, title_of
-from tuneline.onnx.records import EXPORT_RECORD, ExportRecord
+from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord
 from tuneline.params.loading import load_params
 from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
 from tuneline.project.repo import CLASSIFIER, COMMIT, EVALUATED, commit_of, is_of_this_result, lock_at, outdated, registered, registries
@@ -47,9 +47,8 @@ COMPARED_TITLES = {
     **{f"{metric.name}_drop": f"{metric.title} lost" for metric in METRIC_TABLE.values() if metric.resampled},
     "max_abs_diff": "largest difference of a logit",
 }
-"""Titles of the numbers in metrics/compare.json that are shown for each precision."""
+"""Titles of the numbers of a comparison that are shown for each precision."""
 
-COMPARED = "metrics/compare.json"
 PAGE = "reports/index.html"
 PATHS = {
     "model": "models/classifier",
@@ -91,13 +90,12 @@ def show_project(console: Console, root: Path) -> None:
     """Print metrics, provenance, paths and next steps of the project."""
     lock, evaluated = read_lock(root), Metrics.read(root / EVALUATED).values
     run = RunFacts.read(root, lock.params())
-    compared = Metrics.read_values(root / COMPARED) if run.compared else {}
     split = str(lock.params().get("evaluate.split", "the reported split"))
     if stale := outdated(root, lock):
         console.print(Text(f"! {stale}\n"))
     if run.compared and not (root / ONNX / EXPORT_RECORD).exists():
         console.print(Text(f"! There is no published model in {ONNX}. {EARLIER_MODEL}\n"))
-    console.print(quality_table(evaluated, compared, split))
+    console.print(quality_table(evaluated, run.compared, split))
     for finding in judge(run):
         console.print(Text(f"{finding}\n"))
     paths = {name: path for name, path in PATHS.items() if (root / path).exists()}
@@ -129,7 +127,7 @@ def machine_note(root: Path) -> str | None:
     )
 
 
-def quality_table(evaluated: Mapping[str, float], compared: Mapping[str, float], split: str) -> Table:
+def quality_table(evaluated: Mapping[str, float], compared: ComparisonRecord | None, split: str) -> Table:
     """Return one row for each metric of the trained model, then for each comparison of an exported model with it."""
     table = Table(title=f"Quality on {split}", title_justify="left", show_header=False)
     table.add_column(justify="left")
@@ -138,11 +136,12 @@ def quality_table(evaluated: Mapping[str, float], compared: Mapping[str, float],
     for key, title in (titles | BASELINE_TITLES).items():
         if key in evaluated:
             table.add_row(title, f"{evaluated[key]:,.6g}")
-    for precision in [key.removesuffix("_agreement") for key in compared if key.endswith("_agreement")]:
+    for precision, model in (compared.models if compared else {}).items():
         table.add_section()
+        numbers = {"agreement": model.agreement, **model.metrics, "max_abs_diff": model.max_abs_diff}
         for key, title in COMPARED_TITLES.items():
-            if f"{precision}_{key}" in compared:
-                table.add_row(f"ONNX {precision}: {title}", f"{compared[f'{precision}_{key}']:,.6g}")
+            if key in numbers:
+                table.add_row(f"ONNX {precision}: {title}", f"{numbers[key]:,.6g}")
     return table
 
 
@@ -180,7 +179,7 @@ def show_export(console: Console, folder: Path) -> None:
     record = ExportRecord.read(path, f"`git log -- {path}` names the commit whose Tuneline reads it, or export the model again.")
     for precision, model in record.models.items():
         if model.metrics:
-            console.print(quality_table(model.metrics, {}, f"{record.split}, {precision}"))
+            console.print(quality_table(model.metrics, None, f"{record.split}, {precision}"))
     made = record.provenance
     devices = made.stages["train"].devices
     facts = {

@@ -66,6 +66,10 @@ class Lock:
         """Return the hash of an out, as DVC writes it; ``None`` if no stage has that out."""
         return next((out["md5"] for stage in self.stages.values() for out in stage.get("outs", []) if out["path"] == path), None)
 
+    def dep(self, stage: str, path: str) -> str | None:
+        """Return the hash of a dependency that a stage ran with, as DVC writes it; ``None`` if the stage has no such dependency."""
+        return next((dep["md5"] for dep in self.stages.get(stage, {}).get("deps", []) if dep["path"] == path), None)
+
     def params(self) -> dict[str, Any]:
         """Return the parameters of all stages by dotted key, also where a stage lists a whole section."""
         return by_key(values for stage in self.stages.values() for values in stage.get("params", {}).values())
@@ -282,7 +286,7 @@ def _in_cache(cache: Path, md5: str) -> Path | None:
 
 def is_intact(cached: Path) -> bool:
     """Return True if a file of the cache has the content that its name, the MD5 of the content, says."""
-    return _md5(cached) == f"{cached.parent.name}{cached.name}".removesuffix(".dir")
+    return md5_of(cached) == f"{cached.parent.name}{cached.name}".removesuffix(".dir")
 
 
 def cached_objects(root: Path, lock: Lock) -> Iterator[tuple[str, Path]]:
@@ -300,11 +304,12 @@ def cached_objects(root: Path, lock: Lock) -> Iterator[tuple[str, Path]]:
 def folder_hash(folder: Path) -> str:
     """Return the hash that DVC gives a folder: the MD5 of the list of its files, each with the MD5 of its content."""
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    listing = json.dumps([{"md5": _md5(paths[name]), "relpath": name} for name in sorted(paths)])
+    listing = json.dumps([{"md5": md5_of(paths[name]), "relpath": name} for name in sorted(paths)])
     return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"
 
 
-def _md5(path: Path) -> str:
+def md5_of(path: Path) -> str:
+    """Return the hash that DVC gives a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from tuneline.core.files import file_hash
 from tuneline.core.paths import COMPARISON, ONNX, PREDICTIONS
 from tuneline.onnx.records import ComparisonRecord
+from tuneline.project.dvc import md5_of, read_lock
 from tuneline.results.findings import Finding
 
 OF_ANOTHER_MODEL = "of another model: run `dvc repro`"
@@ -15,10 +16,22 @@ EARLIER_MODEL = f"`dvc checkout {ONNX}` brings back the one of dvc.lock."
 def read_comparison(root: Path) -> ComparisonRecord | None:
     """Return the comparison with the present predictions; ``None`` if there is none, or it is invalid or of other predictions."""
     record = ComparisonRecord.read_if_valid(root / COMPARISON / "comparison.json")
-    if record is None or record.predictions is None:  # an earlier version of Tuneline did not write whose predictions they were
-        return record
-    path = root / PREDICTIONS
-    return record if path.exists() and file_hash(path) == record.predictions else None
+    return record if record and _is_of_present_predictions(root, record) else None
+
+
+def _is_of_present_predictions(root: Path, record: ComparisonRecord) -> bool:
+    """Return True if the models were compared with the present predictions, and these are of the metrics in ``dvc.lock``.
+
+    Git has ``dvc.lock`` and the metrics, and DVC the predictions and the comparison: after ``git checkout`` alone, or ``dvc repro
+    evaluate``, they are of different results.
+    """
+    path, lock = root / PREDICTIONS, read_lock(root)
+    locked = lock.out(PREDICTIONS.as_posix())
+    if not path.exists() or (locked and locked != md5_of(path)):
+        return False
+    if record.predictions is None:  # an earlier version of Tuneline did not write whose predictions they were
+        return locked is not None and locked == lock.dep("compare", PREDICTIONS.as_posix())
+    return file_hash(path) == record.predictions
 
 
 def is_stale(root: Path, comparison: ComparisonRecord | None) -> bool:

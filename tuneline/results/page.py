@@ -20,6 +20,7 @@ from tuneline.core.paths import BASE_RECORD, CHECKS, COMPARISON, ONNX, PREDICTIO
 from tuneline.core.provenance import BaseSource, RawSource, outs_key
 from tuneline.core.records import Record, Timing
 from tuneline.core.tables import SplitReader, split_files
+from tuneline.core.terminal import visible
 from tuneline.evaluation.records import Behaviour, Slices
 from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
 from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord, Flip, Flips, UsageRecord
@@ -28,6 +29,7 @@ from tuneline.project.dvc import Lock, read_lock
 from tuneline.project.repo import CLASSIFIER, COMMIT, Commit, commit_of, find_previous, git, outdated, registered, result_key
 from tuneline.reports.checks import Checks
 from tuneline.reports.page import environment
+from tuneline.results.exported import is_stale
 from tuneline.results.figures import draw_figures
 from tuneline.results.findings import Finding
 from tuneline.results.predictions import Confusion, Headline, ModelError, ReportedPredictions, headline, largest_errors
@@ -112,11 +114,12 @@ class Provenance:
     stages: Mapping[str, Mapping[str, float]]
 
     @classmethod
-    def read(cls, root: Path, lock: Lock) -> Self:
-        """Read git, ``dvc.lock``, ``export.json``, ``source.json`` and ``reports/timing/``."""
+    def read(cls, root: Path, lock: Lock, *, with_export: bool) -> Self:
+        """Read git, ``dvc.lock``, ``source.json``, ``reports/timing/`` and, unless it is of another model, ``export.json``."""
         version = lock.out(CLASSIFIER)
         commit = commit_of(root, version) if version else None
-        record = ExportRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
+        record = ExportRecord.read_if_exists(root / ONNX / EXPORT_RECORD) if with_export else None
+        outs = OUTS if with_export else tuple(path for path in OUTS if path != ONNX.as_posix())
         source = RawSource.read_if_valid(root / RAW / "source.json")
         timing = {stage: Timing.read_if_valid(root / TIMING / f"{stage}.json") for stage in lock.stages}
         return cls(
@@ -124,7 +127,7 @@ class Provenance:
             git(root, "log", "-1", "--format=%h"),
             len(git(root, "status", "--porcelain", "--untracked-files=no").splitlines()),
             registered(root, version, commit) if version and commit else [],
-            {path: md5 for path in OUTS if (md5 := lock.out(path))},
+            {path: md5 for path in outs if (md5 := lock.out(path))},
             {key: json.dumps(value, ensure_ascii=False) for key, value in sorted(lock.params().items())},
             lock.code(),
             record.provenance.libraries if record else {},
@@ -145,7 +148,8 @@ class Report:
         key: Key of the result, by which a page of another one is known.
         outdated: What of the project is of another run, in words.
         findings: The verdict.
-        exported: Comparison of the exported models with the trained one; ``None`` before the first one.
+        exported: Comparison of the exported models with the trained one; ``None`` before the first one, or if it is of another model.
+        export_is_stale: The exported models, and their comparison, are of another model.
         export: The published models.
         flips: Rows that flip, by precision.
         about_errors: What the most confident errors are; empty for a regression.
@@ -162,6 +166,7 @@ class Report:
     checks: Checks | None
     has_checks_page: bool
     exported: ComparisonRecord | None
+    export_is_stale: bool
     export: UsageRecord | None
     flips: Mapping[str, Sequence[Flip]]
     latencies: Latencies | None
@@ -239,6 +244,7 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
     if top and top.stale:
         predictions = None
     exported = run.compared
+    export_is_stale = is_stale(root, exported)
     flips = Flips.read_if_valid(root / COMPARISON / "flips.json")
     raw = SplitReader.find(root / RAW, str(params.get("evaluate.split", "test")))
     return Report(
@@ -253,10 +259,11 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         checks=Checks.read_if_valid(root / CHECKS / "checks.json"),
         has_checks_page=(root / CHECKS / "index.html").is_file(),
         exported=exported,
+        export_is_stale=export_is_stale,
         export=UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD),
         flips={name: flips.of(name)[:MAX_FLIPS] if flips else () for name in (exported.models if exported else ())},
         latencies=latencies,
-        provenance=Provenance.read(root, lock),
+        provenance=Provenance.read(root, lock, with_export=not export_is_stale),
         figures=draw_figures(root, lock, top, predictions),
         key=result_key(root, lock),
         outdated=outdated(root, lock),
@@ -331,4 +338,4 @@ def metadata(report: Report) -> str:
         model_name=report.name,
         eval_results=results or None,
     )
-    return f"---\n{data.to_yaml()}\n---\n"
+    return f"---\n{visible(data.to_yaml())}\n---\n"

@@ -11,6 +11,7 @@ from tuneline.cli import app
 from tuneline.core.files import file_hash
 from tuneline.core.provenance import BaseSource, DevicesUsed, PretrainedSource, StageProvenance, TrainingSegment
 from tuneline.onnx.records import ComparisonRecord, ModelComparison
+from tuneline.project.dvc import md5_of
 
 runner = CliRunner(env={"COLUMNS": "200"})
 
@@ -165,6 +166,27 @@ def test_show_names_a_model_that_was_left_out(project):
 
 def test_show_prints_no_figures_of_the_onnx_models_of_another_model(project):
     write_comparison(project.root, "0" * 64)
+    output = shown()
+    assert "ONNX int8" not in output
+    assert "models/onnx is of another model: run `dvc repro`" in output
+
+
+@pytest.mark.parametrize("names_its_predictions", [True, False])
+def test_show_after_another_evaluation_prints_no_figures_of_the_comparison_before(project, names_its_predictions):
+    """``dvc repro evaluate`` on other data leaves ``metrics/compare.json`` and ``reports/compare``, also those of earlier versions."""
+    write_comparison(project.root, file_hash(project.root / "reports/predictions.parquet") if names_its_predictions else None)
+    project.evaluate(skill=1.0, seed=7)
+    project.lock(seed=7)
+    output = shown()
+    assert "ONNX int8" not in output
+    assert "models/onnx is of another model: run `dvc repro`" in output
+
+
+def test_show_after_git_checkout_alone_prints_no_figures_of_the_models_that_dvc_has_left(project):
+    project.lock(seed=7)
+    lock = project.root / "dvc.lock"
+    evaluated = md5_of(project.root / "reports/predictions.parquet")
+    lock.write_text(lock.read_text().replace(evaluated, "f" * 32))
     output = shown()
     assert "ONNX int8" not in output
     assert "models/onnx is of another model: run `dvc repro`" in output

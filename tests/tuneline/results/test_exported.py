@@ -1,9 +1,11 @@
 """What is said of the exported models, and when their comparison is of another model."""
 
 import pytest
+from ruamel.yaml import YAML
 
 from tuneline.core.files import file_hash
 from tuneline.onnx.records import ComparisonRecord, ModelComparison
+from tuneline.project.dvc import md5_of
 from tuneline.results.exported import findings, is_stale, read_comparison
 
 FIGURES = {"max_abs_diff": 0.1, "mean_abs_diff": 0.01, "agreement": 0.9, "flips": 2, "accuracy": 0.8, "accuracy_drop": 0.1}
@@ -63,6 +65,35 @@ def test_comparison_is_that_of_the_present_predictions(compared):
 def test_comparison_with_the_predictions_of_another_model_is_stale(compared):
     (compared / "reports/predictions.parquet").write_bytes(b"those of the next one")
     assert read_comparison(compared) is None
+    assert is_stale(compared, read_comparison(compared))
+
+
+def write_lock(folder, evaluated, compared):
+    """Write a ``dvc.lock`` with the hash of the predictions that ``evaluate`` wrote, and of those that ``compare`` read."""
+    path = "reports/predictions.parquet"
+    evaluate = {"cmd": "python -m stages.evaluate", "outs": [{"path": path, "md5": evaluated}]}
+    compare = {"cmd": "python -m stages.compare", "deps": [{"path": path, "md5": compared}]}
+    with (folder / "dvc.lock").open("w") as file:
+        YAML().dump({"schema": "2.0", "stages": {"evaluate": evaluate, "compare": compare}}, file)
+
+
+def test_comparison_is_stale_where_dvc_lock_has_other_predictions(compared):
+    """After ``git checkout`` without ``dvc checkout``: the metrics are of one commit, predictions and models of another."""
+    present = md5_of(compared / "reports/predictions.parquet")
+    write_lock(compared, present, present)
+    assert read_comparison(compared) is not None
+    write_lock(compared, "0" * 32, "0" * 32)
+    assert read_comparison(compared) is None
+
+
+def test_comparison_that_does_not_name_its_predictions_is_that_of_dvc_lock(compared):
+    """An earlier version of Tuneline wrote it; then ``dvc repro evaluate`` writes other predictions."""
+    path, present = compared / "reports/compare/comparison.json", md5_of(compared / "reports/predictions.parquet")
+    comparison(fp32=model(required=True)).write(path)
+    assert read_comparison(compared) is None, "nothing says whose predictions they were"
+    write_lock(compared, present, present)
+    assert read_comparison(compared) is not None
+    write_lock(compared, present, "0" * 32)
     assert is_stale(compared, read_comparison(compared))
 
 
