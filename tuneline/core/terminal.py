@@ -1,4 +1,7 @@
-"""Print text and progress safely: texts of data, file names and commits may contain control characters, which are printed as codes."""
+"""Print text and progress safely: texts of data, file names and commits may contain control characters, which are printed as codes.
+
+Pages and model cards show them as the same codes (``tuneline.reports.page.shown``).
+"""
 
 import re
 import signal
@@ -12,7 +15,10 @@ from types import FrameType, TracebackType
 
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """C0 and C1 control characters except tabs and line ends; characters that reverse the direction of writing (bidirectional embeddings,
-overrides and isolates); surrogates, which stand for bytes of a file name that are not UTF-8."""
+overrides and isolates); surrogates, which stand for bytes of a file name that are not UTF-8.
+
+The marks U+200E, U+200F and U+061C stay: Arabic and Hebrew texts need them beside punctuation, and a mark moves no more of what follows
+than a letter of these scripts does. The joiners U+200C and U+200D stay: they shape letters and emoji."""
 
 
 def visible(text: str) -> str:

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
 from tuneline.analysis.drift import Distribution
+from tuneline.core.terminal import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -27,7 +28,10 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def environment(templates: Path) -> "Environment":
-    """Return the templates of a page, in a folder of its own, which extend ``frame.html.j2``. Everything that is inserted is escaped."""
+    """Return the templates of a page, in a folder of its own, which extend ``frame.html.j2``.
+
+    Everything that is inserted is escaped, with control characters as codes.
+    """
     import jinja2
 
     environment = jinja2.Environment(
@@ -36,9 +40,20 @@ def environment(templates: Path) -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        finalize=shown,
     )
     environment.globals["style"] = style()
     return environment
+
+
+def shown(value: Any) -> str:
+    """Return what a page shows of a value: its text with control characters as codes, see ``tuneline.core.terminal.visible``.
+
+    A page does not obey escape sequences, but ``cat`` does, and a browser reorders what follows U+202E. A carriage return before a line
+    end does nothing, and many texts have it.
+    """
+    text = visible(str(value).replace("\r\n", "\n"))
+    return Markup(text) if isinstance(value, Markup) else text  # noqa: S704 - codes have no character that HTML reads
 
 
 def style() -> Markup:

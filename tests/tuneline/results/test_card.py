@@ -1,12 +1,16 @@
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from huggingface_hub import ModelCard
 from typer.testing import CliRunner
 
 from tests.tuneline.finished_project import HOSTILE, FinishedProject
 from tuneline.cli import app
 from tuneline.core.provenance import PretrainedSource
-from tuneline.results.page import CARD, escape
+from tuneline.core.tables import raw_schema, write_table
+from tuneline.core.terminal import CONTROL_CHARACTERS
+from tuneline.results.page import CARD, PAGE, escape
 
 CHECKPOINT = PretrainedSource(
     name="google-bert/bert-base-uncased",
@@ -101,6 +105,36 @@ def test_names_from_the_data_are_escaped_in_the_card(tmp_path, monkeypatch):
     rows = [line for line in model_card.text.splitlines() if line.startswith("| a")]
     assert len(rows) == 1
     assert rows[0].replace("\\|", "").count("|") == 6, "one row of five cells"
+
+
+def test_card_and_page_show_control_characters_of_class_names_and_texts_as_codes(tmp_path, monkeypatch):
+    """``cat`` obeys an escape sequence, and a browser writes what follows U+202E from right to left."""
+    monkeypatch.chdir(tmp_path)
+    names = ("\x1b[31mred", "\u202etxt.exe", "\u2067due\u2069 \u200fمرح\u200e می\u200cروم")
+    project = FinishedProject(tmp_path, names, **{"data.path": "in\u202evoices"})
+    project.run_pipeline().commit()
+    rows = pa.table({name: [f"paid\x07 \u202e{row}\r\nline" for row in range(project.rows)] for name in ("subject", "body")})
+    labels = pq.read_table(tmp_path / "data/raw/test.parquet").select(["labels", "idx"])
+    schema = raw_schema(["subject", "body"], project.label_schema)
+    write_table(pa.table([*rows.columns, *labels.columns], schema=schema), tmp_path / "data/raw/test.parquet")
+    card()
+    for path in (CARD, PAGE):
+        text = path.read_text()
+        assert not CONTROL_CHARACTERS.search(text), path
+        for shown in (r"\x1b", r"\u202etxt.exe", "\u200fمرح\u200e می\u200cروم"):
+            assert shown in text.replace("\\[", "["), (path, shown)
+    assert "paid\\x07 \\u202e" in PAGE.read_text()
+    assert r"\r" not in PAGE.read_text(), "the line ends of Windows are no control characters"
+
+
+def test_page_of_a_model_that_is_not_exported_yet_has_nothing_of_the_exported_one(project):
+    project.evaluate(skill=1.0, seed=7)
+    project.lock(seed=7)
+    text = card().text
+    assert "ONNX Runtime" not in text
+    assert "| Libraries |" not in text, "those that export.json names are of the other model"
+    assert "models/onnx and its comparison are of another model" in PAGE.read_text()
+    assert "ONNX int8 published" not in PAGE.read_text()
 
 
 def test_escape_does_not_change_plain_words():
