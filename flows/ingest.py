@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
+from uuid import NAMESPACE_URL, uuid5
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from prefect.client.schemas import State
 
 from flows.alerts import ended, ended_again, send
 from flows.inbox import unused, was_written_on
+from flows.ingestion.conflicts import write_contradictions
 from flows.ingestion.harvest import Delivery, Harvester, NewRows
 from flows.ingestion.known import RowHashes
 from flows.ingestion.ledger import LEDGER, REFUSED_BATCHES, Ingested, Ledger
@@ -40,6 +42,7 @@ from tuneline.core.tables import SplitReader
 from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
 from tuneline.project import params_file
+from tuneline.project.branches import ROWS
 from tuneline.project.dvc import require_remote
 from tuneline.project.registry import Version
 from tuneline.project.scored import TakenRecord, find_texts
@@ -55,11 +58,9 @@ TAKEN = "taken.json"
 """Record in ``.dvc/tmp/flows/`` of the files in ``DONE``."""
 PROBLEMS = "ingest-problems.json"
 """Record in ``.dvc/tmp/flows/`` of the files that made a run fail."""
-ROWS = "Ingested-Rows"
-"""Trailer of the commit."""
 NAMED = 5
 """Files of a source that a commit message names."""
-INGESTED, REFUSED_EVENT = "tuneline.data.ingested", "tuneline.data.refused"
+INGESTED, REFUSED_EVENT, CONFLICTING = "tuneline.data.ingested", "tuneline.data.refused", "tuneline.data.conflicting"
 RESOURCE = "tuneline.data.source"
 
 
@@ -163,14 +164,21 @@ class IngestAttempt:
             return self._refused(str(error))
         if self.dry_run:
             return self._ended(f"Would commit to {self.branch}: {new.summary}", "DryRun")
+        conflicts = self._tell_of_conflicts()
         commit = self.commit()
+        if not self._published(commit):
+            return None
+        put_away(self.repository, new.done, DONE)
+        return self._ingested(commit, new.rows, f": {new.summary}{conflicts}")
+
+    def _published(self, commit: str) -> bool:
+        """Move the branch to a commit; return False if it has moved meanwhile."""
         try:
             fast_forward(self.repository, self.branch, commit, push=self.push)
         except NotFastForwardError as error:
             get_run_logger().warning("%s The run starts again from there.", error)
-            return None
-        put_away(self.repository, new.done, DONE)
-        return self._ingested(commit, new.rows, f": {new.summary}")
+            return False
+        return True
 
     def collect(self) -> NewRows:
         """Bring the new rows of the sources into the checkout.
@@ -233,10 +241,13 @@ class IngestAttempt:
         ``push`` pushes the rows to the DVC remote first: what a commit names must be available.
         """
         paths = [str(PARAMS)] if self.new.tracked is None else self._version(self.new.tracked)
+        return self._commit(self.new.entries, paths, _commit_message(self.new, runtime.flow_run.id))
+
+    def _commit(self, entries: Sequence[Ingested], paths: Sequence[str], message: str) -> str:
+        """Commit files with the ledger, which gets more entries, and return the commit."""
         root, git = self.checkout.path, self.repository.git
-        Ledger.of(root).plus(self.new.entries).write(root / LEDGER)
+        Ledger.of(root).plus(entries).write(root / LEDGER)
         git("add", "--", *paths, str(LEDGER), cwd=root)
-        message = _commit_message(self.new, runtime.flow_run.id)
         git("-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", cwd=root, text=message)
         return git("rev-parse", "HEAD", cwd=root)
 
@@ -255,15 +266,46 @@ class IngestAttempt:
             return ended(message, problems, name)
         return ended_again(self.repository.state / PROBLEMS, self.settings.alerts.repeat_hours, message, problems, name)
 
-    def _nothing_new(self) -> State[Any]:
+    def _nothing_new(self) -> State[Any] | None:
         new, required = self.new, self.settings.ingest.min_rows
         if 0 < new.rows < required:
             return self._ended(f"{new.rows:,} new rows wait until there are {required:,} (ingest.min_rows): {new.summary}", "NothingNew")
+        conflicts = ""
         if not self.dry_run:
+            conflicts = self._tell_of_conflicts()  # before they are counted: a kill in between repeats it
+            if (unknown := self._unknown_conflicts()) and not self._published(self._count_conflicts(unknown)):
+                return None
             put_away(self.repository, new.done, DONE)
             if committed := committed_by(self.repository, self.checkout.spec.commit, runtime.flow_run.id):
                 return self._ingested(*committed, ", by an earlier attempt of this run")  # which was killed, maybe before its event
-        return self._ended(new.summary or "Nothing new.", "NothingNew")
+        return self._ended(f"{new.summary or 'Nothing new.'}{conflicts}", "NothingNew")
+
+    def _unknown_conflicts(self) -> list[Ingested]:
+        """Return the entries with rows that contradict the data and that the ledger does not know yet."""
+        ledger = Ledger.of(self.checkout.path)
+        return [entry for entry in self.new.entries if not ledger.knows_conflicts_of(entry)]
+
+    def _count_conflicts(self, entries: Sequence[Ingested]) -> str:
+        """Commit the ledger alone, with entries that gave no row, and return the commit."""
+        counts = "\n".join(f"{entry.source}: {entry.counts}" for entry in entries)
+        return self._commit(entries, [], f"Count rows that contradict the data\n\n{counts}\n\n{TRAILER}: {runtime.flow_run.id}")
+
+    def _tell_of_conflicts(self) -> str:
+        """List rows that contradict the data and were not listed yet, send an event if their share is large, and say so."""
+        unknown, new, limit = self._unknown_conflicts(), self.new, self.settings.ingest.max_conflict_share
+        if not unknown:
+            return ""
+        review = self.repository.state / REFUSED_BATCHES / f"{self.checkout.name}-conflicts" / "review.csv"
+        data = load_params(self.checkout.path / PARAMS).data
+        write_contradictions(review, data, new.contradictions)
+        message = f"{new.conflicts:,} rows ({new.conflict_share:.1%}) contradict the data and are left out. They are listed in {review}."
+        todo = f"Where the new label is right, copy it from column 'proposed' to 'correct', then: tuneline labels apply {review}"
+        get_run_logger().warning("%s %s", message, todo)
+        if new.conflict_share > limit:
+            identity = uuid5(NAMESPACE_URL, " ".join(f"{entry.source} {entry.contradictions}" for entry in unknown))
+            payload = {"source": new.names, "message": f"{message} {todo}", "rows": new.conflicts, "share": new.conflict_share}
+            send(CONFLICTING, {"prefect.resource.id": RESOURCE}, payload, identity)
+        return f". {message}"
 
     def _refused(self, checks: str) -> State[Any]:
         """Keep refused batches and the report of their checks under ``.dvc/tmp/flows/refused/``, and put the files away."""

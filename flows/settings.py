@@ -36,6 +36,8 @@ class Alerts(SettingsSection):
     runs_silent_hours: Limit = 36
     production_old_days: Limit = 60
     scoring_behind_hours: Limit = 3
+    ingest_behind_hours: Limit = 36
+    branch_hours: Limit = 1
     one_copy_hours: Limit = 1
     disk_full_days: Limit = 14
     repeat_hours: Annotated[float, Field(ge=0)] = 24
@@ -108,6 +110,7 @@ class Ingest(SettingsSection):
     push: bool = False
     min_rows: Count = 1
     key: str | None = None
+    max_conflict_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     sources: list[IngestSource] = []
 
     @model_validator(mode="after")

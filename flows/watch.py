@@ -1,14 +1,14 @@
 """Flow ``watch``: sends an alert when nothing happens where something should, or when something is about to be lost.
 
-No run trained successfully, the model in production is old or has no second copy, files wait to be scored or are never read, or a disk
-fills up: none of that is a run that failed, so nothing else tells of it. That this flow itself does not run is noticed by the server
-(``conf/notifications.yaml``).
+No run trained successfully, the model in production is old or has no second copy, files wait to be scored or ingested or are never read,
+a branch was rewritten, or a disk fills up: none of that is a run that failed, so nothing else tells of it. That this flow itself does not
+run is noticed by the server (``conf/notifications.yaml``).
 """
 
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,17 @@ from flows.alerts import send_if_due, send_if_over
 from flows.inbox import Outbox, is_data, unread, unscored
 from flows.ingestion.known import ending_of
 from flows.promotion.changes import tell_of_changes
-from flows.promotion.registry import Registry
+from flows.promotion.registry import PATIENCE, Registry
 from flows.runs.repository import Repository
+from flows.runs.results import fetch_branch
 from flows.settings import Alerts, Scoring, Settings, load_settings
 from tuneline.core.files import write_json
 from tuneline.core.terminal import visible
+from tuneline.project.branches import parted, rewritten
+from tuneline.project.drop_folder import labelled_files
 from tuneline.project.dvc import cache_folder, default_remote, remote_folder
 from tuneline.project.repo import why_no_gate, why_not_in_dvc_remote
+from tuneline.project.worktrees import GitError
 
 TRAIN = "train"
 """Name of the flow whose silence is an alert."""
@@ -171,6 +175,36 @@ def scoring_behind(repository: Repository, scoring: Scoring, limit: float | None
     return Condition(event, resource, "inbox", message or "no file waits to be scored", age, limit)
 
 
+def ingest_behind(repository: Repository, settings: Settings, now: datetime) -> Condition:
+    """Return how long the oldest labelled file has waited in a drop folder: no run of ``ingest`` reads it, or its rows are too few."""
+    folders = [source.folder for source in settings.ingest.sources if source.folder]
+    waiting = {f"{folder}/{path.name}": path for folder in folders for path in labelled_files(repository.root / folder)}
+    age, message = _oldest(waiting, "has waited to be ingested for", now)
+    limit = settings.alerts.ingest_behind_hours
+    return Condition("tuneline.ingest.behind", "tuneline.ingest.sources", "files", message or "no labelled file waits", age, limit)
+
+
+def branch_conditions(repository: Repository, branch: str, limit: float | None) -> list[Condition]:
+    """Return whether the branch that gets new rows was rewritten in ``origin``, and whether that of this clone has parted from it."""
+    if repository.has_remote():
+        try:
+            fetch_branch(replace(repository, patience=PATIENCE), branch)
+        except GitError as error:
+            get_run_logger().warning("%s of origin is not known: %s", branch, error)
+    found = {"rewritten": rewritten(repository.root, branch), "parted": parted(repository.root, branch)}
+    return [
+        Condition(
+            f"tuneline.branch.{name}",
+            f"tuneline.branch.{branch}",
+            branch,
+            f"{problem.message}. {problem.hint}" if problem else f"{branch} of origin is not {name}",
+            problem.age_hours if problem else None,
+            limit,
+        )
+        for name, problem in found.items()
+    ]
+
+
 def files_unread(repository: Repository, settings: Settings, now: datetime) -> Condition:
     """Return how long files, links and others that are never read have been in the inbox and the drop folders."""
     folders: list[tuple[Path, Callable[[str], object]]] = [(settings.scoring.inbox, is_data)]
@@ -235,8 +269,11 @@ def watch() -> State[Any]:
     behind = scoring_behind(repository, settings.scoring, limits.scoring_behind_hours, now)
     unread_files = files_unread(repository, settings, now)
     filling = disk_filling(repository, limits.disk_full_days and limits.disk_full_days * 24, now)
+    labelled = ingest_behind(repository, settings, now)
+    branches = branch_conditions(repository, settings.ingest.branch, limits.branch_hours)
     changed = tell_of_changes(registry, stage)
-    state = _report([silent, old, single, behind, unread_files, filling], repository.state / "alerts", limits)
+    conditions = [silent, old, single, behind, unread_files, labelled, *branches, filling]
+    state = _report(conditions, repository.state / "alerts", limits)
     ungated, hold = why_no_gate(repository.root, registry.tags(), stage), registry.tags().hold(stage)
     state.message = visible("; ".join(filter(None, [state.message, *changed, ungated, hold])))
     return state

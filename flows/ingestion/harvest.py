@@ -22,6 +22,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.types import NullType
 
 from flows.inbox import Incoming, settled, unread
+from flows.ingestion.conflicts import Contradiction, Contradictions, identity_of
 from flows.ingestion.known import BatchColumns, ClassNames, DataLayout, NewRowSelection, RowHashes, RowStatus, ending_of, read_known
 from flows.ingestion.ledger import PLACES, Ingested, Ledger, Read
 from flows.settings import IngestSource
@@ -29,6 +30,7 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import file_hash, replace_file
 from tuneline.core.tables import ROW_GROUP, numpy_values, rebatch, write_batches
 from tuneline.params.data import DataParams, FilesParams
+from tuneline.project.drop_folder import labelled_files
 from tuneline.readers.files import shown, version_of
 from tuneline.readers.inputs import Input, open_table
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows, plain_text
@@ -154,8 +156,7 @@ def folder_files(source: IngestSource, folder: Path, scratch: Path, log: Log) ->
         raise DataError(f"{source.folder} is not a folder.", f"`mkdir -p {source.folder}`, or correct ingest.sources in conf/flows.yaml.")
     for problem in unread(folder, ending_of).values():
         log(f"{source.name}: not read: {problem}. Read are files, not links, that end with {', '.join(ENDINGS)}.")
-    paths = (path for path in sorted(folder.iterdir()) if ending_of(path.name) and not path.name.startswith((".", "_")))
-    files = [found for path in paths if (found := Incoming.find(path))]
+    files = [found for path in labelled_files(folder) if (found := Incoming.find(path))]
     complete = frozenset(settled(files, source.settle_seconds))
     for incoming in files:
         copy = scratch / incoming.path.name
@@ -253,6 +254,7 @@ class Staged:
 
     delivery: Delivery
     path: Path
+    hashes: RowHashes
     statuses: NDArray[np.int8]
     unmatched: int
     incomplete: int
@@ -270,6 +272,7 @@ class NewRows:
         files: Files of drop folders that were read.
         done: Those of which nothing is left to read.
         problems: What could not be read; the next run tries again.
+        contradictions: The rows that are left out because the data have them with another label.
         tracked: Folder of the batches that DVC tracks; ``None`` for a data set of the hub.
     """
 
@@ -278,12 +281,24 @@ class NewRows:
     files: list[Delivery] = field(default_factory=list)
     done: list[Delivery] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    contradictions: list[Contradiction] = field(default_factory=list)
     tracked: Path | None = None
 
     @property
     def rows(self) -> int:
         """Number of new rows."""
         return sum(entry.added for entry in self.entries)
+
+    @property
+    def conflicts(self) -> int:
+        """Number of rows that contradict the data."""
+        return sum(entry.conflicts for entry in self.entries)
+
+    @property
+    def conflict_share(self) -> float:
+        """Share of the contradicting rows in the rows with a label that are for training."""
+        read = sum(entry.added + entry.duplicates + entry.conflicts for entry in self.entries)
+        return self.conflicts / read if read else 0.0
 
     @property
     def names(self) -> str:
@@ -316,7 +331,7 @@ class Harvester:
 
     def harvest(self, sources: Sequence[IngestSource], scratch: Path) -> NewRows:
         """Read the sources, one after the other, and write their batches. ``scratch`` is a folder for temporary files."""
-        result = NewRows()
+        result, contradictions = NewRows(), Contradictions(self._columns)
         for source in sources:
             folder = scratch / source.name
             folder.mkdir(parents=True)
@@ -324,7 +339,7 @@ class Harvester:
             staged: list[Staged] = []
             for delivery in deliveries:
                 try:
-                    staged.append(self._stage(source, delivery, folder / f"{len(staged)}.staged"))
+                    staged.append(self._stage(source, delivery, folder / f"{len(staged)}.staged", contradictions))
                 except DataError as error:
                     message = error.problem.replace(str(delivery.path), delivery.read.name)  # the hint may quote the file
                     problems.append(f"{source.name}: {message}")
@@ -340,9 +355,10 @@ class Harvester:
                     result.batches.append(Path(entry.batch))
                 self._log(f"{source.name}: {entry.counts}")
             shutil.rmtree(folder)
+        result.contradictions = contradictions.resolved(self._checkout, self.layout, self._files)
         return result
 
-    def _stage(self, source: IngestSource, delivery: Delivery, target: Path) -> Staged:
+    def _stage(self, source: IngestSource, delivery: Delivery, target: Path, contradictions: Contradictions) -> Staged:
         """Read a file to its end before any row of it counts: one that cannot be read gives no row."""
         columns, file = self._columns, LabelledFile(delivery, self._columns, self._files, source.id)
         unmatched, positions, hashes, rows = 0, [], [], 0
@@ -360,13 +376,15 @@ class Harvester:
                 unmatched, before, rows = unmatched + missing, rows, rows + table.num_rows
                 if rows // PROGRESS > before // PROGRESS:
                     self._log(f"{source.name}: {rows:,} rows of {delivery.read.name} read")
-        statuses = self._selection.classify(RowHashes.joined(hashes), delivery.read.name)
-        conflicts = np.flatnonzero(statuses == RowStatus.CONFLICT)[:PLACES]
-        conflicting = tuple(map(file.place, np.concatenate([np.zeros(0, np.int64), *positions])[conflicts].tolist()))
-        for row, place in zip(conflicts.tolist(), conflicting, strict=True):
+        joined, numbers = RowHashes.joined(hashes), np.concatenate([np.zeros(0, np.int64), *positions])
+        statuses = self._selection.classify(joined, delivery.read.name)
+        contradictions.add(source.name, target, statuses, joined, lambda row: file.place(int(numbers[row])))
+        conflicts = np.flatnonzero(statuses == RowStatus.CONFLICT)[:PLACES].tolist()
+        conflicting = tuple(file.place(int(numbers[row])) for row in conflicts)
+        for row, place in zip(conflicts, conflicting, strict=True):
             other = self._selection.disagreeing.get(row, "the data")
             self._log(f"{source.name}: {place} is left out: {other} has this row with another label.")
-        return Staged(delivery, target, statuses, unmatched, file.incomplete, file.bad.count, conflicting)
+        return Staged(delivery, target, joined, statuses, unmatched, file.incomplete, file.bad.count, conflicting)
 
     def _with_texts(self, file: LabelledFile, source: IngestSource) -> Iterator[tuple[pa.Table, int]]:
         """Yield rows with their texts, and the number of rows whose text is unknown: late labels are joined with what was scored."""
@@ -410,6 +428,7 @@ class Harvester:
             bad=sum(one.bad for one in staged),
             unmatched=unmatched,
             conflicting=[place for one in staged for place in one.conflicting][:PLACES],
+            contradictions=identity_of([one.hashes for one in staged], [one.statuses for one in staged]),
             watermark=watermark,
         )
 

@@ -274,7 +274,7 @@ def read_known(
     labels: set[str] = set()
     for split in (layout.split, *layout.held):
         for path in layout.files(root, split):
-            for texts, label, keys in _known_rows(path, columns, files):
+            for texts, label, keys in known_rows(path, columns, files):
                 parts.append(RowHashes.of(texts, label, keys, held=split != layout.split))
                 if split == layout.split and not columns.regression:
                     labels.update(pc.unique(label.drop_null()).to_pylist())
@@ -283,8 +283,11 @@ def read_known(
     return rows, frozenset(labels)
 
 
-def _known_rows(path: Path, columns: BatchColumns, files: FilesParams) -> Iterator[tuple[list[pa.Array], pa.Array, pa.Array | None]]:
-    """Yield texts, labels and keys. Neither labels nor keys need be there; stage ``download`` limits the share of bad rows."""
+def known_rows(path: Path, columns: BatchColumns, files: FilesParams) -> Iterator[tuple[list[pa.Array], pa.Array, pa.Array | None]]:
+    """Yield texts, labels and keys of a file of the data.
+
+    Neither labels nor keys need be there; stage ``download`` limits the share of bad rows.
+    """
     read = replace(columns.labelled(), optional=(columns.label, *columns.others), policy=replace(columns.policy, max_share=1.0))
     source = Input.of_data(path, files)
     with open_table(source) as table:

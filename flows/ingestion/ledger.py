@@ -50,6 +50,8 @@ class Ingested(Record):
     """Late labels whose text was not found; read again by the next run."""
     conflicting: Sequence[str] = ()
     """File and line of conflicts."""
+    contradictions: str | None = OMITTED
+    """Hash of the conflicting rows and their labels: the same rows are reported once."""
     watermark: str | int | float | None = OMITTED
     """Value of ``:since`` in the next run of a query."""
     revision: str | None = OMITTED
@@ -81,6 +83,11 @@ class Ledger(Record):
         """Return the versions of URLs that were read for a source, by URL; ``None`` for those that are to be read again."""
         entries = [entry for entry in self.entries if entry.source == source]
         return {read.name: None if entry.unmatched else read.etag for entry in entries for read in entry.files}
+
+    def knows_conflicts_of(self, entry: Ingested) -> bool:
+        """Return True if an entry has no conflicts, or those that the last entry of its source with any has."""
+        known = (one.contradictions for one in reversed(self.entries) if one.source == entry.source and one.contradictions)
+        return entry.contradictions in (None, next(known, None))
 
     def watermark(self, source: str) -> str | int | float | None:
         """Return the watermark of a source; ``None`` if it has none yet."""

@@ -1,5 +1,6 @@
 """Flow ``ingest`` against a real Prefect server, in a repository whose only stage checks the data. Minutes: each run starts DVC often."""
 
+import csv
 import json
 import os
 import shutil
@@ -257,3 +258,42 @@ def test_folder_that_dvc_tracks_as_a_whole_grows(served, desk):
     assert desk.git("show", "--name-only", "--format=").split() == ["data/ingested.json", "data/source/reviews.dvc"]
     assert len(list((desk.root / "data/source/reviews").iterdir())) == 4
     assert len(list((desk.root / "data/source/reviews/train").iterdir())) == 1
+
+
+def test_rows_that_contradict_the_data_are_counted_listed_and_told_of_once(served, desk):
+    desk.put("again.csv", "a parcel of train", "a parcel of validation")
+    before, known = desk.commits(), len(events(served, "tuneline.data.conflicting"))
+    state = ingest(return_state=True)
+    assert state.name == "NothingNew"
+    said = "labels: 0 new, 2 conflicting. 2 rows (100.0%) contradict the data and are left out. They are listed in "
+    assert state.message.startswith(said)
+    review = Path(state.message.removeprefix(said).rstrip("."))
+    with review.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["text"], row["label"], row["proposed"], row["similar"], row["correct"]) for row in rows] == [
+        ("a parcel of train", "delivery", "billing", "labels: again.csv, line 2", ""),
+        ("a parcel of validation", "delivery", "billing", "labels: again.csv, line 3", ""),
+    ]
+    (entry,) = json.loads(desk.git("show", "main:data/ingested.json"))["entries"]
+    assert (entry["conflicts"], entry["conflicting"]) == (2, ["again.csv, line 2", "again.csv, line 3"])
+    assert desk.commits() == before + 1
+    assert desk.waiting() == []
+    sent = until(lambda: events(served, "tuneline.data.conflicting")[known:], 30, "the event")
+    assert [(one["payload"]["rows"], one["payload"]["share"]) for one in sent] == [(2, 1.0)]
+
+    desk.put("once-more.csv", "a parcel of validation", "a parcel of train")
+    again = ingest(return_state=True)
+    assert (again.name, again.message) == ("NothingNew", "labels: 0 new, 2 conflicting")
+    assert desk.commits() == before + 1
+    assert desk.waiting() == []
+    assert len(events(served, "tuneline.data.conflicting")) == known + 1
+
+
+def test_few_contradicting_rows_are_listed_without_an_event(served, desk):
+    with (desk.root / "conf/flows.yaml").open("a") as settings:
+        settings.write("  max_conflict_share: 0.5\n")
+    desk.put("mixed.csv", "a parcel of train", "new one", "new two")
+    known = len(events(served, "tuneline.data.conflicting"))
+    state = ingest(return_state=True)
+    assert "labels: 2 new, 1 conflicting. 1 rows (33.3%) contradict the data and are left out." in state.message
+    assert len(events(served, "tuneline.data.conflicting")) == known

@@ -4,7 +4,7 @@ import pytest
 
 from flows.watch import watch
 from tests.dvc_files import add_remote
-from tests.flows.conftest import tickets
+from tests.flows.conftest import sh, tickets
 from tests.flows.prefect_server import events, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -58,3 +58,26 @@ def test_nothing_to_watch_is_no_alert(served, toy):
     assert state.name == "Completed"
     assert "no model is in production; no copy of what is in production is asked for; no file waits to be scored" in state.message
     assert "DVC's cache" in state.message
+
+
+def test_lost_rows_waiting_labels_and_what_no_gate_decided_are_named(served, toy, promoted, tmp_path):
+    limit(toy.root, "1000")
+    with (toy.root / "conf" / "flows.yaml").open("a") as settings:
+        settings.write("  branch_hours: 1.0e-9\n  ingest_behind_hours: 1.0e-9\n")
+        settings.write("ingest: {sources: [{name: labels, folder: data/labelled}]}\n")
+    (toy.root / "data" / "labelled").mkdir()
+    (toy.root / "data" / "labelled" / "late.csv").write_text("text,label\n")
+    sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
+    sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
+    first = watch(return_state=True)
+    assert "late.csv has waited to be ingested" in first.message
+    assert "onnx v0.1.0 is in production without a decision of the gate (no gate judged it): " in first.message
+
+    sh("git", "commit", "--quiet", "--allow-empty", "--message=Ingest new rows\n\nIngested-Rows: 7\nPrefect-Run: 1", cwd=toy.root)
+    sh("git", "push", "--quiet", "origin", "main", cwd=toy.root)
+    sh("git", "update-ref", "refs/heads/main", "main~1", cwd=tmp_path / "origin.git")
+    lost = watch(return_state=True)
+    assert lost.name == "Alert"
+    assert "main of origin was rewritten: 1 commits are in no branch of it, with 7 rows of flow ingest" in lost.message
+    sent = until(lambda: events(served, "tuneline.branch.rewritten", lost.state_details.flow_run_id), 30, "the alert")
+    assert sent[0]["payload"]["message"].startswith("main of origin was rewritten")

@@ -11,6 +11,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,7 @@ from rich.text import Text
 
 from tuneline.cli.console import Console
 from tuneline.core.errors import DataError, ParamsError, StageError
+from tuneline.core.files import read_yaml
 from tuneline.core.paths import BASE, BASE_RECORD, BASE_SOURCE, CORRECTIONS, ONNX, PARAMS, SOURCE
 from tuneline.core.provenance import BaseSource
 from tuneline.onnx.records import EXPORT_RECORD, UsageRecord
@@ -31,6 +33,8 @@ from tuneline.params import Params, TrainParams
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
 from tuneline.project import git_hook
+from tuneline.project.branches import parted, rewritten
+from tuneline.project.drop_folder import labelled_files
 from tuneline.project.registry import Version
 from tuneline.project.repo import (
     COMMIT,
@@ -212,6 +216,7 @@ def check_int8(folder: Path) -> Iterator[DoctorResult]:
     yield warning(f"{folder / model.file} has 8-bit weights{effect}", hint)
 
 
+FLOWS = Path("conf/flows.yaml")
 OUTPUT_FOLDERS = ("data", "models", "metrics", "plots", "reports", "checkpoints")
 
 
@@ -246,6 +251,7 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
     yield special
     yield check_versioned(root)
     yield check_committed(root)
+    yield from check_branch(root)
     if special.level == "ok":
         yield from check_data_and_outs(root)
 
@@ -262,6 +268,29 @@ def check_data_and_outs(root: Path) -> Iterator[DoctorResult]:
         yield check_pipeline(root)
     elif not git_hook.is_installed(root):
         yield warning("in this clone, git pull and git switch bring no data", "python -m tuneline.project.git_hook   has git bring it, too")
+
+
+def check_branch(root: Path) -> Iterator[DoctorResult]:
+    """Check the branch that flow ``ingest`` commits to, and that no labelled file waits for it."""
+    try:
+        settings = read_yaml(root / FLOWS) if (root / FLOWS).exists() else {}
+    except ParamsError as invalid:
+        yield error(invalid.problem, invalid.hint)
+        return
+    ingest = (settings or {}).get("ingest") or {}
+    branch = str(ingest.get("branch", "main"))
+    for problem in filter(None, (rewritten(root, branch), parted(root, branch))):
+        yield warning(problem.message, problem.hint)
+    folders = [Path(source["folder"]) for source in ingest.get("sources") or () if source.get("folder")]
+    for folder in folders:
+        late = [path for path in labelled_files(root / folder) if time.time() - path.lstat().st_ctime > LONGEST_WAIT]
+        if late:
+            waiting = f"{folder}/{late[0].name} has waited to be ingested for more than {LONGEST_WAIT // 3600} hours"
+            yield warning(waiting, "prefect deployment run ingest/ingest-daily --watch; its state says what it waits for")
+
+
+LONGEST_WAIT = 36 * 3600
+"""Seconds after which a file of a drop folder should have been read: flow ``ingest`` runs once a day."""
 
 
 def check_git(root: Path) -> Iterator[DoctorResult]:

@@ -1,0 +1,17 @@
+"""Drop folders of flow ``ingest``: which of their files have labelled rows that wait to be ingested."""
+
+from pathlib import Path
+
+from tuneline.readers.rows import ENDINGS
+
+
+def labelled_files(folder: Path) -> list[Path]:
+    """List the files that are read, by name: with a known ending, neither hidden nor links. None if there is no folder."""
+    if not folder.is_dir():
+        return []
+    return [path for path in sorted(folder.iterdir()) if _is_read(path)]
+
+
+def _is_read(path: Path) -> bool:
+    named = path.name.lower().endswith(ENDINGS) and not path.name.startswith((".", "_"))
+    return named and path.is_file() and not path.is_symlink()
