@@ -22,7 +22,19 @@ from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, custom_metrics, 
 from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord
 from tuneline.params.loading import load_params
 from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
-from tuneline.project.repo import CLASSIFIER, COMMIT, EVALUATED, commit_of, is_of_this_result, lock_at, outdated, registered, registries
+from tuneline.project.repo import (
+    CLASSIFIER,
+    COMMIT,
+    EVALUATED,
+    commit_of,
+    is_of_this_result,
+    lock_at,
+    outdated,
+    registered,
+    registries,
+    why_no_gate,
+)
+from tuneline.project.source_versions import set_back
 from tuneline.results.exported import EARLIER_MODEL, OF_ANOTHER_MODEL, is_stale
 from tuneline.results.verdict import RunFacts, judge, next_steps
 
@@ -91,10 +103,8 @@ def show_project(console: Console, root: Path) -> None:
     lock, evaluated = read_lock(root), Metrics.read(root / EVALUATED).values
     run = RunFacts.read(root, lock.params())
     split = str(lock.params().get("evaluate.split", "the reported split"))
-    if stale := outdated(root, lock):
-        console.print(Text(f"! {stale}\n"))
-    if run.compared and not (root / ONNX / EXPORT_RECORD).exists():
-        console.print(Text(f"! There is no published model in {ONNX}. {EARLIER_MODEL}\n"))
+    for warning in warnings(root, lock, compared=bool(run.compared)):
+        console.print(Text(f"! {warning}\n"))
     console.print(quality_table(evaluated, run.compared, split))
     for finding in judge(run):
         console.print(Text(f"{finding}\n"))
@@ -103,14 +113,32 @@ def show_project(console: Console, root: Path) -> None:
         paths |= {name: f"{paths[name]} is of another result: run `tuneline report`" for name in ("report", "model card") if name in paths}
     if is_stale(root, run.compared) and "ONNX" in paths:
         paths["ONNX"] += f" is {OF_ANOTHER_MODEL}"
-    holds = [hold for tags in registries(root).values() for stage in tags.stages if (hold := tags.hold(stage))]
-    _print_facts(console, {**provenance(root, lock), **({"hold": "; ".join(holds)} if holds else {}), **paths})
+    _print_facts(console, {**provenance(root, lock), **stage_facts(root), **paths})
     steps = "\n".join(f"  {command:44}{purpose}" for command, purpose in next_steps(run))
     console.print(Text(f"\nTry next:\n{steps}"))
     if note := machine_note(root):
         console.print(Text(f"\n{note}"))
     if (root / PARAMS).exists():
         load_params(root / PARAMS)  # last: what the file was when the pipeline ran is in dvc.lock
+
+
+def warnings(root: Path, lock: Lock, *, compared: bool) -> list[str]:
+    """Return what a person has to know before the metrics: they, the data or the ONNX models are not what they seem to be."""
+    found = [outdated(root, lock), *(str(other.error()) for other in set_back(root))]
+    if compared and not (root / ONNX / EXPORT_RECORD).exists():
+        found.append(f"There is no published model in {ONNX}. {EARLIER_MODEL}")
+    return [warning for warning in found if warning]
+
+
+def stage_facts(root: Path) -> dict[str, str]:
+    """Return what people decided about the stages of the registry: holds, and versions that no gate decided about."""
+    holds, ungated = [], []
+    for tags in registries(root).values():
+        for stage in tags.stages:
+            holds.append(tags.hold(stage))
+            ungated.append(why_no_gate(root, tags, stage))
+    facts = {"hold": holds, "gate": ungated}
+    return {name: "; ".join(filter(None, said)) for name, said in facts.items() if any(said)}
 
 
 def machine_note(root: Path) -> str | None:

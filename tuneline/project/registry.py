@@ -22,7 +22,7 @@ HOLD = "-hold"
 """End of the name of the stage whose assignments stop promotions to another."""
 
 _DECISION = re.compile(r"^(Promoted|Rejected|Withheld) \(", re.MULTILINE)
-"""Start of the gate's decision in the message of a run's commit (``flows/promotion/gate.py``)."""
+"""Start of the gate's decision in the messages of a run's commit and of its tags (``flows/promotion/gate.py``)."""
 _NAME = re.compile(
     r"(?P<artifact>[\w./=-]+)(@(?P<version>v\d+\.\d+\.\d+[\w.+-]*)|#(?P<stage>\w[\w/-]*))(?P<cancels>!?)(#(?P<number>\d+))?", re.ASCII
 )
@@ -70,8 +70,12 @@ class RegistryTag:
         )
 
     def is_of_run(self, commit_message: str) -> bool:
-        """Return True if the run that made the commit made this tag: its message is the decision that the commit's message has."""
-        return decision_in(commit_message) == "promoted" and self.message in commit_message.splitlines()
+        """Return True if a run made this tag: its message is the decision that the message of the run's commit has.
+
+        A run that changes nothing makes no commit; then the message of the tag alone tells.
+        """
+        decision = decision_in(commit_message)
+        return decision_in(self.message) == "promoted" and (decision is None or self.message in commit_message.splitlines())
 
     @property
     def annotated(self) -> bool:
@@ -158,11 +162,9 @@ class RegistryTags:
                 order = [*(order[: order.index(tag.commit)] if tag.commit in order else order), tag.commit]
         return order
 
-    def assignment(self, stage: str) -> RegistryTag | None:
-        """Return the tag that put what is in a stage there; ``None`` if nothing is."""
-        present = self.in_stage(stage)
-        made = [tag for tag in self._assignments(stage) if present and tag.commit == present.commit and not tag.cancels]
-        return made[-1] if made else None
+    def assignments_of(self, version: Version, stage: str) -> list[RegistryTag]:
+        """Return the tags that put a version into a stage, the latest last."""
+        return [tag for tag in self._assignments(stage) if tag.commit == version.commit and not tag.cancels]
 
     def next_version(self) -> str:
         """Return the version after the highest one; a deregistered one is not used again."""
@@ -184,9 +186,9 @@ class RegistryTags:
         return {tag.version for tag in self._annotated() if tag.version and tag.cancels}
 
 
-def decision_in(commit_message: str) -> str | None:
-    """Return what the gate decided about the result of a run: ``promoted``, ``rejected`` or ``withheld``; ``None`` if it did not."""
-    match = _DECISION.search(commit_message)
+def decision_in(message: str) -> str | None:
+    """Return the decision of the gate in the message of a commit or tag: ``promoted``, ``rejected`` or ``withheld``; ``None`` for none."""
+    match = _DECISION.search(message)
     return match[1].lower() if match else None
 
 

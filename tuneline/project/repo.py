@@ -136,14 +136,16 @@ def why_no_gate(root: Path, tags: RegistryTags, stage: str) -> str | None:
     Tags promote, and whoever may push tags can make any commit the model in production. A rollback to a version that the gate promoted
     before is covered by that decision.
     """
-    tag, version = tags.assignment(stage), tags.in_stage(stage)
-    if tag is None or version is None:
+    version = tags.in_stage(stage)
+    if version is None:
         return None
-    decision = decision_in(git(root, "log", "-1", "--format=%B", version.commit))
-    if decision == "promoted":
+    assignments = tags.assignments_of(version, stage)
+    message = git(root, "log", "-1", "--format=%B", version.commit)
+    if any(tag.is_of_run(message) for tag in assignments):
         return None
-    verdict = f"its run was {decision}" if decision else "no gate judged it"
-    return f"{tags.artifact} {version.name} is in {stage} without a decision of the gate ({verdict}): {made_by(root, tag)}"
+    decision = decision_in(message)
+    verdict = f"its run was {decision}" if decision in {"rejected", "withheld"} else "no gate judged it"
+    return f"{tags.artifact} {version.name} is in {stage} without a decision of the gate ({verdict}): {made_by(root, assignments[-1])}"
 
 
 def made_by(root: Path, tag: RegistryTag) -> str:

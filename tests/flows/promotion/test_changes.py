@@ -63,8 +63,18 @@ def test_promotion_by_hand_is_told_once_with_who_and_why(one, served):
     assert [event["payload"] for event in found] == [{"stage": "production", **asdict(change)}]
 
 
-def test_decision_of_a_run_on_the_tag_of_another_commit_is_told(one):
-    commit = one.commit()
+def test_promotion_of_a_run_that_changed_nothing_is_no_news(one):
+    """Such a run makes no commit, and promotes the one that it began with."""
+    with one.registry.locked(wait=10):
+        one.registry.promote(one.commit(), "production", DECISION)
+    assert told(one) == []
+
+
+def test_decision_of_a_run_on_the_tag_of_a_rejected_result_is_told(one):
+    tree = git(one.root, "rev-parse", "HEAD^{tree}")
+    commit = git(
+        one.root, "commit-tree", tree, "-p", "HEAD", "-m", "Run night\n\nRejected (v0.1.0 in production): worse.\n\nPrefect-Run: 1"
+    )
     with one.registry.locked(wait=10):
         one.registry.promote(commit, "production", DECISION)
     assert told(one) == [f"onnx: v0.3.0 is in production, in place of v0.2.0. By one <one@localhost>: {DECISION}"]

@@ -87,6 +87,8 @@ def test_show_prints_the_names_in_the_registry(project):
     for name in ("onnx@v1.0.0", "onnx#production#1"):
         project.git("tag", "--annotate", name, "--message=A tag of the registry")
     assert re.search(r"registry +onnx@v1\.0\.0, onnx#production\n", shown())
+    by_hand = r"gate +onnx v1\.0\.0 is in production without a decision of the gate \(no gate judged it\): .* UTC: A tag of the registry\n"
+    assert re.search(by_hand, shown())
 
 
 def test_show_describes_exported_models_outside_their_project(project, tmp_path_factory, monkeypatch):
