@@ -192,12 +192,13 @@ def branch_conditions(repository: Repository, branch: str, limit: float | None) 
         except GitError as error:
             get_run_logger().warning("%s of origin is not known: %s", branch, error)
     found = {"rewritten": rewritten(repository.root, branch), "parted": parted(repository.root, branch)}
+    usual = {"rewritten": f"{branch} of origin has its whole history", "parted": f"{branch} is the same in origin, or follows it"}
     return [
         Condition(
             f"tuneline.branch.{name}",
             f"tuneline.branch.{branch}",
             branch,
-            f"{problem.message}. {problem.hint}" if problem else f"{branch} of origin is not {name}",
+            f"{problem.message}. {problem.hint}" if problem else usual[name],
             problem.age_hours if problem else None,
             limit,
         )

@@ -129,7 +129,8 @@ def require_files(registry: Registry, version: Version) -> None:
         fetch_model(registry, version, pipeline)
     except (ArtifactError, DataError, ProgramError) as error:
         reason = error.reason if isinstance(error, ProgramError) else str(error)
-        raise RegistryError(f"{registry.artifact} {version.name} cannot be used, so nothing was changed: {reason}") from None
+        hint = "If another machine has it, publish it there: python -m flows.promotion publish"
+        raise RegistryError(f"{registry.artifact} {version.name} cannot be used, so nothing was changed: {reason}\n{hint}") from None
 
 
 def publish(registry: Registry) -> None:

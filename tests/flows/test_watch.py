@@ -78,6 +78,6 @@ def test_lost_rows_waiting_labels_and_what_no_gate_decided_are_named(served, toy
     sh("git", "update-ref", "refs/heads/main", "main~1", cwd=tmp_path / "origin.git")
     lost = watch(return_state=True)
     assert lost.name == "Alert"
-    assert "main of origin was rewritten: 1 commits are in no branch of it, with 7 rows of flow ingest" in lost.message
+    assert "main of origin was rewritten: 1 commits are in no branch of it any more, with 7 rows of flow ingest" in lost.message
     sent = until(lambda: events(served, "tuneline.branch.rewritten", lost.state_details.flow_run_id), 30, "the alert")
     assert sent[0]["payload"]["message"].startswith("main of origin was rewritten")

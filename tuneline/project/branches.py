@@ -30,13 +30,16 @@ class BranchProblem:
 
 
 def rewritten(root: Path, branch: str) -> BranchProblem | None:
-    """Return what ``origin`` had in a branch and has in none any more; ``None`` if that is nothing. Nothing is fetched."""
+    """Return what ``origin`` had in a branch and has in none any more; ``None`` if that is nothing. Nothing is fetched.
+
+    Branches ``runs/*`` do not count: flow ``clean`` removes them.
+    """
     ref = f"refs/remotes/origin/{branch}"
     tips = dict.fromkeys(git(root, "log", "--walk-reflogs", "--format=%H", ref).split())
     if not tips:
         return None
     form = f"--format=%h %ct %(trailers:key={ROWS},valueonly,separator=)"
-    lines = git(root, "log", form, *tips, "--not", "--remotes=origin").splitlines()
+    lines = git(root, "log", form, *tips, "--not", "--exclude=origin/runs/*", "--remotes=origin").splitlines()
     if not lines:
         return None
     lost = [line.split() for line in lines]
@@ -44,7 +47,7 @@ def rewritten(root: Path, branch: str) -> BranchProblem | None:
     commits = [commit for commit, _ in ingests] or [commit for commit, *_ in lost]
     more = ", ..." if len(commits) > NAMED else ""
     rows = f", with {sum(count for _, count in ingests):,} rows of flow ingest" if ingests else ""
-    message = f"{branch} of origin was rewritten: {len(lost):,} commits are in no branch of it{rows} ({', '.join(commits[:NAMED])}{more})"
+    message = f"{branch} of origin was rewritten: {len(lost):,} commits are in no branch of it any more{rows} ({', '.join(commits[:NAMED])}{more})"
     hint = (
         f"`git branch rescued {lost[0][0]}` keeps the last of them; then merge it, or cherry-pick what is missing. "
         f"If it was meant: `git reflog expire --expire=all {ref}`."

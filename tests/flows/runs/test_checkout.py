@@ -179,7 +179,9 @@ def test_commit_with_invalid_yaml_is_refused_with_its_file_and_line(toy, name, t
     assert not (toy.state / "run").exists()
 
 
-def test_every_file_with_a_conflict_is_named(toy):
+def test_every_file_with_a_conflict_is_named_once(toy):
+    (toy.root / "conf" / "params.yaml").symlink_to("../params.yaml")
+    sh("git", "add", "conf/params.yaml", cwd=toy.root)
     commit_file(toy, "params.yaml", CONFLICT, "A merge")
     commit_file(toy, "dvc.lock", CONFLICT, "Another")
     with pytest.raises(ParamsError) as error, isolated(toy, "run", "main"):

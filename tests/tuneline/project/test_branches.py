@@ -56,11 +56,14 @@ def test_rewritten_branch_is_named_with_the_rows_that_are_lost(clone, colleague)
     sh("git", "push", "--quiet", "--force", "origin", "HEAD:main", cwd=colleague)
     fetch(clone)
     problem = rewritten(clone, "main")
-    assert problem.message == f"main of origin was rewritten: 1 commits are in no branch of it, with 5 rows of flow ingest ({rows})"
+    assert problem.message == f"main of origin was rewritten: 1 commits are in no branch of it any more, with 5 rows of flow ingest ({rows})"
     assert f"git branch rescued {rows}" in problem.hint
     assert 0 <= problem.age_hours < 1
     assert [one.message for one in check_branch(clone)] == [problem.message, parted(clone, "main").message]
 
+    sh("git", "push", "--quiet", "origin", f"{rows}:refs/heads/runs/night", cwd=clone)
+    fetch(clone)
+    assert rewritten(clone, "main") == problem, "flow clean removes such a branch"
     sh("git", "push", "--quiet", "origin", f"{rows}:refs/heads/rescued", cwd=clone)
     fetch(clone)
     assert rewritten(clone, "main") is None, "they are in another branch of origin"
