@@ -56,7 +56,8 @@ def test_rewritten_branch_is_named_with_the_rows_that_are_lost(clone, colleague)
     sh("git", "push", "--quiet", "--force", "origin", "HEAD:main", cwd=colleague)
     fetch(clone)
     problem = rewritten(clone, "main")
-    assert problem.message == f"main of origin was rewritten: 1 commits are in no branch of it any more, with 5 rows of flow ingest ({rows})"
+    lost = f"1 commits are in no branch of it any more, with 5 rows of flow ingest ({rows})"
+    assert problem.message == f"main of origin was rewritten: {lost}"
     assert f"git branch rescued {rows}" in problem.hint
     assert 0 <= problem.age_hours < 1
     assert [one.message for one in check_branch(clone)] == [problem.message, parted(clone, "main").message]
