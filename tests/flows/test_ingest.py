@@ -278,7 +278,7 @@ def test_rows_that_contradict_the_data_are_counted_listed_and_told_of_once(serve
     assert (entry["conflicts"], entry["conflicting"]) == (2, ["again.csv, line 2", "again.csv, line 3"])
     assert desk.commits() == before + 1
     assert desk.waiting() == []
-    sent = until(lambda: events(served, "tuneline.data.conflicting")[known:], 30, "the event")
+    sent = until(lambda: (found := events(served, "tuneline.data.conflicting"))[: len(found) - known], 30, "the event")
     assert [(one["payload"]["rows"], one["payload"]["share"]) for one in sent] == [(2, 1.0)]
 
     desk.put("once-more.csv", "a parcel of validation", "a parcel of train")
