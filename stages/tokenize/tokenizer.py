@@ -19,7 +19,7 @@ from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.files import replace_file, write_json
 from tuneline.core.tables import LABELS, LabelSchema, SplitReader, tokenized_schema, write_batches
 from tuneline.core.terminal import progress
-from tuneline.model.encoding import Counts, Encoder, encode_rows
+from tuneline.model.encoding import Counts, Encoder, EncodingError, encode_rows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -203,6 +203,11 @@ class SavedTokenizer:
         """The Rust tokenizer. A worker need not import transformers for it."""
         return Tokenizer.from_file(str(self.path))
 
+    @property
+    def name_or_path(self) -> str:
+        """Its file."""
+        return str(self.path)
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -233,6 +238,9 @@ def tokenize_shard(shard: Shard) -> Counts:
                 yield batch
                 step.advance(batch.num_rows)
 
-        write_batches(partial, schema, counted())
+        try:
+            write_batches(partial, schema, counted())
+        except EncodingError as error:
+            raise error.at(source.reader.place(error.row)) from None
     write_json(shard.counts, asdict(encoder.counts))
     return encoder.counts

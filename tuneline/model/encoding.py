@@ -11,12 +11,82 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
+from tuneline.core.errors import DataError
 from tuneline.core.tables import LABELS, ROW_GROUP
 
 CHUNK = 2_000
 """Rows per call of the Rust tokenizer: enough to use its threads, few enough for memory (about 100 bytes per token)."""
 Texts = list[str] | list[tuple[str, ...]]
 T = TypeVar("T")
+SHOWN = 40
+"""Characters of a text in a message."""
+
+
+class EncodingError(DataError):
+    """A tokenizer cannot encode a text, for example because its regular expression takes too many steps.
+
+    Attributes:
+        row: Position of the row among those that were given, to name its place.
+    """
+
+    row = 0
+
+    def at(self, place: str) -> DataError:
+        """Return the error with the file and row of the text."""
+        return DataError(f"{place}: {self.problem}", self.hint)
+
+
+def encode_batch(tokenizer: Tokenizer, texts: Texts, name: str) -> list[Encoding]:
+    """Encode rows of one or two texts. Rust releases the global interpreter lock meanwhile, and no signal interrupts it.
+
+    Args:
+        tokenizer: A configured Rust tokenizer.
+        texts: A list, as the tokenizer takes no other sequence.
+        name: The file of the tokenizer, for the message.
+
+    Raises:
+        EncodingError: The tokenizer fails on a row.
+    """
+    try:
+        encodings: list[Encoding] = tokenizer.encode_batch_fast(texts)
+    except BaseException as error:
+        if not _is_of_tokenizer(error):
+            raise
+        row = _failing_row(tokenizer, texts)  # the library does not say which one it is
+        failed = _describe(str(error), texts[row], name)
+        failed.row = row
+        raise failed from None
+    return encodings
+
+
+def _is_of_tokenizer(error: BaseException) -> bool:
+    """Return True for errors of the tokenizers library, which have no class that can be imported.
+
+    They are a bare ``Exception`` (the vocabulary has no unknown token), or a panic of Rust (a regular expression takes too many steps),
+    which is no ``Exception``.
+    """
+    return type(error) is Exception or type(error).__name__ == "PanicException"
+
+
+def _failing_row(tokenizer: Tokenizer, texts: Texts) -> int:
+    """Return the position of the first row on which a tokenizer fails."""
+    for row in range(len(texts)):
+        try:
+            tokenizer.encode_batch_fast(texts[row : row + 1])
+        except BaseException as error:
+            if not _is_of_tokenizer(error):
+                raise
+            return row
+    raise AssertionError("the tokenizer failed on these rows together, and on none of them alone")
+
+
+def _describe(reason: str, text: str | tuple[str, ...], name: str) -> EncodingError:
+    """Return what to say of a row that a tokenizer cannot encode. Only the hint quotes it: others may read the problem."""
+    longest = text if isinstance(text, str) else max(text, key=len)
+    return EncodingError(
+        f"the tokenizer {name} cannot encode this text of {len(longest):,} characters ({reason}).",
+        f"It begins with {longest[:SHOWN]!r}. Shorten it or leave the row out; or train with another tokenizer (tokenize.tokenizer).",
+    )
 
 
 class FastTokenizer(Protocol):
@@ -37,6 +107,10 @@ class FastTokenizer(Protocol):
     @property
     def model_input_names(self) -> Sequence[str]:
         """Names of the inputs of the model."""
+
+    @property
+    def name_or_path(self) -> str:
+        """Its folder or file, for messages."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +150,7 @@ class Encoder:
 
     def __init__(self, tokenizer: FastTokenizer, max_length: int, pairs: bool) -> None:
         """Configure a copy of the Rust tokenizer; ``tokenizer`` itself does not change."""
+        self._name = tokenizer.name_or_path
         self._rust = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         self._rust.encode_special_tokens = True
         self._rust.no_padding()
@@ -90,9 +165,8 @@ class Encoder:
         self.counts = Counts()
 
     def encode(self, texts: Texts) -> list[Encoding]:
-        """Encode one chunk. Rust releases the global interpreter lock meanwhile."""
-        encodings: list[Encoding] = self._rust.encode_batch_fast(texts)
-        return encodings
+        """Encode one chunk as ``encode_batch`` does, with its error."""
+        return encode_batch(self._rust, texts, self._name)
 
     def columns(self, encodings: Sequence[Encoding]) -> dict[str, pa.ListArray]:
         """Convert encodings to columns, and add them to ``counts``."""
@@ -141,11 +215,12 @@ def encode_rows(
     """Encode rows into batches of ``ROW_GROUP``, one chunk ahead of the consumer: Rust encodes while Python builds columns.
 
     The encoder's ``counts`` are updated.
+
+    Raises:
+        EncodingError: The tokenizer fails on a row; its ``row`` counts from the first one.
     """
-    texts = (([chunk[name].to_pylist() for name in text_columns], chunk[LABELS]) for chunk in _chunks(rows))
-    encoded = ((encoder.encode(list(zip(*found, strict=True)) if len(found) > 1 else found[0]), labels) for found, labels in texts)
     ready: list[pa.RecordBatch] = []
-    for encodings, labels in _prefetch(encoded):
+    for encodings, labels in _prefetch(_encoded(encoder, rows, text_columns)):
         columns = {**encoder.columns(encodings), LABELS: labels}
         ready.append(pa.record_batch([columns[name] for name in schema.names], schema=schema))
         if sum(map(len, ready)) == ROW_GROUP:
@@ -153,6 +228,21 @@ def encode_rows(
             ready.clear()
     if ready:
         yield pa.concat_batches(ready)
+
+
+def _encoded(encoder: Encoder, rows: Iterator[pa.RecordBatch], text_columns: Sequence[str]) -> Iterator[tuple[list[Encoding], pa.Array]]:
+    """Yield the encodings and the labels of each chunk."""
+    first = 0
+    for chunk in _chunks(rows):
+        columns = [chunk[name].to_pylist() for name in text_columns]
+        texts: Texts = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+        try:
+            encodings = encoder.encode(texts)
+        except EncodingError as error:
+            error.row += first
+            raise
+        yield encodings, chunk[LABELS]
+        first += len(chunk)
 
 
 def _chunks(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

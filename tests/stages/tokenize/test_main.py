@@ -12,6 +12,8 @@ from stages.tokenize import __main__ as tokenize
 from tests.checkpoints import write_checkpoint
 from tests.conftest import ROOT
 from tests.params import change_params, write_params
+from tests.runaway import TEXT as RUNAWAY
+from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
 from tuneline.core.errors import DataError, ParamsError, StageError
 from tuneline.core.paths import SPLITS
@@ -82,6 +84,20 @@ def test_tokenized_rows_equal_those_of_transformers_in_order(project):
         raw, tokenized = (pq.read_table(f"data/{folder}/{split}.parquet").to_pydict() for folder in ("raw", "tokenized"))
         expected = tokenizer(raw["subject"], raw["body"], truncation=True, max_length=24)
         assert tokenized == {**expected, "labels": raw["labels"]}
+
+
+def test_row_that_the_tokenizer_cannot_encode_is_named(project, tmp_path_factory):
+    folder = write_checkpoint(tmp_path_factory.mktemp("base") / "checkpoint")
+    make_runaway(folder / "tokenizer.json")
+    use_checkpoint(project, folder, max_length=24)
+    texts = [sentences(60, seed=column) for column in range(2)]
+    texts[1][41] = RUNAWAY
+    write_raw(project / "data/raw/validation.parquet", texts)
+    with pytest.raises(
+        DataError, match=r"^data/raw/validation.parquet, row 41: the tokenizer .*tokenizer.json cannot encode this text of 60"
+    ):
+        tokenize.main()
+    assert not (project / "data/tokenized").exists()
 
 
 def test_single_texts_have_token_type_zero_only(project):

@@ -5,12 +5,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer
 
 from stages.tokenize.tokenizer import train_wordpiece
+from tests.runaway import TEXT as RUNAWAY
+from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import WORDS, sentences
 from tuneline.core.tables import LabelSchema, tokenized_schema
 from tuneline.model import encoding
-from tuneline.model.encoding import Counts, Encoder, encode_rows
+from tuneline.model.encoding import Counts, Encoder, EncodingError, encode_batch, encode_rows
 
 LABELS = LabelSchema(("no", "yes"))
 TEXT = st.lists(st.sampled_from([*WORDS, "Ω", "", "x" * 120, "a b\u00a0c\n"]) | st.text(max_size=12), max_size=30).map(" ".join)
@@ -139,6 +143,49 @@ def test_error_while_reading_rows_is_raised(wordpiece):
 
     with pytest.raises(OSError, match="disk gone"):
         list(encode_rows(Encoder(wordpiece, 16, pairs=False), rows(), ["subject"], tokenized_schema(True, LABELS)))
+
+
+@pytest.fixture
+def runaway(wordpiece, tmp_path):
+    """The tokenizer of ``tests.runaway``."""
+    wordpiece.save_pretrained(tmp_path)
+    make_runaway(tmp_path / "tokenizer.json")
+    return AutoTokenizer.from_pretrained(tmp_path)
+
+
+def test_text_for_which_the_tokenizer_takes_too_many_steps_is_an_error_with_its_row_and_file(runaway, tmp_path):
+    encoder = Encoder(runaway, 16, pairs=True)
+    assert len(encoder.encode([("parcel", "invoice")])) == 1
+    with pytest.raises(EncodingError) as raised:
+        encoder.encode([("parcel", "invoice"), ("parcel is", RUNAWAY), ("parcel", RUNAWAY)])
+    assert raised.value.row == 1
+    problem = f"the tokenizer {tmp_path} cannot encode this text of 60 characters (Onig: Regex search error: retry-limit-in-match over)."
+    assert raised.value.problem == problem
+    assert f"It begins with '{'x' * 40}'. Shorten it" in raised.value.hint
+    assert str(raised.value.at("in.csv, row 7")).startswith(f"in.csv, row 7: {problem}\n  It begins")
+
+
+def test_row_of_an_encoding_error_counts_from_the_first_row_of_all_chunks(runaway, monkeypatch):
+    monkeypatch.setattr(encoding, "CHUNK", 4)
+    monkeypatch.setattr(encoding, "ROW_GROUP", 8)
+    rows = iter([batch([*sentences(9), RUNAWAY, "parcel"])])
+    with pytest.raises(EncodingError) as raised:
+        list(encode_rows(Encoder(runaway, 16, pairs=False), rows, ["subject"], tokenized_schema(True, LABELS)))
+    assert raised.value.row == 9
+
+
+def test_vocabulary_without_an_unknown_token_is_an_error_with_the_row(tmp_path):
+    words = Tokenizer(models.WordLevel({"parcel": 0, "is": 1}))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    with pytest.raises(EncodingError, match=r"Missing .* token from the vocabulary") as raised:
+        encode_batch(words, ["parcel is", "parcel missing"], "words")
+    assert raised.value.row == 1
+
+
+@pytest.mark.parametrize("texts", [["parcel", None], [("parcel",)]])
+def test_texts_of_another_type_are_no_encoding_error(wordpiece, texts):
+    with pytest.raises((TypeError, ValueError)):
+        encode_batch(wordpiece.backend_tokenizer, texts, "wordpiece")
 
 
 def test_encoder_does_not_change_the_tokenizer(wordpiece):

@@ -22,7 +22,7 @@ from rich.text import Text
 from tuneline.analysis.baselines import majority_model, tfidf_model
 from tuneline.cli.console import Console
 from tuneline.cli.init.planning import open_rows
-from tuneline.cli.predict import BATCH_SIZE, WINDOW
+from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
 from tuneline.cli.predict.streaming import ModelChoice, Report, TextClassifier
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import replace_file, temporary_directory
@@ -48,6 +48,7 @@ from tuneline.metrics.functions import load_metric
 from tuneline.metrics.scores import averaging, predictions_of
 from tuneline.metrics.stats import Estimate, metric_interval
 from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, title_of
+from tuneline.model.encoding import EncodingError
 from tuneline.model.frozen_baselines import FrozenEncoder, fit_frozen_baselines
 from tuneline.onnx.records import EXPORT_RECORD, ExportRecord
 from tuneline.params import DataParams, Params
@@ -249,12 +250,20 @@ class Evaluation:
 
 
 def evaluate(params: Params, model: EvaluatedModel, file: LabelledFile) -> Evaluation:
-    """Predict the rows of a file and compute what the stage ``evaluate`` computes, with its functions."""
+    """Predict the rows of a file and compute what the stage ``evaluate`` computes, with its functions.
+
+    Raises:
+        InputError: The tokenizer of the model fails on a row.
+    """
     schema, texts = LabelSchema(model.classifier.labels), [column.to_pylist() for column in file.texts.values()]
     settings, notes = params.evaluate, list[str]()
     custom = [load_metric("evaluate.metrics", name, schema) for name in settings.functions]
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
-        logits, lengths, truncated = predict_logits(model.classifier, texts, step.advance)
+        try:
+            logits, lengths, truncated = predict_logits(model.classifier, texts, step.advance)
+        except EncodingError as error:
+            with refusing():
+                raise error.at(f"{file.path}, {file.unit} {file.positions[error.row]}") from None
         if truncated:
             most = model.classifier.max_length
             notes.append(f"{truncated:,} of {len(file.labels):,} rows are longer than {most} tokens: the model did not read the rest.")
@@ -287,10 +296,18 @@ def evaluate(params: Params, model: EvaluatedModel, file: LabelledFile) -> Evalu
 def predict_logits(
     model: TextClassifier, texts: Sequence[Sequence[str]], advance: Any
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], int]:
-    """Return the logits ``(rows, outputs)`` of texts, one list for each column, the tokens of each row, and how many were truncated."""
+    """Return the logits ``(rows, outputs)`` of texts, one list for each column, the tokens of each row, and how many were truncated.
+
+    Raises:
+        EncodingError: The tokenizer fails on a row.
+    """
     logits, lengths, truncated, rows = [], [], 0, list(zip(*texts, strict=True))
     for start in range(0, len(rows), WINDOW):
-        encoded = model.encode(rows[start : start + WINDOW])
+        try:
+            encoded = model.encode(rows[start : start + WINDOW])
+        except EncodingError as error:
+            error.row += start
+            raise
         logits.append(model.logits(encoded, BATCH_SIZE))
         lengths.append(encoded.lengths)
         truncated += encoded.truncated

@@ -23,6 +23,7 @@ from tuneline.cli.init.trial import TrialSpec, batch_lengths, is_busy, run_trial
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.launch import AUTO, CPU
 from tuneline.model.architectures import checkpoint_limit, load_tokenizer, token_limit
+from tuneline.model.encoding import encode_batch
 from tuneline.params import Params
 from tuneline.params.loading import default_values
 from tuneline.params.model import invalid_name
@@ -132,13 +133,14 @@ def measure_lengths(checkpoint: Checkpoint, sample: Sequence[Cells], columns: Se
     tokenizer = load_tokenizer(checkpoint.folder, f"{OPTION}: {checkpoint.pretrained.label}")
     positions = [list(columns).index(name) for name in text_columns]
     rows = [tuple(row[position] or "" for position in positions) for row in sample]
-    texts = [row[0] if len(row) == 1 else row for row in rows if any(text.strip() for text in row)]
+    filled = [row for row in rows if any(text.strip() for text in row)]
+    texts = filled if len(positions) > 1 else [row[0] for row in filled]
     limits = [checkpoint_limit(tokenizer, checkpoint.folder), token_limit(checkpoint.config)]
     backend = tokenizer.backend_tokenizer
     backend.encode_special_tokens = True
     backend.no_truncation()
     backend.no_padding()
-    encodings = backend.encode_batch_fast(texts)
+    encodings = encode_batch(backend, texts, checkpoint.pretrained.label)
     tokens = np.sort(np.fromiter(map(len, encodings), dtype=np.int64, count=len(texts)))
     unknown = sum(encoding.ids.count(tokenizer.unk_token_id) for encoding in encodings)
     limit = min((limit for limit in limits if limit is not None), default=None)

@@ -21,7 +21,7 @@ from tuneline.core.errors import StageError
 from tuneline.core.terminal import progress, say
 from tuneline.metrics.curves import probabilities
 from tuneline.model.batches import TokenizedRows
-from tuneline.model.encoding import flat
+from tuneline.model.encoding import EncodingError, encode_batch, flat
 from tuneline.onnx.records import TokenizerRecord, exported_file
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.readers.inputs import Input, InputColumns, InputRows, Row, open_rows
@@ -43,13 +43,14 @@ class EncodedRows(TokenizedRows):
 
 @dataclass(frozen=True)
 class TextClassifier:
-    """An exported model that takes texts, with its tokenizer, which truncates. A regression has no labels."""
+    """An exported model that takes texts, with its tokenizer, which truncates, and its file. A regression has no labels."""
 
     text_columns: tuple[str, ...]
     labels: tuple[str, ...] | None
     pad_token_id: int
     classifier: OnnxClassifier
     tokenizer: Tokenizer
+    tokenizer_file: Path
 
     @classmethod
     def load(cls, path: Path, threads: int | None) -> Self:
@@ -58,8 +59,15 @@ class TextClassifier:
         metadata = classifier.metadata
         try:
             columns, labels, tokenizer = (json.loads(metadata[name]) for name in ("text_columns", "labels", "tokenizer"))
-            tokenizer = _tokenizer(path.parent, TokenizerRecord.model_validate(tokenizer), int(metadata["max_length"]))
-            return cls(tuple(columns), None if labels is None else tuple(labels), int(metadata["pad_token_id"]), classifier, tokenizer)
+            record = TokenizerRecord.model_validate(tokenizer)
+            return cls(
+                tuple(columns),
+                None if labels is None else tuple(labels),
+                int(metadata["pad_token_id"]),
+                classifier,
+                _tokenizer(path.parent, record, int(metadata["max_length"])),
+                path.parent / record.file,
+            )
         except Exception as error:  # those of the tokenizers library have no class of their own
             problem = f"{path} cannot be used with its metadata and tokenizer: {type(error).__name__}: {error}."
             raise StageError(problem, "Export it again: `dvc repro -f export`.") from None
@@ -70,9 +78,9 @@ class TextClassifier:
         return int(self.classifier.metadata["max_length"])
 
     def encode(self, texts: Sequence[tuple[str, ...]]) -> EncodedRows:
-        """Tokenize rows of one or two texts, exactly as the stage ``tokenize`` does."""
+        """Tokenize rows of one or two texts, exactly as the stage ``tokenize`` does; an ``EncodingError`` if the tokenizer fails on one."""
         rows = list(texts) if len(self.text_columns) > 1 else [text for (text,) in texts]
-        encodings = self.tokenizer.encode_batch_fast(rows)
+        encodings = encode_batch(self.tokenizer, rows, str(self.tokenizer_file))
         lengths = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
         total = int(offsets[-1])
@@ -221,6 +229,8 @@ def predict_rows(
 ) -> TaskResult:
     """Predict every row, in order, and return their numbers; ``bad`` counts those that are left out, and refuses too many.
 
+    A row that the tokenizer cannot encode is no bad row but an error, a ``DataError``: another tokenizer may encode it.
+
     Rows of a window are sorted by length, so that batches carry little padding, and put back in order. The first windows are
     small, so that the first predictions appear at once.
     """
@@ -228,7 +238,10 @@ def predict_rows(
     position = source.position
     with progress(f"predict: {bad.name}", source.total, unit="" if position else "rows") as step:
         for rows in windows(good_rows(source, bad, report=report), options.batch_size, options.window):
-            encoded = model.encode([row.texts for row in rows])
+            try:
+                encoded = model.encode([row.texts for row in rows])
+            except EncodingError as error:
+                raise error.at(f"{bad.name}, row {rows[error.row].number}") from None
             writer.write(rows, model.outputs(encoded, options.batch_size))
             predicted += len(rows)
             truncated += encoded.truncated

@@ -20,10 +20,12 @@ from tests.dvc_files import init_dvc
 from tests.exported_pipeline import published_pipeline
 from tests.params import change_params
 from tests.project import GIT_IDENTITY
+from tests.runaway import TEXT, make_runaway
 from tests.small_pipeline import QUEUES
 from tuneline.analysis.drift import Distribution
 from tuneline.cli import app
 from tuneline.cli.predict.streaming import ModelChoice
+from tuneline.core.errors import InputError
 from tuneline.project.dvc import folder_hash
 from tuneline.reports.checks import Profile, SplitProfile, Words
 
@@ -269,3 +271,13 @@ def store(content: bytes, suffix: str = "") -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return md5
+
+
+def test_row_that_the_tokenizer_cannot_encode_is_named(project):
+    make_runaway(project() / "models/onnx/tokenizer.json")
+    rows = read_csv("fresh.csv")
+    rows[5]["body"] = TEXT
+    write_csv("fresh.csv", rows)
+    done = run("fresh.csv")
+    assert done.exit_code == InputError.status
+    assert "fresh.csv, line 7: the tokenizer models/onnx/tokenizer.json cannot encode this text of 60 characters" in done.stderr

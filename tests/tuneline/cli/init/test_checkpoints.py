@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.runaway import TEXT, make_runaway
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 from tuneline.cli.init.recipe import Lengths, measure_lengths, open_checkpoint
 from tuneline.core.errors import StageError
@@ -31,6 +32,14 @@ def test_unknown_tokens_of_the_sample_are_counted(checkpoint):
     opened = open_checkpoint(checkpoint, None)
     assert measure_lengths(opened, [("a b",)], ["text"], ["text"]).unknown == 0
     assert measure_lengths(opened, [("a 한국어 ไทย",)], ["text"], ["text"]).unknown == pytest.approx(2 / 5)
+
+
+def test_text_that_the_tokenizer_cannot_encode_is_an_error_that_quotes_its_beginning(checkpoint):
+    make_runaway(Path(checkpoint, "tokenizer.json"))
+    opened = open_checkpoint(checkpoint, None)
+    with pytest.raises(StageError, match=f"the tokenizer {checkpoint} cannot encode this text of 60 characters") as raised:
+        measure_lengths(opened, [("a b",), (TEXT,)], ["text"], ["text"])
+    assert "It begins with 'xxx" in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 import shutil
 import stat
 import threading
+from pathlib import Path
 
 import onnx
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.faults.truncation import damages
+from tests.runaway import TEXT, make_runaway
 from tests.tuneline.cli.predict.conftest import PAIR, lines_of
 from tuneline.core.errors import InputError
 from tuneline.core.files import file_hash
@@ -249,3 +251,16 @@ def test_model_of_another_project_is_refused(predict, classification, tmp_path):
     assert "has no exported model" in predict(given=PAIR.encode(), model=tmp_path / "foreign.onnx").stderr
     shutil.copyfile(classification / "models/onnx/export.json", tmp_path / "export.json")
     assert "has no model foreign.onnx" in predict(given=PAIR.encode(), model=tmp_path / "foreign.onnx").stderr
+
+
+def test_row_that_the_tokenizer_cannot_encode_is_named_with_the_file_of_the_tokenizer(predict, classification, tmp_path):
+    model = Path(shutil.copytree(classification / "models/onnx", tmp_path / "model"))
+    make_runaway(model / "tokenizer.json")
+    (tmp_path / "in.csv").write_text("subject,body\n" + "the parcel,is missing\n" * 70 + f"the parcel,{TEXT}\n")
+    done = predict("in.csv", "-o", "out.csv", model=model)
+    assert done.exit_code == InputError.status
+    problem = f"in.csv, row 71: the tokenizer {model / 'tokenizer.json'} cannot encode this text of 60 characters ("
+    assert problem in done.stderr
+    assert "Shorten it or leave the row out; or train with another tokenizer" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out.csv").exists()
