@@ -11,8 +11,8 @@ ENCODING = "utf-8-sig"
 """With a byte order mark: without one, Excel takes the file for another encoding."""
 LONGEST_FIELD = 2**31 - 1
 """Characters."""
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a cell that a spreadsheet may execute."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""First characters of a cell that a spreadsheet may execute (OWASP, "CSV Injection"); the last four are ``=+-@`` of full width."""
 
 
 def delimiter(data: DataParams) -> str:
@@ -30,8 +30,11 @@ def free_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
     return free
 
 
-def write_csv(path: Path, data: DataParams, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a file for a spreadsheet. It appears complete or not at all."""
+def write_csv(path: Path, data: DataParams, header: Sequence[object], rows: Iterable[Sequence[object]]) -> None:
+    """Write a file for a spreadsheet. It appears complete or not at all.
+
+    The header is written as it is: a queue and a review are read back by the names of the project's own columns.
+    """
     with replace_file(path) as partial, partial.open("w", encoding=ENCODING, newline="") as file:
         writer = csv.writer(file, delimiter=delimiter(data))
         writer.writerow(header)

@@ -9,7 +9,10 @@ from tuneline.readers.rows import MAX_SHARE, Action
 
 FILE_HELP = "Texts and labels: CSV, TSV, JSONL or Parquet, plain or .gz; the layout is detected"
 MODEL_HELP = "A folder of exported models; or a commit, version (v0.2.0) or stage (production) whose models/onnx is in DVC's cache"
-ERRORS_HELP = "Write the wrong predictions (regression: all), the worst first: CSV or Parquet"
+ERRORS_HELP = (
+    "Write the wrong predictions (regression: all), the worst first: CSV, for people, with a space before what a spreadsheet would "
+    "execute; or Parquet"
+)
 
 
 def command(  # noqa: PLR0917 - typer calls it by name

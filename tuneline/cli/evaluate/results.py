@@ -56,7 +56,7 @@ from tuneline.project.dvc import by_key, cached_folder, cached_out
 from tuneline.project.experiments import resolve
 from tuneline.project.params_file import write
 from tuneline.project.repo import lock_at, registries
-from tuneline.project.spreadsheet import free_names, write_csv
+from tuneline.project.spreadsheet import free_names, harmless, write_csv
 from tuneline.readers.inputs import open_table
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows, written_classes
 from tuneline.readers.layout import detect_layout
@@ -402,7 +402,8 @@ def write_errors(path: Path, result: Evaluation, data: DataParams) -> int:
         with replace_file(path) as partial:
             pq.write_table(table, partial)
     else:
-        write_csv(path, data, table.column_names, zip(*(column.to_pylist() for column in table.columns), strict=True))
+        header = [harmless(name) for name in table.column_names]  # those of the file, which others wrote
+        write_csv(path, data, header, zip(*(column.to_pylist() for column in table.columns), strict=True))
     return len(order)
 
 

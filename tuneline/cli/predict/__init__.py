@@ -20,6 +20,10 @@ BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
 BATCH_SIZE, WINDOW = 32, 4096
 """Default rows per forward pass, and rows in memory."""
 FILES_HELP = "CSV, TSV, JSONL or Parquet, plain or .gz; a folder, a pattern with * or a URL (s3://...) of such files; - for standard input"
+EXCEL_HELP = (
+    "CSV and TSV for people: a space before each cell and column name that a spreadsheet would execute. Default: texts as they are, "
+    "because programs read the output"
+)
 OUTPUT_HELP = "JSONL, CSV, TSV or Parquet; a folder or URL that ends in /, for a file per task; - for standard output (JSONL)"
 
 
@@ -30,6 +34,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     precision: Annotated[Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")] = None,
     input_format: Annotated[Kind | None, typer.Option("--input-format", help="Format of the input; default: by its suffix")] = None,
     output_format: Annotated[Kind | None, typer.Option("--output-format", help="Format of the output; default: by its suffix")] = None,
+    excel_safe: Annotated[bool, typer.Option("--excel-safe", help=EXCEL_HELP)] = False,
     text: Annotated[
         list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair. Default: as in training")
     ] = None,
@@ -91,6 +96,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
             dialect = detected(source, kind, dialect, encoding, limits)
         inputs.append(Input(source, kind, dialect, encoding, limits))
     output_kind = output_format or ("parquet" if folder else kind_of(target, "--output-format"))
+    check_excel_safe(excel_safe, output_kind)
     choice = ModelChoice(model, precision, threads)
     deployed = choice.load_and_warn()
     kept = tuple(dict.fromkeys(keep or ()))
@@ -103,11 +109,11 @@ def command(  # noqa: PLR0917 - typer calls it by name
             with open_table(inputs[0]) as table:
                 batch = replace(batch, columns=used.of(table))
         if folder:
-            batch.to_folder(parts, folder, output_kind)
+            batch.to_folder(parts, folder, output_kind, excel_safe=excel_safe)
         elif engine == "local" and len(parts) <= 1:
-            predict_and_say(deployed, inputs[0], used, Output(target, output_kind), options)
+            predict_and_say(deployed, inputs[0], used, Output(target, output_kind, excel_safe=excel_safe), options)
         else:
-            batch.to_file(parts, Output(target, output_kind))
+            batch.to_file(parts, Output(target, output_kind, excel_safe=excel_safe))
 
 
 def detected(source: "DataFile", kind: Kind, usual: "Dialect", encoding: str, limits: Limits) -> "Dialect":
@@ -142,6 +148,13 @@ def check_options(delimiter: str | None, encoding: str, engine: str, workers: in
     known_encoding(encoding)
     if workers is not None and engine == "local":
         raise StageError("--workers: only the engine ray has workers.", "Add --engine ray, or set the --threads of this process.")
+
+
+def check_excel_safe(excel_safe: bool, output_kind: Kind) -> None:
+    """Refuse ``--excel-safe`` for a format without cells that a spreadsheet executes: it would promise what nothing does."""
+    if excel_safe and output_kind not in {"csv", "tsv"}:
+        hint = "Name a file that ends in .csv, or add --output-format csv; or leave out --excel-safe."
+        raise StageError(f"--excel-safe: no spreadsheet executes what is in {output_kind}, which has the texts as they are.", hint)
 
 
 def text_columns(named: list[str] | None, trained: tuple[str, ...]) -> tuple[str, ...]:

@@ -365,7 +365,8 @@ class Batch:
         columns = OutputColumns(self.model.load().labels, self.columns.kept)
         with ended_by_reader(), open_writer(output, columns) as writer, _scratch(output.path) as folder:
             places = [folder / f"{number}.{output.kind}" for number in range(len(parts))]
-            tasks = [self._task(part, Output(place, output.kind, header=False)) for part, place in zip(parts, places, strict=True)]
+            outputs = [dataclasses.replace(output, path=place, header=False) for place in places]
+            tasks = [self._task(part, one) for part, one in zip(parts, outputs, strict=True)]
             for part, place, result in zip(parts, places, self._results(tasks), strict=True):
                 tally.add(part, result)
                 writer.append(place)
@@ -373,7 +374,7 @@ class Batch:
         say_truncated(tally.truncated, tally.rows, self.model.load().max_length)
         say_summary(tally.rows, tally.skipped, started)
 
-    def to_folder(self, parts: Sequence[Part], folder: ResultFolder, kind: Kind) -> None:
+    def to_folder(self, parts: Sequence[Part], folder: ResultFolder, kind: Kind, *, excel_safe: bool = False) -> None:
         """Write the predictions of each part to a file in a folder. What is whole there already, and made in the same way, is kept.
 
         Raises:
@@ -382,10 +383,12 @@ class Batch:
         tally, started, names = Tally(self.options.bad_rows), time.perf_counter(), [part.result_name(kind) for part in parts]
         _check_names(names, parts, folder)
         with folder.locked():
-            planned = dict(zip(names, self._records(parts, kind), strict=True))
+            planned = dict(zip(names, self._records(parts, kind, excel_safe), strict=True))
             kept = kept_results(planned, folder)
             waiting = [
-                dataclasses.replace(self._task(part, Output(folder.file(name), kind)), folder=folder, record=planned[name])
+                dataclasses.replace(
+                    self._task(part, Output(folder.file(name), kind, excel_safe=excel_safe)), folder=folder, record=planned[name]
+                )
                 for name, part in zip(names, parts, strict=True)
                 if name not in kept
             ]
@@ -416,11 +419,13 @@ class Batch:
                 step.advance(1)
                 yield result
 
-    def _records(self, parts: Sequence[Part], kind: Kind) -> Iterator[ResultRecord]:
+    def _records(self, parts: Sequence[Part], kind: Kind, excel_safe: bool) -> Iterator[ResultRecord]:
         """Yield the record of each task, without its counts."""
         versions: dict[DataFile, str] = {}
         with progress("predict: reading the inputs", len(parts), "tasks") as step:
-            options = [self.options.batch_size, self.options.window, self.options.bad_rows.action, kind]
+            options: list[object] = [self.options.batch_size, self.options.window, self.options.bad_rows.action, kind]
+            if excel_safe:
+                options.append("excel-safe")
             libraries = [importlib.metadata.version(name) for name in LIBRARIES]
             model = file_hash(self.model.file())
             command = content_key(model, dataclasses.asdict(self.columns), options, libraries)

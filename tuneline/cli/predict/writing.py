@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from tuneline.core.errors import StageError
 from tuneline.core.files import replace_file, temporary_directory
 from tuneline.core.tables import ROW_GROUP
+from tuneline.core.terminal import CONTROL_CHARACTERS
+from tuneline.project.spreadsheet import harmless
 from tuneline.readers.files import DataFile, RemoteFile
 from tuneline.readers.inputs import Row
 from tuneline.readers.rows import Kind
@@ -90,6 +92,14 @@ DIGITS = 6
 SEPARATORS = re.compile(r"[\t\r\n]")
 """What no cell of a TSV file can have."""
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
+
+
+def json_line(values: dict[str, Any]) -> str:
+    """Return an object as JSON, in which what a terminal obeys is an escape of JSON: it is read back as it was.
+
+    JSON itself escapes the control characters of ASCII only, and standard output may be a terminal.
+    """
+    return CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", _to_json(values)) + "\n"
 
 
 @dataclass(frozen=True)
@@ -160,6 +170,7 @@ class TextWriter(Writer):
         self._text = text
         self._line = {"jsonl": self._json_line, "csv": self._csv_line, "tsv": self._tsv_line}[output.kind]
         self._csv = csv.writer(cast("Any", SimpleNamespace(write=str)))
+        self._excel_safe = output.excel_safe
         if output.header and output.kind != "jsonl":
             text.write(self._line("header", columns.names))
 
@@ -181,17 +192,20 @@ class TextWriter(Writer):
         named, labels = dict(zip(self.columns.names, values, strict=True)), self.columns.labels
         if labels is not None:
             named["probabilities"] = {name: named.pop(f"probability_{name}") for name in labels}
-        return _to_json(named) + "\n"
+        return json_line(named)
+
+    def _cells(self, values: Sequence[Any]) -> Sequence[Any]:
+        return [harmless(value) for value in values] if self._excel_safe else values
 
     def _csv_line(self, _: str, values: Sequence[Any]) -> str:
         # Up to Python 3.12, the module quotes only those line ends that it writes itself: told to write LF, it leaves a carriage return
         # bare. So the end is replaced here: ``writerow`` returns what ``write`` does, the record.
-        record: str = self._csv.writerow(values)
+        record: str = self._csv.writerow(self._cells(values))
         return record.removesuffix("\r\n") + "\n"
 
     def _tsv_line(self, where: str, values: Sequence[Any]) -> str:
         """Return a line in which quotes are characters like any other, as where TSV is read; refuse a tab or line end in a cell."""
-        cells = ["" if value is None else str(value) for value in values]
+        cells = ["" if value is None else str(value) for value in self._cells(values)]
         for name, cell in zip(self.columns.names, cells, strict=True):
             if SEPARATORS.search(cell):
                 hint = "Write CSV, JSON Lines or Parquet, or leave out the column."
@@ -245,11 +259,13 @@ class Output:
     Attributes:
         path: A file, pipe or device; gzip if its name ends in ``.gz``. ``None`` for standard output.
         header: Write the header line of CSV and TSV.
+        excel_safe: Write a space before each cell and column name of CSV and TSV that a spreadsheet would execute.
     """
 
     path: DataFile | None
     kind: Kind
     header: bool = True
+    excel_safe: bool = False
 
 
 @contextmanager

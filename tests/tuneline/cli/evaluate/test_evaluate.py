@@ -123,6 +123,21 @@ def test_errors_are_written_with_line_texts_and_confidence_the_most_confident_fi
     assert [{name: str(value) for name, value in row.items()} for row in pq.read_table("errors.parquet").to_pylist()] == errors
 
 
+def test_errors_as_csv_have_no_cell_and_no_name_that_a_spreadsheet_executes_and_parquet_is_exact(project):
+    project()
+    rows = read_csv("fresh.csv")
+    formulas = [{"=subject": row["subject"], "body": f"=HYPERLINK({number})", "queue": row["queue"]} for number, row in enumerate(rows)]
+    write_csv("fresh.csv", formulas)
+    for name in ("errors.csv", "errors.parquet"):
+        done = run("fresh.csv", "--errors", name, "--text", "=subject", "--text", "body")
+        assert done.exit_code == 0, done.output
+    written, exact = read_csv("errors.csv"), pq.read_table("errors.parquet").to_pylist()
+    assert written
+    assert list(written[0])[:3] == ["line", " =subject", "body"]
+    assert [row["body"] for row in written] == [f" {row['body']}" for row in exact]
+    assert {row["body"] for row in exact} <= {row["body"] for row in formulas}
+
+
 def test_errors_of_a_regression_are_all_rows_the_largest_error_first(project):
     project("regression")
     done = run("fresh.csv", "--errors", "errors.csv", "--html", "page.html")

@@ -1,12 +1,16 @@
 """What is written is what the readers of inputs read, whatever the texts, column names and class names are."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tuneline.cli.predict.writing import Output, OutputColumns, open_writer
+from tuneline.cli.predict.writing import Output, OutputColumns, json_line, open_writer
 from tuneline.core.errors import StageError
+from tuneline.core.terminal import CONTROL_CHARACTERS
+from tuneline.project.spreadsheet import FORMULA
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.text import open_text
@@ -18,11 +22,11 @@ COLUMN = st.sampled_from(["label", "input_label", "row", "probability_a"]) | LIN
 many_files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 
 
-def write(path, kind, names, cells, labels=("a", "b")):
+def write(path, kind, names, cells, labels=("a", "b"), *, excel_safe=False):
     """Write a row for each tuple of cells, and return the names of their columns."""
     columns = OutputColumns(labels, tuple(names))
     rows = [Row(number, ("",), dict(zip(names, values, strict=True))) for number, values in enumerate(cells, start=1)]
-    with open_writer(Output(path, kind), columns) as writer:
+    with open_writer(Output(path, kind, excel_safe=excel_safe), columns) as writer:
         writer.write(rows, np.tile([0.25, 0.75], (len(rows), 1)))
     return columns.renamed
 
@@ -58,6 +62,53 @@ def test_csv_has_lines_that_end_with_lf_and_quotes_only_where_needed(tmp_path):
     content = (tmp_path / "out.csv").read_bytes()
     assert content.startswith(b'row,text,label,probability,probability_a,probability_b\n1,plain,b,0.75,0.25,0.75\n2,"a\rb",b,')
     assert b'\n3,"a\nb",b,0.75,0.25,0.75\n4,"say ""a""",b,0.75,0.25,0.75\n' in content
+
+
+@many_files
+@given(data=st.data(), kind=st.sampled_from(["csv", "tsv"]))
+def test_excel_safe_file_has_no_cell_and_no_name_that_a_spreadsheet_executes(tmp_path, data, kind):
+    texts = (LINES if kind == "tsv" else TEXTS).map(lambda text: text.replace("\0", ""))
+    formulas = texts.map(lambda text: f"={text}") | texts.map(lambda text: f"@{text}") | texts
+    cells = data.draw(st.lists(st.tuples(formulas), min_size=1, max_size=5))
+    label = data.draw(formulas.filter(lambda text: text.strip() and text != "a"))
+    column = data.draw(formulas.filter(str.strip))
+    path = tmp_path / f"out.{kind}"
+    write(path, kind, [column], cells, ("a", label), excel_safe=True)
+    with open_text(path, "utf-8") as lines:
+        reader = DelimitedReader(lines, Dialect.default(kind == "tsv"))
+        records = [fields for _, fields in reader]
+    for cell in [*reader.names, *(cell for record in records for cell in record)]:
+        assert not cell.startswith(FORMULA) or is_number(cell)
+    written = [record[1] for record in records]
+    assert [cell.removeprefix(" ") for cell in written] == [text.removeprefix(" ") for (text,) in cells], "nothing else is changed"
+
+
+def is_number(cell):
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def test_numbers_stay_numbers_in_an_excel_safe_file(tmp_path):
+    write(tmp_path / "out.csv", "csv", ["of a file", "of JSON"], [("-0.5", -0.5), ("+3", None)], ("-1", "=b"), excel_safe=True)
+    assert (tmp_path / "out.csv").read_text().splitlines() == [
+        "row,of a file,of JSON,label,probability,probability_-1,probability_=b",
+        "1,-0.5,-0.5, =b,0.75,0.25,0.75",
+        "2,+3,, =b,0.75,0.25,0.75",
+    ]
+
+
+@given(st.text())
+def test_json_line_has_nothing_that_a_terminal_obeys_and_is_read_back(text):
+    line = json_line({"text": text, "a\x9b": text})
+    assert not CONTROL_CHARACTERS.search(line)
+    assert json.loads(line) == {"text": text, "a\x9b": text}
+
+
+def test_json_line_escapes_what_json_itself_leaves():
+    assert json_line({"text": "\x1b[2J \x9b31m \u202e Grüße"}) == '{"text": "\\u001b[2J \\u009b31m \\u202e Grüße"}\n'
 
 
 @pytest.mark.parametrize("cell", ["a\tb", "a\rb", "a\nb"])

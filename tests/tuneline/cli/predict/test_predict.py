@@ -179,6 +179,40 @@ def test_every_column_is_kept(predict, tmp_path):
     assert [(line["subject"], line["id"], "new" in line) for line in piped] == [("a", 7, False), ("a", None, False)]
 
 
+@pytest.mark.parametrize("output", ["out.csv", "out.tsv", "out/", "many.csv"])
+def test_excel_safe_output_has_no_formula_of_the_input_and_the_default_has_it(predict, tmp_path, output):
+    (tmp_path / "in.csv").write_text("subject,body,=name\na,b,=HYPERLINK(1)\nc,d,-0.5\n")
+    files = ["in.csv"]
+    if output == "many.csv":
+        (tmp_path / "other.csv").write_text("subject,body,=name\na,b,@SUM(A1)\n")
+        files.append("other.csv")
+    words = [*files, "-o", output, "--output-format", "tsv" if output == "out.tsv" else "csv", "--keep", "=name"]
+    written = tmp_path / (f"out/{files[0]}" if output == "out/" else output)
+    assert predict(*words).exit_code == 0
+    as_it_is = written.read_text()
+    done = predict(*words, "--excel-safe")
+    assert done.exit_code == 0, done.output
+    safe = written.read_text()
+    separator = "\t" if output == "out.tsv" else ","
+    assert f"row{separator}=name{separator}label" in as_it_is
+    assert f"1{separator}=HYPERLINK(1){separator}" in as_it_is
+    assert f"row{separator} =name{separator}label" in safe
+    assert f"1{separator} =HYPERLINK(1){separator}" in safe
+    assert f"2{separator}-0.5{separator}" in safe
+    if output == "many.csv":
+        assert "1, @SUM(A1)," in safe
+    assert safe.replace(" =", "=").replace(" @", "@") == as_it_is, "nothing else is changed"
+
+
+@pytest.mark.parametrize("output", ["out.jsonl", "out.parquet", "out/"])
+def test_excel_safe_is_refused_for_what_no_spreadsheet_executes(predict, tmp_path, output):
+    (tmp_path / "in.csv").write_text("subject,body\na,b\n")
+    done = predict("in.csv", "-o", output, "--excel-safe")
+    assert done.exit_code == 1
+    assert "--excel-safe: no spreadsheet executes what is in " in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
 def test_every_column_of_the_first_file_is_kept_of_all(predict, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.csv").write_text("id,subject,body\n1,a,b\n")
