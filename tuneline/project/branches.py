@@ -47,7 +47,8 @@ def rewritten(root: Path, branch: str) -> BranchProblem | None:
     commits = [commit for commit, _ in ingests] or [commit for commit, *_ in lost]
     more = ", ..." if len(commits) > NAMED else ""
     rows = f", with {sum(count for _, count in ingests):,} rows of flow ingest" if ingests else ""
-    message = f"{branch} of origin was rewritten: {len(lost):,} commits are in no branch of it any more{rows} ({', '.join(commits[:NAMED])}{more})"
+    named = ", ".join(commits[:NAMED])
+    message = f"{branch} of origin was rewritten: {len(lost):,} commits are in no branch of it any more{rows} ({named}{more})"
     hint = (
         f"`git branch rescued {lost[0][0]}` keeps the last of them; then merge it, or cherry-pick what is missing. "
         f"If it was meant: `git reflog expire --expire=all {ref}`."
