@@ -30,15 +30,16 @@ from rich.console import Console
 from rich.table import Table
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from tuneline.core.tables import ROW_GROUP, LabelSchema, SplitReader, raw_schema, tokenized_schema, write_batches
+from tuneline.core.tables import ROW_GROUP, SplitReader, raw_schema, tokenized_schema, write_batches
 from tuneline.params import Params
+from tuneline.tasks import Classification
 
 SIZES = (10_000, 100_000, 1_000_000)
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 WORDS = 20_000
 LENGTHS = (10, 30)
 """Words in each of the two texts of a row."""
-LABELS = LabelSchema(("no", "yes"))
+LABELS = Classification(("no", "yes"))
 COLUMNS = ("one", "two")
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 

@@ -72,7 +72,7 @@ def run(path: Path, exact: bool, rows: TokenizedSplit) -> tuple[NDArray[np.float
     """Return the logits, and the seconds in ONNX Runtime."""
     session = open_session(path, session_options(exact_products=exact))
     names = [given.name for given in session.get_inputs()]
-    logits, seconds = np.empty((len(rows), rows.label_schema.outputs), np.float32), 0.0
+    logits, seconds = np.empty((len(rows), rows.task.outputs), np.float32), 0.0
     for numbers, batch in batches(rows):
         started = time.perf_counter()
         (logits[numbers],) = session.run(["logits"], {name: batch[name] for name in names})

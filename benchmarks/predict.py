@@ -92,7 +92,7 @@ def command(model: TextClassifier, path: Path, clock: Clock) -> float:
     """Return the seconds of the whole command, without its start-up."""
     started = clock()
     source = Input(path, "jsonl", Dialect(",", literal=False))
-    output, columns = Output(path.with_suffix(".out"), "jsonl"), OutputColumns(model.labels, ())
+    output, columns = Output(path.with_suffix(".out"), "jsonl"), OutputColumns(model.task, ())
     with open_rows(source, InputColumns(model.text_columns, ())) as rows, open_writer(output, columns) as writer:
         predict_rows(model, rows, writer, StreamOptions(BATCH, WINDOW, STOP), BadRows("rows", "row", STOP))
     return clock() - started

@@ -29,9 +29,10 @@ from rich.table import Table
 from transformers import PreTrainedTokenizerFast
 
 from stages.tokenize.tokenizer import TRAINING_ROWS, RawTexts, SavedTokenizer, Shard, save_tokenizer, tokenize_shard, train_wordpiece
-from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, write_batches
+from tuneline.core.tables import SplitReader, raw_schema, write_batches
 from tuneline.model.architectures import load_tokenizer
 from tuneline.model.encoding import CHUNK, Encoder
+from tuneline.tasks import Classification
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 COLUMNS = ["first", "second"]
@@ -53,7 +54,7 @@ def pairs() -> list[tuple[str, str]]:
 
 def write_raw(path: Path, rows: int) -> None:
     """Write ``rows`` pairs as a raw split, one row group at a time."""
-    texts, schema = pairs(), raw_schema(COLUMNS, LabelSchema(("no", "yes")))
+    texts, schema = pairs(), raw_schema(COLUMNS, Classification(("no", "yes")))
 
     def batches() -> Iterator[pa.RecordBatch]:
         for start in range(0, rows, 10_000):

@@ -262,7 +262,7 @@ class Results:
         with replace_file(target) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
             for batch in file.iter_batches():
                 if counts is not None and profile is not None:
-                    predicted = batch["label" if profile.labels is not None else "prediction"]
+                    predicted = batch[profile.task.prediction_column]
                     counts += RowCounts.of(profile, [batch[name] for name in texts], predicted)
                 versions = pa.array([version.name] * batch.num_rows, pa.string())
                 writer.write_batch(pa.record_batch([*batch.select(kept).columns, versions], schema=schema))

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 
 from tests.params import change_params, write_params
 from tuneline.core.provenance import BaseSource, StageProvenance, provenance_file
-from tuneline.core.tables import LABELS, LabelSchema, SplitReader, baselines_schema, raw_schema, tokenized_schema, write_table
+from tuneline.core.tables import LABELS, SplitReader, baselines_schema, raw_schema, tokenized_schema, write_table
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
+from tuneline.tasks import task_with_names
 
 QUEUES = ("billing", "delivery", "returns")
 MAX_LENGTH = 24
@@ -73,7 +74,7 @@ def write_pipeline(folder: Path, regression: bool = False, changes: dict[str, An
     """
     from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 
-    labels = LabelSchema(None if regression else QUEUES)
+    labels = task_with_names(None if regression else QUEUES)
     generator = random.Random(0)
     texts = {split: [(_text(generator, 1, 4), _text(generator, 1, 30)) for _ in range(rows)] for split, rows in ROWS.items()}
     tokenizer = train_wordpiece(lambda: iter([WORDS] * 3), 120)
@@ -105,15 +106,15 @@ def _predict(folder: Path, model: Any) -> None:
     import torch
 
     split = TokenizedSplit.read(SplitReader.open(folder / "data/tokenized", "test", "tokenize"))
-    logits = np.empty((len(split), split.label_schema.outputs), dtype=np.float32)
+    logits = np.empty((len(split), split.task.outputs), dtype=np.float32)
     with torch.inference_mode():
         for rows in length_sorted_batches(split.lengths, 16):
             logits[rows] = model(**{name: torch.from_numpy(values) for name, values in split.pad(rows, 0).items()}).logits.numpy()
-    predictions = logits[:, 0] if split.label_schema.is_regression else logits.argmax(axis=1)
+    predictions = split.task.predictions(logits)
     table = pa.table({"idx": np.arange(len(split)), "label": split.labels, "logits": list(logits), "prediction": predictions})
     (folder / "reports/baselines").mkdir(parents=True)
     pq.write_table(table, folder / "reports/predictions.parquet")
-    simple = pa.table({"majority": [0] * len(split)}, schema=baselines_schema(split.label_schema, ["majority"]))
+    simple = pa.table({"majority": [0] * len(split)}, schema=baselines_schema(split.task, ["majority"]))
     write_table(simple, folder / "reports/baselines/test.parquet")
 
 

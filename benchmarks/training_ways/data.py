@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tuneline.core.tables import LabelSchema, tokenized_schema, write_table
+from tuneline.core.tables import tokenized_schema, write_table
+from tuneline.tasks import Classification
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 TOKENIZER = SHARED / "hub/models/google-bert/bert-base-uncased"
 VOCABULARY = 30_522
-LABELS = LabelSchema(("not_equivalent", "equivalent"))
+LABELS = Classification(("not_equivalent", "equivalent"))
 Columns = dict[str, list[object]]
 
 

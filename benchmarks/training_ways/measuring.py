@@ -12,8 +12,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, BertConfig, PreTrainedModel
 
 from benchmarks.training_ways.data import LABELS, VOCABULARY
-from tuneline.metrics.scores import metrics_of
 from tuneline.model.batches import TokenizedSplit
+from tuneline.tasks.predictions import metrics_of
 
 MATMULS = ("mm", "bmm", "linear", "scaled_dot_product", "gemm", "attention")
 
@@ -109,7 +109,7 @@ def score(model: torch.nn.Module, split: TokenizedSplit) -> dict[str, float]:
         for start in range(0, len(split), 64):
             batch = split.pad(np.arange(start, min(start + 64, len(split))), 0)
             logits.append(model(**{name: torch.from_numpy(values).to(device) for name, values in batch.items()}).logits.float().cpu())
-    scores = metrics_of(torch.cat(logits).numpy(), split.labels, split.label_schema)
+    scores = metrics_of(torch.cat(logits).numpy(), split.labels, split.task)
     return {name: scores[name] for name in ("loss", "accuracy", "f1")}
 
 

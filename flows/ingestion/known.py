@@ -25,6 +25,7 @@ from tuneline.readers.files import is_url, shown
 from tuneline.readers.inputs import Input, open_table
 from tuneline.readers.labelled import LABEL, LabelledColumns, class_name, labelled_rows
 from tuneline.readers.rows import ENDINGS, STOP, BadRowPolicy, BadRows, listed
+from tuneline.tasks import TASKS, Classification, Task
 
 NONE = np.uint64(0)
 """Hash of a key or label that is missing."""
@@ -150,7 +151,7 @@ class BatchColumns:
 
     texts: tuple[str, ...]
     label: str
-    regression: bool = False
+    kind: type[Task] = Classification
     by: str | None = None
     key: str | None = None
     policy: BadRowPolicy = STOP
@@ -160,7 +161,7 @@ class BatchColumns:
         """Return the columns that the parameters of the pipeline name."""
         by = data.split.by if data.split else None
         policy = BadRowPolicy(data.bad_rows, data.max_bad_share)
-        return cls(tuple(data.text_columns), data.label_column, data.task == "regression", by, key, policy)
+        return cls(tuple(data.text_columns), data.label_column, TASKS[data.task], by, key, policy)
 
     @property
     def others(self) -> dict[str, str]:
@@ -171,15 +172,15 @@ class BatchColumns:
     @property
     def schema(self) -> pa.Schema:
         """Schema of a batch file."""
-        label = pa.float64() if self.regression else pa.string()
-        names = (*self.texts, self.label, *self.others)
-        return pa.schema([pa.field(name, label if name == self.label else pa.string()) for name in names])
+        types = dict.fromkeys((*self.texts, self.label, *self.others), pa.string())
+        types[self.label] = self.kind.staged_type
+        return pa.schema([pa.field(name, kind) for name, kind in types.items()])
 
     def labelled(self, id_column: str | None = None) -> LabelledColumns:
         """Return what is read of a file with new rows; with the column of their ids, of one with late labels."""
         others = self.others | ({} if id_column is None else {id_column: "id of the source"})
         texts = self.texts if id_column is None else ()
-        return LabelledColumns(texts, self.label, self.regression, others, sparse=True, policy=self.policy)
+        return LabelledColumns(texts, self.label, self.kind, others, sparse=True, policy=self.policy)
 
     def named(self, batch: pa.RecordBatch, read: LabelledColumns) -> dict[str, pa.Array]:
         """Return the columns of a batch of ``labelled_rows`` by the names of the user."""
@@ -276,8 +277,8 @@ def read_known(
         for path in layout.files(root, split):
             for texts, label, keys in known_rows(path, columns, files):
                 parts.append(RowHashes.of(texts, label, keys, held=split != layout.split))
-                if split == layout.split and not columns.regression:
-                    labels.update(pc.unique(label.drop_null()).to_pylist())
+                if split == layout.split:
+                    labels.update(columns.kind.observed(label))
     rows = RowHashes.joined(parts)
     log(f"The data has {len(rows.texts):,} rows.")
     return rows, frozenset(labels)
@@ -305,7 +306,7 @@ class ClassNames:
     @classmethod
     def of(cls, data: DataParams, labels: frozenset[str]) -> "ClassNames":
         """Return the classes of ``data.label_names``, by name or id, else those that the data has; any label where it has none."""
-        if data.task == "regression" or not (data.label_names or labels):
+        if not (data.label_names or labels):
             return cls(None)
         if not data.label_names:
             return cls({label: label for label in labels})

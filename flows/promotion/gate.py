@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from prefect import get_run_logger, task
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
@@ -24,19 +22,18 @@ from flows.settings import PromotionPolicy
 from tuneline.core.errors import DataError
 from tuneline.core.files import read_yaml
 from tuneline.core.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED
-from tuneline.core.tables import LabelSchema, SplitReader, read_table
+from tuneline.core.tables import SplitReader, read_table
 from tuneline.metrics.stats import Difference
-from tuneline.metrics.table import METRIC_TABLE, Task, metrics_for, primary_metric
+from tuneline.metrics.table import METRIC_TABLE
 from tuneline.project.dvc import read_lock
-from tuneline.project.paired import McNemar, PairedComparison, translated_ids
+from tuneline.project.paired import McNemar, PairedComparison
 from tuneline.project.registry import Version
 from tuneline.project.repo import ArtifactError, artifact_path, lock_at
 from tuneline.reports.checks import Checks
+from tuneline.tasks import Task, read_task
 
 HOLD_CRITERION = "hold"
 """Name of the criterion that a person sets (``python -m flows.promotion hold``); it comes first."""
-Names = tuple[str, ...] | None
-"""Class names; ``None`` for a regression."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class PairedPredictions:
     labels: NDArray[Any]
     candidate: NDArray[Any]
     production: NDArray[Any] | None
-    names: Names
+    task: Task
     incomparable: str | None = None
 
 
@@ -123,14 +120,14 @@ def decide(
     Raises:
         ValueError: The policy names a metric that cannot decide this task: accuracy for a regression, for example.
     """
-    regression = predictions.names is None
-    metric = promotion_metric(policy.metric, "regression" if regression else "classification")
+    metric = promotion_metric(policy.metric, predictions.task)
     compared = PairedComparison.of(
+        predictions.task,
         [METRIC_TABLE[metric]],
         predictions.labels,
         predictions.candidate,
         _majority_baseline(predictions) if predictions.production is None else predictions.production,
-        average=None if regression else "binary" if len(predictions.names or ()) == 2 else "macro",
+        average=predictions.task.averaging(None),
         resamples=policy.resamples,
         level=policy.confidence,
     )
@@ -150,18 +147,15 @@ def promotion_metric(name: str | None, task: Task) -> str:
 
     A ``ValueError`` if it is not one of the task, or a difference of it has no interval.
     """
-    known = [metric.name for metric in metrics_for(task) if metric.resampled and metric.greater_is_better]
+    known = [metric.name for metric in task.metrics if metric.resampled and metric.greater_is_better]
     if name is not None and name not in known:
-        raise ValueError(f"promotion.metric in conf/flows.yaml: {name!r} cannot decide a {task}; choose one of {', '.join(known)}")
-    return name or primary_metric(task).name
+        raise ValueError(f"promotion.metric in conf/flows.yaml: {name!r} cannot decide a {task.kind}; choose one of {', '.join(known)}")
+    return name or task.primary_metric.name
 
 
 def _majority_baseline(predictions: PairedPredictions) -> NDArray[Any]:
-    """Return the predictions of the most frequent label; 0 for a regression, as a constant has no correlation."""
-    if predictions.names is None:
-        return np.zeros_like(predictions.labels)
-    values, counts = np.unique(predictions.labels, return_counts=True)
-    return np.full_like(predictions.labels, values[counts.argmax()])
+    """Return the best predictions without the text."""
+    return np.full_like(predictions.labels, predictions.task.constant_prediction([predictions.labels]))
 
 
 def _gain(gain: Difference, metric: str, predictions: PairedPredictions, policy: PromotionPolicy) -> PromotionCriterion:
@@ -237,46 +231,38 @@ def predictions(pipeline: Pipeline, registry: Registry, production: Version | No
     Raises:
         DataError: The candidate's predictions are missing.
     """
-    labels, ours, names = _read(pipeline.programs.cwd / PREDICTIONS)
+    labels, ours, kind = _read(pipeline.programs.cwd / PREDICTIONS)
     theirs = incomparable = None
     if production is not None:
         try:
-            theirs = _production_predictions(pipeline, registry, production, names)
+            theirs = _production_predictions(pipeline, registry, production, kind)
         except (ProgramError, ArtifactError, DataError) as error:
             incomparable = f"{production.name}: {error.reason if isinstance(error, ProgramError) else error}"
-    return PairedPredictions(labels, ours, theirs, names, incomparable)
+    return PairedPredictions(labels, ours, theirs, kind, incomparable)
 
 
-def _read(path: Path) -> tuple[NDArray[Any], NDArray[Any], Names]:
-    """Return labels, predictions and class names, in the order of the rows."""
+def _read(path: Path) -> tuple[NDArray[Any], NDArray[Any], Task]:
+    """Return labels, predictions and task, in the order of the rows."""
     if not path.exists():
         raise DataError(f"{path} is missing: the promotion gate compares predictions.", "Run stage evaluate, which writes them.")
     table = read_table(path, ["idx", "label", "prediction"]).sort_by("idx")
-    return table["label"].to_numpy(), table["prediction"].to_numpy(), LabelSchema.of(table.schema, "label").names
+    return table["label"].to_numpy(), table["prediction"].to_numpy(), read_task(table.schema, "label")
 
 
-def _production_predictions(pipeline: Pipeline, registry: Registry, production: Version, names: Names) -> NDArray[Any]:
+def _production_predictions(pipeline: Pipeline, registry: Registry, production: Version, kind: Task) -> NDArray[Any]:
     root = pipeline.programs.cwd
     if lock_at(registry.repository.root, production.commit).reported_rows() == read_lock(root).reported_rows():
         target, what = root / ".dvc" / "tmp" / f"{production.name}.parquet", f"Fetching the predictions of {production.name}"
         pipeline.get(registry.repository, str(PREDICTIONS), production.commit, target, what)
         _, predicted, theirs = _read(target)
-        return translated_ids(predicted, theirs, names)
+        return kind.translated(predicted, theirs)
     model, parts = fetch_model(registry, production, pipeline), []
     for rows in SplitReader.open(root / RAW, reported_split(root), made_by="download").paths:
         target = root / ".dvc" / "tmp" / f"{production.name}-{rows.name}"
         command = ["tuneline", "predict", str(rows), "--model", str(model.folder), "--output", str(target), "--bad-rows", "stop"]
         pipeline.programs.run(command, f"Predicting {rows.name} with {production.name}", pipeline.on_line)
-        parts.append(_predicted(target, names))
+        parts.append(kind.encoded(read_table(target, [kind.prediction_column])[kind.prediction_column]))
     return np.concatenate(parts)
-
-
-def _predicted(path: Path, names: Names) -> NDArray[Any]:
-    """Return the numbers or class ids in a file that ``tuneline predict`` wrote; -1 for a class that the candidate does not have."""
-    if names is None:
-        return np.asarray(read_table(path, ["prediction"])["prediction"].to_numpy())
-    ids = pc.fill_null(pc.index_in(read_table(path, ["label"])["label"], pa.array(names)), -1)
-    return np.asarray(ids.to_numpy().astype(np.int64))
 
 
 @task(name="gate", task_run_name="gate", **UNCACHED)

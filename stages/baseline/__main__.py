@@ -13,18 +13,12 @@ from tuneline.analysis.baselines import Predict, majority_model, tfidf_model
 from tuneline.core.files import replace_directory
 from tuneline.core.paths import BASE_MODEL, BASELINES, RAW, TOKENIZER, split_file
 from tuneline.core.stage import require, run_stage
-from tuneline.core.tables import (
-    LabelSchema,
-    SplitReader,
-    baselines_schema,
-    check_text_columns,
-    rebatch,
-    write_batches,
-)
+from tuneline.core.tables import SplitReader, baselines_schema, check_text_columns, rebatch, write_batches
 from tuneline.core.terminal import phase, progress
 from tuneline.model.frozen_baselines import FrozenEncoder, fit_frozen_baselines
 from tuneline.params import Params
 from tuneline.params.loading import load_params
+from tuneline.tasks import read_task
 
 
 def frozen_models(train: SplitReader, params: Params) -> Predict:
@@ -49,7 +43,7 @@ def main() -> None:
     params = load_params()
     train = SplitReader.open(RAW, "train", made_by="download")
     check_text_columns(train, params.data.text_columns)
-    labels = LabelSchema.of(train.schema)
+    labels = read_task(train.schema)
     names = ["majority", "tfidf"]
     with progress("baseline"):
         models = [majority_model(train, labels), tfidf_model(train, params.data.text_columns, labels, params.seed)]

@@ -23,7 +23,6 @@ from tuneline.core.records import Metrics
 from tuneline.core.stage import require, run_stage
 from tuneline.core.tables import SplitReader, numpy_values, read_table
 from tuneline.core.terminal import say
-from tuneline.metrics.curves import probabilities
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 from tuneline.onnx.records import (
     EXPORT_RECORD,
@@ -81,12 +80,12 @@ def describe_flips(comparison: LogitComparison, reference: TrainedLogits, raw: S
     positions = comparison.flipped[:LIMIT]
     order = np.argsort(positions)
     texts = raw.take(positions[order], text_columns).take(np.argsort(order)).to_pylist()
-    labels, names = reference.labels[positions].tolist(), reference.label_schema.names
+    labels = reference.labels[positions].tolist()
     return [
         Flip(
             row=int(position),
             text=text,
-            label=names[label] if names else label,
+            label=reference.task.label_value(label),
             trained=_prediction(reference, reference.logits, position),
             exported=_prediction(reference, comparison.logits, position),
             difference=float(comparison.difference[position]),
@@ -96,12 +95,11 @@ def describe_flips(comparison: LogitComparison, reference: TrainedLogits, raw: S
 
 
 def _prediction(reference: TrainedLogits, logits: Logits, position: int) -> Prediction:
-    names = reference.label_schema.names
-    if names is None:
-        return Prediction(prediction=float(logits[position, 0]))
-    (probability,) = probabilities(logits[position : position + 1])
-    best = int(probability.argmax())
-    return Prediction(prediction=names[best], probability=float(probability[best]))
+    row, task = logits[position : position + 1], reference.task
+    (prediction,) = task.predictions(row)
+    probability = task.confidence(row)
+    value = task.label_value(prediction)
+    return Prediction(prediction=value) if probability is None else Prediction(prediction=value, probability=probability)
 
 
 SATURATION_ROWS = 64
@@ -195,7 +193,7 @@ def main() -> dict[str, float]:
     params = load_params()
     record = ExportRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
     split = TokenizedSplit.read(SplitReader.open(TOKENIZED, params.evaluate.split, "tokenize"))
-    reference = TrainedLogits(split.labels, split.label_schema, read_logits(require(PREDICTIONS, "evaluate"), len(split)))
+    reference = TrainedLogits(split.labels, split.task, read_logits(require(PREDICTIONS, "evaluate"), len(split)))
     size = params.compare.batch_size
     exported = {
         precision: logits_of(OnnxClassifier.exported(CANDIDATES, precision), split, record.pad_token_id, size, precision)

@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.tables import LabelSchema
-from tuneline.metrics.agreement import agreeing_rows
-from tuneline.metrics.curves import Softmax, calibration, calibration_error
-from tuneline.metrics.scores import compute_metric, predictions_of, task_of
-from tuneline.metrics.stats import Interval, accuracy_drop_interval, exact_interval, paired_difference
-from tuneline.metrics.table import Metric, primary_metric
+from tuneline.metrics.scores import compute_metric
+from tuneline.metrics.stats import exact_interval
+from tuneline.metrics.table import Metric
 from tuneline.onnx.records import Saturation
+from tuneline.tasks import Task
 
 Logits = NDArray[np.float32]
 
@@ -22,24 +20,21 @@ class TrainedLogits:
     """What exported models are compared with: labels of the reported split, and the trained model's logits, shape ``(rows, outputs)``."""
 
     labels: NDArray[Any]
-    label_schema: LabelSchema
+    task: Task
     logits: Logits
 
     @property
     def metric(self) -> Metric:
         """Metric whose drop is limited."""
-        return primary_metric(task_of(self.label_schema))
+        return self.task.primary_metric
 
     def score(self, logits: Logits) -> float:
         """Return that metric for some logits of shape ``(rows, outputs)``."""
-        return compute_metric(self.metric, self.labels, predictions_of(logits, self.label_schema))
+        return compute_metric(self.metric, self.labels, self.task.predictions(logits))
 
     def quality(self, logits: Logits) -> dict[str, float]:
-        """Return the metric, and for a classifier the calibration error."""
-        metrics = {self.metric.name: self.score(logits)}
-        if not self.label_schema.is_regression:
-            metrics["calibration_error"] = calibration_error(calibration(Softmax.of(logits), self.labels))
-        return metrics
+        """Return the metric, and what the task compares beside it."""
+        return {self.metric.name: self.score(logits), **self.task.exported_quality(logits, self.labels)}
 
 
 @dataclass(frozen=True)
@@ -69,13 +64,9 @@ def compare_logits(reference: TrainedLogits, exported: Logits, close_rmse: float
     exported = np.nan_to_num(exported, nan=0.0, posinf=0.0, neginf=0.0)
     difference = np.abs(reference.logits.astype(np.float64) - exported)
     per_row = difference.max(axis=1)
-    trained, other = (predictions_of(one, reference.label_schema) for one in (reference.logits, exported))
-    agrees = agreeing_rows(reference.logits, exported, reference.labels, reference.label_schema, close_rmse)
-    if reference.label_schema.is_regression:
-        found = paired_difference(reference.metric, reference.labels, trained, other, seed=seed)
-        interval = Interval(found.low, found.high)
-    else:
-        interval = accuracy_drop_interval(trained == reference.labels, other == reference.labels, seed)
+    task = reference.task
+    agrees = task.agreement(reference.logits, exported, reference.labels, close_rmse)
+    interval = task.drop_interval(task.predictions(reference.logits), task.predictions(exported), reference.labels, seed)
     agrees[not_finite] = False
     flipped = np.flatnonzero(~agrees)
     agreeing = exact_interval(len(agrees) - len(flipped), len(agrees))

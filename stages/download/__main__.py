@@ -45,6 +45,7 @@ from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
 from tuneline.readers.labelled import LabelledColumns
 from tuneline.readers.rows import BadRowPolicy, listed
+from tuneline.tasks import TASKS
 
 WORK = "work"
 """Folder for the copies of the source's splits (``staged``) and for the files of the raw splits (``written``); removed at the end."""
@@ -119,7 +120,7 @@ def source_columns(params: Params, label_optional: bool = False, grouped: bool =
     return LabelledColumns(
         tuple(data.text_columns),
         data.label_column,
-        regression=data.task == "regression",
+        kind=TASKS[data.task],
         others={data.split.by: "data.split.by"} if data.split is not None and data.split.by is not None and grouped else {},
         optional=[data.label_column] if label_optional else [],
         sparse=data.bad_rows == "skip",
@@ -159,14 +160,14 @@ def write_splits(
         rows = writer.write(written / split, staged, selections[split], data.max_rows, params.seed + position)
         count = -(-rows // data.shard_rows)
         shards = [(written / split / f"{number:05d}.parquet", shard_file(folder, split, number, count)) for number in range(count)]
-        if encoder.labels.is_regression and split in ("train", params.evaluate.split):
+        if encoder.labels.correlates and split in ("train", params.evaluate.split):
             refuse_constant(split, [path for path, _ in shards])
         files += shards
         specification = data.source_specs.get(split, data.splits.train)
         splits[split] = SplitSource(specification=specification, rows=rows, left_out=writer.left_out)
     applied, labels = corrector.report(), encoder.labels
-    if labels.names is not None and data.label_names is None and (empty := corrector.emptied_classes()):
-        say(f"download: the corrections leave no row of {listed(labels.names[label] for label in empty)}: no class any more.")
+    if data.label_names is None and (empty := corrector.emptied_classes()):
+        say(f"download: the corrections leave no row of {listed(map(labels.label_text, empty))}: no class any more.")
         labels = remove_classes(files, labels, empty)
     else:
         for path, target in files:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +22,13 @@ from tuneline.core.errors import DataError
 from tuneline.core.files import file_hash
 from tuneline.core.paths import SPLITS
 from tuneline.core.provenance import AppliedCorrections
-from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, raw_schema, rebatch, write_batches
+from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, raw_schema, rebatch, write_batches
 from tuneline.core.terminal import Progress, progress, say
 from tuneline.params import Params
 from tuneline.params.data import DataParams
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, written_classes
 from tuneline.readers.rows import listed
+from tuneline.tasks import TASKS, Task
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,12 @@ def divide(params: Params, slices: list[SourceSlice], staged: Mapping[str, Stage
         return {"train": whole}, 0
     from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
 
-    rows, labels, ungrouped = [], [], 0
+    rows, labels, ungrouped, kind = [], [], 0, TASKS[params.data.task]
     for _, batch in whole.batches(staged):
         groups = batch[GROUP] if split.by is not None else None
         ungrouped += groups.null_count if groups is not None else 0
         rows.append(row_hashes(batch.columns[: len(params.data.text_columns)], groups, params.seed))
-        labels.append(np.zeros(batch.num_rows, np.uint64) if params.data.task == "regression" else hashes(batch[LABEL]))
+        labels.append(hashes(kind.strata(batch[LABEL])))
     parts = assign_splits(np.concatenate(rows), np.concatenate(labels), split)
     return {name: RowSelection(slices, parts == SPLITS.index(name)) for name in ("train", *params.data.divided)}, ungrouped
 
@@ -84,7 +85,7 @@ class LabelEncoder:
     ``data.label_names`` names the classes.
     """
 
-    labels: LabelSchema
+    labels: Task
     written: tuple[str, ...]
 
     @classmethod
@@ -93,13 +94,14 @@ class LabelEncoder:
 
         A train split with fewer than two classes, or nearly as many as rows, is refused.
         """
-        if data.task == "regression":
-            return cls(LabelSchema(None), ())
+        kind = TASKS[data.task]
+        if not kind.has_classes:
+            return cls(kind.of_outputs(()), ())
         observed, given = _observed(train.batches(staged)), data.label_names
         declared = next((staged[part.source].label_names for part in train.slices), None)
         are_numbers = all(name.removeprefix("-").isdecimal() and name.isascii() for name in observed)
         names = tuple(given or declared or sorted(observed, key=int if are_numbers else None))  # as numbers, '2' is before '10'
-        return cls(LabelSchema(names), written_classes(names, observed if given else ()))
+        return cls(kind.of_outputs(names), written_classes(names, observed if given else ()))
 
     def ids(self, batch: pa.RecordBatch, labelled: bool) -> pa.Array:
         """Return the labels of a batch for ``data/raw``, int64 or float32: null where missing, -1 in a split without any labels.
@@ -107,12 +109,8 @@ class LabelEncoder:
         The id of an unknown label is -1, too.
         """
         if not labelled:
-            return pa.array([UNLABELLED] * batch.num_rows, self.labels.type)
-        values = batch[LABEL]
-        if self.labels.is_regression:
-            return values.cast(pa.float32(), safe=False)
-        ids = pc.index_in(values, value_set=pa.array(self.written, pa.string()))
-        return pc.if_else(pc.is_null(values), None, pc.fill_null(ids, UNLABELLED)).cast(pa.int64())
+            return pa.array([UNLABELLED] * batch.num_rows, self.labels.label_type)
+        return self.labels.stored(batch[LABEL], self.written)
 
 
 def _observed(train: Iterable[tuple[StagedSplit, pa.RecordBatch]]) -> set[str]:
@@ -165,21 +163,21 @@ class Lookup:
 class Corrector:
     """Corrects the rows of the splits, in the order in which they are written, and counts what the corrections did."""
 
-    def __init__(self, corrections: Corrections, text_columns: Sequence[str], labels: LabelSchema) -> None:
+    def __init__(self, corrections: Corrections, text_columns: Sequence[str], task: Task) -> None:
+        self._task = task
         self._labels, self._dropped = corrections.labels, corrections.dropped
         self._texts = list(text_columns)
         self._by_label, self._by_dropped = Lookup(self._labels[KEY]), Lookup(self._dropped[KEY])
-        self._before, self._after = (label_values(self._labels[name], labels) for name in ("before", "after"))
-        self._usable = self._after >= 0 if labels.names is not None else np.isfinite(self._after)
+        self._before, self._after = (task.parsed(self._labels[name]) for name in ("before", "after"))
+        self._usable = task.valid(self._after)
         self._from = np.array(self._dropped["split"].to_pylist(), dtype=object)
         self._later = np.array(self._dropped["rows"].to_pylist(), dtype=object) == LATER
         # Of each label correction: a row has its texts; it applied; a row has its texts and a label of neither side.
         self._found, self._applied, self._differs = np.zeros((3, self._labels.num_rows), dtype=bool)
         self._matched = np.zeros(self._dropped.num_rows, dtype=bool)
         self.relabelled = self.left_out = 0
-        self._has_classes = labels.names is not None
-        self._taken: set[int] = set()  # labels that rows had before they were corrected or left out
-        self._present: set[int] = set()  # labels of the rows that are written
+        self._taken: set[int] = set()  # classes that rows had before they were corrected or left out
+        self._present: set[int] = set()  # classes of the rows that are written
 
     def apply(self, split: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the corrected rows of a split, given those of ``data/raw``."""
@@ -190,10 +188,9 @@ class Corrector:
             keys = np.array(row_keys([batch[name] for name in self._texts]).to_pylist(), dtype="S32")
             kept = pa.array(self._keep(split, keys))
             corrected = self._relabel(batch, keys)
-            if self._has_classes:
-                taken = pc.or_(pc.not_equal(batch[LABELS], corrected[LABELS]), pc.invert(kept))
-                self._taken.update(pc.unique(batch[LABELS].filter(taken)).to_pylist())
-                self._present.update(pc.unique(corrected[LABELS].filter(kept)).to_pylist())
+            taken = pc.or_(pc.not_equal(batch[LABELS], corrected[LABELS]), pc.invert(kept))
+            self._taken |= self._task.observed(batch[LABELS].filter(taken))
+            self._present |= self._task.observed(corrected[LABELS].filter(kept))
             yield corrected.filter(kept)
 
     def _relabel(self, batch: pa.RecordBatch, keys: NDArray[np.bytes_]) -> pa.RecordBatch:
@@ -250,21 +247,6 @@ class Corrector:
         )
 
 
-def label_values(names: pa.ChunkedArray, labels: LabelSchema) -> NDArray[Any]:
-    """Return labels as ``data/raw`` has them: class ids, -2 for an unknown class; or numbers, NaN for invalid ones."""
-    if labels.names is not None:
-        ids: Ids = pc.fill_null(pc.index_in(names, value_set=pa.array(labels.names, pa.string())), -2).to_numpy().astype(np.int64)
-        return ids
-    return np.array([_number(name) for name in names.to_pylist()], dtype=np.float32)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
-
-
 def _warn(path: Path, entries: NDArray[np.bool_], problem: str, hint: str) -> None:
     if lines := (np.flatnonzero(entries)[:NAMED] + 2).tolist():
         more = ", ..." if entries.sum() > NAMED else ""
@@ -306,8 +288,9 @@ class RawWriter:
         for staged, batch in batches:
             complete: NDArray[np.bool_] = staged.complete(batch).to_numpy(zero_copy_only=False)
             ids = self.encoder.ids(batch, staged.labelled)
-            if staged.labelled and not self.encoder.labels.is_regression:
-                self._refuse(batch, staged, pc.and_(staged.complete(batch), pc.equal(ids, UNLABELLED)))
+            if staged.labelled:
+                known = self.encoder.labels.valid(ids.to_numpy(zero_copy_only=False))
+                self._refuse(batch, staged, complete & ~known)
             raw = pa.record_batch([*batch.columns[: len(self.columns.texts)], ids, batch[INDEX]], schema=schema)
             keep = np.ones(batch.num_rows, dtype=bool)
             if chosen is not None:
@@ -319,9 +302,9 @@ class RawWriter:
             first += batch.num_rows
             step.advance(batch.num_rows)
 
-    def _refuse(self, batch: pa.RecordBatch, staged: StagedSplit, unknown: pa.BooleanArray) -> None:
-        row = pc.index(unknown, pa.scalar(True)).as_py()
-        if row >= 0:
+    def _refuse(self, batch: pa.RecordBatch, staged: StagedSplit, unknown: NDArray[np.bool_]) -> None:
+        if unknown.any():
+            row = int(unknown.argmax())
             where, name = f"{staged.place(batch, row)}, column {self.columns.label!r}", batch[LABEL][row].as_py()
             hint = "Correct it; if the train split lacks this class, list all classes in data.label_names."
             if batch[POSITION][row].as_py() == 1:
@@ -350,10 +333,10 @@ def _cut(batches: Iterator[pa.RecordBatch], shard_rows: int) -> Iterator[tuple[i
             row, start = row + part.num_rows, start + part.num_rows
 
 
-def remove_classes(files: Iterable[tuple[Path, Path]], labels: LabelSchema, empty: Collection[int]) -> LabelSchema:
+def remove_classes(files: Iterable[tuple[Path, Path]], labels: Task, empty: Collection[int]) -> Task:
     """Copy files of the raw splits, each to its path, without the empty classes; return the schema of the others, which get new ids."""
     kept = [label for label in range(labels.outputs) if label not in empty]
-    fewer = LabelSchema(tuple((labels.names or ())[label] for label in kept))
+    fewer = labels.of_outputs([labels.label_text(label) for label in kept])
     for path, target in files:
         with pq.ParquetFile(path) as file:
             schema = raw_schema(file.schema_arrow.names[:-2], fewer)

@@ -57,7 +57,7 @@ class SampleSource:
         if split not in self.ranges:
             raise DataError(f"data.splits: the sample has no split {split!r}{nearest(split, SPLITS)}.", f"It has {listed(SPLITS)}.")
         columns.check(Ticket._fields, "sample")
-        if columns.regression:
+        if not pa.types.is_string(columns.kind.staged_type):  # its labels are texts
             raise DataError("data.task: the sample's labels are classes, not numbers.", "Set data.task to classification.")
         bad = BadRows(f"sample, split {split}", "row", columns.policy)
         batches = ValueBatch.numbered(self._batches(split))

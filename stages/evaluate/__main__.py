@@ -28,7 +28,7 @@ from tuneline.core.paths import BASELINES, CLASSIFIER, FAILING_ROWS, METRICS, PL
 from tuneline.core.provenance import RawSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, require, run_stage
-from tuneline.core.tables import ROW_GROUP, UNLABELLED, LabelSchema, SplitReader, numpy_values
+from tuneline.core.tables import ROW_GROUP, SplitReader, numpy_values
 from tuneline.core.terminal import phase, progress
 from tuneline.evaluation.records import Behaviour, BehaviourResult, Slices
 from tuneline.evaluation.scoring import (
@@ -49,10 +49,11 @@ from tuneline.evaluation.scoring import (
 )
 from tuneline.metrics.curves import Columns, Softmax, calibration, precision_recall_curve, roc_curve
 from tuneline.metrics.functions import CustomMetric, load_metric
-from tuneline.metrics.scores import averaging, predictions_of, write_predictions
 from tuneline.model.batches import TokenizedSplit
 from tuneline.params import Params
 from tuneline.params.loading import load_params
+from tuneline.tasks import Task
+from tuneline.tasks.predictions import write_predictions
 
 Logits = NDArray[np.float32]
 
@@ -62,8 +63,7 @@ def make_slices(lengths: NDArray[np.int64], texts: LabelledTexts) -> Iterator[Ro
     yield from length_slices(lengths)
     if len(texts.columns) == 2:
         yield from overlap_slices(texts.batches())
-    if texts.label_schema.names is not None:
-        yield from label_slices(texts.labels, texts.label_schema.names)
+    yield from label_slices(texts.labels, texts.task.class_names)
     yield from source_slices(*read_origin(texts.raw, RAW / "source.json"))
 
 
@@ -73,16 +73,16 @@ def main() -> Measurements:
     settings = params.evaluate
     split = read_split(SplitReader.open(TOKENIZED, settings.split, made_by="tokenize"))
     raw = SplitReader.open(RAW, settings.split, made_by="download")
-    texts = LabelledTexts.of(raw, params.data.text_columns, split.labels, split.label_schema)
+    texts = LabelledTexts.of(raw, params.data.text_columns, split.labels, split.task)
     require(split_file(BASELINES, settings.split), made_by="baseline")  # said before the model predicts
     suite = None if settings.behaviour is None else read_suite(settings.behaviour)
-    custom = [load_metric("evaluate.metrics", name, split.label_schema) for name in settings.functions]
+    custom = [load_metric("evaluate.metrics", name, split.task) for name in settings.functions]
     require(CLASSIFIER, made_by="train")
 
     from stages.evaluate.classifier import Classifier
 
-    classifier = Classifier.load(CLASSIFIER, split.label_schema)
-    with mapped_logits(REPORTS, len(split), split.label_schema.outputs) as logits:
+    classifier = Classifier.load(CLASSIFIER, split.task)
+    with mapped_logits(REPORTS, len(split), split.task.outputs) as logits:
         started = time.perf_counter()
         classifier.logits(split, settings.batch_size, logits)
         seconds = time.perf_counter() - started
@@ -105,8 +105,8 @@ def measure(
 ) -> tuple[Slices, dict[str, float]]:
     """Return the metrics by slice, and those of the whole split: with the baselines, and without leaked rows."""
     phase("slices")
-    schema, settings = split.label_schema, params.evaluate
-    predicted = SplitPredictions(split.labels, predictions_of(logits, schema), schema, averaging(schema, settings.f1), params.seed)
+    schema, settings = split.task, params.evaluate
+    predicted = SplitPredictions(split.labels, schema.predictions(logits), schema, schema.averaging(settings.f1), params.seed)
     slices = slices_report(score_slices(make_slices(split.lengths, texts), predicted), predicted.primary.name)
     phase("metrics")
     metrics = split_metrics(settings, split.labels, schema, logits, custom) | spread_metrics(predicted)
@@ -122,8 +122,8 @@ def read_split(rows: SplitReader) -> TokenizedSplit:
     split = TokenizedSplit.read(rows)
     if len(split) == 0:
         raise DataError(f"{rows.name} has no rows.", "Report on another split (evaluate.split), or give this one rows (data.splits).")
-    unlabelled = np.flatnonzero(split.labels == UNLABELLED)
-    if len(unlabelled) == len(split) or (len(unlabelled) and not split.label_schema.is_regression):  # -1 can be a number to predict
+    unlabelled = np.flatnonzero(split.task.unlabelled(split.labels))
+    if len(unlabelled):
         raise DataError(
             f"{rows.name}: {len(unlabelled)} of {len(split)} rows have no label, the first is row {unlabelled[0]}.",
             "Report on a split with labels: evaluate.split.",
@@ -148,11 +148,11 @@ def mapped_logits(folder: Path, rows: int, outputs: int) -> Iterator[Logits]:
 
 def write_outs(split: TokenizedSplit, logits: Logits, slices: Slices, behaviour: Sequence[BehaviourResult], metrics: Metrics) -> None:
     """Write every out of the stage."""
-    write_predictions(PREDICTIONS, split.labels, logits, split.label_schema)
+    write_predictions(PREDICTIONS, split.labels, logits, split.task)
     slices.write(REPORTS / "slices.json")
     Behaviour(tests=behaviour).write(REPORTS / "behaviour.json")
     with replace_directory(PLOTS / "evaluation") as partial:
-        write_plots(partial, logits, split.labels, split.label_schema)
+        write_plots(partial, logits, split.labels, split.task)
         scores = [(f"{one.by}: {one.name}", f"{slices.value(one):.6g}", one.rows) for one in slices.slices]
         write_rows(partial / "slices.csv", ("slice", "score", "rows"), scores)
     metrics.write(METRICS / "evaluate.json")
@@ -162,15 +162,15 @@ SCATTERED = 2_000
 """Most points of a scatter plot, evenly spaced rows."""
 
 
-def write_plots(folder: Path, logits: Logits, labels: NDArray[Any], label_schema: LabelSchema) -> None:
+def write_plots(folder: Path, logits: Logits, labels: NDArray[Any], task: Task) -> None:
     """Write every plot of one split, from logits ``(rows, outputs)``. Those of the other task get no rows: DVC warns of a missing file."""
     numbers = labels[:0], logits[:0, 0]
-    if label_schema.is_regression:
+    if not task.has_classes:
         every = -(-len(labels) // SCATTERED)
         numbers = labels[::every], logits[::every, 0]
         logits, labels = np.empty((0, 1), dtype=np.float32), np.empty(0, dtype=np.int64)
     probability = Softmax.of(logits)
-    named, starts = np.array(label_schema.names or (), dtype=object), range(0, len(labels), ROW_GROUP)
+    named, starts = np.array(task.names or (), dtype=object), range(0, len(labels), ROW_GROUP)
     parts = ((labels[start:][:ROW_GROUP], logits[start:][:ROW_GROUP].argmax(axis=1)) for start in starts)
     confused = (row for actual, predicted in parts for row in zip(named[actual], named[predicted], strict=True))
     write_rows(folder / "confusion.csv", ("actual", "predicted"), confused)

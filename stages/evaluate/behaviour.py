@@ -14,13 +14,14 @@ from pydantic import Field, ValidationError, model_validator
 
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.files import read_yaml
-from tuneline.core.tables import LabelSchema, SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import progress
 from tuneline.evaluation.records import BehaviourResult, FailedCase, TestedTexts
 from tuneline.metrics.curves import probabilities
 from tuneline.metrics.stats import wilson_interval
 from tuneline.params.loading import describe
 from tuneline.params.section import Rate, Section
+from tuneline.tasks import Task
 
 FOLDER = Path("conf/behaviour")
 BLANK = re.compile(r"\{(\w+)\}")
@@ -150,22 +151,22 @@ def read_suite(name: str) -> Suite:
         raise ParamsError("\n  ".join([f"{path}:", *messages])) from None
 
 
-def check_suitable(test: AnyTest, texts: int, label_schema: LabelSchema) -> None:
+def check_suitable(test: AnyTest, texts: int, task: Task) -> None:
     """Check that a test suits the data."""
     key = f"evaluate.behaviour, {test.name!r}"
-    for problem in _problems(test, texts, label_schema):
+    for problem in _problems(test, texts, task):
         raise ParamsError(f"{key}: {problem}", f"Correct the file; {_DISABLE}")
     if test.change in ("swap_texts", "same_text") and texts != 2:
         raise ParamsError(f"{key}: {test.change} needs rows of two texts.", f"Remove the test; {_DISABLE}")
     for name in ("where", "label", "expect"):
         label = getattr(test, name, None)
         if label is not None and not isinstance(label, Range):
-            label_id(label, label_schema, f"{key}, {name}")
+            label_id(label, task, f"{key}, {name}")
 
 
-def label_id(label: Label, label_schema: LabelSchema, key: str) -> int:
+def label_id(label: Label, task: Task, key: str) -> int:
     """Return the id of a class given by name or id; refuse one that the data does not have."""
-    names = label_schema.names or ()
+    names = task.names or ()
     if isinstance(label, str) and label in names:
         return names.index(label)
     if isinstance(label, int) and 0 <= label < len(names):
@@ -174,17 +175,31 @@ def label_id(label: Label, label_schema: LabelSchema, key: str) -> int:
     raise ParamsError(f"{key}: {label!r} is not a class of the data. {known}", _DISABLE)
 
 
-def _problems(test: AnyTest, texts: int, label_schema: LabelSchema) -> Iterator[str]:
+def _problems(test: AnyTest, texts: int, task: Task) -> Iterator[str]:
     for template in test.templates or []:
         if len(template) != texts:
             yield f"a template has {len(template)} text(s), a row has {texts}."
         for blank in BLANK.findall(" ".join(template)):
             if blank not in test.fill:
                 yield f"fill has no values for {{{blank}}}."
-    if isinstance(test, Direction) and label_schema.is_regression != (test.label is None):
-        yield "label says whose probability moves: a class, or null for a regression."
-    if isinstance(test, MinimumFunctionality) and label_schema.is_regression != isinstance(test.expect, Range):
-        yield "expect is a class, or low and high for a regression."
+    if _names_class(test) not in (None, task.has_classes):
+        yield _CLASS_OR_NUMBER[test.kind]
+
+
+_CLASS_OR_NUMBER = {
+    "direction": "label says whose probability moves: a class, or null for a regression.",
+    "minimum_functionality": "expect is a class, or low and high for a regression.",
+}
+"""What a test has to name, by its kind."""
+
+
+def _names_class(test: AnyTest) -> bool | None:
+    """Return whether a test is about a class; ``None`` if it is about any prediction."""
+    if isinstance(test, Direction):
+        return test.label is not None
+    if isinstance(test, MinimumFunctionality):
+        return not isinstance(test.expect, Range)
+    return None
 
 
 Texts = tuple[str, ...]
@@ -197,10 +212,10 @@ class LabelledTexts:
     raw: SplitReader
     columns: tuple[str, ...]
     labels: NDArray[Any]
-    label_schema: LabelSchema
+    task: Task
 
     @classmethod
-    def of(cls, raw: SplitReader, columns: Sequence[str], labels: NDArray[Any], label_schema: LabelSchema) -> Self:
+    def of(cls, raw: SplitReader, columns: Sequence[str], labels: NDArray[Any], task: Task) -> Self:
         """Check that a raw split has the columns, and as many rows as the tokenized split has labels."""
         known = raw.schema.names
         missing = [name for name in columns if name not in known]
@@ -208,7 +223,7 @@ class LabelledTexts:
             raise DataError(f"{raw.name} has no column {missing[0]!r}; it has {', '.join(known)}.", "Check data.text_columns.")
         if raw.rows != len(labels):
             raise DataError(f"{raw.name} has {raw.rows} rows, the tokenized split has {len(labels)}.", "Run `dvc repro tokenize`.")
-        return cls(raw, tuple(columns), labels, label_schema)
+        return cls(raw, tuple(columns), labels, task)
 
     def batches(self) -> Iterator[list[list[str]]]:
         """Yield the texts of all rows in batches, one list for each column."""
@@ -238,7 +253,7 @@ class Case:
 
 def build_cases(test: AnyTest, split: LabelledTexts) -> list[Case]:
     """Return the cases of a test, at most ``test.cases``; rows with nothing to change are skipped."""
-    check_suitable(test, len(split.columns), split.label_schema)
+    check_suitable(test, len(split.columns), split.task)
     if test.templates is not None:
         filled = [texts for texts in _filled(test) if _changed(test, texts) is not None]
         chosen = [filled[place] for place in spaced(len(filled), test.cases)]
@@ -261,7 +276,7 @@ def _changed(test: AnyTest, texts: Texts) -> Texts | None:
 
 def _rows_to_change(test: AnyTest, split: LabelledTexts) -> NDArray[np.int64]:
     """Return the numbers of the rows with the label of the test in which there is something to change."""
-    label = None if test.where is None else label_id(test.where, split.label_schema, test.name)
+    label = None if test.where is None else label_id(test.where, split.task, test.name)
     chosen = np.full(len(split.labels), fill_value=True) if label is None else split.labels == label
     if test.change is not None:
         first = 0
@@ -350,38 +365,36 @@ def run_suite(suite: Suite, split: LabelledTexts, model: Model) -> list[Behaviou
             cases.append(build_cases(test, split))
             step.advance(1)
     inputs = [texts for test_cases in cases for case in test_cases for texts in (case.before, case.after) if texts is not None]
-    logits = model(inputs) if inputs else np.empty((0, split.label_schema.outputs), dtype=np.float32)
+    logits = model(inputs) if inputs else np.empty((0, split.task.outputs), dtype=np.float32)
     results, first = [], 0
     for test, test_cases in zip(suite.tests, cases, strict=True):
         width = 1 if not test_cases or test_cases[0].before is None else 2
         case_logits = logits[first : first + width * len(test_cases)].reshape(len(test_cases), width, logits.shape[1])
         first += width * len(test_cases)
-        results.append(_result(test, test_cases, case_logits, split.label_schema))
+        results.append(_result(test, test_cases, case_logits, split.task))
     return results
 
 
-def passes(test: AnyTest, before: Logits, after: Logits, label_schema: LabelSchema) -> NDArray[np.bool_]:
+def passes(test: AnyTest, before: Logits, after: Logits, task: Task) -> NDArray[np.bool_]:
     """Return which cases pass, shape ``(cases,)``, by the logits before the change (not of minimum functionality tests) and after it."""
     if isinstance(test, Invariance):
-        if label_schema.is_regression:
-            return np.asarray(np.abs(after[:, 0] - before[:, 0]) <= test.tolerance)
-        return np.asarray(after.argmax(axis=1) == before.argmax(axis=1))
+        return task.same_predictions(before, after, test.tolerance)
     if isinstance(test, Direction):
-        moved = _strength(after, test, label_schema) - _strength(before, test, label_schema)
+        moved = _strength(after, test, task) - _strength(before, test, task)
         return np.asarray((moved if test.moves == "up" else -moved) >= -test.tolerance)
     if isinstance(test.expect, Range):
         return np.asarray((after[:, 0] >= test.expect.low) & (after[:, 0] <= test.expect.high))
-    return np.asarray(after.argmax(axis=1) == label_id(test.expect, label_schema, test.name))
+    return np.asarray(after.argmax(axis=1) == label_id(test.expect, task, test.name))
 
 
-def _strength(logits: Logits, test: Direction, label_schema: LabelSchema) -> NDArray[Any]:
+def _strength(logits: Logits, test: Direction, task: Task) -> NDArray[Any]:
     if test.label is None:
         return logits[:, 0]
-    return probabilities(logits)[:, label_id(test.label, label_schema, test.name)]
+    return probabilities(logits)[:, label_id(test.label, task, test.name)]
 
 
-def _result(test: AnyTest, cases: Sequence[Case], logits: Logits, label_schema: LabelSchema) -> BehaviourResult:
-    right = passes(test, logits[:, 0], logits[:, -1], label_schema) if cases else np.empty(0, dtype=bool)
+def _result(test: AnyTest, cases: Sequence[Case], logits: Logits, task: Task) -> BehaviourResult:
+    right = passes(test, logits[:, 0], logits[:, -1], task) if cases else np.empty(0, dtype=bool)
     count, passed = len(cases), int(right.sum())
     low, high = wilson_interval(passed, count) if count else (0.0, 1.0)
     return BehaviourResult(
@@ -395,16 +408,17 @@ def _result(test: AnyTest, cases: Sequence[Case], logits: Logits, label_schema: 
         min_pass_rate=test.min_pass_rate,
         failures=[
             FailedCase(
-                before=None if cases[index].before is None else _tested(cases[index].before, logits[index][0], label_schema),
-                after=_tested(cases[index].after, logits[index][-1], label_schema),
+                before=None if cases[index].before is None else _tested(cases[index].before, logits[index][0], task),
+                after=_tested(cases[index].after, logits[index][-1], task),
             )
             for index in np.flatnonzero(~right)[:SHOWN]
         ],
     )
 
 
-def _tested(texts: Texts, logits: Logits, label_schema: LabelSchema) -> TestedTexts:
-    prediction = float(logits[0]) if label_schema.names is None else label_schema.names[int(logits.argmax())]
+def _tested(texts: Texts, logits: Logits, task: Task) -> TestedTexts:
+    (predicted,) = task.predictions(logits[None])
+    prediction = task.label_value(predicted)
     return TestedTexts(texts=[text[:EXCERPT] for text in texts], prediction=prediction)
 
 

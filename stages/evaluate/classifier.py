@@ -15,10 +15,10 @@ from transformers.utils.logging import disable_progress_bar
 
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.machine import threads
-from tuneline.core.tables import LabelSchema
 from tuneline.model.batches import TokenizedRows, length_sorted_batches
 from tuneline.model.encoding import Encoder
 from tuneline.model.frozen import TrainedModel, load_classifier
+from tuneline.tasks import Task
 
 Logits = NDArray[np.float32]
 
@@ -32,7 +32,7 @@ class Classifier:
     device: torch.device
 
     @classmethod
-    def load(cls, folder: Path, labels: LabelSchema) -> "Classifier":
+    def load(cls, folder: Path, labels: Task) -> "Classifier":
         """Load ``models/classifier``: safetensors only, no remote code, and with the labels of the data."""
         torch.set_num_threads(threads())  # torch does not know the quota of a container
         disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -18,7 +18,6 @@ import onnx
 
 from stages.export.graph import clean, quiet, save_model, to_onnx
 from stages.export.int8 import QuantizationRows, to_int8
-from tuneline.core.errors import DataError
 from tuneline.core.files import file_hash, replace_directory
 from tuneline.core.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
 from tuneline.core.provenance import BaseSource, RawSource, StageProvenance, provenance_file, split_hash, stage_provenance
@@ -27,6 +26,7 @@ from tuneline.core.tables import LABELS, SplitReader
 from tuneline.onnx.records import EXPORT_RECORD, FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord, TokenizerRecord
 from tuneline.params import ExportParams, Params
 from tuneline.params.loading import load_params
+from tuneline.tasks import Task, read_task
 
 if TYPE_CHECKING:
     from tuneline.model.frozen import TrainedModel
@@ -95,14 +95,13 @@ def write_models(exported: Mapping[str, ExportedModel], record: ExportRecord, cl
     return {f"{precision}_mb": round(model.bytes / 2**20, 2) for precision, model in models.items()}
 
 
-def new_record(classifier: Path, params: Params) -> ExportRecord:
-    """Return the record of a trained model before its export."""
+def new_record(classifier: Path, task: Task, params: Params) -> ExportRecord:
+    """Return the record of a trained model of a task before its export."""
     config: dict[str, Any] = json.loads((classifier / "config.json").read_text(encoding="utf-8"))
-    regression = config.get("problem_type") == "regression"
     return ExportRecord(
         format=FORMAT,
-        task="regression" if regression else "classification",
-        labels=None if regression else label_names(config),
+        task=task.kind,
+        labels=task.names,
         text_columns=params.data.text_columns,
         max_length=params.tokenize.max_length,
         pad_token_id=config.get("pad_token_id") or 0,
@@ -121,14 +120,6 @@ def tokenizer_record(folder: Path) -> TokenizerRecord:
     config: dict[str, Any] = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     sha256 = file_hash(folder / "tokenizer.json")
     return TokenizerRecord(file="tokenizer.json", sha256=sha256, truncation_side=config.get("truncation_side", "right"))
-
-
-def label_names(config: Mapping[str, Any]) -> list[str]:
-    """Return the class names in the order of their ids."""
-    names = config.get("id2label")
-    if not names:
-        raise DataError("models/classifier/config.json has no id2label.", "Train again: `dvc repro -f train`.")
-    return [names[key] for key in sorted(names, key=int)]
 
 
 def data_record(folder: Path) -> DataRecord:
@@ -160,7 +151,7 @@ def main() -> Measurements:
     params = load_params()
     require(CLASSIFIER / "config.json", "train")
     splits = {split: SplitReader.open(TOKENIZED, split, made_by="tokenize") for split in ("train", "validation")}
-    record = new_record(CLASSIFIER, params)
+    record = new_record(CLASSIFIER, read_task(splits["train"].schema), params)
     columns = [name for name in splits["train"].schema.names if name != LABELS]
     rows = QuantizationRows(splits["train"], splits["validation"], record.pad_token_id, params.seed, params.compare.close_rmse)
     exported = export(load_for_tracing(CLASSIFIER), columns, params.export, rows)

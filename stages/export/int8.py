@@ -20,7 +20,6 @@ from stages.export.graph import LINEAR_OPERATORS, clean, quiet, save_model
 from tuneline.core.files import temporary_directory
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
-from tuneline.metrics.agreement import agreeing_rows
 from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of, open_session, session_options
 from tuneline.params.evaluate import Int8Params
@@ -160,7 +159,7 @@ class Fp32Model:
 
     def agreement(self, logits: NDArray[np.float32]) -> float:
         """Return the fraction of rows with the same prediction."""
-        agrees = agreeing_rows(self.logits, logits, self.split.labels, self.split.label_schema, self.rows.close_rmse)
+        agrees = self.split.task.agreement(self.logits, logits, self.split.labels, self.rows.close_rmse)
         return float(agrees.mean())
 
 

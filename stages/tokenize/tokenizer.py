@@ -17,9 +17,10 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.files import replace_file, write_json
-from tuneline.core.tables import LABELS, LabelSchema, SplitReader, tokenized_schema, write_batches
+from tuneline.core.tables import LABELS, SplitReader, tokenized_schema, write_batches
 from tuneline.core.terminal import progress
 from tuneline.model.encoding import Counts, Encoder, EncodingError, encode_rows
+from tuneline.tasks import read_task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -43,7 +44,7 @@ class RawTexts:
             if not pa.types.is_string(schema.field(name).type):
                 raise DataError(f"{path}: column {name!r} is {schema.field(name).type}, not text.", HINT)
         try:
-            self.labels = LabelSchema.of(schema)
+            self.labels = read_task(schema)
         except DataError as error:
             raise DataError(f"{path}: {error.problem}", HINT) from None
 

@@ -52,13 +52,13 @@ from tuneline.core.provenance import TrainingSegment
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.terminal import say
-from tuneline.metrics.scores import write_predictions
 from tuneline.metrics.stats import Interval
 from tuneline.model.architectures import read_base
 from tuneline.model.batches import TokenizedSplit
 from tuneline.model.frozen import TrainedModel
 from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
+from tuneline.tasks.predictions import write_predictions
 
 
 def main(segments: list[TrainingSegment] | None = None) -> Measurements:
@@ -176,8 +176,8 @@ class Outcome:
 
 def publish_measurements(outcome: Outcome, metric: ValidationMetric, split: TokenizedSplit, params: Params) -> None:
     """Write the metrics of the published model, and its predictions for the validation split."""
-    write_predictions(VALIDATION_PREDICTIONS, split.labels, outcome.logits, split.label_schema)
-    interval = metric.interval(outcome.logits, split.labels, split.label_schema, params.seed)
+    write_predictions(VALIDATION_PREDICTIONS, split.labels, outcome.logits, split.task)
+    interval = metric.interval(outcome.logits, split.labels, split.task, params.seed)
     metrics = training_metrics(outcome.progress, metric.name, interval, params.train.keep)
     if outcome.choice is not None:
         metrics |= outcome.choice.metrics

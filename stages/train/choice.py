@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stages.train.optimization import Logits, ValidationMetric
-from tuneline.metrics.calibrated import Losses, calibrated_losses, uninformed_losses
 from tuneline.model.batches import TokenizedSplit
+from tuneline.tasks.task import RowLosses
 
 CLEAR = 1.0
 """Standard errors from which a difference of losses counts."""
@@ -23,13 +23,13 @@ class Candidate:
     """A model that could be published: its metric on the validation split, and its calibrated loss in each row."""
 
     metric: float
-    losses: Losses
+    losses: RowLosses
 
     @classmethod
     def of(cls, logits: Logits, split: TokenizedSplit, metric: ValidationMetric) -> "Candidate":
         """Score the logits of a model for the validation split."""
-        scores = metric.scores(logits, split.labels, split.label_schema)
-        return cls(scores[metric.name], calibrated_losses(logits, split.labels, split.label_schema.is_regression))
+        scores = metric.scores(logits, split.labels, split.task)
+        return cls(scores[metric.name], split.task.calibrated_losses(logits, split.labels))
 
     @property
     def loss(self) -> float:
@@ -37,7 +37,7 @@ class Candidate:
         return float(self.losses.mean())
 
 
-def advantage(losses: Losses, others: Losses) -> float:
+def advantage(losses: RowLosses, others: RowLosses) -> float:
     """Return by how many standard errors the first losses are lower, in the mean, than others in the same rows; 0 if all are equal."""
     gains = others - losses
     deviation = float(gains.std(ddof=1)) if len(gains) > 1 else 0.0
@@ -49,14 +49,14 @@ class HeadChoice:
     """The two candidates, and which one is published.
 
     Attributes:
-        uninformed: Losses of predictions that do not depend on the text.
+        uninformed: RowLosses of predictions that do not depend on the text.
         pairs: True if a row has two texts.
         metric: Name of the validation metric.
     """
 
     frozen: Candidate
     tuned: Candidate
-    uninformed: Losses
+    uninformed: RowLosses
     pairs: bool
     metric: str
 
@@ -64,7 +64,7 @@ class HeadChoice:
     def of(cls, frozen: Logits, tuned: Logits, split: TokenizedSplit, metric: ValidationMetric, pairs: bool) -> "HeadChoice":
         """Compare two models by their logits for the validation split."""
         candidates = Candidate.of(frozen, split, metric), Candidate.of(tuned, split, metric)
-        uninformed = uninformed_losses(split.labels, split.label_schema.is_regression)
+        uninformed = split.task.uninformed_losses(split.labels)
         return cls(*candidates, uninformed, pairs, metric.name)
 
     @property

@@ -17,13 +17,12 @@ from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBas
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import BASE_MODEL, TOKENIZED, TOKENIZER
 from tuneline.core.stage import require
-from tuneline.core.tables import UNLABELLED, LabelSchema, SplitReader, split_files
-from tuneline.metrics.scores import task_of
-from tuneline.metrics.table import metrics_for
+from tuneline.core.tables import SplitReader, split_files
 from tuneline.model.architectures import token_limit
 from tuneline.model.batches import MappedSplit, TokenizedRows, TokenizedSplit
 from tuneline.params import TrainParams
 from tuneline.params.section import FunctionName
+from tuneline.tasks import Task
 
 Rows = NDArray[np.int64]
 """Row indices into a split, shape ``(examples,)``."""
@@ -38,9 +37,9 @@ class Inputs:
     tokenizer: PreTrainedTokenizerBase
 
     @property
-    def labels(self) -> LabelSchema:
+    def labels(self) -> Task:
         """Label schema of both splits."""
-        return self.train.label_schema
+        return self.train.task
 
     @property
     def pad_token_id(self) -> int:
@@ -59,7 +58,7 @@ def data_files() -> Iterator[Path]:
 def read_inputs(params: TrainParams) -> Inputs:
     """Read the splits and the tokenizer; check that splits have rows and labels, and that metric and class weights fit the labels."""
     train, validation = (_read_split(SplitReader.open(TOKENIZED, split, made_by="tokenize")) for split in ("train", "validation"))
-    check_label_params(params, train.label_schema)
+    check_label_params(params, train.task)
     tokenizer = AutoTokenizer.from_pretrained(require(TOKENIZER, made_by="tokenize"), trust_remote_code=False)
     return Inputs(train, validation, tokenizer)
 
@@ -71,26 +70,22 @@ def _read_split(rows: SplitReader) -> MappedSplit:
         raise DataError(f"{rows.name} has no rows.", f"Check data.splits.{rows.split}.")
     if len(unusable := np.flatnonzero(~np.isfinite(split.labels))[:10]):
         raise DataError(f"Labels that are NaN or infinite, in {rows.places(unusable)}.", "Correct them.")
-    if not split.label_schema.is_regression and split.labels.min() == UNLABELLED:
-        row = int(np.argmax(split.labels == UNLABELLED))
+    unlabelled = split.task.unlabelled(split.labels)
+    if unlabelled.any():
+        row = int(np.argmax(unlabelled))
         raise DataError(f"{rows.place(row)}: no label.", f"Set data.splits.{rows.split} to a labelled split.")
     return split
 
 
-def check_label_params(params: TrainParams, labels: LabelSchema) -> None:
+def check_label_params(params: TrainParams, labels: Task) -> None:
     """Check that metric, class weights and label smoothing fit the labels."""
-    known = [metric.name for metric in metrics_for(task_of(labels)) if metric.validated]
-    task = "regression" if labels.is_regression else "classification"
+    known = [metric.name for metric in labels.metrics if metric.validated]
     if params.metric not in known and not FunctionName.matches(params.metric):
         raise ParamsError(
-            f"train.metric: {params.metric!r} is not a metric of {task}.",
+            f"train.metric: {params.metric!r} is not a metric of {labels.kind}.",
             f"Choose one of {', '.join(known)}, or write project/FILE.py:FUNCTION.",
         )
-    if labels.is_regression and (params.class_weights is not None or params.label_smoothing):
-        key = "class_weights" if params.class_weights is not None else "label_smoothing"
-        raise ParamsError(f"train.{key}: the labels are numbers, and regression has no classes.", f"Remove train.{key}.")
-    if isinstance(params.class_weights, dict) and (unknown := set(params.class_weights) - set(labels.names or ())):
-        raise ParamsError(f"train.class_weights: {min(unknown)!r} is not a class.", f"The classes are {', '.join(labels.names or ())}.")
+    labels.check_class_params(params.class_weights, params.label_smoothing)
 
 
 def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:

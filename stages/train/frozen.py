@@ -17,13 +17,13 @@ from stages.train.devices import describe_devices
 from stages.train.model import build_model
 from stages.train.optimization import Logits, ValidationMetric
 from stages.train.progress import Evaluation, TrainingProgress
-from tuneline.core.tables import LabelSchema
 from tuneline.core.terminal import phase, progress, say
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 from tuneline.model.encoding import pair_separators
 from tuneline.model.frozen import FrozenClassifier, PairTemplate
 from tuneline.model.linear import LinearModel, Vectors, most_rows
 from tuneline.params import Params
+from tuneline.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,7 @@ def _computed(loader: BatchLoader, rows: Rows, width: int, size: int, compute: C
     return values
 
 
-def _fit_head(
-    model: FrozenClassifier, train: tuple[Vectors, NDArray[Any]], validation: tuple[Vectors, NDArray[Any]], labels: LabelSchema
-) -> None:
+def _fit_head(model: FrozenClassifier, train: tuple[Vectors, NDArray[Any]], validation: tuple[Vectors, NDArray[Any]], labels: Task) -> None:
     fitted = LinearModel.fit(train, validation, labels, cosine_last=model.template is not None)
     weight, bias = fitted.weights(model.head.in_features, labels)
     model.head.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})  # cast to float32

@@ -25,9 +25,9 @@ from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import TOKENIZED
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
-from tuneline.metrics.scores import write_predictions
 from tuneline.model.batches import length_sorted_batches
 from tuneline.params import Params
+from tuneline.tasks.predictions import write_predictions
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ def write_paused_predictions(state: TrainState) -> None:
         state.validation_logits = predict_within_memory(state)
     if state.accelerator.is_main_process:
         split = state.validation_loader.split
-        write_predictions(PAUSED_PREDICTIONS, split.labels, state.validation_logits, split.label_schema)
+        write_predictions(PAUSED_PREDICTIONS, split.labels, state.validation_logits, split.task)
 
 
 def fit(state: TrainState) -> None:
@@ -231,7 +231,7 @@ def _measure(state: TrainState) -> tuple[Evaluation, Logits]:
     """Return loss and metric of the current weights on the validation split, and the logits."""
     split, step = state.validation_loader.split, state.progress.step
     logits = predict_within_memory(state)
-    metrics = state.metric.scores(logits, split.labels, split.label_schema)
+    metrics = state.metric.scores(logits, split.labels, split.task)
     if not math.isfinite(metrics["loss"]):
         hint = "Lower train.learning_rate, or train with mixed_precision 'no' or bf16."
         raise DataError(f"Step {step}: the loss on the validation split is {metrics['loss']}.", hint)

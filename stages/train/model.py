@@ -27,18 +27,18 @@ from transformers.utils import logging
 
 from tuneline.core.errors import ParamsError
 from tuneline.core.paths import BASE_MODEL
-from tuneline.core.tables import LabelSchema
 from tuneline.core.terminal import say
 from tuneline.model.architectures import architecture_of
 from tuneline.params import ModelParams, TrainParams
 from tuneline.params.train import LoraParams
+from tuneline.tasks import Task
 
 _PART = 1_000_000
 """Targets that are copied at a time."""
 
 
 def build_model(
-    params: ModelParams, labels: LabelSchema, tokenizer: PreTrainedTokenizerBase, base: Path = BASE_MODEL
+    params: ModelParams, labels: Task, tokenizer: PreTrainedTokenizerBase, base: Path = BASE_MODEL
 ) -> tuple[PreTrainedModel, frozenset[str]]:
     """Build the classifier in float32, and return it with the names of its weights that were drawn at random.
 
@@ -57,13 +57,13 @@ def build_model(
     return model, frozenset(model.state_dict())
 
 
-def label_config(labels: LabelSchema) -> dict[str, Any]:
+def label_config(labels: Task) -> dict[str, Any]:
     """Return the configuration keys that describe the outputs: label names and problem type."""
-    names = labels.names or ("score",)
+    names = labels.output_names
     return {
         "id2label": dict(enumerate(names)),
         "label2id": {name: index for index, name in enumerate(names)},
-        "problem_type": "regression" if labels.is_regression else "single_label_classification",
+        "problem_type": labels.problem_type,
     }
 
 
@@ -90,7 +90,7 @@ def check_keys(options: dict[str, Any], config: PretrainedConfig) -> None:
 
 
 def _from_checkpoint(
-    folder: Path, params: ModelParams, labels: LabelSchema, tokenizer: PreTrainedTokenizerBase
+    folder: Path, params: ModelParams, labels: Task, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[PreTrainedModel, frozenset[str]]:
     logging.set_verbosity_error()  # type: ignore[no-untyped-call] # say() in _from_checkpoint says in one line what its table of keys says
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -153,19 +153,19 @@ HEAD_NOTES: Mapping[HeadStart, str] = {
 }
 
 
-def match_head(model: PreTrainedModel, stored: Sequence[str], labels: LabelSchema) -> HeadStart:
+def match_head(model: PreTrainedModel, stored: Sequence[str], labels: Task) -> HeadStart:
     """Give each class the row of the loaded head that was trained for it, and return what was done.
 
     A checkpoint with as many classes loads without an error, whatever they are. ``stored`` has their names, by row. Where these are the
     names of the data in another order, rows are moved; where they are others, the head starts anew: a row of another class would have to
     be unlearned first. The head of a regression has one row, and stays.
     """
-    if labels.names is None or list(stored) == list(labels.names):
+    if labels.matches_head(stored):
         return "kept"
     weights = dict(model.named_parameters())
     names = _output_weights(model)
-    if set(stored) == set(labels.names):
-        rows = torch.tensor([list(stored).index(name) for name in labels.names])
+    if set(stored) == set(labels.output_names):
+        rows = torch.tensor([list(stored).index(name) for name in labels.output_names])
         with torch.no_grad():
             for name in names:
                 weights[name].copy_(weights[name][rows])

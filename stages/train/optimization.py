@@ -10,19 +10,18 @@ import torch
 import transformers
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.optim import Optimizer
 from transformers import SchedulerType, get_scheduler
 
 from tuneline.core.errors import ParamsError
-from tuneline.core.tables import LabelSchema
 from tuneline.metrics.functions import CustomMetric, ProjectFunction, load_function, load_metric
-from tuneline.metrics.scores import averaging, metrics_of, predictions_of
 from tuneline.metrics.stats import Interval, metric_interval
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.model.batches import TokenizedSplit
 from tuneline.params import TrainParams
 from tuneline.params.section import FunctionName
+from tuneline.tasks import Task
+from tuneline.tasks.predictions import metrics_of
 
 Logits = NDArray[np.float32]
 """Shape ``(examples, outputs)``."""
@@ -36,13 +35,13 @@ STEPPED_BY_VALIDATION_LOSS = (SchedulerType.REDUCE_ON_PLATEAU.value, SchedulerTy
 
 @dataclass(frozen=True)
 class Loss:
-    """Cross-entropy for classification, squared error for regression, or a function of the user (``custom_loss.py``), per example.
+    """The loss of the task, or a function of the user (``custom_loss.py``), per example.
 
     ``label_smoothing`` is the share of the target spread over all classes (Szegedy et al. 2016, section 7). Class weights have the shape
     ``(classes,)``; ``None`` for 1 each.
     """
 
-    regression: bool
+    task: Task
     label_smoothing: float = 0.0
     class_weights: NDArray[np.float32] | None = None
     function: ProjectFunction | None = None
@@ -52,14 +51,12 @@ class Loss:
 
         Logits have the shape ``(examples, outputs)``; labels, ``(examples,)``, are int64 classes or float32 targets.
         """
-        outputs = logits.float().squeeze(-1) if self.regression else logits.float()
+        outputs = self.task.model_outputs(logits)
         weight = None if self.class_weights is None else torch.as_tensor(self.class_weights, device=logits.device)
         if self.function is not None:
             losses: Tensor = self.function(outputs, labels).float()
             return losses if weight is None else losses * weight[labels]
-        if self.regression:
-            return functional.mse_loss(outputs, labels, reduction="none")
-        return functional.cross_entropy(outputs, labels, weight, reduction="none", label_smoothing=self.label_smoothing)
+        return self.task.losses(outputs, labels, weight, self.label_smoothing)
 
     def total_weight(self, labels: NDArray[np.int64] | NDArray[np.float32]) -> float:
         """Return the divisor of the summed losses: the number of examples, or the sum of their class weights."""
@@ -68,8 +65,8 @@ class Loss:
 
 def build_loss(params: TrainParams, split: TokenizedSplit) -> Loss:
     """Build the loss that the parameters describe."""
-    labels = split.label_schema
-    return Loss(labels.is_regression, params.label_smoothing, class_weights(params, split), load_loss(params, labels))
+    labels = split.task
+    return Loss(labels, params.label_smoothing, class_weights(params, split), load_loss(params, labels))
 
 
 def class_weights(params: TrainParams, split: TokenizedSplit) -> NDArray[np.float32] | None:
@@ -78,16 +75,16 @@ def class_weights(params: TrainParams, split: TokenizedSplit) -> NDArray[np.floa
         return None
     if params.class_weights == "balanced":
         return balanced_weights(split)
-    return np.array([params.class_weights.get(name, 1.0) for name in split.label_schema.names or ()], dtype=np.float32)
+    return np.array([params.class_weights.get(name, 1.0) for name in split.task.output_names], dtype=np.float32)
 
 
 def balanced_weights(split: TokenizedSplit) -> NDArray[np.float32]:
     """Return rows / (classes x rows of the class), which gives every class the same total weight (King & Zeng 2001)."""
-    counts = np.bincount(split.labels.astype(np.int64, copy=False), minlength=split.label_schema.outputs)
-    return (len(split) / (split.label_schema.outputs * np.maximum(counts, 1))).astype(np.float32)
+    counts = np.bincount(split.labels.astype(np.int64, copy=False), minlength=split.task.outputs)
+    return (len(split) / (split.task.outputs * np.maximum(counts, 1))).astype(np.float32)
 
 
-def load_loss(params: TrainParams, labels: LabelSchema) -> ProjectFunction | None:
+def load_loss(params: TrainParams, labels: Task) -> ProjectFunction | None:
     """Import and check the function in ``train.loss``; ``None`` if the parameter is.
 
     The function gets logits, float32 of shape ``(examples, classes)``, and labels, int64 of shape ``(examples,)``. In a regression
@@ -101,12 +98,10 @@ def load_loss(params: TrainParams, labels: LabelSchema) -> ProjectFunction | Non
     return function
 
 
-def _example(labels: LabelSchema) -> tuple[Tensor, Tensor]:
+def _example(labels: Task) -> tuple[Tensor, Tensor]:
     """Return logits that require a gradient, and labels of several classes."""
-    rows = torch.arange(_ROWS)
-    shape = (_ROWS,) if labels.is_regression else (_ROWS, labels.outputs)
-    logits = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    return logits, rows.float() if labels.is_regression else rows % labels.outputs
+    logits = torch.randn((_ROWS, labels.outputs), generator=torch.Generator().manual_seed(0))
+    return labels.model_outputs(logits).requires_grad_(), torch.from_numpy(labels.example_labels(_ROWS))
 
 
 def _check_losses(function: ProjectFunction, logits: Tensor, labels: Tensor) -> None:
@@ -148,23 +143,23 @@ class ValidationMetric:
     custom: CustomMetric | None = None
 
     @classmethod
-    def load(cls, params: TrainParams, labels: LabelSchema) -> Self:
+    def load(cls, params: TrainParams, labels: Task) -> Self:
         """Look the metric up in the table, or import it."""
         if not FunctionName.matches(params.metric):
             return cls(params.metric, METRIC_TABLE[params.metric].greater_is_better)
         custom = load_metric("train.metric", FunctionName.parse("train.metric", params.metric), labels)
         return cls(custom.name, custom.greater_is_better, custom)
 
-    def scores(self, logits: Logits, labels: NDArray[Any], label_schema: LabelSchema) -> Mapping[str, float]:
+    def scores(self, logits: Logits, labels: NDArray[Any], task: Task) -> Mapping[str, float]:
         """Return the metrics of a split by name: those of its task, the loss, and this one."""
-        metrics = metrics_of(logits, labels, label_schema)
+        metrics = metrics_of(logits, labels, task)
         return metrics if self.custom is None else {**metrics, self.name: self.custom.compute(logits, labels)}
 
-    def interval(self, logits: Logits, labels: NDArray[Any], label_schema: LabelSchema, seed: int) -> Interval | None:
+    def interval(self, logits: Logits, labels: NDArray[Any], task: Task, seed: int) -> Interval | None:
         """Return the interval of this metric; ``None`` if the table gives it none, or it is a function of the user."""
         if self.custom is not None:
             return None
-        predictions, average = predictions_of(logits, label_schema), averaging(label_schema, None)
+        predictions, average = task.predictions(logits), task.averaging(None)
         estimate = metric_interval(METRIC_TABLE[self.name], labels, predictions, average=average, seed=seed)
         return None if estimate is None else Interval(estimate.low, estimate.high)
 

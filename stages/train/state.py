@@ -29,8 +29,8 @@ from tuneline.core.errors import DataError
 from tuneline.core.files import write_json
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.provenance import TrainingSegment
-from tuneline.core.tables import LabelSchema
 from tuneline.params import Params, RunParams, TrainParams
+from tuneline.tasks import Task
 
 
 @dataclass
@@ -150,7 +150,7 @@ def _set_up_model(params: Params, inputs: Inputs, divisible: bool) -> tuple[nn.M
     model, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
     check_fit(inputs, model.config)
     first_token_only = params.train.first_token_only and compute_first_token_only(model)
-    target_scale = TargetScale.apply(model, drawn, inputs.train.labels) if inputs.labels.is_regression else None
+    target_scale = TargetScale.apply(model, drawn, inputs.train.labels) if inputs.labels.scales_targets else None
     adapted = adapt(model, params.train, drawn)
     if divisible and params.train.lora is None:
         train_used_embeddings(model, params.train, inputs.train.values["input_ids"], inputs.pad_token_id)
@@ -266,14 +266,14 @@ def print_startup_summary(state: TrainState) -> None:
         logits = state.model(**inputs).logits[: len(rows)]
     state.model.train()
     state.logger.info(f"first micro-batch: {', '.join(f'{name} {tuple(tensor.shape)}' for name, tensor in inputs.items())}")
-    state.logger.info(f"its labels {describe_labels(labels, state.train_loader.split.label_schema)}")
+    state.logger.info(f"its labels {describe_labels(labels, state.train_loader.split.task)}")
     state.logger.info(f"its logits {tuple(logits.shape)} {_dtype(logits)}")
     losses, weight = state.loss.per_example(logits, labels), state.loss.total_weight(state.train_loader.split.labels[rows])
     total, weight = state.accelerator.reduce(torch.tensor([float(losses.sum()), weight], device=state.accelerator.device), "sum").tolist()
     _print_initial_loss(state, total / weight)
 
 
-def describe_labels(labels: Tensor, schema: LabelSchema) -> str:
+def describe_labels(labels: Tensor, schema: Task) -> str:
     """Return shape, type and first values of labels, with class names."""
     first = labels[:SHOWN_LABELS].tolist()
     values = [f"{value} {schema.names[value]}" if schema.names else f"{value:g}" for value in first]
@@ -292,12 +292,12 @@ def _print_initial_loss(state: TrainState, loss: float) -> None:
             f"The loss before the first step is {loss}.",
             "Look for NaN in the weights of model.checkpoint and in the labels.",
         )
-    if state.loss.regression:
+    logits = state.loss.task.uniform_logits
+    if logits is None:
         state.logger.info(f"initial loss {loss:.4f}")
         return
-    classes = state.train_loader.split.label_schema.outputs
     label = torch.zeros(1, dtype=torch.int64)
-    uniform = float(state.loss.per_example(torch.zeros(1, classes), label)) / state.loss.total_weight(label.numpy())
+    uniform = float(state.loss.per_example(torch.from_numpy(logits), label)) / state.loss.total_weight(label.numpy())
     state.logger.info(f"initial loss {loss:.4f}; a uniform prediction gives {uniform:.4f}")
     if loss > 1.5 * uniform + 0.5:
         message = "the initial loss is far higher than that of a uniform prediction. Check the head, the label order and the checkpoint."

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from stages.validate.raw import BOM, RawSplit
 from tuneline.analysis.text import repaired
-from tuneline.core.tables import LABELS, LabelSchema
+from tuneline.core.tables import LABELS
 from tuneline.params import Params
+from tuneline.tasks import Task
 
 LONGEST_NAME = 100
 """Characters. A longer name is a text in the label column."""
@@ -44,24 +45,23 @@ class Classes:
     faults: Sequence[Sequence[str]]
 
     @classmethod
-    def of(cls, raw: Mapping[str, RawSplit], labels: LabelSchema, params: Params) -> Self | None:
+    def of(cls, raw: Mapping[str, RawSplit], labels: Task, params: Params) -> Self | None:
         """Count and compare the classes of all raw splits; ``None`` for a regression, or without labels in train.
 
         A name that ``data.label_names`` lists is meant, even if it reads like a missing value.
         """
-        if labels.names is None or "train" not in raw or not raw["train"].is_labelled:
+        if not labels.class_names or "train" not in raw or not raw["train"].is_labelled:
             return None
-        counts = {name: _counts(split, len(labels.names)) for name, split in raw.items() if split.is_labelled}
+        names = labels.output_names
+        counts = {name: _counts(split, len(names)) for name, split in raw.items() if split.is_labelled}
         is_rare = counts["train"] < params.validate_.rare_classes.min_rows
         for split in {"validation", params.evaluate.split} & counts.keys():
             is_rare |= counts[split] == 0
         total = np.sum(list(counts.values()), axis=0).tolist()
-        alike = like_other(labels.names, total)
+        alike = like_other(names, total)
         declared = params.data.label_names or ()
-        faults = [
-            [*alike.get(name, ()), *name_faults(name, None if name in declared else params.data.label_column)] for name in labels.names
-        ]
-        return cls(labels.names, counts, is_rare, faults)
+        faults = [[*alike.get(name, ()), *name_faults(name, None if name in declared else params.data.label_column)] for name in names]
+        return cls(names, counts, is_rare, faults)
 
     def columns(self, split: str, rows: pd.DataFrame) -> dict[str, NDArray[Any]]:
         """Return columns of shape ``(rows,)`` for some rows of a split, given their ``labels`` and ``is_header``.

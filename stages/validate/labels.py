@@ -19,10 +19,11 @@ from stages.validate.raw import RawSplit
 from tuneline.analysis.baselines import UNSPACED, read_sample, stratified_folds
 from tuneline.analysis.drift import Numbers
 from tuneline.analysis.text import BOUNDARY, normalized
-from tuneline.core.tables import LABELS, UNLABELLED, LabelSchema, SplitReader
+from tuneline.core.tables import LABELS, UNLABELLED, SplitReader
 from tuneline.metrics.stats import Interval, wilson_interval
 from tuneline.params import ValidateParams
 from tuneline.params.validate import Revealing
+from tuneline.tasks import Task
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -52,29 +53,27 @@ class LabelFindings:
 
 @dataclass(frozen=True)
 class ClassIds:
-    """Class ids of labels, also of a regression: whether a number is above the ``median`` of train, which is ``None`` for classes."""
+    """Class ids of labels, also of a regression: whether a number is above the median of train.
 
+    ``names`` and ``edges`` are as in ``Task.bins``.
+    """
+
+    task: Task
     names: tuple[str, ...]
-    median: float | None
+    edges: tuple[float, ...]
 
     @classmethod
-    def of(cls, schema: LabelSchema, train: NDArray[Any]) -> Self:
+    def of(cls, task: Task, train: NDArray[Any]) -> Self:
         """Prepare for the labels of a data set, given those of train."""
-        if schema.names is not None:
-            return cls(tuple(f'"{name}"' for name in schema.names), None)
-        median = float(np.median(train[np.isfinite(train)])) if np.isfinite(train).any() else 0.0
-        return cls((f"labels up to {median:.4g}", f"labels above {median:.4g}"), median)
+        return cls(task, *task.bins(train))
 
     def ids(self, labels: NDArray[Any]) -> Ids:
         """Return the class id of each label, -1 for a label that is invalid or missing."""
-        if self.median is not None:
-            return np.where(np.isfinite(labels), labels > self.median, UNLABELLED).astype(np.int64)
-        return np.where((labels >= 0) & (labels < len(self.names)), labels, UNLABELLED).astype(np.int64)
+        ids = np.searchsorted(self.edges, labels, side="left")
+        return np.where(self.task.valid(labels), ids, UNLABELLED).astype(np.int64)
 
 
-def examine_labels(
-    raw: Mapping[str, RawSplit], text_columns: list[str], schema: LabelSchema, params: ValidateParams
-) -> dict[str, LabelFindings]:
+def examine_labels(raw: Mapping[str, RawSplit], text_columns: list[str], schema: Task, params: ValidateParams) -> dict[str, LabelFindings]:
     """Examine the labels of the raw splits, and return the findings of each split with two labels or more."""
     classes = ClassIds.of(schema, raw["train"].labels) if "train" in raw else None
     if classes is None or len(classes.names) < 2:

@@ -22,7 +22,7 @@ from stages.validate.columns import RaggedArray, Rows
 from stages.validate.raw import RawSplit
 from tuneline.analysis.similarity import MappedArray, WordSets, partitions
 from tuneline.analysis.text import EncodedWords, Keys, mixed
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import Task
 
 Numbers = NDArray[np.int32]
 """Row numbers, of which ten million take 40 MB; at most two billion rows."""
@@ -239,7 +239,7 @@ def _starts(is_new: NDArray[np.bool_], place: Rows) -> Rows:
 
 
 def copy_columns(
-    raw: Mapping[str, RawSplit], split: str, near_duplicates: NearDuplicateRows, labels: LabelSchema
+    raw: Mapping[str, RawSplit], split: str, near_duplicates: NearDuplicateRows, labels: Task
 ) -> dict[str, NDArray[np.generic]]:
     """Return, for each row of a split, the row that it repeats or resembles, given all raw splits, earlier ones first.
 
@@ -249,7 +249,7 @@ def copy_columns(
     current = raw[split]
     columns: dict[str, NDArray[np.generic]] = {"duplicate_of": first_copies(current.keys)}
     if current.is_labelled:
-        tolerance = float(np.nanstd(current.labels)) if labels.is_regression else 0.0
+        tolerance = labels.label_tolerance(current.labels)
         columns["conflict_with"] = label_conflicts(current.keys, current.labels, tolerance)
     if earlier := list(raw)[: list(raw).index(split)]:
         columns["leak_of"] = leaks([raw[name].unordered_keys for name in earlier], current.unordered_keys)

@@ -42,11 +42,11 @@ def data_overview(profile: Profile) -> dict[str, Any]:
     """
     labels = {split: one.labels for split, one in profile.splits.items() if one.labels is not None}
     characters = {split: one.characters for split, one in profile.splits.items()}
-    classes = class_shares(profile.labels, labels) if profile.labels else []
+    classes = class_shares(profile.labels or (), labels)
     return {
         "rows": {split: one.rows for split, one in profile.splits.items()},
         "lengths": draw_histograms("length", "Length", characters, logarithmic=True),
-        "targets": draw_histograms("label", "Label", labels, logarithmic=False) if profile.labels is None else None,
+        "targets": draw_histograms("label", "Label", labels, logarithmic=False) if profile.task.ordered else None,
         "classes": classes,
         "largest": max([fraction for one in classes for fraction in one.fractions.values()], default=0.0) or 1.0,
     }

@@ -21,12 +21,13 @@ from stages.validate.tokenized import Vocabulary, decoding_matches, read_tokeniz
 from tuneline.analysis.drift import Distribution, Numbers, bin_counts, kolmogorov_smirnov, population_stability
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS, TOKENIZER
-from tuneline.core.tables import LABELS, UNLABELLED, LabelSchema, SplitReader, raw_schema, tokenized_schema
+from tuneline.core.tables import LABELS, UNLABELLED, SplitReader, raw_schema, tokenized_schema
 from tuneline.core.terminal import phase
 from tuneline.engines import engine
 from tuneline.params import Params
 from tuneline.params.validate import Drift
 from tuneline.reports.checks import Profile, SplitProfile, WordCounts, Words
+from tuneline.tasks import TASKS, Task, read_task
 
 LISTED = 10_000
 """Most common words of train whose counts are kept with their text."""
@@ -58,7 +59,7 @@ class DerivedData:
 
     params: Params
     folders: DataFolders
-    labels: LabelSchema
+    labels: Task
     raw: Mapping[str, RawSplit]
     profiles: Mapping[str, SplitProfile]
     promoted: Profile | None
@@ -110,12 +111,12 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     return data
 
 
-def _train_labels(params: Params, train: SplitReader) -> LabelSchema:
+def _train_labels(params: Params, train: SplitReader) -> Task:
     """Return the label schema of train, which the other splits must equal; without labels if train has lost them."""
     try:
-        return LabelSchema.of(train.schema)
+        return read_task(train.schema)
     except DataError:
-        return LabelSchema(None if params.data.task == "regression" else ())
+        return TASKS[params.data.task].of_outputs(())
 
 
 def schema_columns(schemas: Mapping[str, tuple[pa.Schema, pa.Schema]]) -> dict[str, NDArray[np.object_]]:
@@ -133,10 +134,10 @@ def described(schema: pa.Schema) -> dict[str, str]:
     """Return the type of each column, and the names of the labels."""
     types = {field.name: f"list of {field.type.value_type}" if pa.types.is_list(field.type) else str(field.type) for field in schema}
     try:
-        names = LabelSchema.of(schema).names
+        names = read_task(schema).names_text
     except DataError:
         return types
-    return {**types, "names of labels": "numbers" if names is None else ", ".join(names)}
+    return {**types, "names of labels": names}
 
 
 def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows) -> Table:
@@ -151,13 +152,13 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows
     # A split that is neither trained on nor reported on may be unlabelled.
     if not current.is_labelled and split not in ("train", params.evaluate.split):
         limits["class_ids"] = [UNLABELLED]
-    elif labels.names is not None:
-        limits["class_ids"] = list(range(len(labels.names)))
+    else:
+        limits |= labels.label_limits
     if data.classes:
         notes |= data.classes.notes(split, current)
     if data.classes or "class_ids" not in limits:
         columns = columns.with_columns(_label_columns(data, split))
-    if split == "train" and labels.names is not None:
+    if split == "train" and "class_ids" in limits:
         limits["every_class"] = limits["class_ids"]
     if "train" in data.profiles and (lengths := length_limits(data.profiles["train"].characters)):
         limits["shortest"], limits["longest"] = lengths
@@ -219,7 +220,7 @@ def measurements(data: DerivedData, split: str, tokenized: StoredColumns | None)
         references.append(("promoted_labels", "promoted_lengths", labels_as(data.promoted, data.labels, split), before.characters))
     for of_labels, of_lengths, labels, lengths in references:
         if labels is not None and current.is_labelled:
-            found |= drift_columns(of_labels, getattr(rules, of_labels), current.labels, labels, ordered=data.labels.is_regression)
+            found |= drift_columns(of_labels, getattr(rules, of_labels), current.labels, labels, ordered=data.labels.ordered)
         found |= drift_columns(of_lengths, getattr(rules, of_lengths), current.columns.column("characters"), lengths, ordered=True)
     return found
 
@@ -237,13 +238,13 @@ def drift_columns(check: str, rule: Drift, values: Numbers, reference: Distribut
     return {**{name: one.value for name, one in distances.items()}, **significant}
 
 
-def profile_split(split: RawSplit, labels: LabelSchema) -> SplitProfile:
+def profile_split(split: RawSplit, labels: Task) -> SplitProfile:
     """Profile one raw split: its labels per class, or binned at percentiles for a regression; its lengths and words."""
     words, found = split.vocabulary.most_common(WORDS), None
-    if split.is_labelled and labels.names is None:
+    if split.is_labelled and labels.ordered:
         found = Distribution.of_numbers(split.labels.astype(np.float64))
     elif split.is_labelled:
-        found = Distribution.of_classes(split.labels.astype(np.int64), len(labels.names or ()))
+        found = Distribution.of_classes(split.labels.astype(np.int64), labels.outputs)
     return SplitProfile(
         rows=split.rows,
         labels=found,
@@ -258,16 +259,18 @@ def count_words(train: RawSplit) -> WordCounts:
     return WordCounts(total=vocabulary.total, different=len(vocabulary.hashes), counts=vocabulary.counts_by_word(LISTED))
 
 
-def labels_as(profile: Profile, labels: LabelSchema, split: str) -> Distribution | None:
-    """Return the label distribution of a split by the class ids of another schema, with one more bin for classes that this lacks.
+def labels_as(profile: Profile, labels: Task, split: str) -> Distribution | None:
+    """Return the label distribution of a split by the class ids of another task, with one more bin for classes that this lacks.
 
-    It is ``None`` if the split had no labels or one of the two schemas is for regression only.
+    It is ``None`` if the split had no labels, or labels of another kind.
     """
-    before = profile.splits[split].labels
-    if before is None or profile.labels is None or labels.names is None:
-        return before if profile.labels == labels.names else None
-    counts = dict(zip(profile.labels, before.counts, strict=False))
-    current = [counts.pop(name, 0) for name in labels.names]
+    former, before = profile.task, profile.splits[split].labels
+    if before is None or former.kind != labels.kind:
+        return None
+    if labels.ordered:
+        return before
+    counts = dict(zip(former.output_names, before.counts, strict=False))
+    current = [counts.pop(name, 0) for name in labels.output_names]
     removed = [sum(counts.values())] if counts else []
     return Distribution(tuple(float(edge) for edge in range(len(current) - 1 + len(removed))), (*current, *removed))
 

@@ -14,13 +14,14 @@ from tests.faults.concurrency import at_once
 from tests.faults.kills import kills
 from tuneline.cli.predict.writing import Output, OutputColumns, open_writer
 from tuneline.readers.inputs import Row
+from tuneline.tasks import Classification
 
 ROWS = 2000
 
 
 def write(path, text, rows=ROWS):
     """Write rows to an output, window by window."""
-    with open_writer(Output(Path(path), "csv"), OutputColumns(("a", "b"), ("text",))) as writer:
+    with open_writer(Output(Path(path), "csv"), OutputColumns(Classification(("a", "b")), ("text",))) as writer:
         for first in range(0, rows, 50):
             window = [Row(number, ("",), {"text": text}) for number in range(first, first + 50)]
             writer.write(window, np.tile([0.25, 0.75], (50, 1)))

@@ -13,8 +13,9 @@ from stages.validate.raw import read_raw
 from stages.validate.tables import count_words, profile_split
 from tests.params import params
 from tests.project import GIT_IDENTITY
-from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, write_table
+from tuneline.core.tables import SplitReader, raw_schema, write_table
 from tuneline.reports.checks import CheckEntry, Checks, Profile
+from tuneline.tasks import task_with_names
 
 Rows = Sequence[tuple[str, str]]
 
@@ -43,7 +44,7 @@ class DataVersions:
             failed: Checks that failed with a warning.
             source: Value of ``data.path``.
         """
-        labels = LabelSchema(tuple(sorted({label for _, label in train})))
+        labels = task_with_names(tuple(sorted({label for _, label in train})))
         files = {}
         for name, rows in {"train": train, "test": test}.items():
             path = self.root / f"data/raw/{name}.parquet"

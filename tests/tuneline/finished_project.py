@@ -16,11 +16,11 @@ from tests.project import GIT_IDENTITY
 from tests.records import export_record
 from tuneline.core.files import file_hash
 from tuneline.core.provenance import BaseSource, PretrainedSource
-from tuneline.core.tables import LabelSchema, raw_schema, write_table
+from tuneline.core.tables import raw_schema, write_table
 from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, spread_metrics
-from tuneline.metrics.curves import Softmax, calibration, calibration_error, ranking_metrics
-from tuneline.metrics.scores import averaging, metrics_of, predictions_of, write_predictions
 from tuneline.model.batches import TokenizedSplit
+from tuneline.tasks import task_with_names
+from tuneline.tasks.predictions import metrics_of, write_predictions
 
 PARAMS = {
     "seed": 42,
@@ -48,7 +48,7 @@ class FinishedProject:
         self, root: Path, names: tuple[str, ...] | None = ("billing", "delivery", "damage"), rows: int = 120, **params: Any
     ) -> None:
         self.root = root
-        self.label_schema = LabelSchema(names)
+        self.task = task_with_names(names)
         self.rows = rows
         self.params = {**PARAMS, **({"data.task": "regression", "train.metric": "pearson"} if names is None else {}), **params}
         (root / "dvc.yaml").write_text("stages: {}\n")
@@ -80,45 +80,41 @@ class FinishedProject:
     def data(self, relabelled: int = 0) -> None:
         """Write the raw split. The first rows have another label if they are ``relabelled``."""
         generator = np.random.default_rng(0)
-        outputs = self.label_schema.outputs
-        self.labels = (
-            generator.integers(0, outputs, self.rows) if self.label_schema.names else generator.normal(size=self.rows).astype(np.float32)
-        )
+        outputs = self.task.outputs
+        self.labels = generator.integers(0, outputs, self.rows) if self.task.names else generator.normal(size=self.rows).astype(np.float32)
         self.labels[:relabelled] = (self.labels[:relabelled] + 1) % outputs
         columns = {name: [f"{HOSTILE} {name} {row}" for row in range(self.rows)] for name in self.params["data.text_columns"]}
-        schema = raw_schema(self.params["data.text_columns"], self.label_schema)
+        schema = raw_schema(self.params["data.text_columns"], self.task)
         table = pa.table({**columns, "labels": self.labels, "idx": np.arange(self.rows)}, schema=schema)
         (self.root / "data/raw").mkdir(parents=True, exist_ok=True)
         write_table(table, self.root / "data/raw/test.parquet")
         self.base(None)
-        self.write("data/raw/source.json", {"source": "sample", "rows": self.rows, "splits": {}, "label_names": self.label_schema.names})
+        self.write("data/raw/source.json", {"source": "sample", "rows": self.rows, "splits": {}, "label_names": self.task.names})
 
     def base(self, checkpoint: PretrainedSource | None) -> None:
         """Write the record of the base model."""
         BaseSource(checkpoint=checkpoint, tokenizer=checkpoint).write(self.root / "models/base/source.json")
 
     def evaluate(self, skill: float, seed: int) -> None:
-        noise = np.random.default_rng(seed).normal(size=(self.rows, self.label_schema.outputs))
-        signal = np.eye(self.label_schema.outputs)[self.labels] if self.label_schema.names else self.labels[:, None]
+        noise = np.random.default_rng(seed).normal(size=(self.rows, self.task.outputs))
+        signal = np.eye(self.task.outputs)[self.labels] if self.task.names else self.labels[:, None]
         logits = (skill * signal + noise).astype(np.float32)
         offsets = np.arange(self.rows + 1)
-        split = TokenizedSplit({"input_ids": np.zeros(self.rows, np.int32)}, offsets, self.labels, self.label_schema)
-        write_predictions(self.root / "reports/predictions.parquet", split.labels, logits, split.label_schema)
+        split = TokenizedSplit({"input_ids": np.zeros(self.rows, np.int32)}, offsets, self.labels, self.task)
+        write_predictions(self.root / "reports/predictions.parquet", split.labels, logits, split.task)
         (self.root / "plots/evaluation").mkdir(parents=True, exist_ok=True)
-        write_plots(self.root / "plots/evaluation", logits, self.labels, self.label_schema)
-        metrics = {**metrics_of(logits, self.labels, self.label_schema), "rows": self.rows}
-        if self.label_schema.names:
-            metrics |= ranking_metrics(Softmax.of(logits), self.labels)
-            metrics["calibration_error"] = calibration_error(calibration(Softmax.of(logits), self.labels))
-        metrics |= self.baselines(predictions_of(logits, self.label_schema))
+        write_plots(self.root / "plots/evaluation", logits, self.labels, self.task)
+        metrics = {**metrics_of(logits, self.labels, self.task), "rows": self.rows}
+        metrics |= self.task.probability_metrics(logits, self.labels)
+        metrics |= self.baselines(self.task.predictions(logits))
         self.write("metrics/evaluate.json", {name: round(value, 6) for name, value in metrics.items()})
 
     def baselines(self, predictions: Any) -> dict[str, float]:
         """Return the metrics of the majority, and of a TF-IDF baseline that is right in three of four rows."""
-        wrong, names = np.arange(self.rows) % 4 == 0, self.label_schema.names
-        tfidf = np.where(wrong, (self.labels + 1) % self.label_schema.outputs, self.labels) if names else -self.labels
+        wrong, names = np.arange(self.rows) % 4 == 0, self.task.names
+        tfidf = np.where(wrong, (self.labels + 1) % self.task.outputs, self.labels) if names else -self.labels
         majority = np.full_like(self.labels, np.bincount(self.labels).argmax() if names else self.labels.mean())
-        split = SplitPredictions(self.labels, predictions, self.label_schema, averaging(self.label_schema, None), 0)
+        split = SplitPredictions(self.labels, predictions, self.task, self.task.averaging(None), 0)
         return spread_metrics(split) | baseline_metrics(split, "majority", majority) | baseline_metrics(split, "tfidf", tfidf)
 
     def train(self, seed: int) -> None:
@@ -126,7 +122,7 @@ class FinishedProject:
         steps = range(10, 600, 10)
         rows = [f"{step}\t{2 / (1 + step / 100):.4f}\t{5e-4 * (1 - step / 600):.3e}\t{1 + seed % 3}\n" for step in steps]
         (self.root / "plots/training/loss.tsv").write_text("step\tloss\tlearning_rate\tgradient_norm\n" + "".join(rows))
-        metric = "accuracy" if self.label_schema.names else "pearson"
+        metric = "accuracy" if self.task.names else "pearson"
         (self.root / "plots/training/validation.tsv").write_text(f"step\tloss\t{metric}\n200\t0.9\t0.6\n400\t0.7\t0.8\n600\t0.8\t0.7\n")
         self.write("metrics/train.json", {"steps": 600, "best_step": 400})
         self.write("reports/timing/train.json", {"seconds": 12.5, "peak_memory_mb": 400.0, "samples_per_second": 250.0})
@@ -142,7 +138,7 @@ class FinishedProject:
         (self.root / "reports/checks/index.html").write_text("<!doctype html>")
 
     def slices(self) -> None:
-        metric = "accuracy" if self.label_schema.names else "pearson"
+        metric = "accuracy" if self.task.names else "pearson"
         slices = [
             {"by": "length", "slice": "4 to 20 tokens", "rows": 60, metric: 0.9, "low": 0.8, "high": 0.95},
             {"by": "length", "slice": "21 to 70 tokens", "rows": 60, metric: 0.6, "low": 0.48, "high": 0.72},
@@ -165,7 +161,7 @@ class FinishedProject:
         self.write("reports/behaviour.json", {"tests": [test, few]})
 
     def compare(self) -> None:
-        metric = "accuracy" if self.label_schema.names else "pearson"
+        metric = "accuracy" if self.task.names else "pearson"
         drop = {f"{metric}_drop": 0.0, f"{metric}_drop_low": 0.0, f"{metric}_drop_high": 0.0, metric: 0.8}
         close = {"max_abs_diff": 2e-6, "mean_abs_diff": 1e-6, "agreement": 1.0, "flips": 0, **drop, "violations": []}
         close |= {"required": False, "published": True}
@@ -190,7 +186,7 @@ class FinishedProject:
         self.write("reports/compare/comparison.json", {**head, "models": {"fp32": close, "int8": far}})
         self.write("reports/compare/flips.json", {"fp32": [], "int8": [flip]})
         self.write("metrics/compare.json", {"fp32_agreement": 1.0, "int8_agreement": 0.9})
-        labels = list(self.label_schema.names) if self.label_schema.names else None
+        labels = list(self.task.names) if self.task.names else None
         usage = {"task": self.params["data.task"], "labels": labels, "text_columns": self.params["data.text_columns"]}
         record = export_record({"fp32": {"metrics": {metric: 0.8}}}, **usage, split="test")
         record.write(self.root / "models/onnx/export.json")

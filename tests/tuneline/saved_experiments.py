@@ -12,15 +12,16 @@ from tests.dvc_files import init_dvc
 from tests.params import write_params
 from tests.project import GIT_IDENTITY
 from tuneline.core.files import read_yaml
-from tuneline.core.tables import LabelSchema, raw_schema, write_table
-from tuneline.metrics.scores import write_predictions
+from tuneline.core.tables import raw_schema, write_table
 from tuneline.metrics.stats import metric_interval
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.project.experiments import SavedExperiment, opened
 from tuneline.project.overrides import params_with
 from tuneline.project.worktrees import run_git
+from tuneline.tasks import Classification
+from tuneline.tasks.predictions import write_predictions
 
-SCHEMA = LabelSchema(("same", "different"))
+SCHEMA = Classification(("same", "different"))
 ROWS = 400
 
 

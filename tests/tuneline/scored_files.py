@@ -12,6 +12,7 @@ from tuneline.cli.predict.writing import OutputColumns, ParquetWriter
 from tuneline.core.files import file_hash
 from tuneline.project.scored import METADATA, ScoredRecord
 from tuneline.readers.inputs import Row
+from tuneline.tasks import task_with_names
 
 LABELS = ("billing", "parcel")
 
@@ -37,7 +38,7 @@ def write_scored(
     raw = root / "predictions.parquet"
     numbers = [number for number in range(1, len(outputs) + len(skipped) + 1) if number not in skipped]
     with raw.open("wb") as file:
-        writer = ParquetWriter(OutputColumns(labels, ()), file)
+        writer = ParquetWriter(OutputColumns(task_with_names(labels), ()), file)
         writer.write([Row(number, (), {}) for number in numbers], np.array(outputs, np.float64))
         writer.close()
     found = archived.stat()

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tuneline.core.tables import LABELS, LabelSchema, SplitReader, numpy_values
+from tuneline.core.tables import LABELS, SplitReader, numpy_values
 from tuneline.core.terminal import phase
+from tuneline.tasks import Task
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -63,7 +64,7 @@ def read_sample(split: SplitReader, text_columns: Sequence[str], outputs: int, s
     return rows.take(np.sort(kept))
 
 
-def predict_with_tfidf(train: pa.Table, texts: Sequence[Sequence[str]], labels: LabelSchema) -> NDArray[Any]:
+def predict_with_tfidf(train: pa.Table, texts: Sequence[Sequence[str]], labels: Task) -> NDArray[Any]:
     """Train the baseline on rows as ``read_sample`` returns them, and predict texts, one list for each column.
 
     Return class ids or numbers, shape ``(rows,)``: always the same one if the train rows have one label, or no word in common.
@@ -85,14 +86,15 @@ class TfidfModel:
     dtype: np.dtype[Any]
 
     @classmethod
-    def fit(cls, train: pa.Table, labels: LabelSchema) -> Self:
+    def fit(cls, train: pa.Table, labels: Task) -> Self:
         """Train the baseline on rows as ``read_sample`` returns them."""
         columns = [train[name].to_pylist() for name in train.column_names if name != LABELS]
         answers = train[LABELS].to_numpy()
         vectorizer = _fit_vectorizer([text for column in columns for text in column], labels.outputs)
         if vectorizer is None or np.ptp(answers) == 0:
-            return cls(None, answers.mean() if labels.is_regression else np.bincount(answers).argmax(), answers.dtype)
-        return cls(vectorizer, _fit(_features(vectorizer, columns), answers, labels.outputs), answers.dtype)
+            return cls(None, labels.constant_prediction([answers]), answers.dtype)
+        model = labels.sparse_linear_model(INVERSE_REGULARIZATION, MAX_ITERATIONS)
+        return cls(vectorizer, _fit(model, _features(vectorizer, columns), answers), answers.dtype)
 
     def predict(self, texts: Sequence[Sequence[str]]) -> NDArray[Any]:
         """Predict a batch of texts, one list for each column: class ids or numbers of shape ``(rows,)``."""
@@ -109,6 +111,8 @@ def out_of_fold(texts: Sequence[Sequence[str]], labels: NDArray[np.integer], out
     rows, whose labels they do not contain. If there is nothing to learn from (no word in common, or one label), the probabilities are the
     class frequencies of the other folds.
     """
+    from sklearn.linear_model import LogisticRegression
+
     columns = [[text[:MAX_TEXT] for text in column] for column in texts]
     vectorizer = _fit_vectorizer([text for column in columns for text in column], outputs)
     features = None if vectorizer is None else _features(vectorizer, columns)
@@ -121,7 +125,8 @@ def out_of_fold(texts: Sequence[Sequence[str]], labels: NDArray[np.integer], out
         if features is None or not len(known) or np.ptp(known) == 0:
             probabilities[held_out] = np.bincount(known, minlength=outputs) / max(len(known), 1)
         elif held_out.any():
-            model = _fit(features[~held_out], known, outputs)
+            model = LogisticRegression(C=INVERSE_REGULARIZATION, max_iter=MAX_ITERATIONS)
+            _fit(model, features[~held_out], known)
             probabilities[np.ix_(held_out, model.classes_)] = model.predict_proba(features[held_out])
     return probabilities
 
@@ -134,12 +139,10 @@ def stratified_folds(labels: NDArray[np.integer], folds: int, seed: int) -> NDAr
     return fold
 
 
-def _fit(features: Any, answers: NDArray[Any], outputs: int) -> Any:
-    """Fit a logistic regression, or for one output a ridge regression, of scikit-learn."""
+def _fit(model: Any, features: Any, answers: NDArray[Any]) -> Any:
+    """Fit a linear model of scikit-learn, which need not converge."""
     from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression, Ridge
 
-    model = Ridge(solver="sparse_cg") if outputs == 1 else LogisticRegression(C=INVERSE_REGULARIZATION, max_iter=MAX_ITERATIONS)
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         return model.fit(features, answers)
 
@@ -172,18 +175,14 @@ Predict = Callable[[Sequence[Sequence[str]]], dict[str, NDArray[Any]]]
 """From a batch of texts, one list for each column, to the predictions of one or more models by name."""
 
 
-def majority_model(train: SplitReader, labels: LabelSchema) -> Predict:
+def majority_model(train: SplitReader, labels: Task) -> Predict:
     """Return the model that always predicts the most frequent class of the train split, or the mean of its numbers."""
     batches = (numpy_values(batch[LABELS]) for batch in train.batches([LABELS]))
-    if labels.is_regression:
-        total, rows = np.sum([(batch.sum(dtype=np.float64), len(batch)) for batch in batches], axis=0)
-        constant = np.float32(total / rows)
-    else:
-        constant = np.sum([np.bincount(batch, minlength=labels.outputs) for batch in batches], axis=0).argmax()
+    constant = labels.constant_prediction(batches)
     return lambda texts: {"majority": np.full(len(texts[0]), constant)}
 
 
-def tfidf_model(train: SplitReader, columns: Sequence[str], labels: LabelSchema, seed: int) -> Predict:
+def tfidf_model(train: SplitReader, columns: Sequence[str], labels: Task, seed: int) -> Predict:
     """Return the linear model of words and word pairs."""
     phase("TF-IDF")
     model = TfidfModel.fit(read_sample(train, columns, labels.outputs, seed), labels)

@@ -18,7 +18,7 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.paths import BASE_RECORD, ONNX, PARAMS, PREDICTIONS, RAW, VALIDATION_PREDICTIONS
 from tuneline.core.provenance import BaseSource, StageProvenance, provenance_file
 from tuneline.core.records import Metrics
-from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, custom_metrics, metrics_for, title_of
+from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, custom_metrics, title_of
 from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord
 from tuneline.params.loading import load_params
 from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
@@ -41,8 +41,9 @@ from tuneline.results.verdict import RunFacts, judge, next_steps
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tuneline.core.tables import LabelSchema, SplitReader
+    from tuneline.core.tables import SplitReader
     from tuneline.project.paired import PairedComparison
+    from tuneline.tasks import Task
 
 BASELINE_TITLES = {
     **{
@@ -240,13 +241,14 @@ class Predicted:
     rows: Rows
     labels: "NDArray[Any]"
     predictions: "NDArray[Any]"
-    schema: "LabelSchema"
+    schema: "Task"
 
     @classmethod
     def read(cls, predictions: Path, raw: "SplitReader", lock: Lock) -> Self:
         """Read the predictions, and the texts of the same rows; refuse files of different runs."""
         from tuneline.analysis.corrections import row_keys
-        from tuneline.core.tables import LabelSchema, read_table
+        from tuneline.core.tables import read_table
+        from tuneline.tasks import read_task
 
         table = read_table(predictions, ["label", "prediction"])
         if raw.rows != len(table):
@@ -254,7 +256,7 @@ class Predicted:
         batches = raw.batches(lock.params()["data.text_columns"])
         keys = (key for batch in batches for key in row_keys(batch.columns).to_pylist())
         rows = {key: row for row, key in enumerate(numbered(keys))}
-        return cls(rows, table["label"].to_numpy(), table["prediction"].to_numpy(), LabelSchema.of(table.schema, "label"))
+        return cls(rows, table["label"].to_numpy(), table["prediction"].to_numpy(), read_task(table.schema, "label"))
 
 
 def numbered(keys: Iterable[str]) -> Iterator[tuple[str, int]]:
@@ -317,20 +319,19 @@ def compare(now: Predicted, then: Predicted, params: dict[str, Any], split: str 
     """Score both models on the rows in common, by the labels of ``now``; refuse models of different tasks or without such rows."""
     import numpy as np
 
-    from tuneline.metrics.scores import averaging, task_of
-    from tuneline.project.paired import PairedComparison, translated_ids
+    from tuneline.project.paired import PairedComparison
 
-    if now.schema.is_regression != then.schema.is_regression:
+    if now.schema.kind != then.schema.kind:
         raise DataError("One of the two models predicts classes, and the other numbers.", "Name another commit.")
     common = [key for key in now.rows if key in then.rows]
     if not common:
         raise DataError("The two models have predicted no row in common.", "Name a commit that reported on the same texts.")
     ours, theirs = (np.array([side.rows[key] for key in common]) for side in (now, then))
     labels, first = now.labels[ours], now.predictions[ours]
-    second, before = (translated_ids(values[theirs], then.schema.names, now.schema.names) for values in (then.predictions, then.labels))
-    metrics = [metric for metric in metrics_for(task_of(now.schema)) if metric.resampled]
-    average = None if now.schema.is_regression else averaging(now.schema, params.get("evaluate.f1"))
-    models = PairedComparison.of(metrics, labels, first, second, average=average, seed=int(params.get("seed") or 0))
+    second, before = (now.schema.translated(values[theirs], then.schema) for values in (then.predictions, then.labels))
+    metrics = [metric for metric in now.schema.metrics if metric.resampled]
+    average = now.schema.averaging(params.get("evaluate.f1"))
+    models = PairedComparison.of(now.schema, metrics, labels, first, second, average=average, seed=int(params.get("seed") or 0))
     left_out = len(now.rows) - len(common), len(then.rows) - len(common)
     return RevisionComparison(models, len(common), left_out, int((before != labels).sum()), split)
 

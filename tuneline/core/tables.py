@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -29,45 +29,27 @@ UNLABELLED = -1
 """Label of all rows of a split that was published without labels (GLUE's test splits)."""
 ROW_GROUP = 10_000
 """Rows per Parquet row group. The number is fixed so that the same rows always give the same bytes."""
-_FEATURES = b"huggingface"
+FEATURES = b"huggingface"
+"""Key in the metadata of a schema of what the datasets library stores."""
 
 
-@dataclass(frozen=True)
-class LabelSchema:
-    """Contents of the label column: class names in the order of their ids; ``None`` for a regression."""
-
-    names: tuple[str, ...] | None
+class LabelKind(Protocol):
+    """What a column of labels or predictions holds: a task says it (``tuneline/tasks``)."""
 
     @property
-    def is_regression(self) -> bool:
-        """True if labels are numbers, not classes."""
-        return self.names is None
+    def label_type(self) -> pa.DataType:
+        """Arrow type of the column."""
 
     @property
-    def outputs(self) -> int:
-        """Number of logits per row: one per class, or one for a regression."""
-        return 1 if self.names is None else len(self.names)
-
-    @property
-    def type(self) -> pa.DataType:
-        """Arrow type of the label column: int64 class ids or float32 numbers."""
-        return pa.float32() if self.names is None else pa.int64()
-
-    @classmethod
-    def of(cls, schema: pa.Schema, column: str = LABELS) -> Self:
-        """Read the label schema from that of a split or of predictions; a ``DataError`` if it was not written by this project."""
-        try:
-            feature = json.loads(schema.metadata[_FEATURES])["info"]["features"][column]
-        except (KeyError, TypeError, ValueError):
-            raise DataError("The table has no label names in its schema.", "Write it with `dvc repro download`.") from None
-        return cls(tuple(feature["names"]) if feature["_type"] == "ClassLabel" else None)
+    def label_feature(self) -> dict[str, Any]:
+        """What the datasets library stores about the column."""
 
 
-def raw_schema(text_columns: Sequence[str], labels: LabelSchema) -> pa.Schema:
+def raw_schema(text_columns: Sequence[str], task: LabelKind) -> pa.Schema:
     """Return the schema of ``data/raw/*.parquet``: the text columns, ``labels``, and ``idx``, the row number in the source."""
     fields = [pa.field(name, pa.string()) for name in text_columns]
-    fields += [pa.field(LABELS, labels.type), pa.field("idx", pa.int64(), nullable=False)]
-    return _with_features(fields, labels)
+    fields += [pa.field(LABELS, task.label_type), pa.field("idx", pa.int64(), nullable=False)]
+    return _with_features(fields, task)
 
 
 def check_text_columns(split: "SplitReader", text_columns: Sequence[str]) -> None:
@@ -78,23 +60,23 @@ def check_text_columns(split: "SplitReader", text_columns: Sequence[str]) -> Non
         raise DataError(problem, "Run `dvc repro`, or correct data.text_columns.")
 
 
-def tokenized_schema(token_type_ids: bool, labels: LabelSchema) -> pa.Schema:
+def tokenized_schema(token_type_ids: bool, task: LabelKind) -> pa.Schema:
     """Return the schema of ``data/tokenized/*.parquet``: one unpadded list per row for each model input, and ``labels``."""
     columns = ["input_ids", "attention_mask", *(["token_type_ids"] if token_type_ids else [])]
     fields = [pa.field(name, pa.list_(pa.int32() if name == "input_ids" else pa.int8())) for name in columns]
-    return _with_features([*fields, pa.field(LABELS, labels.type)], labels)
+    return _with_features([*fields, pa.field(LABELS, task.label_type)], task)
 
 
-def predictions_schema(labels: LabelSchema) -> pa.Schema:
+def predictions_schema(task: LabelKind) -> pa.Schema:
     """Return the schema of ``reports/predictions.parquet``: ``idx`` (row number in the split), ``label``, ``logits``, ``prediction``."""
     logits = pa.list_(pa.float32())
-    columns = {"idx": pa.int64(), "label": labels.type, "logits": logits, "prediction": labels.type}
-    return _with_features([pa.field(name, kind) for name, kind in columns.items()], labels, ("label", "prediction"))
+    columns = {"idx": pa.int64(), "label": task.label_type, "logits": logits, "prediction": task.label_type}
+    return _with_features([pa.field(name, kind) for name, kind in columns.items()], task, ("label", "prediction"))
 
 
-def baselines_schema(labels: LabelSchema, models: Sequence[str]) -> pa.Schema:
+def baselines_schema(task: LabelKind, models: Sequence[str]) -> pa.Schema:
     """Return the schema of ``reports/baselines/*.parquet``: the predictions of each simple model, in the order of the rows."""
-    return _with_features([pa.field(name, labels.type) for name in models], labels, models)
+    return _with_features([pa.field(name, task.label_type) for name in models], task, models)
 
 
 def failing_rows_schema(text_columns: Sequence[str], pairs: bool) -> pa.Schema:
@@ -108,16 +90,16 @@ def failing_rows_schema(text_columns: Sequence[str], pairs: bool) -> pa.Schema:
     return pa.schema([*own.items(), *texts, *list(more.items())[: 3 if pairs else 1]])
 
 
-def _with_features(fields: list[pa.Field], labels: LabelSchema, label_columns: Sequence[str] = (LABELS,)) -> pa.Schema:
+def _with_features(fields: list[pa.Field], task: LabelKind, label_columns: Sequence[str] = (LABELS,)) -> pa.Schema:
     features: dict[str, dict[str, Any]] = {}
     for field in fields:
-        if field.name in label_columns and labels.names is not None:
-            features[field.name] = {"names": list(labels.names), "_type": "ClassLabel"}
+        if field.name in label_columns:
+            features[field.name] = task.label_feature
         elif pa.types.is_list(field.type):
             features[field.name] = {"feature": _value(field.type.value_type), "_type": "List"}
         else:
             features[field.name] = _value(field.type)
-    return pa.schema(fields, metadata={_FEATURES: json.dumps({"info": {"features": features}}).encode()})
+    return pa.schema(fields, metadata={FEATURES: json.dumps({"info": {"features": features}}).encode()})
 
 
 def _value(kind: pa.DataType) -> dict[str, str]:

@@ -17,25 +17,18 @@ from numpy.typing import NDArray
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import full_disk
 from tuneline.core.stage import require
-from tuneline.core.tables import ROW_GROUP, LabelSchema, read_table
+from tuneline.core.tables import ROW_GROUP, read_table
 from tuneline.evaluation.records import SliceMetrics, Slices
-from tuneline.metrics.curves import Softmax, calibration, calibration_error, ranking_metrics
 from tuneline.metrics.functions import CustomMetric
-from tuneline.metrics.scores import averaging, compute_metric, loss_of, prediction_metrics, predictions_of, task_of
+from tuneline.metrics.scores import compute_metric, prediction_metrics
 from tuneline.metrics.stats import LEVEL, Estimate, leak_difference, metric_interval, paired_difference
 from tuneline.metrics.table import (
     LEAKED_ROWS,
-    METRIC_TABLE,
-    MOST_PREDICTED,
-    NEVER_PREDICTED,
-    PREDICTED_CLASSES,
     Averaging,
     Metric,
-    Task,
-    metrics_for,
-    primary_metric,
 )
 from tuneline.params import EvaluateParams
+from tuneline.tasks import Task
 
 os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")  # read when evaluate is imported: no telemetry when a metric is loaded
 
@@ -49,24 +42,25 @@ class SplitPredictions:
 
     labels: NDArray[Any]
     values: NDArray[Any]
-    schema: LabelSchema
+    task: Task
     average: Averaging
     seed: int
 
     @property
     def primary(self) -> Metric:
         """The primary metric of the task."""
-        return primary_metric(task_of(self.schema))
+        return self.task.primary_metric
 
 
-def score(references: NDArray[Any], predictions: NDArray[Any], average: Averaging, others: Sequence[str] = ()) -> dict[str, float]:
-    """Compute the metrics of the pipeline, then those of ``others``; of metrics with the same name, the last one counts.
+def score(
+    task: Task, references: NDArray[Any], predictions: NDArray[Any], average: Averaging, others: Sequence[str] = ()
+) -> dict[str, float]:
+    """Compute the metrics of a task, then those of ``others``; of metrics with the same name, the last one counts.
 
-    References, int64 classes or float32 numbers, and predictions have the shape ``(rows,)``. ``others`` are ``NAME`` or ``NAME:CONFIG`` of
+    References and predictions have the shape ``(rows,)``. ``others`` are ``NAME`` or ``NAME:CONFIG`` of
     the evaluate library's own metrics; it takes seconds to import. Each must give finite numbers.
     """
-    task: Task = "regression" if np.issubdtype(references.dtype, np.floating) else "classification"
-    scores = prediction_metrics(task, references, predictions, average)
+    scores = prediction_metrics(task.metric_kind, references, predictions, average)
     for text in others:
         scores.update(_score_one(text, references, predictions, average))
     return scores
@@ -101,17 +95,14 @@ def _score_one(text: str, references: NDArray[Any], predictions: NDArray[Any], a
 def split_metrics(
     params: EvaluateParams,
     labels: NDArray[Any],
-    schema: LabelSchema,
+    task: Task,
     logits: NDArray[np.float32],
     custom: Sequence[CustomMetric] = (),
 ) -> dict[str, float]:
     """Return the metrics of one split, from labels ``(rows,)`` and logits ``(rows, outputs)``; ``custom`` are the user's metrics."""
-    metrics = score(labels, predictions_of(logits, schema), averaging(schema, params.f1), params.library_metrics)
-    metrics |= {"loss": loss_of(logits, labels), "rows": len(labels)}
-    if not schema.is_regression:
-        probability = Softmax.of(logits)
-        metrics |= ranking_metrics(probability, labels)
-        metrics["calibration_error"] = calibration_error(calibration(probability, labels))
+    metrics = score(task, labels, task.predictions(logits), task.averaging(params.f1), params.library_metrics)
+    metrics |= {"loss": task.mean_loss(logits, labels), "rows": len(labels)}
+    metrics |= task.probability_metrics(logits, labels)
     return metrics | {metric.name: metric.compute(logits, labels) for metric in custom}
 
 
@@ -220,10 +211,9 @@ def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[Sl
         labels, predictions = split.labels[one.rows], split.values[one.rows]
         estimate = primary_interval(split.primary, labels, predictions, average=split.average)
         metrics = {split.primary.name: estimate.value, "low": estimate.low, "high": estimate.high}
-        if split.schema.is_regression:
-            metrics["mse"] = compute_metric(METRIC_TABLE["mse"], labels, predictions)
-        elif one.by != "label":  # F1 is meaningless where all rows have the same label
-            metrics["f1"] = compute_metric(METRIC_TABLE["f1"], labels, predictions, split.average)
+        if one.by != "label":  # where all rows have the same label, it is meaningless
+            metric = split.task.slice_metric
+            metrics[metric.name] = compute_metric(metric, labels, predictions, split.average)
         scored.append(SliceMetrics.model_validate({"by": one.by, "slice": one.name, "rows": len(labels), **metrics}))
     return scored
 
@@ -253,7 +243,7 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
 
     Those of the majority are ``majority_accuracy`` and ``majority_f1``; for a regression ``mean_mse``, its correlations are undefined.
     """
-    every = {metric.of_baseline(model): metric for metric in metrics_for(task_of(split.schema)) if metric.of_predictions}
+    every = {metric.of_baseline(model): metric for metric in split.task.metrics if metric.of_predictions}
     metrics = {key: compute_metric(metric, split.labels, predictions, split.average) for key, metric in every.items() if key}
     if split.primary.of_baseline(model) not in metrics:
         return metrics
@@ -262,12 +252,7 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
 
 
 def spread_metrics(split: SplitPredictions) -> dict[str, float]:
-    """Return the interval of the primary metric, and how the predictions spread over the classes: what tells a collapsed model."""
+    """Return the interval of the primary metric, and how the predictions spread: what tells a collapsed model."""
     estimate = primary_interval(split.primary, split.labels, split.values, average=split.average, seed=split.seed)
     metrics: dict[str, float] = dict(zip(split.primary.ends, (estimate.low, estimate.high), strict=True))
-    if split.schema.is_regression:
-        return metrics
-    predicted, labelled = (np.bincount(values, minlength=split.schema.outputs) for values in (split.values, split.labels))
-    never = int(np.count_nonzero((predicted == 0) & (labelled > 0)))
-    shares = {NEVER_PREDICTED: never, MOST_PREDICTED: predicted.max() / len(split.labels)}
-    return metrics | {PREDICTED_CLASSES: int(np.count_nonzero(predicted)), **shares}
+    return metrics | split.task.spread(split.values, split.labels)

@@ -1,35 +1,12 @@
-"""Whether two models predict the same."""
+"""When two predicted numbers agree."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.tables import LabelSchema
-from tuneline.metrics.scores import predictions_of
-
 LEAST_CLOSE = 1e-3
 """Difference that agrees in any case, in standard deviations of the labels: a trained model without any error still rounds."""
-
-
-def agreeing_rows(
-    reference: NDArray[np.float32],
-    logits: NDArray[np.float32],
-    labels: NDArray[Any],
-    label_schema: LabelSchema,
-    close_rmse: float,
-) -> NDArray[np.bool_]:
-    """Return for each row whether the prediction of ``logits`` agrees with that of ``reference``, the trained model's logits.
-
-    Both have the shape ``(rows, outputs)``. Classes agree if they are the same, numbers if their difference is at most
-    ``agreeing_difference``.
-    """
-    expected = predictions_of(reference, label_schema)
-    predicted = predictions_of(logits, label_schema)
-    if not label_schema.is_regression:
-        return np.asarray(expected == predicted)
-    difference = np.abs(expected.astype(np.float64) - predicted)
-    return np.asarray(difference <= agreeing_difference(expected, labels, close_rmse))
 
 
 def agreeing_difference(predictions: NDArray[np.float32], labels: NDArray[Any], close_rmse: float) -> float:

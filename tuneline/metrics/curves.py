@@ -125,19 +125,22 @@ def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> Curve:
     return x[kept], y[kept]
 
 
-def ranking_metrics(probability: Softmax, labels: Classes) -> dict[str, float]:
-    """Return the area under the ROC curve and the average precision, averaged as the curves are; empty if no curve is defined."""
-    scored = scored_classes(labels, probability.classes)
-    if not scored:
-        return {}
-    areas, precisions = [], []
-    for one in scored:
-        scores = probability.of_class(one)
-        false, true = _roc(labels == one, scores)
+def roc_area(probability: Softmax, labels: Classes) -> float | None:
+    """Return the area under the ROC curve, averaged as the curve is; ``None`` if no curve is defined."""
+    areas = []
+    for label in scored_classes(labels, probability.classes):
+        false, true = _roc(labels == label, probability.of_class(label))
         areas.append(np.trapezoid(true, false))
-        recall, precision = _precision_recall(labels == one, scores)
+    return float(np.mean(areas)) if areas else None
+
+
+def average_precision(probability: Softmax, labels: Classes) -> float | None:
+    """Return the average precision, averaged as the curve is; ``None`` if no curve is defined."""
+    precisions = []
+    for label in scored_classes(labels, probability.classes):
+        recall, precision = _precision_recall(labels == label, probability.of_class(label))
         precisions.append(np.sum(np.diff(recall) * precision[1:]))
-    return {"roc_auc": float(np.mean(areas)), "average_precision": float(np.mean(precisions))}
+    return float(np.mean(precisions)) if precisions else None
 
 
 def calibration(probability: Softmax, labels: Classes) -> Columns:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from tuneline.core.errors import ParamsError
 from tuneline.core.files import read_yaml
 from tuneline.core.paths import PIPELINE, PROJECT
-from tuneline.core.tables import LabelSchema
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params.section import FunctionName, check_listed
 
@@ -152,7 +151,18 @@ class CustomMetric:
         return float(value)
 
 
-def load_metric(parameter: str, name: FunctionName, labels: LabelSchema) -> CustomMetric:
+class LabelExamples(Protocol):
+    """What a metric is tried on: a task has it."""
+
+    @property
+    def outputs(self) -> int:
+        """Number of logits of a row."""
+
+    def example_labels(self, rows: int) -> NDArray[Any]:
+        """Return different labels."""
+
+
+def load_metric(parameter: str, name: FunctionName, labels: LabelExamples) -> CustomMetric:
     """Import a metric that a parameter names, and try it on a few rows."""
     function = load_function(parameter, name)
     if function.name.function in (*METRIC_TABLE, "rows"):
@@ -165,8 +175,7 @@ def load_metric(parameter: str, name: FunctionName, labels: LabelSchema) -> Cust
     return metric
 
 
-def _example(labels: LabelSchema) -> tuple[Logits, NDArray[Any]]:
+def _example(labels: LabelExamples) -> tuple[Logits, NDArray[Any]]:
     """Return logits and labels of a few rows, of several classes and with right and wrong predictions."""
     logits = np.random.default_rng(0).normal(size=(_ROWS, labels.outputs)).astype(np.float32)
-    rows = np.arange(_ROWS)
-    return logits, rows.astype(np.float32) if labels.is_regression else rows % labels.outputs
+    return logits, labels.example_labels(_ROWS)

@@ -11,13 +11,15 @@ sample at a time and take 2 s to import; the tests hold the formulas against the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from tuneline.metrics.curves import Softmax
 
     Floats = NDArray[np.float64]
     ClassIds = NDArray[np.int64]
@@ -26,10 +28,12 @@ if TYPE_CHECKING:
     metric of each resample."""
     RowScore = Callable[[Floats, Floats], Floats]
     """From labels and predictions of shape ``(resamples, rows)`` to the metric of each resample."""
+    ProbabilityScore = Callable[["Softmax", NDArray[Any]], float | None]
+    """From probabilities and labels of shape ``(rows,)`` to the metric; ``None`` where it is not defined."""
 
 Averaging = Literal["binary", "macro"]
-Task = Literal["classification", "binary", "regression"]
-"""``binary`` is a classification with two classes: the metrics of a classification apply to it too."""
+MetricKind = Literal["classification", "regression"]
+"""What a metric scores: classes or numbers."""
 LEAKED_ROWS = "leaked_rows"
 """Key in ``metrics/evaluate.json`` of the number of rows that repeat or resemble a row of an earlier split."""
 MAJORITY = "majority"
@@ -52,7 +56,9 @@ class Metric:
     Attributes:
         name: Key in ``metrics/*.json``, and value of ``train.metric``.
         interval: Method of its confidence interval in ``tuneline.metrics.stats``.
-        count_score: Formula for class ids; ``None`` for a regression, and for a metric of logits or probabilities.
+        count_score: Formula for class ids; ``None`` for a metric of numbers, logits or probabilities.
+        probability_score: Formula for probabilities of classes; ``None`` for other metrics.
+        is_compared: True for a metric of probabilities that is computed for exported models, too.
         on_ranks: True if ``row_score`` takes ranks instead of values.
         baseline: Key in ``metrics/evaluate.json`` of the same metric of the majority (or mean) baseline.
         uninformed: Value, by convention, of predictions that do not depend on the text; ``None`` if ``baseline`` has it.
@@ -61,11 +67,13 @@ class Metric:
 
     name: str
     title: str
-    tasks: tuple[Task, ...]
+    kinds: tuple[MetricKind, ...]
     greater_is_better: bool = True
     interval: IntervalMethod = "none"
     count_score: CountScore | None = None
     row_score: RowScore | None = None
+    probability_score: ProbabilityScore | None = None
+    is_compared: bool = False
     on_ranks: bool = False
     baseline: str | None = None
     uninformed: float | None = None
@@ -153,6 +161,36 @@ def _mean_squared_error(labels: Floats, predictions: Floats) -> Floats:
     return errors
 
 
+def _roc_auc(probability: Softmax, labels: NDArray[Any]) -> float | None:
+    from tuneline.metrics.curves import roc_area
+
+    return roc_area(probability, labels)
+
+
+def _average_precision(probability: Softmax, labels: NDArray[Any]) -> float | None:
+    from tuneline.metrics.curves import average_precision
+
+    return average_precision(probability, labels)
+
+
+def _calibration_error(probability: Softmax, labels: NDArray[Any]) -> float | None:
+    from tuneline.metrics.curves import calibration, calibration_error
+
+    return calibration_error(calibration(probability, labels))
+
+
+def _brier_score(probability: Softmax, labels: NDArray[Any]) -> float | None:
+    """Return the mean squared distance of the probabilities from the label (Brier 1950); half of it for two classes, as is usual."""
+    import numpy as np
+
+    total = 0.0
+    for label in range(probability.classes):
+        distance = probability.of_class(label) - (labels == label)
+        total += float(np.sum(distance**2))
+    score = total / len(labels)
+    return score / 2 if probability.classes == 2 else score
+
+
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
     """Return the quotient; 0 where the denominator is 0."""
     import numpy as np
@@ -160,68 +198,75 @@ def _ratio(numerator: Floats, denominator: Floats) -> Floats:
     return np.asarray(np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0))
 
 
-CLASSES: tuple[Task, ...] = ("classification",)
-NUMBERS: tuple[Task, ...] = ("regression",)
+CLASSES: tuple[MetricKind, ...] = ("classification",)
+NUMBERS: tuple[MetricKind, ...] = ("regression",)
 _METRICS = (
     Metric(
         name="accuracy",
         title="Accuracy",
-        tasks=CLASSES,
+        kinds=CLASSES,
         interval="wilson",
         count_score=_accuracy,
         baseline="majority_accuracy",
         hub_name="accuracy",
     ),
-    Metric(name="f1", title="F1", tasks=CLASSES, interval="bootstrap", count_score=_f1, baseline="majority_f1", hub_name="f1"),
+    Metric(name="f1", title="F1", kinds=CLASSES, interval="bootstrap", count_score=_f1, baseline="majority_f1", hub_name="f1"),
     Metric(
         name="matthews_correlation",
         title="Matthews correlation",
-        tasks=CLASSES,
+        kinds=CLASSES,
         interval="bootstrap",
         count_score=_matthews_correlation,
         uninformed=0.0,
         hub_name="matthews_correlation",
     ),
     Metric(
-        name="pearson", title="Pearson's r", tasks=NUMBERS, interval="fisher", row_score=_correlation, uninformed=0.0, hub_name="pearsonr"
+        name="pearson", title="Pearson's r", kinds=NUMBERS, interval="fisher", row_score=_correlation, uninformed=0.0, hub_name="pearsonr"
     ),
     Metric(
         name="spearmanr",
         title="Spearman's rho",
-        tasks=NUMBERS,
+        kinds=NUMBERS,
         interval="bootstrap",
         row_score=_correlation,
         on_ranks=True,
         uninformed=0.0,
         hub_name="spearmanr",
     ),
-    Metric(name="roc_auc", title="Area under ROC", tasks=CLASSES),
-    Metric(name="average_precision", title="Average precision", tasks=CLASSES),
-    Metric(name="calibration_error", title="Calibration error", tasks=CLASSES, greater_is_better=False),
+    Metric(name="roc_auc", title="Area under ROC", kinds=CLASSES, probability_score=_roc_auc),
+    Metric(name="average_precision", title="Average precision", kinds=CLASSES, probability_score=_average_precision),
+    Metric(
+        name="calibration_error",
+        title="Calibration error",
+        kinds=CLASSES,
+        greater_is_better=False,
+        probability_score=_calibration_error,
+        is_compared=True,
+    ),
+    Metric(name="brier_score", title="Brier score", kinds=CLASSES, greater_is_better=False, probability_score=_brier_score),
     Metric(
         name="mse",
         title="Mean squared error",
-        tasks=NUMBERS,
+        kinds=NUMBERS,
         greater_is_better=False,
         row_score=_mean_squared_error,
         baseline="mean_mse",
         hub_name="mse",
     ),
-    Metric(name="loss", title="Loss", tasks=(*CLASSES, *NUMBERS), greater_is_better=False),
+    Metric(name="loss", title="Loss", kinds=(*CLASSES, *NUMBERS), greater_is_better=False),
 )
 METRIC_TABLE: Mapping[str, Metric] = {metric.name: metric for metric in _METRICS}
 """Every metric by name, in the order in which people see them; the first of a task is the one that gates compare by default."""
 
 
-def metrics_for(task: Task) -> list[Metric]:
-    """Return the metrics of a task, in the order of the table."""
-    tasks = {task, "classification"} if task == "binary" else {task}
-    return [metric for metric in METRIC_TABLE.values() if not tasks.isdisjoint(metric.tasks)]
+def metrics_for(kind: MetricKind) -> list[Metric]:
+    """Return the metrics of classes or numbers, in the order of the table."""
+    return [metric for metric in METRIC_TABLE.values() if kind in metric.kinds]
 
 
-def primary_metric(task: Task) -> Metric:
-    """Return the metric that gates compare by default: accuracy, or Pearson's r for a regression."""
-    return metrics_for(task)[0]
+def primary_metric(kind: MetricKind) -> Metric:
+    """Return the metric that gates compare by default: accuracy, or Pearson's r for numbers."""
+    return metrics_for(kind)[0]
 
 
 def custom_metrics(evaluated: Iterable[str]) -> list[str]:

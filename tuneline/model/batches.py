@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from tuneline.core.files import file_hash, replace_file
 from tuneline.core.locks import locked
-from tuneline.core.tables import LABELS, LabelSchema, SplitReader, numpy_values
+from tuneline.core.tables import LABELS, SplitReader, numpy_values
 from tuneline.core.terminal import progress
+from tuneline.tasks import Task, read_task
 
 VERSION = 1
 """Of the layout: a map of another version is made anew."""
@@ -117,7 +118,7 @@ def _lay_out(rows: SplitReader) -> tuple[dict[str, _Array], dict[str, int], int]
     count = rows.rows  # the first look at each file: a damaged one is named
     ranges, most = _statistics(rows)
     same = {name: low for name, (low, high) in ranges.items() if low == high and name != _IDS}
-    label = np.dtype(np.float32 if LabelSchema.of(rows.schema).is_regression else np.int64)
+    label = np.dtype(read_task(rows.schema).label_type.to_pandas_dtype())
     stored = ((name, np.promote_types(*map(np.min_scalar_type, ends)), most) for name, ends in ranges.items() if name not in same)
     arrays, start = {}, 0
     for name, dtype, size in ((_OFFSETS, np.dtype(np.int64), count + 1), (LABELS, label, count), *stored):
@@ -189,13 +190,13 @@ class TokenizedSplit(TokenizedRows):
     """Tokenized rows with labels: class ids (int64) or regression targets (float32) of shape ``(rows,)``."""
 
     labels: NDArray[np.int64] | NDArray[np.float32]
-    label_schema: LabelSchema
+    task: Task
 
     @staticmethod
     def read(rows: SplitReader) -> "MappedSplit":
         """Map a split of ``data/tokenized/`` into memory, from all its files."""
         tokens = TokenMap.open(rows)
-        labels = LabelSchema.of(rows.schema)
+        labels = read_task(rows.schema)
         return MappedSplit(tokens.values, tokens.offsets, tokens.labels, labels, tokens)
 
     def take(self, rows: NDArray[np.int64]) -> "TokenizedSplit":
@@ -204,7 +205,7 @@ class TokenizedSplit(TokenizedRows):
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         source = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
         values = {name: column[source] for name, column in self.values.items()}
-        return TokenizedSplit(values, offsets, self.labels[rows], self.label_schema)
+        return TokenizedSplit(values, offsets, self.labels[rows], self.task)
 
 
 @dataclass(frozen=True)

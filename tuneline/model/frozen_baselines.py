@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.baselines import read_sample
 from tuneline.core.errors import StageError
-from tuneline.core.tables import LABELS, LabelSchema, SplitReader
+from tuneline.core.tables import LABELS, SplitReader
 from tuneline.core.terminal import phase
 from tuneline.model.batches import TokenizedRows, length_sorted_batches
 from tuneline.model.encoding import Encoder
 from tuneline.model.linear import LinearModel, Vectors, cosine, most_rows, pair_features
+from tuneline.tasks import Task, read_task
 
 if TYPE_CHECKING:
     import torch
@@ -100,7 +101,7 @@ class FrozenBaselines:
     models: dict[str, LinearModel]
 
     @classmethod
-    def fit(cls, encoder: FrozenEncoder, train: pa.Table, validation: pa.Table, labels: LabelSchema) -> Self:
+    def fit(cls, encoder: FrozenEncoder, train: pa.Table, validation: pa.Table, labels: Task) -> Self:
         """Fit them on rows as ``tuneline.analysis.baselines.read_sample`` returns them."""
         inputs = []
         for name, rows in (("train", train), ("validation", validation)):
@@ -131,6 +132,6 @@ def fit_frozen_baselines(
 ) -> FrozenBaselines:
     """Fit the models to the splits train and validation, in this order, of which at most so many rows are drawn as memory allows."""
     most = most_rows(encoder.width, len(columns) == 2)
-    labels = LabelSchema.of(splits[0].schema)
+    labels = read_task(splits[0].schema)
     train, validation = (read_sample(split, columns, labels.outputs, seed, max_rows=most) for split in splits)
     return FrozenBaselines.fit(encoder, train, validation, labels)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,8 +34,6 @@ FOLDS = 5
 EMPHASIS = 30.0
 """Factor of the scaled cosine of a pair, so that regularization hardly reaches it: it divides a squared weight by 900."""
 MAX_ITERATIONS = 200
-IMPOSSIBLE = -20.0
-"""Logit of a class without rows of train: a probability below 1e-8, because the highest of the others is at least 0."""
 
 
 def most_rows(width: int, pairs: bool) -> int:
@@ -79,14 +77,14 @@ class LinearModel:
     dtype: np.dtype[Any]
 
     @classmethod
-    def fit(cls, rows: Examples, validation: Examples, labels: LabelSchema, cosine_last: bool = False) -> Self:
+    def fit(cls, rows: Examples, validation: Examples, labels: Task, cosine_last: bool = False) -> Self:
         """Fit features ``(rows, features)`` and labels of the train split.
 
         The regularization is chosen by the validation split, or by cross-validation of the train split where validation has few rows: on
         37 rows of RTE, it chose models that were 5 points worse. With ``cosine_last``, the last feature is the cosine of a pair.
         """
         vectors, answers = rows
-        constant = float(answers.mean() if labels.is_regression else np.bincount(answers).argmax())
+        constant = float(labels.constant_prediction([answers]))
         if np.ptp(answers) == 0:
             return cls(None, constant, answers.dtype)
         emphasis = np.ones(vectors.shape[1], dtype=np.float32)
@@ -103,26 +101,18 @@ class LinearModel:
             return np.full(len(vectors), self.constant, dtype=self.dtype)
         return np.asarray(self.model.predict(vectors), dtype=self.dtype)
 
-    def weights(self, features: int, labels: LabelSchema) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def weights(self, features: int, labels: Task) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return weight ``(outputs, features)`` and bias ``(outputs,)`` for features that are not scaled.
 
         Their logits give the same numbers, or by softmax the same probabilities.
         """
-        outputs = labels.outputs
-        weight, bias = np.zeros((outputs, features)), np.full(outputs, self.constant if labels.is_regression else IMPOSSIBLE)
         if self.model is None:
-            if not labels.is_regression:
-                bias[int(self.constant)] = 0.0
-            return weight, bias
+            return np.zeros((labels.outputs, features)), labels.constant_bias(self.constant)
         scaler, emphasis, linear = self.model[0], self.model[1].kw_args["emphasis"], self.model[-1]
         scaled = np.atleast_2d(linear.coef_).astype(np.float64)
         coefficients = scaled * emphasis / scaler.scale_
         intercept = np.atleast_1d(linear.intercept_) - coefficients @ scaler.mean_
-        if not labels.is_regression and len(coefficients) == 1:  # of two classes, scikit-learn has the log of the odds
-            coefficients, intercept = (np.concatenate([-values, values]) / 2 for values in (coefficients, intercept))
-        present = slice(None) if labels.is_regression else linear.classes_
-        weight[present], bias[present] = coefficients, intercept
-        return weight, bias
+        return labels.linear_head(coefficients, intercept, getattr(linear, "classes_", None))
 
 
 def _folds(rows: Examples) -> list[tuple[Examples, Examples]]:
@@ -134,7 +124,7 @@ def _folds(rows: Examples) -> list[tuple[Examples, Examples]]:
     return [((vectors[fitted], answers[fitted]), (vectors[scored], answers[scored])) for fitted, scored in divided]
 
 
-def _best_regularization(splits: Sequence[tuple[Examples, Examples]], labels: LabelSchema, emphasis: Vectors) -> float:
+def _best_regularization(splits: Sequence[tuple[Examples, Examples]], labels: Task, emphasis: Vectors) -> float:
     """Return the inverse regularization with the best mean score; from strong to weak, until it becomes worse."""
     best, best_score = REGULARIZATION[0], -np.inf
     for inverse in REGULARIZATION:
@@ -164,12 +154,11 @@ def _score(model: Any, vectors: Vectors, answers: NDArray[Any]) -> float:
     return -float(log_loss(answers[known], model.predict_proba(vectors[known]), labels=model.classes_)) if known.any() else 0.0
 
 
-def _pipeline(inverse: float, labels: LabelSchema, emphasis: Vectors) -> Any:
-    from sklearn.linear_model import LogisticRegression, Ridge
+def _pipeline(inverse: float, labels: Task, emphasis: Vectors) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-    linear = Ridge(alpha=1 / inverse) if labels.is_regression else LogisticRegression(C=inverse, max_iter=MAX_ITERATIONS)
+    linear = labels.linear_model(inverse, MAX_ITERATIONS)
     return make_pipeline(StandardScaler(), FunctionTransformer(_emphasized, kw_args={"emphasis": emphasis}), linear)
 
 

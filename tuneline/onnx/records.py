@@ -63,7 +63,7 @@ class UsageRecord(Record):
     format: int
     task: str
     labels: Sequence[str] | None
-    """Class names in the order of their ids; ``None``: a regression."""
+    """Class names in the order of their ids; ``None``: labels are numbers."""
     text_columns: Sequence[str]
     max_length: int
     """Maximal tokens of a row, special tokens included."""
@@ -227,7 +227,7 @@ class Prediction(Record):
     """Prediction of one model for one row."""
 
     prediction: str | Number
-    """Class name; number of a regression."""
+    """Class name, or number."""
     probability: Number | None = OMITTED
     """Of the predicted class."""
 

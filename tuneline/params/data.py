@@ -3,13 +3,24 @@
 import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from tuneline.params.model import invalid_name
 from tuneline.params.section import Fraction, Positive, Rate, Section
 
-Task = Literal["classification", "regression"]
+TASK_KINDS = ["classification", "regression"]
+"""The kinds of task that ``tuneline/tasks`` has, which adds to them: its import would load NumPy and Arrow for each command."""
+
+
+def _known_task(kind: str) -> str:
+    """Refuse a kind of task that ``tuneline/tasks`` does not have."""
+    if kind not in TASK_KINDS:
+        raise ValueError(f"Input should be {' or '.join(map(repr, TASK_KINDS))}")
+    return kind
+
+
+TaskKind = Annotated[str, AfterValidator(_known_task), WithJsonSchema({"type": "string", "enum": TASK_KINDS})]
 
 
 def _iso_date(value: Any) -> Any:
@@ -128,7 +139,7 @@ class DataParams(Section):
     """Column of the class, or of the number of a regression."""
     label_names: list[str] | None = None
     """Class names in the order of their ids. ``null``: the order of the source if it has one, else sorted."""
-    task: Task = "classification"
+    task: TaskKind = "classification"
     """``classification``: labels are classes. ``regression``: labels are numbers to predict."""
     max_rows: Positive | None = None
     """Maximal number of rows of each split, sampled with ``seed``. ``null``: all rows."""

@@ -4,13 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.metrics.stats import LEVEL, RESAMPLES, Difference, mcnemar_p_value, paired_difference
 from tuneline.metrics.table import Averaging, Metric
-
-Names = tuple[str, ...]
+from tuneline.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -47,28 +45,22 @@ class PairedComparison:
     @classmethod
     def of(
         cls,
+        task: Task,
         metrics: Iterable[Metric],
         labels: NDArray[Any],
         first: NDArray[Any],
         second: NDArray[Any],
         *,
-        average: Averaging | None,
+        average: Averaging,
         seed: int = 0,
         resamples: int = RESAMPLES,
         level: float = LEVEL,
     ) -> Self:
         """Compare predictions, of shape ``(rows,)`` as the labels, by entries of the metric table with ``resampled``.
 
-        ``average`` is that of F1, ``None`` for a regression; ``level`` the confidence level of the intervals.
+        ``average`` is that of F1, ``level`` the confidence level of the intervals.
         """
-        options: dict[str, Any] = {"average": average or "macro", "seed": seed, "resamples": resamples, "level": level}
+        options: dict[str, Any] = {"average": average, "seed": seed, "resamples": resamples, "level": level}
         differences = {metric.name: paired_difference(metric, labels, first, second, **options) for metric in metrics}
-        return cls(differences, None if average is None else McNemar.of(labels, first, second))
-
-
-def translated_ids(values: NDArray[Any], theirs: Names | None, ours: Names | None) -> NDArray[Any]:
-    """Translate class ids by class name; a class that ``ours`` does not have becomes -1, which is no label. Numbers stay."""
-    if ours is None or theirs is None or theirs == ours:
-        return values
-    ids = np.array([ours.index(name) if name in ours else -1 for name in theirs], dtype=np.int64)
-    return np.asarray(ids[values])
+        test = McNemar.of(labels, first, second) if task.has_classes else None
+        return cls(differences, test)

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.core.paths import RAW, VALIDATION_PREDICTIONS
-from tuneline.core.tables import LabelSchema, is_split_file, read_table
+from tuneline.core.tables import is_split_file, read_table
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params.section import FunctionName
 from tuneline.project.dvc import Lock, cached_folder, cached_out
 from tuneline.project.params_file import get_value
+from tuneline.tasks import read_task
 
 
 @dataclass(frozen=True)
@@ -88,15 +89,14 @@ def compare_scores(root: Path, first: Lock, second: Lock, metric: str, seed: int
     rows, others = (_validation_files(root, lock) for lock in (first, second))
     if None in files or not rows or rows != others or not (entry := METRIC_TABLE.get(metric)) or not entry.resampled:
         return None
-    from tuneline.metrics.scores import averaging
     from tuneline.metrics.stats import paired_difference
 
     ours, theirs = (read_table(file, ["label", "prediction"]) for file in files if file)
-    schema = LabelSchema.of(ours.schema, "label")
-    if schema != LabelSchema.of(theirs.schema, "label"):
+    schema = read_task(ours.schema, "label")
+    if schema != read_task(theirs.schema, "label"):
         return None
     labels, predictions, others = (column.to_numpy() for column in (ours["label"], ours["prediction"], theirs["prediction"]))
-    found = paired_difference(entry, labels, predictions, others, average=averaging(schema, None), seed=seed)
+    found = paired_difference(entry, labels, predictions, others, average=schema.averaging(None), seed=seed)
     if entry.greater_is_better:
         return ScoreDifference(found.value, found.low, found.high, len(labels))
     return ScoreDifference(-found.value, -found.high, -found.low, len(labels))

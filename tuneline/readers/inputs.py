@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, TypeVar
 import pyarrow as pa
 
 from tuneline.core.errors import DataError
-from tuneline.core.tables import ROW_GROUP, LabelSchema
+from tuneline.core.tables import ROW_GROUP
 from tuneline.params.data import FilesParams
 from tuneline.readers.delimited import DelimitedReader, Dialect, read_jsonl
 from tuneline.readers.files import DataFile
@@ -34,6 +34,7 @@ from tuneline.readers.rows import (
     text_problem,
 )
 from tuneline.readers.text import TextLines, open_text
+from tuneline.tasks import read_task
 
 KINDS: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 OPTIONS = OptionNames(
@@ -160,7 +161,7 @@ class InputTable:
         """Return the class names of a column, by their ids, that the datasets library stored in a Parquet file."""
         if self.source.kind == "parquet":
             with suppress(DataError):
-                return LabelSchema.of(self._parquet.schema, column).names
+                return read_task(self._parquet.schema, column).names
         return None
 
     def is_nested(self, column: str) -> bool:

@@ -6,6 +6,7 @@ What names a class or a group is decided here: ``7``, ``7.0`` and ``"7"`` are on
 import json
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -20,6 +21,7 @@ from tuneline.core.errors import DataError
 from tuneline.core.tables import UNLABELLED
 from tuneline.readers.inputs import InputTable, ValueBatch
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, RowProblem, check_columns, json_type, text_problem
+from tuneline.tasks import Classification, Task
 
 LABEL = "label"
 POSITION = "position"
@@ -129,7 +131,7 @@ class LabelledColumns:
 
     Attributes:
         texts: One or two names; none for late labels, which have ids instead of texts.
-        regression: Labels are numbers; otherwise they are class names.
+        kind: The kind of task, which says what labels are.
         others: Further columns, which are read as text: for each, the parameter that names it.
         optional: Columns that the file need not have.
         sparse: A key that a JSON object lacks is a missing value, as long as any object has it; otherwise that row is bad.
@@ -137,7 +139,7 @@ class LabelledColumns:
 
     texts: tuple[str, ...]
     label: str
-    regression: bool = False
+    kind: type[Task] = Classification
     others: Mapping[str, str] = field(default_factory=dict)
     optional: Collection[str] = ()
     sparse: bool = False
@@ -169,7 +171,7 @@ class LabelledColumns:
         """Schema of the batches: ``text_0``, ``other_0``, ..., ``label`` (class name or number), ``position``. What is missing is null."""
         texts = [pa.field(f"text_{index}", pa.string()) for index in range(len(self.texts))]
         others = [pa.field(f"other_{index}", pa.string()) for index in range(len(self.others))]
-        label = pa.field(LABEL, pa.float64() if self.regression else pa.string())
+        label = pa.field(LABEL, self.kind.staged_type)
         return pa.schema([*texts, *others, label, pa.field(POSITION, pa.int64(), nullable=False)])
 
 
@@ -247,13 +249,84 @@ def _encoded(values: pa.Array | list[Any]) -> tuple[list[Any], pa.Array]:
     return distinct, pa.array(codes, pa.int64())
 
 
+Convert = Callable[[Any], Any]
+"""Returns a value as a label; a ``ValueProblemError`` if it is none."""
+
+
+class _LabelColumn(ABC):
+    """What the values of the label column of one file mean."""
+
+    def __init__(self, place: str, declared: Sequence[str] | None, decimal: str) -> None:
+        self._place, self._declared, self._decimal = place, declared, decimal
+
+    @abstractmethod
+    def of_type(self, kind: pa.DataType) -> Convert:
+        """Return what converts values of an Arrow type; a ``DataError`` if they cannot be labels."""
+
+    @abstractmethod
+    def of_json(self, values: list[Any], positions: Sequence[int]) -> Convert:
+        """Return what converts these values of JSON objects."""
+
+
+class _ClassNames(_LabelColumn):
+    """Values are classes."""
+
+    _first: tuple[str, int] | None = None  # type and line of the first label of JSON Lines
+
+    def of_type(self, kind: pa.DataType) -> Convert:
+        if not (_is_numeric(kind) or pa.types.is_boolean(kind)):
+            hint = "Take a column of text or of whole numbers."
+            raise DataError(f"{self._place}: labels of type {kind} cannot be class names.", hint)
+        if self._declared is not None and pa.types.is_integer(kind):
+            return partial(_declared_class, self._declared)
+        return class_name
+
+    def of_json(self, values: list[Any], positions: Sequence[int]) -> Convert:
+        given = zip(values, positions, strict=True)
+        labels = ((json_type(value), line) for value, line in given if plain_text(value) is not None)
+        self._first = self._first or next((label for label in labels if label[0] in JSON_LABELS), None)
+        return self._of_one_type
+
+    def _of_one_type(self, value: Any) -> str | None:
+        """Convert a label of JSON Lines; 1 and "one" in the same file are an error of who wrote it."""
+        result = class_name(value)
+        if result is not None and self._first is not None and (kind := json_type(value)) != self._first[0]:
+            first, line = self._first
+            hint = f"It is {value!r}. Write all labels alike."
+            raise ValueProblemError(f"the label is {kind}, but that in line {line:,} is {first}", hint)
+        return result
+
+
+class _Numbers(_LabelColumn):
+    """Values are numbers."""
+
+    def of_type(self, kind: pa.DataType) -> Convert:
+        if not _is_numeric(kind):
+            hint = "Take a column of numbers, or set data.task to classification."
+            raise DataError(f"{self._place}: labels of type {kind} are not numbers.", hint)
+        return partial(number, decimal=self._decimal)
+
+    def of_json(self, values: list[Any], positions: Sequence[int]) -> Convert:  # noqa: ARG002
+        return partial(number, decimal=self._decimal)
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    """Return True for numbers, and for text and nulls, which can be numbers."""
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return bool(is_number or _is_text(kind) or pa.types.is_null(kind))
+
+
+_LABEL_COLUMNS: Mapping[pa.DataType, type[_LabelColumn]] = {pa.string(): _ClassNames, pa.float64(): _Numbers}
+"""What values mean, by the type that a task has them in: ``Task.staged_type``."""
+
+
 class _Converter:
     """Converts the batches of one file."""
 
     def __init__(self, columns: LabelledColumns, bad: BadRows, declared: Sequence[str] | None, decimal: str) -> None:
-        self._columns, self._bad, self._declared = columns, bad, declared
-        self._decimal = decimal
-        self._first: tuple[str, int] | None = None  # type and line of the first label of JSON Lines
+        self._columns, self._bad = columns, bad
+        place = f"{bad.name}, column {columns.label!r}"
+        self._labels = _LABEL_COLUMNS[columns.kind.staged_type](place, declared, decimal)
 
     def convert(self, batch: ValueBatch) -> pa.RecordBatch:
         columns, given = self._columns, batch.columns
@@ -261,8 +334,9 @@ class _Converter:
         bad, rows = BadValues(self._bad, batch.positions, used), len(batch.positions)
         texts = [self._text(bad, name, given[name]) for name in columns.texts]
         others = [self._other(bad, name, given[name]) if name in given else pa.nulls(rows, pa.string()) for name in columns.others]
-        kind = columns.schema.field(LABEL).type
-        labels = self._label(bad, given[columns.label], batch.positions, kind) if columns.label in given else pa.nulls(rows, kind)
+        labels = pa.nulls(rows, columns.kind.staged_type)
+        if columns.label in given:
+            labels = self._label(bad, given[columns.label], batch.positions)
         values = [*texts, *others, labels, pa.array(batch.positions, pa.int64())]
         return bad.without(pa.record_batch(values, schema=columns.schema))
 
@@ -288,38 +362,13 @@ class _Converter:
             values = values.cast(pa.string()) if pa.types.is_temporal(values.type) else values
         return bad.converted(name, values, group_name, pa.string())
 
-    def _label(self, bad: BadValues, values: pa.Array | list[Any], positions: Sequence[int], kind: pa.DataType) -> pa.Array:
-        convert: Callable[[Any], Any] = partial(number, decimal=self._decimal) if self._columns.regression else class_name
+    def _label(self, bad: BadValues, values: pa.Array | list[Any], positions: Sequence[int]) -> pa.Array:
         if isinstance(values, pa.Array):
-            self._check_type(values.type)
+            convert = self._labels.of_type(values.type)
             values = values.cast(pa.string()) if _is_text(values.type) else values
-            if self._declared is not None and pa.types.is_integer(values.type) and not self._columns.regression:
-                convert = partial(_declared_class, self._declared)
-        elif not self._columns.regression:
-            given = zip(values, positions, strict=True)
-            labels = ((json_type(value), line) for value, line in given if plain_text(value) is not None)
-            self._first = self._first or next((label for label in labels if label[0] in JSON_LABELS), None)
-            convert = partial(self._of_one_type, convert)
-        return bad.converted(self._columns.label, values, convert, kind)
-
-    def _check_type(self, kind: pa.DataType) -> None:
-        numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        if numeric or _is_text(kind) or pa.types.is_null(kind) or (pa.types.is_boolean(kind) and not self._columns.regression):
-            return
-        where = f"{self._bad.name}, column {self._columns.label!r}"
-        if self._columns.regression:
-            hint = "Take a column of numbers, or set data.task to classification."
-            raise DataError(f"{where}: labels of type {kind} are not numbers.", hint)
-        raise DataError(f"{where}: labels of type {kind} cannot be class names.", "Take a column of text or of whole numbers.")
-
-    def _of_one_type(self, convert: Callable[[Any], Any], value: Any) -> Any:
-        """Convert a label of JSON Lines; 1 and "one" in the same file are an error of who wrote it."""
-        result = convert(value)
-        if result is not None and self._first is not None and (kind := json_type(value)) != self._first[0]:
-            first, line = self._first
-            hint = f"It is {value!r}. Write all labels alike."
-            raise ValueProblemError(f"the label is {kind}, but that in line {line:,} is {first}", hint)
-        return result
+        else:
+            convert = self._labels.of_json(values, positions)
+        return bad.converted(self._columns.label, values, convert, self._columns.kind.staged_type)
 
 
 def _is_text(kind: pa.DataType) -> bool:

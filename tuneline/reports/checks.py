@@ -14,6 +14,7 @@ from tuneline.analysis.text import Keys
 from tuneline.core.errors import DataError
 from tuneline.core.files import replace_file
 from tuneline.core.records import Number, Record
+from tuneline.tasks import Task, task_with_names
 
 Severity = Literal["error", "warning"]
 Status = Literal["passed", "failed", "crashed"]
@@ -134,6 +135,11 @@ class Profile(Record):
     """Class names; ``None`` for a regression."""
     splits: Mapping[str, SplitProfile]
     """Profiles by name, of the splits that have the columns they should have."""
+
+    @property
+    def task(self) -> Task:
+        """The task that the labels are of."""
+        return task_with_names(self.labels)
 
     @property
     def train(self) -> SplitProfile:

@@ -12,7 +12,6 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from tuneline.analysis.drift import Counts, bin_counts, kolmogorov_smirnov, population_stability
@@ -96,11 +95,9 @@ def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:
     labels = profile.train.labels
     if labels is None:
         return np.zeros(0, dtype=np.int64)
-    values: NDArray[Any] = predicted.to_numpy(zero_copy_only=False)
-    if profile.labels is not None:
-        ids = pc.index_in(predicted, pa.array(profile.labels))
-        values = ids.drop_null().to_numpy(zero_copy_only=False)
-    return bin_counts(values, np.array(labels.edges))
+    task = profile.task
+    values = task.encoded(pa.chunked_array([predicted]))
+    return bin_counts(values[task.valid(values)], np.array(labels.edges))
 
 
 class DriftMeasure(NamedTuple):

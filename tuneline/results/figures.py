@@ -139,7 +139,7 @@ def draw_confidence(predictions: ReportedPredictions) -> Markup:
 
 
 def draw_scatter(points: Columns, _: Columns | None = None) -> Markup:
-    """Draw predicted over actual numbers of a regression."""
+    """Draw predicted over actual numbers."""
     with canvas() as (figure, axes):
         both = np.concatenate([points["actual"], points["predicted"]])
         _draw_diagonal(axes, (float(both.min()), float(both.max())))
@@ -149,7 +149,7 @@ def draw_scatter(points: Columns, _: Columns | None = None) -> Markup:
 
 
 def draw_residuals(predictions: ReportedPredictions) -> Markup:
-    """Draw the histogram of the residuals of a regression."""
+    """Draw the histogram of the residuals of predicted numbers."""
     residual = predictions.predicted - predictions.labels
     with canvas() as (figure, axes):
         axes.hist(residual, bins=40, color=SECOND, alpha=0.8, rwidth=0.9)
@@ -157,6 +157,13 @@ def draw_residuals(predictions: ReportedPredictions) -> Markup:
         axes.set(xlabel="predicted - actual", ylabel="rows")
         axes.grid(visible=False, axis="x")
         return to_svg(figure, "residuals", "Distribution of the residuals")
+
+
+def draw_error_sizes(predictions: ReportedPredictions) -> dict[str, Markup]:
+    """Return the histogram that shows how far predictions are off, by its name: confidence of classes, or residuals of numbers."""
+    drawn_by = {"confidence": draw_confidence, "residuals": draw_residuals}
+    name = predictions.task.error_figure
+    return {name: drawn_by[name](predictions)}
 
 
 def draw_headline(headline: Headline) -> Markup:
@@ -201,7 +208,7 @@ def draw_figures(root: Path, lock: Lock, headline: Headline | None, predictions:
         if (curve := read_columns(root / path)) is not None:  # None for the curves of the other task
             figures[name] = draw(curve, _read_previous(previous if previous and previous.comparable else None, path))
     if predictions is not None and len(predictions.labels):
-        figures |= {"residuals": draw_residuals(predictions)} if predictions.names is None else {"confidence": draw_confidence(predictions)}
+        figures |= draw_error_sizes(predictions)
     return figures
 
 

@@ -34,6 +34,7 @@ from tuneline.results.figures import draw_figures
 from tuneline.results.findings import Finding
 from tuneline.results.predictions import Confusion, Headline, ModelError, ReportedPredictions, headline, largest_errors
 from tuneline.results.verdict import RunFacts, is_frozen, judge
+from tuneline.tasks import TASKS, Classification, Task
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -152,7 +153,7 @@ class Report:
         export_is_stale: The exported models, and their comparison, are of another model.
         export: The published models.
         flips: Rows that flip, by precision.
-        about_errors: What the most confident errors are; empty for a regression.
+        about_errors: What the largest errors are, in words.
     """
 
     metrics: Mapping[str, float]
@@ -195,9 +196,9 @@ class Report:
         return str(self.params.get("evaluate.split", "test"))
 
     @property
-    def is_regression(self) -> bool:
-        """True if the model predicts a number."""
-        return self.params.get("data.task") == "regression"
+    def task(self) -> type[Task]:
+        """The kind of task."""
+        return TASKS[self.params.get("data.task", Classification.kind)]
 
     @property
     def commit_command(self) -> str:
@@ -252,7 +253,7 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         training=run.training,
         params=params,
         headline=top,
-        confusion=Confusion.of(predictions) if predictions and predictions.names else None,
+        confusion=Confusion.of(predictions) if predictions else None,
         errors=largest_errors(predictions, raw, list(params.get("data.text_columns") or [])) if predictions else [],
         slices=Slices.read_if_valid(root / REPORTS / "slices.json"),
         behaviour=Behaviour.read_if_valid(root / REPORTS / "behaviour.json"),

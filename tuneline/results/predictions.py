@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from tuneline.core.errors import DataError
 from tuneline.core.paths import PREDICTIONS
-from tuneline.core.tables import LabelSchema, SplitReader, read_table
-from tuneline.metrics.curves import Softmax
-from tuneline.metrics.scores import averaging, confusion_matrix
+from tuneline.core.tables import SplitReader, read_table
+from tuneline.metrics.scores import confusion_matrix
 from tuneline.metrics.stats import Difference, Estimate, Floats, metric_interval, paired_difference
-from tuneline.metrics.table import METRIC_TABLE, primary_metric
+from tuneline.metrics.table import METRIC_TABLE
 from tuneline.project.repo import PreviousResult
-from tuneline.results.verdict import about_errors, rivals
+from tuneline.results.verdict import PRIMARY_METRICS, about_errors, rivals
+from tuneline.tasks import Task, read_task
 
 MAX_CONFUSED_PAIRS = 15
 MAX_ERRORS = 20
@@ -29,12 +29,11 @@ class ReportedPredictions:
     Attributes:
         labels: int64 class ids or float32 numbers, of shape ``(rows,)``.
         logits: float32 of shape ``(rows, outputs)``.
-        names: Class names; ``None`` for a regression.
     """
 
     labels: NDArray[Any]
     logits: NDArray[np.float32]
-    names: tuple[str, ...] | None
+    task: Task
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
@@ -44,25 +43,35 @@ class ReportedPredictions:
 
         try:
             table = read_table(path, ["idx", "label", "logits"])
-            names = LabelSchema.of(table.schema, "label").names
+            task = read_task(table.schema, "label")
             order = np.argsort(table["idx"].to_numpy(), kind="stable")
             logits = pc.list_flatten(table["logits"]).to_numpy().reshape(len(table), -1)[order].astype(np.float32)
-            return cls(table["label"].to_numpy()[order], logits, names)
+            return cls(table["label"].to_numpy()[order], logits, task)
         except (DataError, pa.ArrowException, KeyError, ValueError, OSError):
             return None
 
     @property
     def predicted(self) -> NDArray[Any]:
-        """Predicted class ids, or predicted numbers in a regression, of shape ``(rows,)``."""
-        return self.logits[:, 0] if self.names is None else self.logits.argmax(axis=1)
+        """Predicted class ids or numbers, of shape ``(rows,)``."""
+        return self.task.predictions(self.logits)
+
+    @property
+    def errors(self) -> NDArray[np.bool_]:
+        """Which predictions are errors, of shape ``(rows,)``."""
+        return self.task.errors(self.predicted, self.labels)
+
+    @property
+    def error_sizes(self) -> Floats:
+        """By what errors are ordered, of shape ``(rows,)``."""
+        return self.task.error_sizes(self.logits, self.labels)
 
     @property
     def about_errors(self) -> str:
-        """What the most confident errors are; empty for a regression."""
-        if self.names is None:
-            return ""
-        highest = Softmax.of(self.logits).highest
-        return about_errors(highest.tolist(), highest[self.predicted != self.labels].tolist())
+        """What the largest errors are, in words."""
+        if self.task.errors_note:
+            return self.task.errors_note
+        confidences = self.error_sizes
+        return about_errors(confidences.tolist(), confidences[self.errors].tolist())
 
 
 @dataclass(frozen=True)
@@ -86,9 +95,11 @@ class Confusion:
     most_confused: list[tuple[str, str, int]]
 
     @classmethod
-    def of(cls, predictions: ReportedPredictions) -> Self:
-        """Return the confusion matrix of a classification and the metrics of its classes."""
-        names = predictions.names or ()
+    def of(cls, predictions: ReportedPredictions) -> Self | None:
+        """Return the confusion matrix and the metrics of the classes; ``None`` for numbers."""
+        names = predictions.task.class_names
+        if not names:
+            return None
         counts = confusion_matrix(predictions.labels, predictions.predicted, len(names))
         errors = counts.copy()
         np.fill_diagonal(errors, 0)
@@ -112,7 +123,8 @@ class ModelError:
 
     Attributes:
         texts: Name and text of each text column.
-        size: Probability of the predicted class; in a regression, the absolute error.
+        size: Probability of the predicted class, or the absolute error of a number.
+        measure: The size with its name, as people read it.
     """
 
     row: int
@@ -120,30 +132,19 @@ class ModelError:
     label: str
     predicted: str
     size: float
-
-
-def error_sizes(predictions: ReportedPredictions) -> Floats:
-    """Return the probability of each predicted class; in a regression, the absolute errors; shape ``(rows,)``."""
-    if predictions.names is None:
-        return np.asarray(np.abs(predictions.predicted - predictions.labels), dtype=np.float64)
-    return Softmax.of(predictions.logits).highest
+    measure: str
 
 
 def largest_errors(predictions: ReportedPredictions, raw: SplitReader | None, text_columns: Sequence[str]) -> list[ModelError]:
-    """Return the wrong predictions with the highest probability, or the largest absolute errors of a regression, with their texts."""
-    names, labels, predicted = predictions.names, predictions.labels, predictions.predicted
-    sizes = error_sizes(predictions)
-    wrong = np.arange(len(sizes)) if names is None else np.flatnonzero(predicted != labels)
+    """Return the wrong predictions with the highest probability, or the largest absolute errors of numbers, with their texts."""
+    task, labels, predicted, sizes = predictions.task, predictions.labels, predictions.predicted, predictions.error_sizes
+    wrong = np.flatnonzero(predictions.errors)
     rows = wrong[np.argsort(-sizes[wrong], kind="stable")][:MAX_ERRORS]
-
-    def shown(value: Any) -> str:
-        return f"{value:.4g}" if names is None else names[int(value)]
-
-    texts = read_texts(raw, rows, text_columns)
-    return [
-        ModelError(row, text, shown(labels[row]), shown(predicted[row]), float(sizes[row]))
-        for row, text in zip(rows.tolist(), texts, strict=True)
-    ]
+    found = []
+    for row, text in zip(rows.tolist(), read_texts(raw, rows, text_columns), strict=True):
+        label, prediction, size = task.label_text(labels[row]), task.label_text(predicted[row]), float(sizes[row])
+        found.append(ModelError(row, text, label, prediction, size, task.error_size_text(size)))
+    return found
 
 
 def read_texts(raw: SplitReader | None, rows: NDArray[np.int64], text_columns: Sequence[str]) -> list[list[tuple[str, str]]]:
@@ -211,7 +212,7 @@ def headline(
 
     ``frozen`` says that the model is the linear one on the frozen checkpoint.
     """
-    candidates = (params.get("train.metric"), primary_metric("classification").name, primary_metric("regression").name)
+    candidates = (params.get("train.metric"), *(metric.name for metric in PRIMARY_METRICS))
     name = next((name for name in candidates if name in METRIC_TABLE and name in metrics), None)
     if name is None:
         return None
@@ -222,7 +223,7 @@ def headline(
         return Headline(name, value, simple=simple, previous=previous, stale=True)
     cached = previous.file(PREDICTIONS.as_posix()) if previous else None
     before, change = ReportedPredictions.read(cached) if cached else None, None
-    if before and not (predictions and before.names == predictions.names and np.array_equal(before.labels, predictions.labels)):
+    if before and not (predictions and before.task == predictions.task and np.array_equal(before.labels, predictions.labels)):
         before = None
     if predictions and before and metric.resampled and len(predictions.labels):
         models = predictions.predicted, before.predicted
@@ -238,5 +239,5 @@ def interval_of(name: str, params: Mapping[str, Any], predictions: ReportedPredi
 
 
 def _settings(params: Mapping[str, Any], predictions: ReportedPredictions) -> dict[str, Any]:
-    average = averaging(LabelSchema(predictions.names), params.get("evaluate.f1"))
+    average = predictions.task.averaging(params.get("evaluate.f1"))
     return {"average": average, "seed": int(params.get("seed") or 0)}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from tuneline.core.paths import FIRST_SWEEP, METRICS, PLOTS, TIMING
 from tuneline.core.records import Metrics, Timing
@@ -21,6 +21,7 @@ from tuneline.metrics.table import (
     PREDICTED_CLASSES,
     SIMPLE_MODELS,
     Metric,
+    MetricKind,
     primary_metric,
 )
 from tuneline.onnx.records import ComparisonRecord
@@ -30,6 +31,8 @@ from tuneline.results.findings import Finding
 Curve = Mapping[str, Sequence[float]]
 """Columns of a curve by name; ``step`` is one."""
 
+PRIMARY_METRICS = tuple(primary_metric(kind) for kind in get_args(MetricKind))
+"""The primary metric of each kind of task."""
 EXPERIMENT = "tuneline run"
 """Command that trains with another value."""
 TRY_BOTH = f"{EXPERIMENT} model.head=auto"
@@ -91,8 +94,7 @@ class RunFacts:
     @property
     def metric(self) -> Metric | None:
         """The primary metric of the task; ``None`` if the run has none."""
-        metrics = (primary_metric("classification"), primary_metric("regression"))
-        return next((metric for metric in metrics if metric.name in self.evaluated), None)
+        return next((metric for metric in PRIMARY_METRICS if metric.name in self.evaluated), None)
 
     @property
     def rows(self) -> int:
@@ -239,7 +241,7 @@ def _against_simple_models(run: RunFacts, metric: Metric) -> list[Finding]:
 
 
 def _uninformed(run: RunFacts, metric: Metric) -> str:
-    """Return what a regression's metric is not above, in words; empty for a classification, or if it is above."""
+    """Return what a metric is not above whose uninformed value is known by convention; empty for another metric, or if it is above."""
     low, high = (run.evaluated.get(key) for key in metric.ends)
     if metric.uninformed is None or low is None or low > metric.uninformed:
         return ""

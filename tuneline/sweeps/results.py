@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.core.errors import StageError
-from tuneline.core.tables import LabelSchema, read_table
-from tuneline.metrics.scores import averaging
+from tuneline.core.tables import read_table
 from tuneline.metrics.stats import Selection, select_best
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.sweeps.record import STATE, Configuration, SweepRecord, predictions_file
 from tuneline.sweeps.space import Values
+from tuneline.tasks import read_task
 
 LATENCY_COLUMN = "ms"
 
@@ -80,9 +80,9 @@ def winner(root: Path, name: str, record: SweepRecord) -> Winner | None:
     if metric is None or not metric.of_predictions or not all(file.exists() for seeds in files for file in seeds):
         return Winner(compared[0], len(compared))
     tables = [[read_table(file, ["label", "prediction"]) for file in seeds] for seeds in files]
-    labels, schema = tables[0][0]["label"].to_numpy(), LabelSchema.of(tables[0][0].schema, "label")
+    labels, schema = tables[0][0]["label"].to_numpy(), read_task(tables[0][0].schema, "label")
     predictions = [[table["prediction"].to_numpy() for table in seeds] for seeds in tables]
-    chosen = select_best(metric, labels, predictions, average=averaging(schema, None))
+    chosen = select_best(metric, labels, predictions, average=schema.averaging(None))
     return Winner(compared[0], len(compared), chosen, tuple(compared[index] for index in chosen.indistinguishable))
 
 

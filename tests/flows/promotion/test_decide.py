@@ -22,12 +22,13 @@ from tests.faults.clones import Machine, clone, git, origin
 from tests.faults.truncation import damages
 from tests.flows.conftest import sh
 from tuneline.project.registry import Version
+from tuneline.tasks import Classification
 
 
 @pytest.fixture
 def outcome() -> PromotionDecision:
     labels = np.arange(400) % 4
-    rows = PairedPredictions(labels, labels, labels * 0, ("a", "b", "c", "d"))
+    rows = PairedPredictions(labels, labels, labels * 0, Classification(("a", "b", "c", "d")))
     return decide(rows, [PromotionCriterion("latency of one row in ms", "999", "<= 250", met=False)], PromotionPolicy())
 
 

@@ -16,8 +16,9 @@ from tuneline.core.errors import DataError
 from tuneline.project.registry import Version
 from tuneline.project.repo import ArtifactError
 from tuneline.reports.checks import Checks
+from tuneline.tasks import Classification, Regression
 
-NAMES = ("billing", "parcel", "login", "other")
+NAMES = Classification(("billing", "parcel", "login", "other"))
 POLICY = PromotionPolicy()
 
 
@@ -67,7 +68,7 @@ def test_first_model_must_beat_the_majority_baseline(labels):
 
 def test_first_model_that_predicts_the_majority_is_rejected():
     labels = np.where(np.arange(1000) < 900, 0, 1)
-    assert not decide(PairedPredictions(labels, np.zeros_like(labels), None, ("no", "yes")), (), POLICY).promoted
+    assert not decide(PairedPredictions(labels, np.zeros_like(labels), None, Classification(("no", "yes"))), (), POLICY).promoted
 
 
 @pytest.fixture
@@ -132,28 +133,24 @@ def test_regression_is_compared_by_correlation():
     draw = np.random.default_rng(0)
     labels = draw.normal(size=500)
     good, bad = labels + draw.normal(size=500) / 4, labels + draw.normal(size=500)
-    assert decide(PairedPredictions(labels, good, bad, None), (), POLICY).promoted
-    assert not decide(PairedPredictions(labels, bad, good, None), (), POLICY).promoted
-    assert decide(PairedPredictions(labels, bad, None, None), (), POLICY).promoted
-    assert not decide(PairedPredictions(labels, draw.normal(size=500), None, None), (), POLICY).promoted
+    assert decide(PairedPredictions(labels, good, bad, Regression()), (), POLICY).promoted
+    assert not decide(PairedPredictions(labels, bad, good, Regression()), (), POLICY).promoted
+    assert decide(PairedPredictions(labels, bad, None, Regression()), (), POLICY).promoted
+    assert not decide(PairedPredictions(labels, draw.normal(size=500), None, Regression()), (), POLICY).promoted
 
 
-@pytest.mark.parametrize(("metric", "names"), [("pearson", NAMES), ("accuracy", None)])
+@pytest.mark.parametrize(("metric", "names"), [("pearson", NAMES), ("accuracy", Regression())])
 def test_metric_that_cannot_decide_the_task_is_an_error(labels, metric, names):
     with pytest.raises(ValueError, match=r"promotion\.metric"):
         decide(PairedPredictions(labels, labels, None, names), (), PromotionPolicy(metric=metric))
 
 
-@pytest.mark.parametrize(
-    ("name", "task", "metric"), [(None, "classification", "accuracy"), (None, "regression", "pearson"), ("f1", "classification", "f1")]
-)
+@pytest.mark.parametrize(("name", "task", "metric"), [(None, NAMES, "accuracy"), (None, Regression(), "pearson"), ("f1", NAMES, "f1")])
 def test_promotion_metric_is_the_named_one_or_the_primary_one(name, task, metric):
     assert promotion_metric(name, task) == metric
 
 
-@pytest.mark.parametrize(
-    ("name", "task"), [("pearson", "classification"), ("accuracy", "regression"), ("loss", "classification"), ("unknown", "regression")]
-)
+@pytest.mark.parametrize(("name", "task"), [("pearson", NAMES), ("accuracy", Regression()), ("loss", NAMES), ("unknown", Regression())])
 def test_promotion_metric_that_cannot_decide_is_an_error(name, task):
     with pytest.raises(ValueError, match=r"promotion\.metric .* choose one of (accuracy|pearson)"):
         promotion_metric(name, task)
@@ -186,7 +183,7 @@ def test_predictions_without_a_model_in_production(toy, registry, pipeline, make
     make()
     found = predictions(pipeline, registry, None)
     assert found.production is None
-    assert found.names == ("billing", "parcel", "login", "other")
+    assert found.task == NAMES
     assert accuracy(found.labels, found.candidate) == pytest.approx(0.825)
 
 

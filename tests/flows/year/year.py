@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow.parquet as pq
 from toy import save_bag_of_words, take_steps, write, write_table
 
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import read_task
 
 MODEL = Path("models/classifier/table.npy")
 TOKENIZER = Path("data/tokenized/tokenizer")
 
 
 def labels() -> list[str]:
-    return list(LabelSchema.of(pq.read_schema("data/raw/train.parquet"), "labels").names)
+    return list(read_task(pq.read_schema("data/raw/train.parquet"), "labels").names)
 
 
 def tokens(split: str) -> dict:

@@ -13,15 +13,16 @@ from tests.shards import into_shards
 from tests.stages.evaluate.project import write_classifier
 from tuneline.analysis.baselines import predict_with_tfidf, read_sample
 from tuneline.core.errors import StageError
-from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, write_table
+from tuneline.core.tables import SplitReader, raw_schema, write_table
 from tuneline.model import frozen_baselines, linear
 from tuneline.model.frozen_baselines import FrozenEncoder
+from tuneline.tasks import Classification, Regression, Task
 
 WORDS = ["good great fine", "bad poor sad"]
-CLASSES, NUMBERS = LabelSchema(("low", "high")), LabelSchema(None)
+CLASSES, NUMBERS = Classification(("low", "high")), Regression()
 
 
-def write_project(folder: Path, labels: LabelSchema = CLASSES, columns: tuple[str, ...] = ("text",)) -> None:
+def write_project(folder: Path, labels: Task = CLASSES, columns: tuple[str, ...] = ("text",)) -> None:
     """Write raw splits whose label is that of the words of the first text, except 3 of 20; and an untrained checkpoint."""
     write_params(folder)
     change_params(folder, {"data.text_columns": list(columns), "model.checkpoint": "models/source/mine", "model.config": {}})

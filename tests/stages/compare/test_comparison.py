@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from stages.compare.logits import TrainedLogits, compare_logits
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import Classification, Regression
 
-CLASSES, SCORE = LabelSchema(("a", "b")), LabelSchema(None)
+CLASSES, SCORE = Classification(("a", "b")), Regression()
 TRAINED = np.array([[2, 0], [2, 0], [0, 2], [0, 2]], dtype=np.float32)
 REFERENCE = TrainedLogits(np.array([0, 0, 1, 0]), CLASSES, TRAINED)  # the trained model is wrong in row 3
 

@@ -6,9 +6,9 @@ import pytest
 from stages.compare.logits import TrainedLogits, compare_logits
 from stages.compare.tolerance import Judgement, judge, rows_named
 from tests.params import params
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import Classification
 
-CLASSES = LabelSchema(("a", "b"))
+CLASSES = Classification(("a", "b"))
 A, B = [2, 0], [0, 2]
 TRAINED = np.array([A, A, B, B], dtype=np.float32)
 REFERENCE = TrainedLogits(np.array([0, 0, 1, 0]), CLASSES, TRAINED)  # the trained model is wrong in row 3

@@ -12,7 +12,7 @@ from stages.download.__main__ import applied_corrections, main
 from tests.stages.download.made import GOOD, write_params
 from tuneline.analysis.corrections import DROPPED_SCHEMA, LABEL_SCHEMA, Corrections, label_file, row_keys
 from tuneline.core.errors import DataError
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import read_task
 
 ROWS = [(f"text number {row}", f"{'abc'[row % 3]}") for row in range(300)]
 CSV = "text,label\n" + "".join(f"{text},{label}\n" for text, label in ROWS)
@@ -121,7 +121,7 @@ def test_class_whose_rows_were_all_corrected_is_no_class_any_more(by, download, 
     else:
         correct(dropped=[(key(text), "", "all", "class_names") for text in ("two", "four")])
     tables = download({**GOOD, "train.csv": train})
-    assert {LabelSchema.of(table.schema).names for table in tables.values()} == {("ham", "spam")}
+    assert {read_task(table.schema).names for table in tables.values()} == {("ham", "spam")}
     assert json.loads(Path("data/raw/source.json").read_text())["label_names"] == ["ham", "spam"]
     assert tables["train"]["labels"].to_pylist() == ([1, 1, 0, 1] if by == "label" else [1, 0])
     assert pairs(tables)["test"] == {"win": 1, "no lunch": 0}

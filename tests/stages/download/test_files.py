@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.stages.download.made import GOOD, TRAIN
-from tuneline.core.tables import LabelSchema
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, open_table
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
 from tuneline.readers.rows import STOP, BadRows
+from tuneline.tasks import Regression, read_task
 
 ROWS = [("free money", "spam"), ("see you at six", "ham"), ("you won", "spam"), ("lunch?", "ham")]
 TSV = TRAIN.replace(",", "\t")
@@ -61,7 +61,7 @@ def test_the_same_rows_come_out_however_they_are_written(name: str, content: Any
     assert rows["text"].to_pylist() == [text for text, _ in ROWS]
     assert rows["labels"].to_pylist() == [1, 0, 1, 0]
     assert rows["idx"].to_pylist() == [0, 1, 2, 3]
-    assert {LabelSchema.of(table.schema).names for table in tables.values()} == {("ham", "spam")}
+    assert {read_task(table.schema).names for table in tables.values()} == {("ham", "spam")}
 
 
 def test_a_quote_in_a_tsv_is_a_character_and_one_in_a_csv_encloses(download):
@@ -86,7 +86,7 @@ def test_whole_numbers_with_and_without_decimals_are_the_same_class_in_all_files
     """A CSV file of floats writes 1.0; another program writes 1."""
     splits = {"splits": {"train": "a", "validation": "b", "test": "c"}}
     tables = download(WHOLE_NUMBERS, splits)
-    assert LabelSchema.of(tables["train"].schema).names == ("-2", "0", "007.0", "1", "1.5")
+    assert read_task(tables["train"].schema).names == ("-2", "0", "007.0", "1", "1.5")
     assert {tuple(table["labels"].to_pylist()) for table in tables.values()} == {(3, 1, 4, 0, 2)}
 
     numbers: dict[str, Any] = {
@@ -97,7 +97,7 @@ def test_whole_numbers_with_and_without_decimals_are_the_same_class_in_all_files
     splits = {"splits": {"train": "d", "validation": "e", "test": "f"}}
     for names in (None, ["0.0", "1.0"], ["no", "yes"]):
         tables = download(numbers, {**splits, "label_names": names})
-        assert LabelSchema.of(tables["test"].schema).names == tuple(names or ("0", "1"))
+        assert read_task(tables["test"].schema).names == tuple(names or ("0", "1"))
         assert {tuple(table["labels"].to_pylist()) for table in tables.values()} == {(1, 0)}
 
 
@@ -118,7 +118,7 @@ def test_splits_come_from_files_of_any_name(download):
 def test_whole_numbers_are_classes_in_the_order_of_their_value(download):
     rows = "".join(f"row {number},{number}\n" for number in (10, 9, 2, 1, 0))
     tables = download({**GOOD, "train.csv": "text,label\n" + rows, "validation.csv": "text,label\na,2\n", "test.csv": "text,label\na,10\n"})
-    assert LabelSchema.of(tables["train"].schema).names == ("0", "1", "2", "9", "10")
+    assert read_task(tables["train"].schema).names == ("0", "1", "2", "9", "10")
     assert tables["train"]["labels"].to_pylist() == [4, 3, 2, 1, 0]
     assert tables["test"]["labels"].to_pylist() == [4]
 
@@ -132,14 +132,14 @@ def test_labels_of_any_type_in_parquet_are_classes(labels: list[Any], download):
 
 def test_given_names_fix_the_order_of_the_ids(download):
     tables = download(data={"label_names": ["spam", "ham", "eggs"]})
-    assert LabelSchema.of(tables["train"].schema).names == ("spam", "ham", "eggs")
+    assert read_task(tables["train"].schema).names == ("spam", "ham", "eggs")
     assert tables["train"]["labels"].to_pylist() == [0, 1, 0, 1]
 
 
 def test_given_names_name_what_a_file_only_counts(download):
     numbered = {name: str(content).replace("spam", "1").replace("ham", "0") for name, content in GOOD.items()}
     tables = download(numbered, {"label_names": ["ham", "spam"]})
-    assert LabelSchema.of(tables["train"].schema).names == ("ham", "spam")
+    assert read_task(tables["train"].schema).names == ("ham", "spam")
     assert tables["train"]["labels"].to_pylist() == [1, 0, 1, 0]
 
 
@@ -151,7 +151,7 @@ def test_class_names_that_the_datasets_library_left_in_parquet_are_kept(download
     Dataset.from_dict({"text": ["a", "b"], "label": [1, 0]}, features).to_parquet(sink)
     packed = sink.getvalue()
     tables = download({"train.parquet": packed, "validation.parquet": packed, "test.parquet": packed})
-    assert LabelSchema.of(tables["train"].schema).names == ("spam", "ham")
+    assert read_task(tables["train"].schema).names == ("spam", "ham")
     assert tables["train"]["labels"].to_pylist() == [1, 0]
 
 
@@ -160,7 +160,7 @@ def test_numbers_to_predict_stay_numbers(download):
     tables = download({"train.csv": scores, "validation.csv": scores, "test.csv": scores}, {"task": "regression"})
     assert tables["train"].schema.field("labels").type == pa.float32()
     assert tables["train"]["labels"].to_pylist() == pytest.approx([1.5, -2, 0.3])
-    assert LabelSchema.of(tables["train"].schema).is_regression
+    assert read_task(tables["train"].schema) == Regression()
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_numbers_to_predict_stay_numbers(download):
 def test_a_test_split_without_labels_will_do_while_validation_is_reported(name: str, content: Any, download):
     tables = download({**GOOD, "test.csv": None, name: content}, evaluate={"split": "validation"}, train={"keep": "last"})
     assert tables["test"]["labels"].to_pylist() == [-1, -1]
-    assert LabelSchema.of(tables["test"].schema).names == ("ham", "spam")
+    assert read_task(tables["test"].schema).names == ("ham", "spam")
 
 
 def test_incomplete_rows_are_left_out_and_counted_on_demand(download, project):

@@ -13,7 +13,8 @@ from stages.download.__main__ import main
 from stages.download.raw import sample_rows
 from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TRAIN, write_params, write_source
-from tuneline.core.tables import ROW_GROUP, LabelSchema, raw_schema
+from tuneline.core.tables import ROW_GROUP, raw_schema
+from tuneline.tasks import Classification, read_task
 
 RAW = Path("data/raw")
 SAMPLE = {"source": "sample", "text_columns": ["subject", "body"], "label_column": "queue"}
@@ -41,7 +42,7 @@ def test_the_sample_is_written_as_the_contract_says_by_the_command():
     ended = subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)})
     assert "train 400, validation 50, test 50 rows" in ended.stdout
     assert set(outs()) == {"train.parquet", "validation.parquet", "test.parquet", "source.json"}
-    labels = LabelSchema(("account", "billing", "delivery", "returns", "technical"))
+    labels = Classification(("account", "billing", "delivery", "returns", "technical"))
     for split, rows in (("train", 400), ("validation", 50), ("test", 50)):
         table = pq.read_table(RAW / f"{split}.parquet")
         assert table.schema.equals(raw_schema(["subject", "body"], labels), check_metadata=True)
@@ -117,7 +118,7 @@ def test_a_quick_run_keeps_the_classes_of_the_whole(project: Path):
     )
     write_params({"max_rows": 2})
     main()
-    assert LabelSchema.of(pq.read_schema(RAW / "train.parquet")).names == ("common", "rare")
+    assert read_task(pq.read_schema(RAW / "train.parquet")).names == ("common", "rare")
 
 
 def test_a_quick_run_finds_the_faults_of_a_whole_one(project: Path):

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.stages.evaluate.project import write_project
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import Regression
 
 
 @pytest.fixture(scope="session")
@@ -16,5 +16,5 @@ def project(tmp_path_factory):
 def regression(tmp_path_factory):
     """A project with numbers to predict. Only read it."""
     folder = tmp_path_factory.mktemp("numbers")
-    write_project(folder, LabelSchema(None))
+    write_project(folder, Regression())
     return folder

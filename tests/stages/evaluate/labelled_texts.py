@@ -10,19 +10,20 @@ import numpy as np
 
 from stages.evaluate.behaviour import LabelledTexts
 from tests.stages.tokenize.raw_splits import write_raw
-from tuneline.core.tables import LabelSchema, SplitReader, shard_file
+from tuneline.core.tables import SplitReader, shard_file
+from tuneline.tasks import Task
 
 SHARD = 2
 _FOLDER = tempfile.TemporaryDirectory(prefix="tuneline-texts-")
 _numbers = itertools.count()
 
 
-def labelled_texts(texts: Sequence[Sequence[str]], labels: Sequence[float], label_schema: LabelSchema) -> LabelledTexts:
+def labelled_texts(texts: Sequence[Sequence[str]], labels: Sequence[float], task: Task) -> LabelledTexts:
     """Write texts, one list for each of one or two columns, and return their reader with their labels."""
     folder, count = Path(_FOLDER.name, str(next(_numbers))), -(-len(labels) // SHARD)
     for number in range(count):
         rows = slice(SHARD * number, SHARD * (number + 1))
-        write_raw(shard_file(folder, "test", number, count), [column[rows] for column in texts], labels[rows], label_schema)
+        write_raw(shard_file(folder, "test", number, count), [column[rows] for column in texts], labels[rows], task)
     columns = ["subject", "body"][: len(texts)]
-    dtype: Any = np.float32 if label_schema.is_regression else np.int64
-    return LabelledTexts.of(SplitReader.open(folder, "test", "download"), columns, np.array(labels, dtype), label_schema)
+    dtype: Any = task.label_type.to_pandas_dtype()
+    return LabelledTexts.of(SplitReader.open(folder, "test", "download"), columns, np.array(labels, dtype), task)

@@ -9,20 +9,21 @@ import pyarrow as pa
 from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 from tests.params import write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
-from tuneline.core.tables import LabelSchema, baselines_schema, tokenized_schema, write_table
+from tuneline.core.tables import baselines_schema, tokenized_schema, write_table
 from tuneline.model.encoding import Encoder
+from tuneline.tasks import Classification, Task
 
-QUEUES = LabelSchema(("billing", "delivery", "technical"))
+QUEUES = Classification(("billing", "delivery", "technical"))
 
 
-def labels_of(rows: int, labels: LabelSchema, seed: int) -> list[float]:
+def labels_of(rows: int, labels: Task, seed: int) -> list[float]:
     random = np.random.default_rng(seed)
     if labels.names is None:
         return random.normal(2.5, 1.0, rows).astype(np.float32).tolist()
     return random.choice(len(labels.names), rows, p=[0.5, *[0.5 / (len(labels.names) - 1)] * (len(labels.names) - 1)]).tolist()
 
 
-def write_project(folder: Path, labels: LabelSchema = QUEUES, rows: int = 45) -> None:
+def write_project(folder: Path, labels: Task = QUEUES, rows: int = 45) -> None:
     """Writes parameters, raw and tokenized splits, and an untrained BERT under ``models/classifier``."""
     write_params(folder, evaluate={"behaviour": None})
     tokenizer = train_wordpiece(lambda: iter([sentences(200)]), 250)
@@ -41,7 +42,7 @@ def write_project(folder: Path, labels: LabelSchema = QUEUES, rows: int = 45) ->
     write_baselines(folder, labels, rows)
 
 
-def write_baselines(folder: Path, labels: LabelSchema, rows: int) -> None:
+def write_baselines(folder: Path, labels: Task, rows: int) -> None:
     """Write what two simple models predict for two splits."""
     (folder / "reports/baselines").mkdir(parents=True)
     columns = {"majority": [0] * rows, "tfidf": labels_of(rows, labels, seed=7)}
@@ -49,7 +50,7 @@ def write_baselines(folder: Path, labels: LabelSchema, rows: int) -> None:
         write_table(pa.table(columns, schema=baselines_schema(labels, list(columns))), folder / f"reports/baselines/{split}.parquet")
 
 
-def write_classifier(folder: Path, labels: LabelSchema, tokenizer: Path) -> None:
+def write_classifier(folder: Path, labels: Task, tokenizer: Path) -> None:
     """Write an untrained BERT whose weights are large enough that the logits of rows differ."""
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
@@ -66,7 +67,7 @@ def write_classifier(folder: Path, labels: LabelSchema, tokenizer: Path) -> None
         initializer_range=0.5,
         id2label=dict(enumerate(names)),
         label2id={name: index for index, name in enumerate(names)},
-        problem_type="regression" if labels.is_regression else "single_label_classification",
+        problem_type=labels.problem_type,
     )
     torch.manual_seed(0)
     BertForSequenceClassification(config).save_pretrained(folder)

@@ -7,8 +7,9 @@ import torch
 from stages.evaluate.classifier import Classifier
 from tests.stages.evaluate.project import QUEUES
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.tables import LabelSchema, SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.model.batches import TokenizedSplit
+from tuneline.tasks import Classification
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def test_classifier_has_no_dropout_and_uses_sdpa(classifier):
 
 def test_model_for_other_labels_is_an_error(project):
     with pytest.raises(DataError, match="3 outputs; the data needs 2"):
-        Classifier.load(project / "models/classifier", LabelSchema(("no", "yes")))
+        Classifier.load(project / "models/classifier", Classification(("no", "yes")))
 
 
 def test_pickled_weights_are_an_error(project, tmp_path):

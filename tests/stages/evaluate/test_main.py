@@ -13,13 +13,18 @@ from tests.params import change_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_project
 from tuneline.core.errors import DataError, GateError, ParamsError, StageError
-from tuneline.core.tables import LabelSchema, write_table
+from tuneline.core.tables import write_table
+from tuneline.tasks import Classification, Regression
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """Projects by kind; each test works in a copy."""
-    kinds = {"queues": LabelSchema(("billing", "delivery", "technical")), "pairs": LabelSchema(("no", "yes")), "numbers": LabelSchema(None)}
+    kinds = {
+        "queues": Classification(("billing", "delivery", "technical")),
+        "pairs": Classification(("no", "yes")),
+        "numbers": Regression(),
+    }
     folders = {name: tmp_path_factory.mktemp(name) for name in kinds}
     for name, labels in kinds.items():
         write_project(folders[name], labels)
@@ -44,7 +49,7 @@ def outs(project):
     return {str(path.relative_to(project)): path.read_bytes() for path in sorted(files)}
 
 
-CLASSES = ["accuracy", "f1", "matthews_correlation", "loss", "rows", "roc_auc", "average_precision", "calibration_error"]
+CLASSES = ["accuracy", "f1", "matthews_correlation", "loss", "rows", "roc_auc", "average_precision", "calibration_error", "brier_score"]
 BASELINES = ["majority_accuracy", "majority_f1", "tfidf_accuracy", "tfidf_f1", "tfidf_matthews_correlation"]
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from stages.evaluate.__main__ import SCATTERED, read_origin, write_plots, write_rows
 from tests.stages.tokenize.raw_splits import write_raw
-from tuneline.core.tables import LabelSchema, SplitReader
+from tuneline.core.tables import SplitReader
+from tuneline.tasks import Classification, Regression, task_with_names
 
 FILES = ["calibration.csv", "confusion.csv", "precision_recall.csv", "roc.csv", "scatter.csv"]
 
@@ -34,7 +35,7 @@ def rows(path):
 
 def test_confusion_plot_has_class_names(tmp_path):
     names = ('a "quoted", one', "ü > o")
-    write_plots(tmp_path, np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32), np.array([0, 0, 1]), LabelSchema(names))
+    write_plots(tmp_path, np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32), np.array([0, 0, 1]), task_with_names(names))
     assert rows(tmp_path / "confusion.csv") == [
         {"actual": names[0], "predicted": names[0]},
         {"actual": names[0], "predicted": names[1]},
@@ -44,7 +45,7 @@ def test_confusion_plot_has_class_names(tmp_path):
 
 def test_class_name_is_no_markup_in_the_page_of_dvc_plots(tmp_path):
     name = "</script><script>alert(1)</script><!--"
-    write_plots(tmp_path, np.eye(2, dtype=np.float32), np.array([1, 0]), LabelSchema((name, "b")))
+    write_plots(tmp_path, np.eye(2, dtype=np.float32), np.array([1, 0]), Classification((name, "b")))
     write_rows(tmp_path / "slices.csv", ("slice", "score", "rows"), [(f"label: {name}", "0.5", 2)])
     command = [sys.executable, "-m", "dvc", "plots", "show", "confusion.csv", "slices.csv"]
     for words in (["git", "init", "-q"], [sys.executable, "-m", "dvc", "init", "-q"], command):
@@ -56,20 +57,20 @@ def test_class_name_is_no_markup_in_the_page_of_dvc_plots(tmp_path):
 
 
 def test_plots_of_the_other_task_are_empty(tmp_path):
-    for name, logits, labels, label_schema in [
-        ("classes", np.eye(3, dtype=np.float32), np.arange(3), LabelSchema(("a", "b", "c"))),
-        ("numbers", np.ones((3, 1), dtype=np.float32), np.ones(3, dtype=np.float32), LabelSchema(None)),
+    for name, logits, labels, task in [
+        ("classes", np.eye(3, dtype=np.float32), np.arange(3), Classification(("a", "b", "c"))),
+        ("numbers", np.ones((3, 1), dtype=np.float32), np.ones(3, dtype=np.float32), Regression()),
     ]:
         (tmp_path / name).mkdir()
-        write_plots(tmp_path / name, logits, labels, label_schema)
+        write_plots(tmp_path / name, logits, labels, task)
         assert sorted(path.name for path in (tmp_path / name).iterdir()) == FILES
         filled = {path.stem for path in (tmp_path / name).iterdir() if rows(path)}
-        assert filled == ({"scatter"} if label_schema.is_regression else {"calibration", "confusion", "precision_recall", "roc"})
+        assert filled == ({"calibration", "confusion", "precision_recall", "roc"} if task.has_classes else {"scatter"})
 
 
 def test_scatter_plot_has_a_limited_number_of_points(tmp_path):
     count = SCATTERED * 3 + 1
-    write_plots(tmp_path, np.arange(count, dtype=np.float32)[:, None], np.arange(count, dtype=np.float32), LabelSchema(None))
+    write_plots(tmp_path, np.arange(count, dtype=np.float32)[:, None], np.arange(count, dtype=np.float32), Regression())
     points = rows(tmp_path / "scatter.csv")
     assert SCATTERED / 2 < len(points) <= SCATTERED
     assert all(point["actual"] == point["predicted"] for point in points)

@@ -6,13 +6,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.export import __main__ as export_record
-from stages.export.__main__ import data_record, embed, label_names, new_record
+from stages.export.__main__ import data_record, embed, new_record
 from tests import records
 from tests.params import write_params
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.paths import SPLITS, split_file
 from tuneline.core.provenance import BaseSource, PretrainedSource, StageProvenance, provenance_file
 from tuneline.params.loading import load_params
+from tuneline.tasks import Classification, Regression
 
 BASE = PretrainedSource(name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64})
 
@@ -21,17 +22,6 @@ def write_classifier(folder, **config):
     (folder / "config.json").write_text(json.dumps({"model_type": "bert", "id2label": {"0": "no", "1": "yes"}, **config}))
     (folder / "tokenizer.json").write_text("{}")
     (folder / "tokenizer_config.json").write_text('{"truncation_side": "left"}')
-
-
-def test_label_names_are_in_the_order_of_their_ids():
-    """JSON keys are strings: sorted as strings, 10 would precede 2."""
-    names = [f"class {position}" for position in range(12)]
-    assert label_names({"id2label": {str(position): names[position] for position in sorted(range(12), key=str)}}) == names
-
-
-def test_label_names_are_required():
-    with pytest.raises(DataError, match="no id2label"):
-        label_names({})
 
 
 @pytest.fixture
@@ -60,15 +50,15 @@ def test_missing_record_of_the_base_model_names_the_stage(project):
 
 def test_record_of_a_classifier_has_its_classes(project):
     write_classifier(project, pad_token_id=3)
-    record = new_record(project, load_params())
-    assert (record.task, record.labels, record.pad_token_id, record.max_length) == ("classification", ["no", "yes"], 3, 64)
+    record = new_record(project, Classification(("no", "yes")), load_params())
+    assert (record.task, record.labels, record.pad_token_id, record.max_length) == ("classification", ("no", "yes"), 3, 64)
     assert record.text_columns == ["subject", "body"]
     assert record.tokenizer.truncation_side == "left"
 
 
 def test_record_of_a_regression_has_no_classes(project):
     write_classifier(project, problem_type="regression", id2label={"0": "LABEL_0"}, pad_token_id=None)
-    record = new_record(project, load_params())
+    record = new_record(project, Regression(), load_params())
     assert (record.task, record.labels, record.pad_token_id) == ("regression", None, 0)
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tuneline.core.tables import LabelSchema, raw_schema, write_table
+from tuneline.core.tables import raw_schema, write_table
+from tuneline.tasks import Classification, Task
 
-NO_YES = LabelSchema(("no", "yes"))
+NO_YES = Classification(("no", "yes"))
 WORDS = """the parcel is missing invoice was paid twice cannot log in since Monday café naïve résumé über straße 東京 please help
 order number 4711 refund! (again) what? don't it's e-mail user@example.org""".split()
 
@@ -19,7 +20,7 @@ def sentences(count: int, seed: int = 0, longest: int = 14) -> list[str]:
     return [" ".join(random.choice(WORDS, random.integers(1, longest + 1))) for _ in range(count)]
 
 
-def write_raw(path: Path, texts: Sequence[Sequence[str]], labels: Sequence[float] | None = None, names: LabelSchema = NO_YES) -> None:
+def write_raw(path: Path, texts: Sequence[Sequence[str]], labels: Sequence[float] | None = None, names: Task = NO_YES) -> None:
     """Write a raw split with one text column (``subject``) or two (``subject``, ``body``)."""
     columns = dict(zip(("subject", "body"), texts, strict=False))
     rows = len(texts[0])

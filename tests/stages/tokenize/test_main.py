@@ -18,7 +18,8 @@ from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
 from tuneline.core.errors import DataError, ParamsError, StageError
 from tuneline.core.paths import SPLITS
 from tuneline.core.provenance import BaseSource, PretrainedSource
-from tuneline.core.tables import ROW_GROUP, LabelSchema, write_table
+from tuneline.core.tables import ROW_GROUP, write_table
+from tuneline.tasks import Regression, read_task
 
 PARAMS = {
     "tokenize": {"vocab_size": 300, "max_length": 24},
@@ -73,7 +74,7 @@ def test_tokenized_columns_are_those_of_the_contract(project):
         schema = pq.read_schema(project / f"data/tokenized/{split}.parquet")
         assert schema.names == ["input_ids", "attention_mask", "token_type_ids", "labels"]
         assert schema.types == [pa.list_(pa.int32()), pa.list_(pa.int8()), pa.list_(pa.int8()), pa.int64()]
-        assert LabelSchema.of(pq.read_schema(project / f"data/tokenized/{split}.parquet")).names == ("no", "yes")
+        assert read_task(pq.read_schema(project / f"data/tokenized/{split}.parquet")).names == ("no", "yes")
 
 
 def test_tokenized_rows_equal_those_of_transformers_in_order(project):
@@ -167,7 +168,7 @@ def test_unlabelled_and_empty_splits_are_tokenized(project):
 
 def test_regression_targets_stay_float32(project):
     for split in SPLITS:
-        write_raw(project / f"data/raw/{split}.parquet", [["parcel"], ["missing"]], labels=[2.5], names=LabelSchema(None))
+        write_raw(project / f"data/raw/{split}.parquet", [["parcel"], ["missing"]], labels=[2.5], names=Regression())
     tokenize.main()
     table = pq.read_table("data/tokenized/test.parquet")
     assert (table.schema.field("labels").type, table["labels"].to_pylist()) == (pa.float32(), [2.5])

@@ -9,8 +9,8 @@ from stages.train.choice import HeadChoice
 from stages.train.optimization import ValidationMetric
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.test_frozen import prepared_with
-from tuneline.core.tables import LabelSchema
 from tuneline.model import linear
+from tuneline.tasks import Classification, Regression
 
 METRIC = ValidationMetric("accuracy", greater_is_better=True)
 
@@ -18,7 +18,7 @@ METRIC = ValidationMetric("accuracy", greater_is_better=True)
 class Split:
     """What a candidate is scored on: half of the rows have each class."""
 
-    label_schema = LabelSchema(("a", "b"))
+    task = Classification(("a", "b"))
     labels = np.tile(np.array([0, 1]), 20)
 
 
@@ -69,7 +69,7 @@ def test_sentence_has_both_numbers_and_the_choice():
 
 
 def test_numbers_are_compared_by_their_squared_errors():
-    numbers = SimpleNamespace(labels=np.linspace(0, 5, 40).astype(np.float32), label_schema=LabelSchema(None))
+    numbers = SimpleNamespace(labels=np.linspace(0, 5, 40).astype(np.float32), task=Regression())
     close, far = (numbers.labels[:, None] + offset for offset in (0.1, 0.5))
     metric = ValidationMetric("pearson", greater_is_better=True)
     assert HeadChoice.of(close, far + np.sin(np.arange(40))[:, None], numbers, metric, pairs=True).is_frozen

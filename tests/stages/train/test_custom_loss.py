@@ -14,12 +14,12 @@ from tests.project import Project
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tuneline.core.errors import ParamsError
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import Regression
 
 FOCAL = {"loss": "project/losses.py:focal"}
 LOGITS = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
 LABELS = torch.arange(40) % 3
-NUMBERS = LabelSchema(None)
+NUMBERS = Regression()
 
 
 @pytest.fixture
@@ -77,13 +77,13 @@ def test_unsuitable_loss_is_refused_with_parameter_file_and_function(load, body,
 
 def test_loss_of_a_regression_gets_two_vectors(load):
     own = load("def own(predictions, labels):\n    return (predictions - labels).abs()", NUMBERS)
-    losses = Loss(regression=True, function=own).per_example(torch.tensor([[1.0], [3.0]]), torch.tensor([2.0, 5.0]))
+    losses = Loss(Regression(), function=own).per_example(torch.tensor([[1.0], [3.0]]), torch.tensor([2.0, 5.0]))
     assert losses.tolist() == [1.0, 2.0]
 
 
 def test_class_weights_multiply_a_custom_loss(load):
     weights = np.array([1.0, 2.0, 4.0], dtype=np.float32)
-    weighted, plain = Loss(False, class_weights=weights, function=load()), Loss(False, function=load())
+    weighted, plain = Loss(tiny_task.CLASSES, class_weights=weights, function=load()), Loss(tiny_task.CLASSES, function=load())
     torch.testing.assert_close(
         weighted.per_example(LOGITS, LABELS), plain.per_example(LOGITS, LABELS) * torch.from_numpy(weights)[LABELS], rtol=0, atol=0
     )

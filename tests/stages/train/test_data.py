@@ -14,14 +14,15 @@ from stages.train.data import (
 )
 from tests.stages.train import tiny_task
 from tuneline.core.errors import DataError, ParamsError, StageError
-from tuneline.core.tables import UNLABELLED, LabelSchema, write_table
+from tuneline.core.tables import UNLABELLED, write_table
+from tuneline.tasks import task_with_names
 
 SPLITS = ("train", "validation")
 
 
 @pytest.mark.parametrize(("names", "outputs"), [(tiny_task.NAMES, 3), (None, 1)], ids=["classification", "regression"])
 def test_inputs_have_splits_labels_and_the_id_that_pads(project, names, outputs):
-    tiny_task.write_data(project, labels=LabelSchema(names))
+    tiny_task.write_data(project, labels=task_with_names(names))
     inputs = read_inputs(tiny_task.params(metric="loss").train)
     assert (len(inputs.train), len(inputs.validation)) == (60, 21)
     assert (inputs.labels.names, inputs.labels.outputs) == (names, outputs)
@@ -80,7 +81,7 @@ def test_missing_input_names_the_stage_that_writes_it(project, path):
 )
 def test_check_label_params_refuses_params_that_do_not_fit_the_labels(names, given, message):
     with pytest.raises(ParamsError, match=message):
-        check_label_params(tiny_task.params(**given).train, LabelSchema(names))
+        check_label_params(tiny_task.params(**given).train, task_with_names(names))
 
 
 @pytest.mark.parametrize(

@@ -84,9 +84,9 @@ def test_unknown_compile_backend_error_lists_the_available_ones(project, trained
 
 def test_fsdp_wraps_the_transformer_layers_of_the_model():
     from stages.train.model import build_model
-    from tuneline.core.tables import LabelSchema
+    from tuneline.tasks import task_with_names
 
-    model, _ = build_model(tiny_task.params().model, LabelSchema(tiny_task.NAMES), tiny_task.tokenizer())
+    model, _ = build_model(tiny_task.params().model, task_with_names(tiny_task.NAMES), tiny_task.tokenizer())
     assert transformer_layer_class(model) == "BertLayer"
 
 

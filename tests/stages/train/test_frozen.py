@@ -12,11 +12,12 @@ from safetensors.torch import load_file
 
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tuneline.core.tables import LabelSchema, SplitReader, write_table
+from tuneline.core.tables import SplitReader, write_table
 from tuneline.model import linear
 from tuneline.model.batches import TokenizedSplit
 from tuneline.model.frozen import load_classifier, mean_pooled
 from tuneline.model.linear import LinearModel
+from tuneline.tasks import Regression
 
 FROZEN = {**tiny_task.FINE_TUNED, "head": "frozen"}
 
@@ -109,7 +110,7 @@ def few_rows():
 
 
 def test_number_that_is_nan_is_named_with_its_row(tmp_path, data):
-    folder, numbers = prepared(tmp_path, data, metric="mse"), LabelSchema(None)
+    folder, numbers = prepared(tmp_path, data, metric="mse"), Regression()
     tiny_task.write_data(folder, labels=numbers)
     tiny_task.write_checkpoint(folder)
     table = tiny_task.table(60, 0, numbers)
@@ -123,7 +124,7 @@ def test_number_that_is_nan_is_named_with_its_row(tmp_path, data):
 
 def test_regression_publishes_one_output(tmp_path, data):
     folder = prepared(tmp_path, data, metric="mse")
-    tiny_task.write_data(folder, labels=LabelSchema(None))
+    tiny_task.write_data(folder, labels=Regression())
     tiny_task.write_checkpoint(folder)
     assert launcher.run(folder) == [0], launcher.output(folder)
     assert json.loads((folder / "models/classifier/config.json").read_text())["problem_type"] == "regression"

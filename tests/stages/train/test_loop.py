@@ -16,7 +16,7 @@ from tests.shards import into_shards
 from tests.stages.train import tiny_task
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import CHECKPOINTS
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import Regression
 
 
 def losses(outcome):
@@ -107,13 +107,13 @@ def test_non_finite_loss_error_names_step_and_rows(exact):
 
 
 def test_nan_label_error_names_its_shard_and_row(project, trained):
-    tiny_task.write_data(project, labels=LabelSchema(None))
+    tiny_task.write_data(project, labels=Regression())
     path = project / "data/tokenized/train.parquet"
     import pyarrow as pa
 
     from tuneline.core.tables import write_table
 
-    table = tiny_task.table(60, 0, LabelSchema(None))
+    table = tiny_task.table(60, 0, Regression())
     values = table["labels"].to_numpy().copy()
     values[17] = math.nan
     write_table(table.set_column(table.column_names.index("labels"), table.schema.field("labels"), pa.array(values)), path)
@@ -123,7 +123,7 @@ def test_nan_label_error_names_its_shard_and_row(project, trained):
 
 
 def test_regression_selects_the_best_by_a_lower_is_better_metric(project, trained):
-    tiny_task.write_data(project, labels=LabelSchema(None))
+    tiny_task.write_data(project, labels=Regression())
     outcome = trained(tiny_task.params(metric="mse", epochs=6))
     rows = outcome.state.progress.evaluated
     assert outcome.state.progress.best.metric == min(row.metric for row in rows)

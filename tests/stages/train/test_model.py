@@ -9,11 +9,11 @@ from stages.train.model import adapt, build_model, compute_first_token_only
 from tests.small_pipeline import FAMILIES, SMALL, tiny_model
 from tests.stages.train import tiny_task
 from tuneline.core.errors import ParamsError
-from tuneline.core.tables import LabelSchema
 from tuneline.model.architectures import ARCHITECTURES
 from tuneline.params import ModelParams
+from tuneline.tasks import Classification, Regression, task_with_names
 
-LABELS = LabelSchema(tiny_task.NAMES)
+LABELS = task_with_names(tiny_task.NAMES)
 
 
 def build(labels=LABELS, base=None, **config):
@@ -33,7 +33,7 @@ def checkpoint(tmp_path_factory):
     """A checkpoint with a head for other classes, like most checkpoints on a hub."""
     folder = tmp_path_factory.mktemp("checkpoint")
     torch.manual_seed(0)
-    build(LabelSchema(("no", "yes"))).save_pretrained(folder)
+    build(Classification(("no", "yes"))).save_pretrained(folder)
     return folder
 
 
@@ -46,7 +46,7 @@ def test_new_model_takes_vocabulary_padding_and_label_names_from_the_data():
 
 
 def test_regression_model_has_one_output():
-    config = build(LabelSchema(None)).config
+    config = build(Regression()).config
     assert (config.num_labels, config.problem_type) == (1, "regression")
 
 
@@ -84,7 +84,7 @@ def test_checkpoint_gives_its_body_and_a_new_head(checkpoint, capsys):
 def saved_head(folder, names):
     """Save a checkpoint for classes, and return its head by the name of the class."""
     torch.manual_seed(1)
-    model = build(LabelSchema(names))
+    model = build(task_with_names(names))
     model.save_pretrained(folder)
     return dict(zip(names, model.classifier.weight.detach(), strict=True))
 

@@ -21,9 +21,9 @@ from stages.train.optimization import (
 )
 from tests.stages.train import tiny_task
 from tuneline.core.errors import ParamsError
-from tuneline.core.tables import LabelSchema
 from tuneline.model.batches import TokenizedSplit
 from tuneline.params.train import WITHOUT_WARMUP, Schedule
+from tuneline.tasks import task_with_names
 
 CPU = torch.device("cpu")
 
@@ -148,7 +148,7 @@ LABELS = np.array([0, 2, 1, 1])
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("weights", [None, np.array([1.0, 2.0, 0.5], dtype=np.float32)])
 def test_loss_over_total_weight_equals_the_mean_of_torch(smoothing, weights):
-    loss = Loss(regression=False, label_smoothing=smoothing, class_weights=weights)
+    loss = Loss(task_with_names("abc"), label_smoothing=smoothing, class_weights=weights)
     labels = torch.from_numpy(LABELS)
     ours = loss.per_example(LOGITS, labels).sum() / loss.total_weight(LABELS)
     expected = functional.cross_entropy(LOGITS, labels, None if weights is None else torch.from_numpy(weights), label_smoothing=smoothing)
@@ -156,11 +156,11 @@ def test_loss_over_total_weight_equals_the_mean_of_torch(smoothing, weights):
 
 
 def test_loss_of_bfloat16_logits_is_float32():
-    assert Loss(False).per_example(LOGITS.bfloat16(), torch.from_numpy(LABELS)).dtype == torch.float32
+    assert Loss(task_with_names("abc")).per_example(LOGITS.bfloat16(), torch.from_numpy(LABELS)).dtype == torch.float32
 
 
 def test_regression_loss_is_the_squared_error():
-    loss = Loss(regression=True)
+    loss = Loss(task_with_names(None))
     errors = loss.per_example(torch.tensor([[1.0], [2.0]]), torch.tensor([0.0, 4.0]))
     assert errors.tolist() == [1.0, 4.0]
     assert loss.total_weight(np.array([0.0, 4.0], dtype=np.float32)) == 2
@@ -168,7 +168,7 @@ def test_regression_loss_is_the_squared_error():
 
 def split(labels, names=tiny_task.NAMES):
     count = len(labels)
-    return TokenizedSplit({"input_ids": np.zeros(count, dtype=np.int32)}, np.arange(count + 1), np.array(labels), LabelSchema(names))
+    return TokenizedSplit({"input_ids": np.zeros(count, dtype=np.int32)}, np.arange(count + 1), np.array(labels), task_with_names(names))
 
 
 def test_balanced_class_weights_give_each_class_the_same_total():

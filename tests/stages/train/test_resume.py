@@ -164,8 +164,8 @@ def test_changed_metric_starts_a_new_run(folder, tmp_path_factory, changed):
     code = tmp_path_factory.mktemp("code")
     copy_code(code)
     if changed:
-        scores = code / "tuneline/metrics/scores.py"
-        scores.write_text(scores.read_text().replace("float(-np.mean(chosen))", "float(-2 * np.mean(chosen))"))
+        scores = code / "tuneline/tasks/classification.py"
+        scores.write_text(scores.read_text().replace("float(-np.mean(likelihoods))", "float(-2 * np.mean(likelihoods))"))
     environment = {**os.environ, "PYTHONPATH": str(code), "ACCELERATE_USE_CPU": "true"}
     command = [sys.executable, "-m", "stages.train"]
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as training:

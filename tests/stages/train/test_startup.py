@@ -7,7 +7,7 @@ from stages.train import state
 from stages.train.state import describe_labels
 from tests.stages.train import tiny_task
 from tuneline.core.errors import DataError
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import Classification, Regression
 
 
 def test_startup_summary_has_device_parameters_shapes_and_initial_loss(trained, capsys):
@@ -25,10 +25,10 @@ def test_startup_summary_has_device_parameters_shapes_and_initial_loss(trained, 
 
 
 def test_labels_are_described_with_their_names_and_only_the_first_ones():
-    names = LabelSchema(("no", "yes"))
+    names = Classification(("no", "yes"))
     assert describe_labels(torch.tensor([1, 0]), names) == "(2,) int64: 1 yes, 0 no"
     assert describe_labels(torch.zeros(9, dtype=torch.int64), names).endswith("0 no, ...")
-    assert describe_labels(torch.tensor([0.5, 3.0]), LabelSchema(None)) == "(2,) float32: 0.5, 3"
+    assert describe_labels(torch.tensor([0.5, 3.0]), Regression()) == "(2,) float32: 0.5, 3"
 
 
 def test_uniform_prediction_has_the_same_loss_with_class_weights(trained, capsys):

@@ -13,9 +13,10 @@ from tests.small_pipeline import FAMILIES, tiny_model
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tuneline.core.paths import TOKENIZER
-from tuneline.core.tables import LabelSchema, write_table
+from tuneline.core.tables import write_table
+from tuneline.tasks import Regression
 
-NUMBERS = LabelSchema(None)
+NUMBERS = Regression()
 TARGETS = np.array([1000.0, 3000.0], dtype=np.float32)
 METRIC = {"metric": "mse", "keep": "last"}
 

@@ -13,7 +13,8 @@ from tests.shards import into_shards
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tuneline.core.errors import DataError
-from tuneline.core.tables import LabelSchema, write_table
+from tuneline.core.tables import write_table
+from tuneline.tasks import Regression
 
 
 def same_weights(first, second):
@@ -74,7 +75,7 @@ def fail_evaluations() -> None:
 
 
 def test_nan_in_a_validation_label_is_an_error_before_the_first_step(project, trained):
-    numbers = LabelSchema(None)
+    numbers = Regression()
     tiny_task.write_data(project, labels=numbers)
     table = tiny_task.table(21, 1, numbers)
     index = table.column_names.index("labels")

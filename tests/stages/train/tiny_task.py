@@ -13,12 +13,13 @@ from transformers import PreTrainedTokenizerFast
 from stages.train.model import build_model
 from tests.params import complete
 from tuneline.core.provenance import BaseSource, PretrainedSource
-from tuneline.core.tables import LabelSchema, tokenized_schema, write_table
+from tuneline.core.tables import tokenized_schema, write_table
 from tuneline.params import Params, RunParams
 from tuneline.params.loading import parse_params
+from tuneline.tasks import Task, task_with_names
 
 NAMES = ("billing", "delivery", "technical")
-CLASSES = LabelSchema(NAMES)
+CLASSES = task_with_names(NAMES)
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *NAMES, *(f"word{index}" for index in range(24))]
 MODEL = {
     "model_type": "bert",
@@ -51,7 +52,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=32, **special)
 
 
-def table(rows: int, seed: int, labels: LabelSchema = CLASSES) -> pa.Table:
+def table(rows: int, seed: int, labels: Task = CLASSES) -> pa.Table:
     """Return rows of 6 to 17 tokens; three of them name the class, or determine the regression target."""
     random = np.random.default_rng(seed)
     classes = random.integers(len(NAMES), size=rows)
@@ -65,7 +66,7 @@ def table(rows: int, seed: int, labels: LabelSchema = CLASSES) -> pa.Table:
     return pa.table(columns, schema=tokenized_schema(True, labels))
 
 
-def write_data(project: Path, rows: int = 60, labels: LabelSchema = CLASSES) -> None:
+def write_data(project: Path, rows: int = 60, labels: Task = CLASSES) -> None:
     """Write ``data/tokenized`` and ``models/base``. The default, 60 rows in batches of 8, leaves a last batch of 4."""
     BaseSource(checkpoint=None, tokenizer=None).write(project / "models/base/source.json")
     folder = project / "data/tokenized"

@@ -13,8 +13,9 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from stages.validate.tables import DataFolders
 from tests.params import params
 from tuneline.core.paths import SPLITS
-from tuneline.core.tables import LabelSchema, raw_schema, tokenized_schema, write_table
+from tuneline.core.tables import raw_schema, tokenized_schema, write_table
 from tuneline.params import Params
+from tuneline.tasks import Classification, Task
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu")
@@ -55,7 +56,7 @@ class Data:
     """
 
     columns: tuple[str, ...]
-    labels: LabelSchema
+    labels: Task
     params: Params
     raw: dict[str, dict[str, list]]
     tokenizer: Tokenizer = field(default_factory=lambda: tokenizer_of(WORDS + FOREIGN))
@@ -125,4 +126,4 @@ def good_data(seed: int = 7) -> Data:
         labels = [2 if row % 40 == 15 else row % 2 for row in range(rows)]
         texts = {name: [sentence(rng, words_of(label, 3)) for label in labels] for name in columns}
         raw[split] = {**texts, "labels": labels}
-    return Data(columns, LabelSchema(("no", "yes", "perhaps")), params_for(columns), raw).tokenize()
+    return Data(columns, Classification(("no", "yes", "perhaps")), params_for(columns), raw).tokenize()

@@ -10,8 +10,8 @@ from stages.validate.checks import CHECKS
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import FOREIGN, WORDS, Data, sentence, words_of
 from tuneline.analysis.drift import Distribution
-from tuneline.core.tables import LabelSchema
 from tuneline.reports.checks import Profile, Words
+from tuneline.tasks import Classification
 
 
 def failed_checks(results) -> set[str]:
@@ -82,7 +82,7 @@ def rare_classes(data: Data) -> None:
 
 
 def class_names(data: Data) -> None:
-    data.labels = LabelSchema(("no", "yes", "Yes."))
+    data.labels = Classification(("no", "yes", "Yes."))
 
 
 def class_balance(data: Data) -> None:

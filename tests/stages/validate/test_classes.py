@@ -2,7 +2,7 @@
 import pytest
 
 from stages.validate.classes import like_other, name_faults, name_key
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import Classification, Regression
 
 LONG = "x" * 100_000
 
@@ -51,7 +51,7 @@ def test_usual_name_has_no_fault(name):
 def test_columns_and_notes_of_questionable_names(data, tables):
     """A header line has both the names of the text columns and the name of the label column."""
     column = data.params.data.label_column
-    data.labels = LabelSchema(("nan", LONG, column))
+    data.labels = Classification(("nan", LONG, column))
     data.raw["test"]["one"][7], data.raw["test"]["two"][7] = "one", "\ufeffTwo"
     data.raw["test"]["one"][8] = "one"  # the other text of the row is none
     found = tables(data)
@@ -100,6 +100,6 @@ def test_train_without_labels_and_regression_have_no_classes(data, tables):
     data.raw["train"]["labels"] = [-1] * 200
     assert not named & set(tables(data)["train"].columns.names)
     data.raw["train"]["labels"] = labels
-    data.labels = LabelSchema(None)
+    data.labels = Regression()
     data.set_params(lambda values: values["data"].update(task="regression"))
     assert not named & set(tables(data)["train"].columns.names)

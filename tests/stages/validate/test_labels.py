@@ -12,10 +12,11 @@ from stages.validate.labels import LabelFindings, examine_labels
 from stages.validate.raw import read_raw
 from tests.stages.validate.data import params_for
 from tuneline.core.paths import split_file
-from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, write_table
+from tuneline.core.tables import SplitReader, raw_schema, write_table
+from tuneline.tasks import Classification, Regression, task_with_names
 
-TICKETS = LabelSchema(tuple(QUEUES))
-NUMBERS = LabelSchema(None)
+TICKETS = task_with_names(tuple(QUEUES))
+NUMBERS = Regression()
 
 
 @pytest.fixture
@@ -139,10 +140,10 @@ def test_numbers_are_examined_as_above_or_below_their_median(examine, tickets):
 
 def test_splits_without_two_labels_are_not_examined(examine):
     texts = {"text": ["some text", None, "", "more text"]}
-    assert examine({"train": (texts, [1, 1, None, -1]), "test": (texts, [-1] * 4)}, LabelSchema(("a", "b"))) == {}
-    assert examine({"train": (texts, [0] * 4)}, LabelSchema(("a",))) == {}
+    assert examine({"train": (texts, [1, 1, None, -1]), "test": (texts, [-1] * 4)}, Classification(("a", "b"))) == {}
+    assert examine({"train": (texts, [0] * 4)}, Classification(("a",))) == {}
     assert examine({"train": (texts, [float("nan"), 1, 1, None])}, NUMBERS).keys() <= {"train"}
-    assert examine({"train": ({"text": []}, []), "test": (texts, [0, 1, 0, 7])}, LabelSchema(("a", "b"))).keys() == {"test"}
+    assert examine({"train": ({"text": []}, []), "test": (texts, [0, 1, 0, 7])}, Classification(("a", "b"))).keys() == {"test"}
 
 
 @pytest.mark.real_data
@@ -150,7 +151,7 @@ def test_mrpc_passes_and_its_shuffled_and_flipped_labels_do_not(examine, shared)
     lines = (shared / "data/mrpc/train.tsv").read_text(encoding="utf-8-sig").splitlines()[1:]
     rows = [line.split("\t") for line in lines]
     texts, labels = {"one": [row[3] for row in rows], "two": [row[4] for row in rows]}, np.array([int(row[0]) for row in rows])
-    schema = LabelSchema(("no", "yes"))
+    schema = Classification(("no", "yes"))
     right, shuffled, noisy = (
         examine({"train": (texts, given)}, schema)["train"].columns
         for given in (labels, np.random.default_rng(0).permutation(labels), flipped(labels, 0.3, 2))

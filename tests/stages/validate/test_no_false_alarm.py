@@ -13,7 +13,7 @@ from stages.validate.results import check_tables
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, params_for, tokenizer_of, words_of
 from tuneline.core.paths import SPLITS
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import task_with_names
 
 SCRIPTS = {
     "latin": "abcdefghijklmnopqrstuvwxyz",
@@ -64,7 +64,7 @@ def generate(kind: Kind) -> Data:
     if not kind.labelled:
         raw["validation"]["labels"] = [-1] * kind.rows[1]
     params = params_for(kind.columns, "regression" if kind.classes is None else "classification")
-    labels = LabelSchema(None if kind.classes is None else tuple(f"class {number}" for number in range(kind.classes)))
+    labels = task_with_names(None if kind.classes is None else tuple(f"class {number}" for number in range(kind.classes)))
     return Data(kind.columns, labels, params, raw, tokenizer_of(words)).tokenize()
 
 

@@ -4,8 +4,8 @@ from stages.validate.__main__ import FETCH_REFERENCE
 from stages.validate.tables import derive_tables, labels_as
 from tuneline.analysis.drift import Distribution
 from tuneline.core.errors import DataError
-from tuneline.core.tables import LabelSchema
 from tuneline.reports.checks import Profile
+from tuneline.tasks import Classification, Regression
 
 
 @pytest.fixture
@@ -40,12 +40,12 @@ def test_labels_are_compared_by_name_and_not_by_id(profile):
     before = profile.splits["train"].labels
     assert before == Distribution((0.0, 1.0), (98, 98, 4)) or sum(before.counts) == 200
     no, yes, perhaps = before.counts
-    assert labels_as(profile, LabelSchema(("perhaps", "no", "yes")), "train") == Distribution((0.0, 1.0), (perhaps, no, yes))
-    assert labels_as(profile, LabelSchema(("yes", "new")), "train") == Distribution((0.0, 1.0), (yes, 0, no + perhaps))
+    assert labels_as(profile, Classification(("perhaps", "no", "yes")), "train") == Distribution((0.0, 1.0), (perhaps, no, yes))
+    assert labels_as(profile, Classification(("yes", "new")), "train") == Distribution((0.0, 1.0), (yes, 0, no + perhaps))
 
 
 def test_labels_of_another_task_are_not_compared(profile):
-    assert labels_as(profile, LabelSchema(None), "train") is None
+    assert labels_as(profile, Regression(), "train") is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from hypothesis import given
 from stages.validate.near_duplicates import NONE, first_copies, label_conflicts, leaks
 from stages.validate.raw import read_raw
 from tests.params import params
-from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, write_table
+from tuneline.core.tables import SplitReader, raw_schema, write_table
+from tuneline.tasks import Classification
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def read(tmp_path):
     """Return a function that writes a raw split with two text columns and reads it."""
 
     def write_and_read(one, two, labels):
-        schema = raw_schema(["one", "two"], LabelSchema(("no", "yes")))
+        schema = raw_schema(["one", "two"], Classification(("no", "yes")))
         columns = {"one": one, "two": two, "labels": labels, "idx": range(len(one))}
         write_table(pa.table({name: columns[name] for name in schema.names}, schema=schema), tmp_path / "train.parquet")
         splits = {"train": SplitReader.open(tmp_path, "train", "download")}

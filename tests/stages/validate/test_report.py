@@ -13,9 +13,9 @@ from tests.stages.validate.data import Data, good_data
 from tuneline.analysis.drift import Distribution
 from tuneline.core.files import file_hash
 from tuneline.core.paths import SPLITS
-from tuneline.core.tables import LabelSchema
 from tuneline.params import Params
 from tuneline.reports.checks import Profile, SplitProfile, Words
+from tuneline.tasks import Classification
 
 MARKUP = "<script>alert('x')</script><img src=x onerror=alert(1)> & \u202egnp.exe"
 
@@ -47,7 +47,7 @@ def data_with_markup() -> Data:
     values = data.params.model_dump(by_alias=True)
     values["data"]["text_columns"] = list(data.columns)
     data.params = Params.model_validate(values)
-    data.labels = LabelSchema(("no", "<s>yes</s>", "perhaps"))
+    data.labels = Classification(("no", "<s>yes</s>", "perhaps"))
     data.raw["train"]["one"][3] = f"{MARKUP} {data.raw['train']['one'][3]} \x07"
     return data
 

@@ -7,7 +7,7 @@ from stages.validate import results as violations
 from stages.validate.results import check_tables, write_row_files
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import Classification
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_all_violating_rows_are_written_with_texts_and_reasons(data, write, monk
         data.raw["train"]["two"][row] += "\x07" * (row - 19)
     data.raw["train"]["row"][51], data.raw["train"]["two"][52] = None, "  "
     data.raw["train"]["row"][3] = "ban [SEP] [SEP] den"
-    data.labels = LabelSchema(("no", "yes", "No"))
+    data.labels = Classification(("no", "yes", "No"))
     data.tokenize()
     first = data.tokenized["train"]["input_ids"][3][0] = data.tokenized["train"]["input_ids"][4][1]
     rows = write(data)

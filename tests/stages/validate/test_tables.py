@@ -9,8 +9,9 @@ from stages.validate.columns import write_columns
 from stages.validate.results import check_tables
 from stages.validate.tables import derive_tables, described, measurements, schema_columns
 from tuneline.core.paths import SPLITS
-from tuneline.core.tables import LabelSchema, raw_schema, tokenized_schema
+from tuneline.core.tables import raw_schema, tokenized_schema
 from tuneline.reports.checks import Profile
+from tuneline.tasks import Classification, Regression
 
 
 def test_split_with_wrong_columns_is_not_checked_further(data, check):
@@ -29,7 +30,7 @@ def failed_columns(results) -> list[tuple[str, ...]]:
 def test_different_label_names_between_splits_fail(data, tmp_path):
 
     folders = data.write(tmp_path / "data")
-    data.labels = LabelSchema(("no", "yes", "maybe"))
+    data.labels = Classification(("no", "yes", "maybe"))
     other = data.write(tmp_path / "other")
     (other.raw / "test.parquet").replace(folders.raw / "test.parquet")
     results = check_tables(derive_tables(data.params, folders, None))
@@ -62,14 +63,14 @@ def test_unknown_rate_is_a_ratio_of_sums(unknown, tokens, share, data, tmp_path)
 
 
 def test_schema_of_lists_and_labels_is_described():
-    schema = tokenized_schema(False, LabelSchema(("no", "yes")))
+    schema = tokenized_schema(False, Classification(("no", "yes")))
     assert described(schema) == {
         "input_ids": "list of int32",
         "attention_mask": "list of int8",
         "labels": "int64",
         "names of labels": "no, yes",
     }
-    assert described(raw_schema(["text"], LabelSchema(None)))["names of labels"] == "numbers"
+    assert described(raw_schema(["text"], Regression()))["names of labels"] == "numbers"
 
 
 def test_schema_columns_has_absent_columns_and_escaped_names():

@@ -10,9 +10,10 @@ from tests.shards import into_shards
 from tests.stages.tokenize.raw_splits import NO_YES, write_raw
 from tuneline.analysis import baselines
 from tuneline.analysis.baselines import out_of_fold, predict_with_tfidf, read_sample
-from tuneline.core.tables import LabelSchema, SplitReader
+from tuneline.core.tables import SplitReader
+from tuneline.tasks import Regression
 
-NUMBERS = LabelSchema(None)
+NUMBERS = Regression()
 WORDS = [f"word{number}" for number in range(200)]
 
 
@@ -27,7 +28,7 @@ def topical(rows, seed):
 def sample(texts, labels, schema=NO_YES):
     """Return rows as ``read_sample`` does."""
     columns = dict(zip(("subject", "body"), texts, strict=False))
-    return pa.table({**columns, "labels": pa.array(labels, schema.type)})
+    return pa.table({**columns, "labels": pa.array(labels, schema.label_type)})
 
 
 def test_predictions_of_one_text_equal_those_of_scikit_learn():

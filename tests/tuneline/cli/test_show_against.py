@@ -12,7 +12,7 @@ from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
 from tuneline.cli.show import Predicted, compare, numbered
 from tuneline.core.errors import DataError
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import Regression, task_with_names
 
 runner = CliRunner(env={"COLUMNS": "200"})
 
@@ -21,7 +21,7 @@ def predicted(texts: str, labels: str, predictions: str, names: str = "abc") -> 
     """Return predictions: one letter for each row's text, label and prediction."""
     rows = {key: row for row, key in enumerate(numbered(list(texts)))}
     ids = [np.array([names.index(one) for one in values]) for values in (labels, predictions)]
-    return Predicted(rows, *ids, LabelSchema(tuple(names)))
+    return Predicted(rows, *ids, task_with_names(tuple(names)))
 
 
 def test_rows_are_joined_by_their_texts_and_scored_by_the_present_labels():
@@ -41,7 +41,7 @@ def test_models_without_a_common_row_or_task_are_refused():
     with pytest.raises(DataError, match="no row in common"):
         compare(now, predicted("q", "a", "a"), {})
     with pytest.raises(DataError, match="the other numbers"):
-        compare(now, Predicted({("p", 0): 0}, np.zeros(1), np.zeros(1), LabelSchema(None)), {})
+        compare(now, Predicted({("p", 0): 0}, np.zeros(1), np.zeros(1), Regression()), {})
 
 
 def test_retrained_model_is_compared_with_the_one_before_the_corrections(project):

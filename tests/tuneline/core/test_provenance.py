@@ -137,7 +137,7 @@ def copy(tmp_path_factory):
         ("download", "tuneline/analysis/splitting.py", True),
         ("download", "tuneline/cli/__init__.py", False),
         ("download", "tuneline/params/data.py", False),
-        ("download", "tuneline/metrics/scores.py", False),
+        ("download", "tuneline/evaluation/scoring.py", False),
     ],
 )
 def test_stage_is_continued_only_by_the_code_that_it_depends_on(copy, stage, file, concerns):

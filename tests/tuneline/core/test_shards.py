@@ -8,9 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, shard_file, split_files, write_batches
+from tuneline.core.tables import SplitReader, raw_schema, shard_file, split_files, write_batches
+from tuneline.tasks import Classification
 
-SCHEMA = raw_schema(["text"], LabelSchema(("ham", "spam")))
+SCHEMA = raw_schema(["text"], Classification(("ham", "spam")))
 
 
 def write(path: Path, first: int, rows: int, schema: pa.Schema = SCHEMA) -> Path:
@@ -94,7 +95,9 @@ def test_damaged_shard_in_the_middle_is_named_with_its_row(shards, tmp_path):
             use()
 
 
-@pytest.mark.parametrize("schema", [raw_schema(["text"], LabelSchema(("ham", "eggs"))), raw_schema(["body"], LabelSchema(("ham", "spam")))])
+@pytest.mark.parametrize(
+    "schema", [raw_schema(["text"], Classification(("ham", "eggs"))), raw_schema(["body"], Classification(("ham", "spam")))]
+)
 def test_shard_with_other_classes_or_columns_is_named(schema, shards, tmp_path):
     write(shards[2], 8, 2, schema)
     with pytest.raises(

@@ -9,17 +9,18 @@ import pytest
 from hypothesis import given
 
 from tuneline.core.errors import DataError
-from tuneline.core.tables import LabelSchema, raw_schema, rebatch, tokenized_schema, write_table
+from tuneline.core.tables import raw_schema, rebatch, tokenized_schema, write_table
+from tuneline.tasks import Classification, Regression, read_task
 
-QUEUES = LabelSchema(("billing", "delivery"))
-SCORE = LabelSchema(None)
+QUEUES = Classification(("billing", "delivery"))
+SCORE = Regression()
 
 
 @pytest.mark.parametrize("labels", [QUEUES, SCORE])
 def test_label_schema_is_stored_in_the_file(tmp_path, labels):
     schema = raw_schema(["text"], labels)
     write_table(pa.table({"text": ["a"], "labels": [1], "idx": [0]}, schema=schema), tmp_path / "train.parquet")
-    assert LabelSchema.of(pq.read_schema(tmp_path / "train.parquet")) == labels
+    assert read_task(pq.read_schema(tmp_path / "train.parquet")) == labels
 
 
 def test_datasets_library_restores_class_names(tmp_path):
@@ -27,7 +28,7 @@ def test_datasets_library_restores_class_names(tmp_path):
 
     table = pa.table(
         {"input_ids": [[2, 3]], "attention_mask": [[1, 1]], "token_type_ids": [[0, 0]], "labels": [1]},
-        schema=tokenized_schema(token_type_ids=True, labels=QUEUES),
+        schema=tokenized_schema(token_type_ids=True, task=QUEUES),
     )
     write_table(table, tmp_path / "train.parquet")
     features = Dataset.from_parquet(str(tmp_path / "train.parquet"), cache_dir=str(tmp_path)).features
@@ -47,18 +48,18 @@ def test_datasets_library_restores_a_regression(tmp_path):
 def test_table_without_label_names_is_refused(tmp_path):
     pq.write_table(pa.table({"labels": [1]}), tmp_path / "other.parquet")
     with pytest.raises(DataError, match="no label names"):
-        LabelSchema.of(pq.read_schema(tmp_path / "other.parquet"))
+        read_task(pq.read_schema(tmp_path / "other.parquet"))
 
 
 def test_label_schema_has_number_of_outputs_and_arrow_type():
     assert (QUEUES.outputs, SCORE.outputs) == (2, 1)
-    assert QUEUES.type == pa.int64()
-    assert SCORE.type == pa.float32()
+    assert QUEUES.label_type == pa.int64()
+    assert SCORE.label_type == pa.float32()
 
 
 def test_tokenized_split_is_read_without_pandas_and_data_sets_of_many_files(tmp_path):
     """Training and comparison need neither, and each takes half a second to import."""
-    schema = tokenized_schema(token_type_ids=False, labels=QUEUES)
+    schema = tokenized_schema(token_type_ids=False, task=QUEUES)
     rows = {"input_ids": [[1, 2], [3]], "attention_mask": [[1, 1], [1]], "labels": [0, 1]}
     write_table(pa.table(rows, schema=schema), tmp_path / "train.parquet")
     script = """

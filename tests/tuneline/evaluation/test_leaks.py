@@ -4,12 +4,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.core.errors import DataError
-from tuneline.core.tables import LabelSchema
 from tuneline.evaluation.scoring import SplitPredictions, leak_metrics, leaked_rows
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.table import METRIC_TABLE
+from tuneline.tasks import Classification, Regression
 
-NO_YES = LabelSchema(("no", "yes"))
+NO_YES = Classification(("no", "yes"))
 
 
 def write(folder, check: str, *rows: tuple[str, int, str]) -> None:
@@ -35,13 +35,13 @@ def test_without_leaked_or_other_rows_only_their_number_is_told(leaked):
     assert metrics == {"leaked_rows": leaked.sum()}
 
 
-@pytest.mark.parametrize("schema", [NO_YES, LabelSchema(None)], ids=["classes", "numbers"])
+@pytest.mark.parametrize("schema", [NO_YES, Regression()], ids=["classes", "numbers"])
 def test_primary_metric_is_computed_without_leaked_rows(schema):
     generator, leaked = np.random.default_rng(0), np.arange(200) < 60
-    labels = generator.normal(size=200).astype(np.float32) if schema.is_regression else generator.integers(0, 2, 200)
+    labels = generator.normal(size=200).astype(np.float32) if not schema.has_classes else generator.integers(0, 2, 200)
     predictions = np.where(leaked, labels, generator.permutation(labels))
     metrics = leak_metrics(SplitPredictions(labels, predictions, schema, "macro", 0), leaked)
-    name = "pearson" if schema.is_regression else "accuracy"
+    name = schema.primary_metric.name
     without, every = (compute_metric(METRIC_TABLE[name], labels[rows], predictions[rows]) for rows in (~leaked, leaked | ~leaked))
     assert metrics["leaked_rows"] == 60
     assert metrics[f"{name}_without_leaks"] == pytest.approx(without)

@@ -8,9 +8,10 @@ import pytest
 from tests.conftest import ROOT
 from tests.hub import LoopbackHub
 from tuneline.core.errors import StageError
-from tuneline.core.tables import LabelSchema
 from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, score, spread_metrics
+from tuneline.tasks import Classification, Regression
 
+PAIR = Classification(("no", "yes"))
 ODD_ONE = """
 import datasets
 import evaluate
@@ -50,7 +51,9 @@ def odd_one(tmp_path, monkeypatch):
 
 
 def test_score_adds_a_metric_of_the_library(odd_one):
-    scores = score(np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'odd': sum(predictions) / 4, 'note': 'x', 'list': [1, 2]}")])
+    scores = score(
+        PAIR, np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'odd': sum(predictions) / 4, 'note': 'x', 'list': [1, 2]}")]
+    )
     assert scores.items() >= {"accuracy": 1.0, "f1": 1.0, "odd": 0.25}.items()
     assert not {"note", "list"} & scores.keys()
 
@@ -60,27 +63,33 @@ def test_program_with_the_name_of_a_metric_is_not_run(odd_one, tmp_path):
     odd_one("{'odd': 0.5}")
     (tmp_path / "odd_one").mkdir()
     (tmp_path / "odd_one/odd_one.py").write_text("raise SystemExit('this program ran')")
-    assert score(np.array([0, 1]), np.array([0, 1]), "binary", ["odd_one"])["odd"] == 0.5
+    assert score(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", ["odd_one"])["odd"] == 0.5
 
 
 def test_custom_metric_overrides_the_one_of_the_project(odd_one):
-    assert score(np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'accuracy': 0.5}")])["accuracy"] == 0.5
+    assert score(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'accuracy': 0.5}")])["accuracy"] == 0.5
 
 
 @pytest.mark.parametrize("result", ["{'odd': float('nan')}", "{'odd': [1, 2]}", "{}"])
 def test_metric_without_finite_numbers_is_an_error(odd_one, result):
     with pytest.raises(StageError, match="gives no finite numbers"):
-        score(np.array([0, 1]), np.array([0, 1]), "binary", [odd_one(result)])
+        score(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", [odd_one(result)])
 
 
 def test_metric_for_other_labels_is_an_error(odd_one):
     with pytest.raises(StageError, match="cannot score this"):
-        score(np.array([0.5, 1], dtype=np.float32), np.array([0.5, 1], dtype=np.float32), "binary", [odd_one("predictions['no']")])
+        score(
+            Regression(),
+            np.array([0.5, 1], dtype=np.float32),
+            np.array([0.5, 1], dtype=np.float32),
+            "binary",
+            [odd_one("predictions['no']")],
+        )
 
 
 def test_missing_metric_is_an_error_with_its_name(odd_one):
     with pytest.raises(StageError, match=r"evaluate\.metrics: 'no_such' cannot be loaded"):
-        score(np.array([0, 1]), np.array([0, 1]), "binary", ["no_such"])
+        score(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", ["no_such"])
 
 
 def test_score_leaves_no_files_and_needs_no_network(tmp_path):
@@ -91,8 +100,9 @@ def refuse(*_): raise AssertionError("connected to the network")
 socket.socket.connect = refuse
 import numpy as np
 from tuneline.evaluation.scoring import score
-assert score(np.array([0, 1]), np.array([0, 1]), "binary")["accuracy"] == 1.0
-assert score(np.array([0.0, 1.0], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32), "binary")["mse"] == 0.0
+from tuneline.tasks import Classification, Regression
+assert score(Classification(("no", "yes")), np.array([0, 1]), np.array([0, 1]), "binary")["accuracy"] == 1.0
+assert score(Regression(), np.array([0.0, 1.0], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32), "binary")["mse"] == 0.0
 assert not {"evaluate", "datasets"} & set(sys.modules)
 """
     environment = {name: value for name, value in os.environ.items() if name not in ("HF_HOME", "HF_HUB_OFFLINE")}
@@ -105,7 +115,7 @@ assert not {"evaluate", "datasets"} & set(sys.modules)
 
 
 def test_metrics_of_the_majority_are_those_of_predicting_one_class():
-    split = SplitPredictions(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 1]), LabelSchema(("no", "yes")), "binary", 0)
+    split = SplitPredictions(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 1]), Classification(("no", "yes")), "binary", 0)
     scores = baseline_metrics(split, "majority", np.ones(4, np.int64))
     assert scores.keys() == {"majority_accuracy", "majority_f1", "accuracy_over_majority_low", "accuracy_over_majority_high"}
     assert (scores["majority_accuracy"], scores["majority_f1"]) == (0.25, pytest.approx(0.4))
@@ -113,12 +123,12 @@ def test_metrics_of_the_majority_are_those_of_predicting_one_class():
 
 def test_baseline_of_a_regression_is_the_mean():
     labels = np.array([2.0, 4.0], dtype=np.float32)
-    split = SplitPredictions(labels, labels, LabelSchema(None), "macro", 0)
+    split = SplitPredictions(labels, labels, Regression(), "macro", 0)
     assert baseline_metrics(split, "majority", np.full(2, 2.0, np.float32)) == {"mean_mse": 2.0}
 
 
 def test_predicted_classes_are_counted():
-    split = SplitPredictions(np.array([0, 1, 2, 2]), np.array([0, 0, 0, 1]), LabelSchema(("a", "b", "c", "d")), "macro", 0)
+    split = SplitPredictions(np.array([0, 1, 2, 2]), np.array([0, 0, 0, 1]), Classification(("a", "b", "c", "d")), "macro", 0)
     counts = spread_metrics(split)
     assert (counts["predicted_classes"], counts["never_predicted_classes"], counts["most_predicted_share"]) == (2, 1, 0.75)
     assert counts["accuracy_low"] < 0.25 < counts["accuracy_high"]

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneline.core.tables import LabelSchema
 from tuneline.evaluation.records import SliceMetrics
 from tuneline.evaluation.scoring import (
     ENOUGH_ROWS,
@@ -18,8 +17,9 @@ from tuneline.evaluation.scoring import (
     slices_report,
     source_slices,
 )
+from tuneline.tasks import Classification, Regression
 
-PAIR, NUMBER = LabelSchema(("no", "yes")), LabelSchema(None)
+PAIR, NUMBER = Classification(("no", "yes")), Regression()
 
 
 def members(slices):

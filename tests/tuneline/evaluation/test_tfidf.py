@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from tuneline.core.tables import LabelSchema
 from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics
+from tuneline.tasks import Classification, Regression
 
-NO_YES = LabelSchema(("no", "yes"))
-NUMBERS = LabelSchema(None)
+NO_YES = Classification(("no", "yes"))
+NUMBERS = Regression()
 
 
 def test_metrics_of_the_baseline_and_the_interval_of_the_difference():

@@ -54,9 +54,8 @@ def test_curves_and_areas_equal_those_of_scikit_learn_with_tied_scores(scores, d
     precision, recall, _ = metrics.precision_recall_curve(labels, score)
     assert np.array_equal(curves.precision_recall_curve(probability, labels)["precision"], precision[::-1])
     assert np.array_equal(curves.precision_recall_curve(probability, labels)["recall"], recall[::-1])
-    assert curves.ranking_metrics(probability, labels) == pytest.approx(
-        {"roc_auc": metrics.roc_auc_score(labels, score), "average_precision": metrics.average_precision_score(labels, score)}, abs=1e-12
-    )
+    assert curves.roc_area(probability, labels) == pytest.approx(metrics.roc_auc_score(labels, score), abs=1e-12)
+    assert curves.average_precision(probability, labels) == pytest.approx(metrics.average_precision_score(labels, score), abs=1e-12)
 
 
 @pytest.mark.parametrize("curve", [curves.roc_curve, curves.precision_recall_curve])
@@ -69,21 +68,22 @@ def test_several_classes_give_one_mean_curve(curve):
 def test_area_under_the_mean_curve_is_the_mean_area():
     probability, labels = made(800, classes=3)
     roc = curves.roc_curve(probability, labels)
-    assert curves.ranking_metrics(probability, labels)["roc_auc"] == pytest.approx(metrics.auc(*roc.values()), abs=0.01)
+    assert curves.roc_area(probability, labels) == pytest.approx(metrics.auc(*roc.values()), abs=0.01)
 
 
 def test_absent_class_has_no_curve():
     probability, _ = made(50, classes=3)
     labels = np.array([0, 1] * 25)
     assert curves.scored_classes(labels, 3) == [0, 1]
-    assert 0 <= curves.ranking_metrics(probability, labels)["roc_auc"] <= 1
+    assert 0 <= curves.roc_area(probability, labels) <= 1
 
 
 def test_rows_of_one_class_have_no_curve_and_no_area():
     probability, _ = made(20)
     labels = np.zeros(20, dtype=np.int64)
     assert [len(column) for column in curves.roc_curve(probability, labels).values()] == [0, 0]
-    assert curves.ranking_metrics(probability, labels) == {}
+    assert curves.roc_area(probability, labels) is None
+    assert curves.average_precision(probability, labels) is None
 
 
 @settings(max_examples=50, deadline=None)

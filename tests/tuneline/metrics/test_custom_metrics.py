@@ -4,11 +4,11 @@ from sklearn.metrics import balanced_accuracy_score
 
 from tests.custom_functions import write_functions
 from tuneline.core.errors import ParamsError
-from tuneline.core.tables import LabelSchema
 from tuneline.metrics.functions import load_metric
 from tuneline.params.section import FunctionName
+from tuneline.tasks import Classification, Regression
 
-CLASSES, NUMBERS = LabelSchema(("a", "b", "c")), LabelSchema(None)
+CLASSES, NUMBERS = Classification(("a", "b", "c")), Regression()
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import f1_score, matthews_corrcoef
+from sklearn.metrics import brier_score_loss, f1_score, matthews_corrcoef
 
+from tuneline.metrics.curves import Softmax, probabilities
 from tuneline.metrics.scores import compute_metric, distinct_rows, numeric_columns, prediction_metrics
 from tuneline.metrics.table import METRIC_TABLE, primary_metric
 
@@ -32,7 +33,7 @@ def test_binary_metrics_match_their_definitions(columns):
         "f1": pytest.approx(2 * tp / (2 * tp + fp + fn) if tp + fp + fn else 0.0),
         "matthews_correlation": pytest.approx((tp * tn - fp * fn) / below if below else 0.0),
     }
-    metrics = prediction_metrics("binary", labels, predictions, "binary")
+    metrics = prediction_metrics("classification", labels, predictions, "binary")
     assert {name: metrics[name] for name in expected} == expected
 
 
@@ -96,10 +97,15 @@ def test_distinct_rows_equal_those_of_numpy(rows):
 
 
 def test_table_directions_are_those_of_the_field():
-    assert {name for name, metric in METRIC_TABLE.items() if not metric.greater_is_better} == {"calibration_error", "mse", "loss"}
+    assert {name for name, metric in METRIC_TABLE.items() if not metric.greater_is_better} == {
+        "calibration_error",
+        "brier_score",
+        "mse",
+        "loss",
+    }
 
 
-@pytest.mark.parametrize(("task", "name"), [("binary", "accuracy"), ("classification", "accuracy"), ("regression", "pearson")])
+@pytest.mark.parametrize(("task", "name"), [("classification", "accuracy"), ("regression", "pearson")])
 def test_primary_metric_is_accuracy_or_pearson(task, name):
     assert primary_metric(task).name == name
 
@@ -112,3 +118,12 @@ def test_metric_with_a_bootstrap_interval_can_be_resampled(metric):
 def test_reading_the_table_imports_no_array_library():
     command = "import sys, tuneline.metrics.table; sys.exit(bool({'numpy', 'pyarrow', 'scipy', 'sklearn'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_brier_score_is_that_of_scikit_learn(classes):
+    generator = np.random.default_rng(classes)
+    logits = generator.normal(size=(50, classes)).astype(np.float32)
+    labels = generator.integers(0, classes, 50)
+    expected = brier_score_loss(labels, probabilities(logits), labels=list(range(classes)), scale_by_half="auto")
+    assert METRIC_TABLE["brier_score"].probability_score(Softmax.of(logits), labels) == pytest.approx(expected, abs=1e-12)

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneline.core.tables import LabelSchema, SplitReader, tokenized_schema, write_batches
+from tuneline.core.tables import SplitReader, tokenized_schema, write_batches
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
+from tuneline.tasks import Classification
 
-LABELS = LabelSchema(("no", "yes"))
+LABELS = Classification(("no", "yes"))
 
 
 def write(path, ids, group=3):
@@ -31,7 +32,7 @@ def split(tmp_path):
 def test_split_is_read_from_all_row_groups(split):
     assert len(split) == 5
     assert split.lengths.tolist() == [3, 1, 2, 4, 2]
-    assert (split.labels.tolist(), split.label_schema) == ([0, 1, 0, 1, 0], LABELS)
+    assert (split.labels.tolist(), split.task) == ([0, 1, 0, 1, 0], LABELS)
 
 
 def test_pad_pads_on_the_right_to_the_longest_row(split):

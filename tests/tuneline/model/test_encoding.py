@@ -12,11 +12,12 @@ from stages.tokenize.tokenizer import train_wordpiece
 from tests.runaway import TEXT as RUNAWAY
 from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import WORDS, sentences
-from tuneline.core.tables import LabelSchema, tokenized_schema
+from tuneline.core.tables import tokenized_schema
 from tuneline.model import encoding
 from tuneline.model.encoding import Counts, Encoder, EncodingError, encode_batch, encode_rows
+from tuneline.tasks import Classification
 
-LABELS = LabelSchema(("no", "yes"))
+LABELS = Classification(("no", "yes"))
 TEXT = st.lists(st.sampled_from([*WORDS, "Ω", "", "x" * 120, "a b\u00a0c\n"]) | st.text(max_size=12), max_size=30).map(" ".join)
 
 

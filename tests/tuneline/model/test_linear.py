@@ -3,12 +3,12 @@ import math
 import numpy as np
 import pytest
 
-from tuneline.core.tables import LabelSchema
 from tuneline.model import linear
 from tuneline.model.linear import LinearModel, cosine, most_rows, pair_features, pair_width
+from tuneline.tasks import Classification, Regression
 
-THREE = LabelSchema(("a", "b", "c"))
-NUMBERS = LabelSchema(None)
+THREE = Classification(("a", "b", "c"))
+NUMBERS = Regression()
 
 
 def rows(classes, count=120, seed=0):
@@ -26,7 +26,7 @@ def softmax(logits):
 
 @pytest.mark.parametrize(
     ("classes", "labels"),
-    [((0, 1), LabelSchema(("no", "yes"))), ((0, 1, 2), THREE), ((0, 2), THREE)],
+    [((0, 1), Classification(("no", "yes"))), ((0, 1, 2), THREE), ((0, 2), THREE)],
     ids=["two", "three", "missing"],
 )
 def test_softmax_of_the_logits_gives_the_probabilities_of_the_pipeline(classes, labels):
@@ -51,7 +51,7 @@ def test_numbers_are_those_of_the_ridge_regression():
 
 @pytest.mark.parametrize(("labels", "answer"), [(THREE, 2), (NUMBERS, 1.5)])
 def test_rows_with_one_answer_get_it_for_all(labels, answer):
-    vectors, answers = rows((0, 1))[0], np.full(120, answer, dtype=np.float32 if labels.is_regression else np.int64)
+    vectors, answers = rows((0, 1))[0], np.full(120, answer, dtype=labels.label_type.to_pandas_dtype())
     weight, bias = LinearModel.fit((vectors, answers), (vectors, answers), labels).weights(5, labels)
     assert not weight.any()
     assert (bias.argmax() if labels.names else bias[0]) == answer
@@ -77,7 +77,7 @@ def test_wide_checkpoints_use_fewer_rows(monkeypatch):
 
 def test_regularization_is_chosen_by_cross_validation_where_validation_has_few_rows():
     """Few rows choose worse models, by their accuracy and by their likelihood: here in the mean of 10 samples."""
-    labels, ours, by_likelihood, by_accuracy = LabelSchema(("no", "yes")), [], [], []
+    labels, ours, by_likelihood, by_accuracy = Classification(("no", "yes")), [], [], []
     for seed in range(10):
         random = np.random.default_rng(seed)
         vectors = random.normal(size=(2_000, 20)).astype(np.float32)
@@ -111,7 +111,7 @@ def test_cosine_of_a_pair_is_hardly_regularized():
     features = random.normal(size=(600, 401)).astype(np.float32)
     answers = (features[:, -1] + 0.5 * random.normal(size=600) > 0).astype(int)
     train, new = ((features[part], answers[part]) for part in (slice(60), slice(60, None)))
-    labels = LabelSchema(("no", "yes"))
+    labels = Classification(("no", "yes"))
     plain, emphasized = (LinearModel.fit(train, train, labels, cosine_last=value) for value in (False, True))
     assert emphasized.model.score(*new) > plain.model.score(*new) + 0.1
     weight, bias = emphasized.weights(401, labels)

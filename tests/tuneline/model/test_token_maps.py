@@ -11,10 +11,11 @@ import pytest
 from tests.conftest import ROOT
 from tests.faults.disks import on_full_disk
 from tuneline.core.errors import DataError
-from tuneline.core.tables import LABELS, LabelSchema, SplitReader, shard_file, tokenized_schema, write_table
+from tuneline.core.tables import LABELS, SplitReader, shard_file, tokenized_schema, write_table
 from tuneline.model.batches import TokenMap
+from tuneline.tasks import Classification, Regression
 
-CLASSES = LabelSchema(("no", "yes"))
+CLASSES = Classification(("no", "yes"))
 ROWS = [[5, 300], [], [7], [8, 9, 10]]
 MAKE = """
 import os, signal, sys, time
@@ -74,7 +75,7 @@ def test_map_has_the_rows_of_all_files_in_the_smallest_types(tmp_path):
     assert tokens.values["attention_mask"].strides == (0,), "values that are all the same take no memory"
     assert not any(array.flags.writeable for array in (*tokens.values.values(), tokens.offsets, tokens.labels))
 
-    regression = read(write(tmp_path / "numbers", ROWS, labels=LabelSchema(None)))
+    regression = read(write(tmp_path / "numbers", ROWS, labels=Regression()))
     assert (regression.labels.dtype, regression.values["input_ids"].dtype) == (np.float32, np.uint16)
     empty = read(write(tmp_path / "empty", []))
     assert (empty.values["input_ids"].tolist(), empty.offsets.tolist(), empty.labels.tolist()) == ([], [0], [])

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from tuneline.project.paired import McNemar, translated_ids
+from tuneline.project.paired import McNemar
+from tuneline.tasks import Classification
 
 
 def test_mcnemar_counts_discordant_rows():
@@ -20,4 +21,4 @@ def test_mcnemar_p_value_of_equal_models_is_one():
 
 
 def test_class_ids_are_translated_by_name():
-    assert translated_ids(np.array([0, 1, 2]), ("a", "b", "gone"), ("b", "a")).tolist() == [1, 0, -1]
+    assert Classification(("b", "a")).translated(np.array([0, 1, 2]), Classification(("a", "b", "gone"))).tolist() == [1, 0, -1]

@@ -115,7 +115,7 @@ def test_card_and_page_show_control_characters_of_class_names_and_texts_as_codes
     project.run_pipeline().commit()
     rows = pa.table({name: [f"paid\x07 \u202e{row}\r\nline" for row in range(project.rows)] for name in ("subject", "body")})
     labels = pq.read_table(tmp_path / "data/raw/test.parquet").select(["labels", "idx"])
-    schema = raw_schema(["subject", "body"], project.label_schema)
+    schema = raw_schema(["subject", "body"], project.task)
     write_table(pa.table([*rows.columns, *labels.columns], schema=schema), tmp_path / "data/raw/test.parquet")
     card()
     for path in (CARD, PAGE):

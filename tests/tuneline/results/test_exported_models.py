@@ -5,9 +5,10 @@ from onnx import TensorProto, helper
 
 from tests.records import export_record
 from tuneline.core.files import file_hash
-from tuneline.core.tables import LabelSchema, tokenized_schema, write_table
+from tuneline.core.tables import tokenized_schema, write_table
 from tuneline.onnx.records import TokenizerRecord
 from tuneline.results import page
+from tuneline.tasks import Classification
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def exported(tmp_path, monkeypatch):
     rows = [[1] * (3 + row % 5) for row in range(50)]
     columns = {"input_ids": rows, "attention_mask": rows, "labels": [0] * 50}
     (tmp_path / "data/tokenized").mkdir(parents=True)
-    schema = tokenized_schema(token_type_ids=False, labels=LabelSchema(("a", "b")))
+    schema = tokenized_schema(token_type_ids=False, task=Classification(("a", "b")))
     write_table(pa.table(columns, schema=schema), tmp_path / "data/tokenized/test.parquet")
     return tmp_path
 

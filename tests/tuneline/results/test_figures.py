@@ -3,6 +3,7 @@ import pytest
 
 from tuneline.results import figures
 from tuneline.results.predictions import ReportedPredictions
+from tuneline.tasks import Classification, Regression
 
 
 @pytest.mark.parametrize(("name", "best_step"), [("accuracy", 20), ("cost", 30)])
@@ -29,14 +30,14 @@ def test_previous_curve_is_drawn_with_a_legend(axes, draw):
 
 def test_confidence_histogram_counts_correct_and_wrong_predictions(axes):
     logits = np.array([[9, 0], [9, 0], [0, 9], [0, 0.1]], dtype=np.float32)
-    drawn = figures.draw_confidence(ReportedPredictions(np.array([0, 0, 0, 1]), logits, ("no", "yes")))
+    drawn = figures.draw_confidence(ReportedPredictions(np.array([0, 0, 0, 1]), logits, Classification(("no", "yes"))))
     correct, wrong = ([bar.get_height() for bar in bars] for bars in drawn.containers)
     assert (sum(correct), sum(wrong)) == (3, 1)
     assert (correct[-1], wrong[-1], correct[10]) == (2, 1, 1)
 
 
 def test_residuals_are_predicted_minus_actual_numbers(axes):
-    drawn = figures.draw_residuals(ReportedPredictions(np.float32([1, 1]), np.float32([[3], [1]]), None))
+    drawn = figures.draw_residuals(ReportedPredictions(np.float32([1, 1]), np.float32([[3], [1]]), Regression()))
     edges = [bar.get_x() for bar in drawn.patches if bar.get_height()]
     assert (min(edges) >= 0, max(edges) > 1.9) == (True, True)
 

@@ -6,12 +6,13 @@ import pytest
 from tests.shards import into_shards
 from tuneline.core.tables import SplitReader
 from tuneline.results.predictions import MAX_ERRORS, Confusion, ReportedPredictions, largest_errors, read_texts
+from tuneline.tasks import Classification, Regression
 
 NAMES = ("billing", "delivery", "damage")
 LOGITS = np.array([[5, 0, 0], [0, 1, 0], [0, 3, 0], [9, 0, 0], [0, 0, 2]], dtype=np.float32)
 LABELS = np.array([0, 1, 0, 1, 0])
-CLASSIFIER = ReportedPredictions(LABELS, LOGITS, NAMES)
-REGRESSION = ReportedPredictions(np.array([1.0, 2.0, 3.0], dtype=np.float32), np.array([[1.5], [2.0], [0.0]], dtype=np.float32), None)
+CLASSIFIER = ReportedPredictions(LABELS, LOGITS, Classification(NAMES))
+REGRESSION = ReportedPredictions(np.float32([1, 2, 3]), np.float32([[1.5], [2], [0]]), Regression())
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_predictions_are_read_in_the_order_of_the_rows(project):
     table = pq.read_table(path)
     pq.write_table(table.take(list(reversed(range(len(table))))), path)
     after = ReportedPredictions.read(path)
-    assert after.names == before.names == NAMES
+    assert after.task == before.task == Classification(NAMES)
     np.testing.assert_array_equal(after.labels, before.labels)
     np.testing.assert_array_equal(after.logits, before.logits)
 
@@ -64,6 +65,7 @@ def test_largest_errors_of_a_classifier_are_the_most_confident_wrong_predictions
     ]
     assert errors[0].texts == [("subject", "d"), ("body", "")]
     assert errors[0].size == pytest.approx(1, abs=1e-3)
+    assert errors[0].measure == "confidence 100.0 %"
 
 
 def test_largest_errors_of_a_regression_are_absolute_differences():
@@ -73,12 +75,17 @@ def test_largest_errors_of_a_regression_are_absolute_differences():
         (0, "1", "1.5", 0.5),
         (1, "2", "2", 0.0),
     ]
-    assert errors[0].texts == []
+    assert (errors[0].texts, errors[0].measure) == ([], "error 3")
+    assert REGRESSION.about_errors == "The predictions farthest from their labels."
+
+
+def test_numbers_have_no_confusion_matrix():
+    assert Confusion.of(REGRESSION) is None
 
 
 def test_number_of_largest_errors_is_limited():
     rows = MAX_ERRORS + 5
-    predictions = ReportedPredictions(np.zeros(rows, dtype=np.int64), np.tile(np.float32([0, 1]), (rows, 1)), ("no", "yes"))
+    predictions = ReportedPredictions(np.zeros(rows, dtype=np.int64), np.tile(np.float32([0, 1]), (rows, 1)), Classification(("no", "yes")))
     assert len(largest_errors(predictions, None, [])) == MAX_ERRORS
 
 

@@ -206,7 +206,7 @@ def _label_drift(current: Profile | None, former: Profile | None) -> Distance | 
     if counts and reference:
         names = list(dict.fromkeys([*reference, *counts]))
         return population_stability(*(np.array([rows.get(name, 0) for name in names]) for rows in (counts, reference)))
-    if current is None or former is None or current.labels is not None or former.labels is not None:
+    if current is None or former is None or not (current.task.ordered and former.task.ordered):
         return None
     return _number_drift(*(one.labels if one else None for one in (_train(current), _train(former))))
 

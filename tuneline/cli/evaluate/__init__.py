@@ -48,7 +48,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         policy = BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS)
         label_column = label or str(chosen.params.get("data.label_column", params.data.label_column))
         with refusing():
-            rows = read_labelled(file, names, label_column, chosen.classifier.labels, policy, by=by or (), encoding=encoding)
+            rows = read_labelled(file, names, label_column, chosen.classifier.task, policy, by=by or (), encoding=encoding)
         result = evaluate(params, chosen, rows)
     print_evaluation(result)
     if json is not None:

@@ -28,7 +28,7 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import replace_file, temporary_directory
 from tuneline.core.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
 from tuneline.core.provenance import BaseSource, split_hash
-from tuneline.core.tables import LabelSchema, SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import phase, progress
 from tuneline.evaluation.records import Slices
 from tuneline.evaluation.scoring import (
@@ -45,7 +45,6 @@ from tuneline.evaluation.scoring import (
 )
 from tuneline.metrics.curves import Softmax, calibration, precision_recall_curve, roc_curve
 from tuneline.metrics.functions import load_metric
-from tuneline.metrics.scores import averaging, predictions_of
 from tuneline.metrics.stats import Estimate, metric_interval
 from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, title_of
 from tuneline.model.encoding import EncodingError
@@ -66,8 +65,9 @@ from tuneline.reports.drift import DriftLimits, DriftMeasure, RowCounts, measure
 from tuneline.results.figures import CURVES, draw_confidence, draw_residuals
 from tuneline.results.findings import Finding
 from tuneline.results.page import metric_names, render, tiles_of
-from tuneline.results.predictions import Confusion, ReportedPredictions, error_sizes, largest_errors
+from tuneline.results.predictions import Confusion, ReportedPredictions, largest_errors
 from tuneline.results.verdict import RunFacts, judge
+from tuneline.tasks import Task
 
 PROFILE = CHECKS / "profile.json"
 
@@ -162,13 +162,13 @@ def read_labelled(
     path: Path,
     texts: Sequence[str],
     label: str,
-    classes: Sequence[str] | None,
+    task: Task,
     policy: BadRowPolicy,
     *,
     by: Sequence[str] = (),
     encoding: str | None = None,
 ) -> LabelledFile:
-    """Read a file, whose labels are names of ``classes`` (or their ids, if none is a name); numbers without classes.
+    """Read a file, whose labels are class names of the task (or ids, if none is a name), or numbers.
 
     ``texts``, ``label`` and ``by`` are columns; the encoding is detected by default.
 
@@ -180,15 +180,15 @@ def read_labelled(
     check_columns(file.columns, dict.fromkeys(texts, "--text") | {label: "--label"} | others, str(path))
     unit = file.source.unit
     bad = BadRows(str(path), unit, policy, lambda problem: printed.add(f"skipped {problem.place(unit)}: {problem.message}"))
-    columns = LabelledColumns(tuple(texts), label, classes is None, others, sparse=True, policy=policy)
+    columns = LabelledColumns(tuple(texts), label, type(task), others, sparse=True, policy=policy)
     with open_table(file.source) as table:
         rows = pa.Table.from_batches(labelled_rows(table, columns, bad), columns.schema).combine_chunks()
     labels = rows[LABEL]
-    if classes is not None:
-        written = written_classes(classes, set(pc.unique(labels.drop_null()).to_pylist()))
+    if task.has_classes:
+        written = written_classes(task.output_names, set(pc.unique(labels.drop_null()).to_pylist()))
         labels = pc.index_in(labels, value_set=pa.array(written, pa.string()), skip_nulls=True)
     used = np.ones(len(rows), dtype=bool)
-    for index, problem in _problems(rows, labels, texts, label, classes or ()):
+    for index, problem in _problems(rows, labels, texts, label, task.output_names):
         used[index] = False
         bad.add(problem)
     bad.check(int(used.sum()))
@@ -197,7 +197,7 @@ def read_labelled(
     (kept,) = rows.filter(pa.array(used)).combine_chunks().to_batches()
     of_texts = {name: kept[f"text_{index}"] for index, name in enumerate(texts)}
     groups = {name: kept[f"other_{index}"] for index, name in enumerate(by)}
-    ids = labels.to_numpy()[used].astype(np.float32 if classes is None else np.int64)
+    ids = labels.to_numpy()[used].astype(task.label_type.to_pandas_dtype())
     return LabelledFile(path, label, of_texts, groups, kept[POSITION], ids, unit, bad.count)
 
 
@@ -255,7 +255,7 @@ def evaluate(params: Params, model: EvaluatedModel, file: LabelledFile) -> Evalu
     Raises:
         InputError: The tokenizer of the model fails on a row.
     """
-    schema, texts = LabelSchema(model.classifier.labels), [column.to_pylist() for column in file.texts.values()]
+    schema, texts = model.classifier.task, [column.to_pylist() for column in file.texts.values()]
     settings, notes = params.evaluate, list[str]()
     custom = [load_metric("evaluate.metrics", name, schema) for name in settings.functions]
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
@@ -267,8 +267,8 @@ def evaluate(params: Params, model: EvaluatedModel, file: LabelledFile) -> Evalu
         if truncated:
             most = model.classifier.max_length
             notes.append(f"{truncated:,} of {len(file.labels):,} rows are longer than {most} tokens: the model did not read the rest.")
-        values = predictions_of(logits, schema)
-        predicted = SplitPredictions(file.labels, values, schema, averaging(schema, settings.f1), params.seed)
+        values = schema.predictions(logits)
+        predicted = SplitPredictions(file.labels, values, schema, schema.averaging(settings.f1), params.seed)
         phase("metrics")
         metrics = split_metrics(settings, file.labels, schema, logits, custom) | spread_metrics(predicted)
         for name, simple in simple_predictions(params, model, texts, notes):
@@ -283,7 +283,7 @@ def evaluate(params: Params, model: EvaluatedModel, file: LabelledFile) -> Evalu
     return Evaluation(
         model,
         file,
-        ReportedPredictions(file.labels, logits, schema.names),
+        ReportedPredictions(file.labels, logits, schema),
         metrics,
         {name: estimate for name, estimate in known.items() if estimate is not None},
         record,
@@ -323,7 +323,7 @@ def simple_predictions(
     if train is None or split_hash(train.paths) != model.record.provenance.data.sha256.get("train"):
         notes.append(f"{RAW} does not have the data of this model: it is not compared with simple models.")
         return
-    schema, columns = LabelSchema(model.classifier.labels), model.classifier.text_columns
+    schema, columns = model.classifier.task, model.classifier.text_columns
     for fitted in (majority_model(train, schema), tfidf_model(train, columns, schema, params.seed)):
         yield from fitted(texts).items()
     base = model.record.provenance.base
@@ -337,10 +337,10 @@ def simple_predictions(
     yield from fit_frozen_baselines(encoder, (train, validation), columns, params.seed).predict(texts).items()
 
 
-def make_slices(file: LabelledFile, texts: Sequence[Sequence[str]], lengths: NDArray[np.int64], schema: LabelSchema) -> Iterator[RowSlice]:
+def make_slices(file: LabelledFile, texts: Sequence[Sequence[str]], lengths: NDArray[np.int64], schema: Task) -> Iterator[RowSlice]:
     """Yield the slices by length, shared words, class, and the columns that ``--by`` names."""
     yield from chain(length_slices(lengths), overlap_slices([texts]) if len(texts) == 2 else ())
-    yield from label_slices(file.labels, schema.names or ())
+    yield from label_slices(file.labels, schema.class_names)
     for name, values in file.groups.items():
         found = sorted(values.value_counts().to_pylist(), key=lambda one: -one["counts"])[:MAX_GROUPS]
         column = np.array(values.to_pylist(), dtype=object)
@@ -354,8 +354,7 @@ def measure_drift(model: EvaluatedModel, file: LabelledFile, predicted: NDArray[
     elif len(file.labels) < LIMITS.min_rows:
         notes.append(f"{len(file.labels)} rows are too few to measure drift; it takes {LIMITS.min_rows}.")
     else:
-        names = model.classifier.labels
-        given = pa.array(predicted) if names is None else pa.array([names[one] for one in predicted.tolist()], pa.string())
+        given = model.classifier.task.decoded(predicted)
         return measure(model.profile, RowCounts.of(model.profile, list(file.texts.values()), given), LIMITS)
     return []
 
@@ -385,17 +384,16 @@ def print_evaluation(result: Evaluation) -> None:
 
 
 def write_errors(path: Path, result: Evaluation, data: DataParams) -> int:
-    """Write the wrong predictions, the most confident first (regression: all rows, the largest error first); return their number."""
-    shown, file, names = result.predictions, result.file, result.predictions.names
-    order = np.argsort(-error_sizes(shown), kind="stable")
-    order = order[shown.predicted[order] != shown.labels[order]] if names else order
+    """Write the wrong predictions, the most confident first (of numbers: all rows, the largest error first); return their number."""
+    shown, file, task = result.predictions, result.file, result.predictions.task
+    sizes = shown.error_sizes
+    order = np.argsort(-sizes, kind="stable")
+    order = order[shown.errors[order]]
     rows = pa.array(order)
-    label, predicted = (values[order].tolist() for values in (shown.labels, shown.predicted))
-    if names is not None:
-        label, predicted = ([names[one] for one in values] for values in (label, predicted))
+    label, predicted = (list(map(task.label_value, values[order].tolist())) for values in (shown.labels, shown.predicted))
     texts = {name: text.take(rows) for name, text in file.texts.items()}
-    added = free_names((file.unit, "label", "predicted", "confidence" if names else "error"), list(texts)).values()
-    values = [file.positions.take(rows), pa.array(label), pa.array(predicted), pa.array(error_sizes(shown)[order].round(6))]
+    added = free_names((file.unit, "label", "predicted", task.error_size), list(texts)).values()
+    values = [file.positions.take(rows), pa.array(label), pa.array(predicted), pa.array(sizes[order].round(6))]
     (first, numbers), *others = zip(added, values, strict=True)
     table = pa.table({first: numbers, **texts, **dict(others)})
     if path.suffix.lower() == ".parquet":
@@ -415,11 +413,11 @@ def write_page(path: Path, result: Evaluation) -> None:
     report = {
         **{one.name: getattr(result, one.name) for one in fields(result)},
         "title": f"{', '.join(file.texts)} → {file.label}",
-        "is_regression": shown.names is None,
+        "task": shown.task,
         "simple": result.simple,
         "tiles": tiles_of(result.metrics, metric, {}),
         "figures": draw(shown),
-        "confusion": Confusion.of(shown) if shown.names else None,
+        "confusion": Confusion.of(shown),
         "errors": [replace(one, row=file.positions[one.row].as_py(), texts=text) for one, text in zip(errors, texts, strict=True)],
         "about_errors": shown.about_errors,
         "behaviour": None,
@@ -430,7 +428,7 @@ def write_page(path: Path, result: Evaluation) -> None:
 def draw(predictions: ReportedPredictions) -> dict[str, Markup]:
     """Return the figures of predictions, by name."""
     logits, labels = predictions.logits, predictions.labels
-    if predictions.names is None:
+    if not predictions.task.has_classes:
         points = {"actual": labels.astype(np.float64), "predicted": logits[:, 0].astype(np.float64)}
         return {"scatter": CURVES["scatter"](points, None), "residuals": draw_residuals(predictions)}
     computed = {"precision_recall": precision_recall_curve, "roc": roc_curve, "calibration": calibration}

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
+import pyarrow as pa
 
 from tuneline.core.errors import DataError
-from tuneline.params.data import Task
+from tuneline.params.data import TaskKind
 from tuneline.readers.names import LABEL_NAMES, PAIRS, TEXT_NAMES
 from tuneline.readers.rows import listed
+from tuneline.tasks import TASKS
 
 Cells = tuple[str | None, ...]
 """Cells in the order of the columns; ``None`` for a missing one."""
@@ -228,7 +230,7 @@ class ColumnChoice:
 
     text_columns: tuple[str, ...]
     label_column: str
-    task: Task
+    task: TaskKind
     reasons: tuple[str, ...]
     decimal: str = "."
 
@@ -238,7 +240,7 @@ def decide(
     sample: Sequence[Cells] = (),
     text: Sequence[str] = (),
     label: str | None = None,
-    task: Task | None = None,
+    task: TaskKind | None = None,
 ) -> ColumnChoice:
     """Decide on text columns, label column and task: what the user named, else by known names, else by the values.
 
@@ -260,7 +262,8 @@ def decide(
     reasons = [f"text: {named} ({why_text})", f"label: {labelled.name!r} ({why_label})", f"task: {chosen} ({why_task})"]
     if unread := [one.name for one in profiles if one.filled and one.name not in (*texts, labelled.name)]:
         reasons.append(f"not read: {listed(unread)}")
-    decimal = "," if chosen == "regression" and labelled.has_decimal_commas else "."
+    has_decimals = pa.types.is_floating(TASKS[chosen].staged_type)
+    decimal = "," if has_decimals and labelled.has_decimal_commas else "."
     return ColumnChoice(texts, labelled.name, chosen, tuple(reasons), decimal)
 
 
@@ -334,7 +337,7 @@ def text_of(profiles: Sequence[ColumnProfile], sample: Sequence[Cells], columns:
     return (most.name,), f"{most.mean_words:.0f} words per row{more}"
 
 
-def task_of(label: ColumnProfile) -> tuple[Task, str]:
+def task_of(label: ColumnProfile) -> tuple[TaskKind, str]:
     """Return regression for labels that are fractions or many whole numbers, else classification."""
     classes = len(label.classes)
     if label.has_decimal_commas:

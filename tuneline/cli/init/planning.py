@@ -25,7 +25,7 @@ from tuneline.core.paths import SPLITS
 from tuneline.core.terminal import say, visible
 from tuneline.metrics.table import metrics_for, primary_metric
 from tuneline.params import Params
-from tuneline.params.data import SplitParams, Task
+from tuneline.params.data import SplitParams, TaskKind
 from tuneline.project import git_hook
 from tuneline.project.repo import file_of_dvc, missing, named
 from tuneline.project.worktrees import run_dvc
@@ -35,6 +35,7 @@ from tuneline.readers.labelled import LABEL, LabelledColumns, has_text, labelled
 from tuneline.readers.layout import SOURCES, WESTERN, Layout, detect_layout
 from tuneline.readers.rows import DEFAULT_LIMITS, STOP, BadRowPolicy, BadRows, Limits, check_columns, listed
 from tuneline.readers.text import open_text
+from tuneline.tasks import TASKS
 
 
 @dataclass(frozen=True)
@@ -124,16 +125,17 @@ def count_classes(
 ) -> tuple[dict[str, Counter[str]], LeftOut]:
     """Return the complete rows per class of each split, as the stage ``download`` will divide them, and the others."""
     classes: dict[str, Counter[str]] = {name: Counter() for name in SPLITS}
-    left_out, regression = LeftOut(), decision.task == "regression"
+    left_out, kind = LeftOut(), TASKS[decision.task]
     for name, file in files.items():
         by = split.by if split and name == "train" else None
         rows, strata, labels, bad = [], [], list[str | None](), file.bad_rows()
         for batch in _labelled(file, decision, by, bad):
             texts, label = batch.columns[: len(decision.text_columns)], batch[LABEL]
             complete = pc.and_(has_text(texts), pc.is_valid(label))
-            labels += pc.if_else(complete, "" if regression else label, pa.scalar(None, pa.string())).to_pylist()
+            stratum = kind.strata(label)
+            labels += pc.if_else(complete, pc.fill_null(stratum, ""), pa.scalar(None, pa.string())).to_pylist()
             rows.append(row_hashes(texts, None if by is None else batch["other_0"], seed))
-            strata.append(np.zeros(len(label), np.uint64) if regression else hashes(label))
+            strata.append(hashes(stratum))
         bad.check(len(labels))
         parts = np.full(len(labels), SPLITS.index(name))
         if split is not None and name == "train" and rows:
@@ -152,8 +154,8 @@ def count_classes(
 def _labelled(file: RowFile, decision: ColumnChoice, by: str | None, bad: BadRows) -> Iterator[pa.RecordBatch]:
     check_columns(file.columns, dict.fromkeys(decision.text_columns, "--text") | {decision.label_column: "--label"}, str(file.path))
     others = {} if by is None else {by: "--by"}
-    regression = decision.task == "regression"
-    columns = LabelledColumns(decision.text_columns, decision.label_column, regression, others, sparse=True, policy=file.policy)
+    kind = TASKS[decision.task]
+    columns = LabelledColumns(decision.text_columns, decision.label_column, kind, others, sparse=True, policy=file.policy)
     with open_table(file.source) as table:
         yield from labelled_rows(table, columns, bad)
 
@@ -168,7 +170,7 @@ class UserChoices:
 
     text: tuple[str, ...] = ()
     label: str | None = None
-    task: Task | None = None
+    task: TaskKind | None = None
     header: bool | None = None
     encoding: str | None = None
     by: str | None = None
@@ -417,36 +419,14 @@ def split_notes(plan: Plan) -> list[str]:
         taken = " and ".join(f"{name} ({getattr(plan.split, name):.0%})" for name in SPLITS[1:] if getattr(plan.split, name))
         kept = f"all rows of a {plan.split.by!r} are" if plan.split.by else "equal texts are"
         notes.append(f"{taken} taken from {plan.placement.file('train').name} by the stage download (data.split); {kept} in one split.")
-    notes += resolution_notes(plan.classes["test"].total(), plan.decision.task)
+    if rows := plan.classes["test"].total():
+        notes.append(TASKS[plan.decision.task].resolution(rows))
     if plan.left_out.incomplete:
         notes.append(f"{plan.left_out.incomplete:,} rows without text or label are left out (data.bad_rows).")
     if plan.left_out.unreadable:
         shown = "\n    ".join(plan.left_out.first)
         notes.append(f"{plan.left_out.unreadable:,} rows that cannot be read are left out (data.bad_rows):\n    {shown}")
     return notes
-
-
-TYPICAL = 0.8
-"""Accuracy, or correlation, of which the plan says how exactly the test measures it."""
-DISAGREEMENT = 0.2
-"""Share of rows on which two models of about this accuracy usually differ."""
-WIDTH_OF_INTERVAL = 1.96
-"""Standard errors on each side of a 95 % interval."""
-
-
-def resolution_notes(rows: int, task: Task) -> list[str]:
-    """Return what can be told apart on so many test rows: the half width of an interval, and the smallest difference that is seen."""
-    if rows == 0:
-        return []
-    if task == "regression":
-        half = WIDTH_OF_INTERVAL * (1 - TYPICAL**2) / math.sqrt(rows)
-        return [f"With {rows:,} rows, test measures a correlation of {TYPICAL} to within {half:.2f}."]
-    half = WIDTH_OF_INTERVAL * math.sqrt(TYPICAL * (1 - TYPICAL) / rows)
-    smallest = WIDTH_OF_INTERVAL * math.sqrt(DISAGREEMENT / rows)
-    return [
-        f"With {rows:,} rows, test measures an accuracy of {TYPICAL} to within {half:.3f}, and tells two models apart that differ by "
-        f"{smallest:.3f} or more."
-    ]
 
 
 def warnings(plan: Plan, params: Params) -> list[str]:
@@ -509,8 +489,9 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
     layout = plan.layout
     delimited, tabs = layout.kind == "delimited", layout.delimiter == "\t"
     usual_quoting = "literal" if tabs else "standard"
-    task: Task = plan.decision.task
-    suitable = {metric.name for metric in metrics_for(task) if metric.validated}
+    task: TaskKind = plan.decision.task
+    metric_kind = TASKS[task].metric_kind
+    suitable = {metric.name for metric in metrics_for(metric_kind) if metric.validated}
     bad_rows = {"data.bad_rows": "skip", "data.max_bad_share": plan.max_bad_share} if plan.left_out.share else {}
     of_other_data = {} if current else {"data.label_names": None, "data.as_of": None, "data.last_days": None, "evaluate.behaviour": None}
     return {
@@ -533,5 +514,5 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
         "data.files.encoding": "utf-8" if layout.kind == "parquet" else layout.encoding.removesuffix("-sig"),
         **bad_rows,
         **of_other_data,
-        "train.metric": metric if metric in suitable else primary_metric(task).name,
+        "train.metric": metric if metric in suitable else primary_metric(metric_kind).name,
     }

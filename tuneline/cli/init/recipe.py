@@ -29,6 +29,7 @@ from tuneline.params.loading import default_values
 from tuneline.params.model import invalid_name
 from tuneline.project.params_file import get_value
 from tuneline.sweeps.space import write_first
+from tuneline.tasks import TASKS
 
 OPTION = "--checkpoint"
 
@@ -298,7 +299,7 @@ def reset(plan: Plan, params: Params) -> dict[str, Any]:
     """Return the defaults of ``RESET``; of a classification, a value that says nothing of its classes stays."""
     defaults, train = default_values(), params.train
     values = {key: get_value(defaults, key) for key in RESET}
-    if plan.decision.task != "regression":
+    if TASKS[plan.decision.task].takes_class_params:
         values["train.label_smoothing"] = train.label_smoothing
         values["train.class_weights"] = None if isinstance(train.class_weights, dict) else train.class_weights
     return values
@@ -340,7 +341,7 @@ def label_smoothing(plan: Plan, params: Params) -> float:
     They are those of many epochs on few rows, and too sure of themselves. Smoothing cost no accuracy, and took the loss on test from 1.27
     to 0.67 on 300 rows of movies (docs/benchmarks.md).
     """
-    if plan.decision.task == "regression":
+    if not TASKS[plan.decision.task].takes_class_params:
         return 0.0
     given = params.train.label_smoothing
     if kept_weights(plan) == "last":
@@ -358,8 +359,10 @@ def kept_reason(plan: Plan) -> str:
     rows = plan.classes["validation"].total()
     if kept_weights(plan) == "best":
         return f"best weights by validation ({rows:,} rows)"
-    smoothed = "" if plan.decision.task == "regression" else "; label smoothing, so that they are not too sure of themselves"
-    return f"last weights, after which the rate is 0: {rows:,} rows of validation are too few to choose among the epochs{smoothed}"
+    reason = f"last weights, after which the rate is 0: {rows:,} rows of validation are too few to choose among the epochs"
+    if TASKS[plan.decision.task].takes_class_params:
+        return f"{reason}; label smoothing, so that they are not too sure of themselves"
+    return reason
 
 
 def train_rows(plan: Plan, params: Params) -> int:
@@ -482,11 +485,10 @@ def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Param
     values = recipe.params
     batch, at_once, epochs = (values[f"train.{name}"] for name in ("global_batch_size", "micro_batch_tokens", "epochs"))
     tokens = [] if recipe.lengths is None else recipe.lengths.tokens.tolist()
-    labels = 1 if plan.decision.task == "regression" else len(plan.classes["train"])
     lengths = batch_lengths(tokens, values["tokenize.max_length"], batch)
     spec = TrialSpec(
         config=checkpoint.config,
-        labels=labels,
+        labels=len(plan.classes["train"]),
         rows=batch,
         tokens=at_once,
         lengths=lengths,

@@ -99,7 +99,7 @@ def review(
     `tuneline labels apply` keeps the corrections.
     """
     from tuneline.cli.labels.queue import check_replaced
-    from tuneline.cli.labels.review import choose_model, trust
+    from tuneline.cli.labels.review import choose_model
     from tuneline.cli.labels.review import review as find
     from tuneline.params.loading import load_params
     from tuneline.project.label_review import CORRECT, ROLES, write_review
@@ -112,10 +112,10 @@ def review(
         model, reason = choose_model(folds)
         say(reason)
     found = find(params, model, folds, rows)
-    metric = "Pearson's r" if params.data.task == "regression" else "accuracy"
-    say(f"{found.doubtful:,} of {found.rows:,} labels are doubtful; {metric} of the out-of-fold predictions: {found.agreement:.3f}.")
-    if params.data.task != "regression":
-        say(trust(found))
+    measured = f"{found.metric} of the out-of-fold predictions: {found.agreement:.3f}"
+    say(f"{found.doubtful:,} of {found.rows:,} labels are doubtful; {measured}.")
+    if found.advice:
+        say(found.advice)
     if found.suspects:
         write_review(output, params.data, found.suspects)
         say(f"The {len(found.suspects):,} most doubtful: {output}. Fill in the column {correct!r} where another label is right, then run:")

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,13 +12,14 @@ from tuneline.analysis.corrections import LABEL_SCHEMA, label_file, row_keys
 from tuneline.analysis.text import normalized
 from tuneline.core.errors import DataError, InputError
 from tuneline.core.paths import RAW, SPLITS
-from tuneline.core.tables import LABELS, LabelSchema, SplitReader
+from tuneline.core.tables import LABELS, SplitReader
 from tuneline.params import DataParams
 from tuneline.project.label_review import CORRECT, KEY, LABEL, ROLES, SPLIT
 from tuneline.project.spreadsheet import delimiter, free_names
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.rows import PARAMETERS, Limits, RowProblem, check_columns, listed, nearest
 from tuneline.readers.text import open_text
+from tuneline.tasks import read_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +82,6 @@ SHOWN = 10
 """Problems that a message names."""
 
 
-def label_text(label: object, schema: LabelSchema) -> str:
-    """Return a label as corrections have it: the class name, given it or its id; or a number with the digits of a 32-bit float.
-
-    A number that is none, or not finite, is a ``ValueError``.
-    """
-    if schema.names is not None:
-        return schema.names[label] if isinstance(label, int) else str(label)
-    number = np.float32(label)  # type: ignore[arg-type]
-    if not np.isfinite(number):
-        raise ValueError("not finite")
-    return str(number)
-
-
 class MergedCorrections:
     """Adds the corrections of a review to the present ones, row by row.
 
@@ -110,13 +97,13 @@ class MergedCorrections:
         """
         self.path, self.text_columns = path, data.text_columns
         self.names = free_names(ROLES, data.text_columns)
-        self.schema = LabelSchema.of(SplitReader.open(RAW, "train", "download").schema)
+        self.schema = read_task(SplitReader.open(RAW, "train", "download").schema)
         self.known = {(one["key"], one["before"]): (one["split"], one["after"]) for one in corrections.to_pylist()}
         self.origins: dict[tuple[str, str], list[str]] = defaultdict(list)  # the labels of the source that became a label of data/raw
         for (key, before), (_, after) in self.known.items():
             self.origins[key, after].append(before)
         self.texts: dict[str, tuple[str, ...]] = {}  # of the rows of data/raw, by their hash
-        self.labels: dict[str, set[str]] = defaultdict(set)  # of these rows, as ``label_text`` writes them
+        self.labels: dict[str, set[str]] = defaultdict(set)  # of these rows, as ``Task.exact_text`` writes them
         self._find({row.key for row in filled})
         self.lines: dict[tuple[str, str], tuple[int, str]] = {}
         self.problems: list[str] = []
@@ -137,7 +124,7 @@ class MergedCorrections:
                 chosen = batch.filter(is_wanted)
                 for key, row in zip(hashes.filter(is_wanted).to_pylist(), chosen.to_pylist(), strict=True):
                     self.texts[key] = tuple(row[name] for name in self.text_columns)
-                    self.labels[key].add(label_text(row[LABELS], self.schema))
+                    self.labels[key].add(self.schema.exact_text(row[LABELS]))
 
     def table(self) -> pa.Table:
         """Return all corrections, of ``LABEL_SCHEMA``."""
@@ -181,7 +168,7 @@ class MergedCorrections:
     def _labels(self, row: FilledRow) -> tuple[str, str] | None:
         names = self.schema.names
         try:
-            label, correct = (label_text(value, self.schema) for value in (row.label, row.correct))
+            label, correct = map(self.schema.exact_text, (row.label, row.correct))
         except ValueError:
             self._refuse(row, self.names[CORRECT], f"{row.correct!r} is not a number")
             return None

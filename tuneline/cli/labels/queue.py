@@ -35,6 +35,7 @@ from tuneline.readers.labelled import plain_text
 from tuneline.readers.layout import detect_layout
 from tuneline.readers.rows import ENDINGS, BadRowPolicy, BadRows, listed
 from tuneline.reports.checks import Profile, Words
+from tuneline.tasks import Classification, Regression
 
 LEFT_OUT = BadRowPolicy("skip", max_share=1.0)
 MOST_CHARACTERS = 1 << 28
@@ -43,7 +44,7 @@ MOST_CHARACTERS = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class ScoredRow:
-    """A predicted row. A regression has no probabilities."""
+    """A predicted row, with its probabilities by class name; a number has none."""
 
     id: str | None
     texts: tuple[str, ...]
@@ -100,8 +101,7 @@ def predict(file: Path, model: Path, data: DataParams, id_column: str | None, mo
         for rows in windows(good_rows(first, bad), BATCH_SIZE, WINDOW):
             outputs = deployed.predict([row.texts for row in rows], BATCH_SIZE)
             for row, values in zip(rows, outputs.tolist(), strict=True):
-                classes = dict(zip(deployed.labels or (), values, strict=False))
-                prediction = max(classes, key=lambda name: classes[name]) if classes else values[0]
+                prediction, classes = deployed.task.named_scores(values)
                 found.append(ScoredRow(plain_text(row.kept[id_column]) if id_column else None, row.texts, prediction, classes))
                 characters += row.characters
             step.advance(len(rows))
@@ -116,9 +116,9 @@ def predictions(scored: ScoredFile) -> Iterator[tuple[int, str | float, dict[str
         with pq.ParquetFile(scored.path) as file:
             names = file.schema_arrow.names
             # The last columns are prediction, or label, probability and one for each class; then model_version, if it is there.
-            regression = "prediction" in names[-2:]
-            classes = [] if regression else [name for name in names[names.index("probability") :] if name.startswith("probability_")]
-            label = "prediction" if regression else "label"
+            kind = Regression if Regression.prediction_column in names[-2:] else Classification
+            label = kind.prediction_column
+            classes = [name for name in names[names.index(label) :] if name.startswith("probability_")]
             for batch in file.iter_batches(columns=["row", label, *classes]):
                 for values in batch.to_pylist():
                     yield values["row"], values[label], {name.removeprefix("probability_"): values[name] for name in classes}
@@ -215,7 +215,7 @@ def rank(rows: Sequence[ScoredRow], labelled: Keys, known: Words | None, most: i
     columns = zip(*(row.texts for row in rows), strict=True)
     encoded = EncodedWords.of(words([normalized(pa.array(column, pa.string())) for column in columns]))
     margins = []
-    for row in rows:  # a regression has no probabilities
+    for row in rows:  # a number has no probabilities
         *_, second, first = sorted((0.0, *row.probabilities.values())) if row.probabilities else (0.0, 0.0)
         margins.append(first - second)
     total, new = encoded.lengths, _count_new(encoded, known)

@@ -362,7 +362,7 @@ class Batch:
     def to_file(self, parts: Sequence[Part], output: Output) -> None:
         """Write the predictions of all parts, one after the other, to one file. Each task has a file of its own until it is its turn."""
         tally, started = Tally(self.options.bad_rows), time.perf_counter()
-        columns = OutputColumns(self.model.load().labels, self.columns.kept)
+        columns = OutputColumns(self.model.load().task, self.columns.kept)
         with ended_by_reader(), open_writer(output, columns) as writer, _scratch(output.path) as folder:
             places = [folder / f"{number}.{output.kind}" for number in range(len(parts))]
             outputs = [dataclasses.replace(output, path=place, header=False) for place in places]

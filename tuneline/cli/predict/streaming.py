@@ -19,13 +19,13 @@ from tokenizers import Tokenizer
 from tuneline.cli.predict.writing import Output, OutputColumns, Writer, open_writer
 from tuneline.core.errors import StageError
 from tuneline.core.terminal import progress, say
-from tuneline.metrics.curves import probabilities
 from tuneline.model.batches import TokenizedRows
 from tuneline.model.encoding import EncodingError, encode_batch, flat
 from tuneline.onnx.records import TokenizerRecord, exported_file
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.readers.inputs import Input, InputColumns, InputRows, Row, open_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
+from tuneline.tasks import TASKS, Task
 
 SATURATION_WARNING = (
     "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI instructions). They are multiplied "
@@ -43,10 +43,10 @@ class EncodedRows(TokenizedRows):
 
 @dataclass(frozen=True)
 class TextClassifier:
-    """An exported model that takes texts, with its tokenizer, which truncates, and its file. A regression has no labels."""
+    """An exported model that takes texts, with its tokenizer, which truncates, and its file."""
 
     text_columns: tuple[str, ...]
-    labels: tuple[str, ...] | None
+    task: Task
     pad_token_id: int
     classifier: OnnxClassifier
     tokenizer: Tokenizer
@@ -62,7 +62,7 @@ class TextClassifier:
             record = TokenizerRecord.model_validate(tokenizer)
             return cls(
                 tuple(columns),
-                None if labels is None else tuple(labels),
+                TASKS[metadata["task"]].of_outputs(labels or ()),
                 int(metadata["pad_token_id"]),
                 classifier,
                 _tokenizer(path.parent, record, int(metadata["max_length"])),
@@ -107,8 +107,7 @@ class TextClassifier:
         Returns:
             Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
         """
-        logits = self.logits(rows, batch_size)
-        return logits.astype(np.float64) if self.labels is None else probabilities(logits)
+        return self.task.scores(self.logits(rows, batch_size))
 
 
 def _tokenizer(folder: Path, record: TokenizerRecord, max_length: int) -> Tokenizer:
@@ -183,7 +182,7 @@ def predict_file(
     model: TextClassifier, source: Input, columns: InputColumns, output: Output, options: StreamOptions, *, report: bool = True
 ) -> TaskResult:
     """Write the predictions of an input; a file is complete or absent. The first bad rows are printed if ``report``."""
-    with open_rows(source, columns) as rows, open_writer(output, OutputColumns(model.labels, rows.columns.kept)) as writer:
+    with open_rows(source, columns) as rows, open_writer(output, OutputColumns(model.task, rows.columns.kept)) as writer:
         bad = BadRows("standard input" if source.path is None else str(source.path), rows.unit, options.bad_rows)
         predicted = predict_rows(model, rows, writer, options, bad, report=report)
     return TaskResult(predicted.rows, bad.count, tuple(bad.first), predicted.truncated)

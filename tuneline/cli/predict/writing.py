@@ -29,6 +29,7 @@ from tuneline.project.spreadsheet import harmless
 from tuneline.readers.files import DataFile, RemoteFile
 from tuneline.readers.inputs import Row
 from tuneline.readers.rows import Kind
+from tuneline.tasks import Task
 
 LINKS = 40
 """Links to links that are followed, as by Linux."""
@@ -104,17 +105,15 @@ def json_line(values: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class OutputColumns:
-    """Names of the output's columns: those of the class names, and those that are copied from the input."""
+    """Names of the output's columns: those of the prediction, and those that are copied from the input."""
 
-    labels: tuple[str, ...] | None
+    task: Task
     kept: tuple[str, ...]
 
     @property
     def predicted(self) -> tuple[str, ...]:
         """The columns of the prediction; all are numbers except ``label``."""
-        if self.labels is None:
-            return ("prediction",)
-        return ("label", "probability", *(f"probability_{name}" for name in self.labels))
+        return self.task.prediction_columns
 
     @property
     def renamed(self) -> tuple[str, ...]:
@@ -131,9 +130,14 @@ class OutputColumns:
         return tuple(taken)[-len(self.kept) :] if self.kept else ()
 
     @property
+    def copied(self) -> tuple[str, ...]:
+        """The columns before the prediction."""
+        return ("row", *self.renamed)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """All columns, in order."""
-        return ("row", *self.renamed, *self.predicted)
+        return (*self.copied, *self.predicted)
 
 
 class Writer(ABC):
@@ -151,15 +155,8 @@ class Writer(ABC):
         """Write rows with their outputs: probabilities of the classes, or the predicted number; shape ``(rows, outputs)``."""
 
     def predicted(self, outputs: NDArray[np.float64]) -> Iterator[list[Any]]:
-        """Yield the values of ``columns.predicted`` for each row."""
-        rounded = outputs.round(DIGITS).tolist()
-        labels = self.columns.labels
-        if labels is None:
-            yield from rounded
-            return
-        best = outputs.argmax(axis=1).tolist()
-        for position, values in zip(best, rounded, strict=True):
-            yield [labels[position], values[position], *values]
+        """Return the values of ``columns.predicted`` for each row."""
+        return self.columns.task.prediction_rows(outputs, DIGITS)
 
 
 class TextWriter(Writer):
@@ -189,10 +186,9 @@ class TextWriter(Writer):
         self._text.flush()
 
     def _json_line(self, _: str, values: Sequence[Any]) -> str:
-        named, labels = dict(zip(self.columns.names, values, strict=True)), self.columns.labels
-        if labels is not None:
-            named["probabilities"] = {name: named.pop(f"probability_{name}") for name in labels}
-        return json_line(named)
+        copied = self.columns.copied
+        named = dict(zip(copied, values[: len(copied)], strict=True))
+        return json_line(named | self.columns.task.json_prediction(values[len(copied) :]))
 
     def _cells(self, values: Sequence[Any]) -> Sequence[Any]:
         return [harmless(value) for value in values] if self._excel_safe else values

@@ -10,12 +10,12 @@ from stages.evaluate.behaviour import AnyTest, Append, Case, Prepend, Replace, a
 from tests.conftest import ROOT
 from tests.stages.evaluate.labelled_texts import labelled_texts
 from tuneline.core.errors import ParamsError
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import Classification, Regression, task_with_names
 
-QUEUES = LabelSchema(("billing", "delivery"))
+QUEUES = Classification(("billing", "delivery"))
 TEXTS = (["One", "Two", "Three"], ["It is late.", "It came.", "It was wrong."])
 ROWS = labelled_texts(TEXTS, [0, 1, 1], QUEUES)
-NUMBERS = labelled_texts(TEXTS, [0.5, 1, 2], LabelSchema(None))
+NUMBERS = labelled_texts(TEXTS, [0.5, 1, 2], Regression())
 ONE_TEXT = labelled_texts(TEXTS[:1], [0, 1, 1], QUEUES)
 
 
@@ -93,10 +93,10 @@ def test_unsuitable_behaviour_test_is_an_error_with_its_name(values, rows, messa
 
 
 DATA = {
-    "tickets": (2, LabelSchema(QUEUE_NAMES)),
-    "mrpc": (2, LabelSchema(("not_equivalent", "equivalent"))),
-    "sst2": (1, LabelSchema(("negative", "positive"))),
-    "stsb": (2, LabelSchema(None)),
+    "tickets": (2, task_with_names(QUEUE_NAMES)),
+    "mrpc": (2, Classification(("not_equivalent", "equivalent"))),
+    "sst2": (1, Classification(("negative", "positive"))),
+    "stsb": (2, Regression()),
 }
 
 
@@ -104,15 +104,15 @@ DATA = {
 def test_suites_of_the_project_suit_their_data(name, monkeypatch):
     """Each test has cases: one without would pass without testing anything."""
     monkeypatch.chdir(ROOT)
-    columns, label_schema = DATA[name]
+    columns, task = DATA[name]
     if not Path(f"conf/behaviour/{name}.yaml").exists():
         pytest.skip(f"this project has no conf/behaviour/{name}.yaml")
-    count = label_schema.outputs * 2
+    count = task.outputs * 2
     text = "On Monday the new movie was shown, and the invoice is late."
     texts = [[f"{text} {column} {row}." for row in range(count)] for column in range(columns)]
-    labels = [row % label_schema.outputs for row in range(count)]
+    labels = [row % task.outputs for row in range(count)]
     for test in read_suite(name).tests:
-        assert build_cases(test, labelled_texts(texts, labels, label_schema)), test.name
+        assert build_cases(test, labelled_texts(texts, labels, task)), test.name
 
 
 PAIR = ("Where is it?", "The parcel is missing.")

@@ -3,12 +3,12 @@ import pytest
 
 from stages.evaluate.behaviour import SHOWN, Suite, pass_rates, run_suite, violations_of
 from tests.stages.evaluate.labelled_texts import labelled_texts
-from tuneline.core.tables import LabelSchema
+from tuneline.tasks import Classification, Regression
 
-QUEUES = LabelSchema(("billing", "delivery"))
+QUEUES = Classification(("billing", "delivery"))
 TEXTS = (["the invoice is wrong", "the parcel is late", "parcel and invoice"],)
 ROWS = labelled_texts(TEXTS, [0, 1, 1], QUEUES)
-NUMBERS = labelled_texts(TEXTS, [0.0, 1.0, 2.0], LabelSchema(None))
+NUMBERS = labelled_texts(TEXTS, [0.0, 1.0, 2.0], Regression())
 
 
 def by_words(texts):

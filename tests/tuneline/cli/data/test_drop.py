@@ -13,8 +13,9 @@ from tuneline.analysis.corrections import Corrections, row_keys
 from tuneline.cli import app
 from tuneline.core.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
 from tuneline.core.provenance import split_hash
-from tuneline.core.tables import LabelSchema, failing_rows_schema, raw_schema, shard_file, split_files, write_table
+from tuneline.core.tables import failing_rows_schema, raw_schema, shard_file, split_files, write_table
 from tuneline.reports.checks import Checks
+from tuneline.tasks import Classification
 
 DATA = {"source": "files", "text_columns": ["text"], "label_column": "label"}
 DROPPED = Path("data/corrections/dropped.csv")
@@ -34,7 +35,7 @@ def run(tmp_path, monkeypatch) -> Callable[..., Result]:
     RAW.mkdir(parents=True)
     for split, texts in TEXTS.items():
         columns = {"text": texts, "labels": [0] * len(texts), "idx": list(range(len(texts)))}
-        write_table(pa.table(columns, schema=raw_schema(["text"], LabelSchema(("a", "b")))), split_file(RAW, split))
+        write_table(pa.table(columns, schema=raw_schema(["text"], Classification(("a", "b")))), split_file(RAW, split))
     FAILING_ROWS.mkdir(parents=True)
     into_shards(RAW, rows=3)
     hashes = {split: split_hash(split_files(RAW, split)) for split in SPLITS}
@@ -133,7 +134,7 @@ def test_mistake_is_explained(words, message, run):
 def test_rows_of_other_data_are_refused(run):
     """Rows of test are leaked; those of train, which would be dropped, have other numbers by now."""
     columns = {"text": TRAIN[1:], "labels": [0] * 8, "idx": list(range(8))}
-    write_table(pa.table(columns, schema=raw_schema(["text"], LabelSchema(("a", "b")))), shard_file(RAW, "train", 0, 3))
+    write_table(pa.table(columns, schema=raw_schema(["text"], Classification(("a", "b")))), shard_file(RAW, "train", 0, 3))
     done = run("--check", "leakage", "--from", "train")
     assert done.exit_code == 1
     assert "reports/checks/ is about other data than data/raw/train (3 files).\n  Run `dvc repro validate`" in done.output

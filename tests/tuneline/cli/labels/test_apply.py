@@ -13,9 +13,10 @@ from tests.shards import into_shards
 from tuneline.analysis.corrections import Corrections, label_file, row_keys
 from tuneline.cli import app
 from tuneline.core.paths import RAW, SPLITS, split_file
-from tuneline.core.tables import LabelSchema, raw_schema, split_files, write_table
+from tuneline.core.tables import raw_schema, split_files, write_table
 from tuneline.params.loading import load_params
 from tuneline.project.label_review import Suspect, write_review
+from tuneline.tasks import task_with_names
 
 NAMES = ("billing", "parcel", "returns")
 TRAIN = [("my invoice is wrong", 0), ("where is it?", 0), ("=late again\nand again", 2), ("refund", 2), ("refund", 0)]
@@ -31,7 +32,7 @@ def write_raw(splits: dict[str, list[tuple]], names: tuple[str, ...] | None = NA
         texts, labels = zip(*rows, strict=True)
         columns = {"text": texts, "labels": labels, "idx": range(len(rows))}
         write_table(
-            pa.table({name: list(values) for name, values in columns.items()}, raw_schema(["text"], LabelSchema(names))),
+            pa.table({name: list(values) for name, values in columns.items()}, raw_schema(["text"], task_with_names(names))),
             split_file(RAW, split),
         )
     into_shards(RAW, rows=2)

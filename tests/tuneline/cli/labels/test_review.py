@@ -19,10 +19,11 @@ from tests.params import write_params
 from tests.small_pipeline import write_pipeline
 from tuneline.analysis.corrections import row_keys
 from tuneline.cli import app
-from tuneline.cli.labels.review import Folds, LabelledRows, Review, choose_model, trust
+from tuneline.cli.labels.review import Folds, LabelledRows, choose_model, trust
 from tuneline.core.records import Timing
-from tuneline.core.tables import LabelSchema, raw_schema, write_table
+from tuneline.core.tables import raw_schema, write_table
 from tuneline.params.loading import load_params
+from tuneline.tasks import task_with_names
 
 REVIEW = Path("reports/labels/review.csv")
 TOPICS = {"billing": "invoice refund payment card charged".split(), "parcel": "courier late delivery box address".split()}
@@ -57,7 +58,7 @@ def tickets(rows: int = 300, wrong: tuple[int, ...] = (7, 80, 150)) -> tuple[lis
 
 def write_data(texts: list[str], labels: list, names: tuple[str, ...] | None = tuple(TOPICS), column: str = "text", unlabelled=()) -> None:
     """Write the raw splits: two thirds of the rows for training, and one sixth for each of the others."""
-    schema = raw_schema([column], LabelSchema(names))
+    schema = raw_schema([column], task_with_names(names))
     Path("data/raw").mkdir(parents=True)
     cuts = [0, len(texts) * 4 // 6, len(texts) * 5 // 6, len(texts)]
     for split, start, stop in zip(("train", "validation", "test"), cuts, cuts[1:], strict=False):
@@ -168,7 +169,7 @@ def test_linear_model_reviews_before_the_first_evaluation():
     ("agreement", "expected"), [(0.95, "for 50 rows in all: most of the first doubts"), (0.72, "often wrong themselves")]
 )
 def test_review_says_how_far_to_trust_it(agreement, expected):
-    assert expected in trust(Review(rows=1_000, doubtful=40, agreement=agreement, suspects=[]))
+    assert expected in trust(rows=1_000, accuracy=agreement)
 
 
 def test_missing_data_is_explained():

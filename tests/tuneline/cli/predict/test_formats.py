@@ -14,6 +14,7 @@ from tuneline.project.spreadsheet import FORMULA
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.text import open_text
+from tuneline.tasks import Classification
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.text('ab\r\n\t", \ufeff', min_size=1, max_size=5)
 LINES = TEXTS.map(lambda text: text.translate(dict.fromkeys(map(ord, "\t\r\n"), " ")))
@@ -24,7 +25,7 @@ many_files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture
 
 def write(path, kind, names, cells, labels=("a", "b"), *, excel_safe=False):
     """Write a row for each tuple of cells, and return the names of their columns."""
-    columns = OutputColumns(labels, tuple(names))
+    columns = OutputColumns(Classification(labels), tuple(names))
     rows = [Row(number, ("",), dict(zip(names, values, strict=True))) for number, values in enumerate(cells, start=1)]
     with open_writer(Output(path, kind, excel_safe=excel_safe), columns) as writer:
         writer.write(rows, np.tile([0.25, 0.75], (len(rows), 1)))
@@ -119,5 +120,5 @@ def test_cell_that_tsv_cannot_hold_is_refused_and_nothing_is_written(tmp_path, c
 
 
 def test_kept_columns_have_names_of_their_own():
-    names = OutputColumns(("a",), ("label", "input_label", "row", "id", "probability_a", " ")).renamed
+    names = OutputColumns(Classification(("a",)), ("label", "input_label", "row", "id", "probability_a", " ")).renamed
     assert names == ("input_label", "input_input_label", "input_row", "id", "input_probability_a", "input_ ")

@@ -1,0 +1,56 @@
+"""A kind of task that the project does not have: classes with an order, of which the one nearest to the expected rank is predicted.
+
+``python -m tests.ordinal MODULE [MODULE ...] [-- ARGUMENT ...]`` registers it, and runs modules as ``python -m`` does, one after the other.
+"""
+
+import runpy
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.metrics.curves import probabilities
+from tuneline.tasks import Classification, register
+from tuneline.tasks.task import Labels, Logits
+
+
+@dataclass(frozen=True)
+class Ordinal(Classification):
+    """Classes in their order, such as ratings."""
+
+    kind: ClassVar[str] = "ordinal"
+
+    @property
+    def label_feature(self) -> dict[str, Any]:
+        """A class label, of this kind of task."""
+        return {**super().label_feature, "task": self.kind}
+
+    def predictions(self, logits: Logits) -> Labels:
+        """Return the rank nearest to the expected one."""
+        return nearest_ranks(probabilities(logits))
+
+    def prediction_rows(self, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
+        """Yield class name and probabilities."""
+        for rank, values in zip(nearest_ranks(scores).tolist(), scores.round(digits).tolist(), strict=True):
+            yield [self.names[rank], values[rank], *values]
+
+
+def nearest_ranks(scores: NDArray[np.float64]) -> Labels:
+    """Return the rank nearest to the expected one, from probabilities of shape ``(rows, classes)``."""
+    expected = scores @ np.arange(scores.shape[1])
+    return np.rint(expected).astype(np.int64)
+
+
+if __name__ == "__main__":
+    register(Ordinal)
+    modules, _, arguments = " ".join(sys.argv[1:]).partition(" -- ")
+    for module in modules.split():
+        sys.argv = [module, *arguments.split()]
+        try:
+            runpy.run_module(module, run_name="__main__")
+        except SystemExit as end:
+            if end.code:
+                raise

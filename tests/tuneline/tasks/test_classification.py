@@ -1,0 +1,69 @@
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tuneline.core.errors import ParamsError
+from tuneline.tasks import Classification
+
+PAIR, QUEUES = Classification(("no", "yes")), Classification(("a", "b", "c"))
+
+
+def test_f1_is_binary_for_two_classes_and_macro_for_more():
+    assert PAIR.averaging(None) == "binary"
+    assert QUEUES.averaging(None) == "macro"
+    assert PAIR.averaging("macro") == "macro"
+    with pytest.raises(ParamsError, match=r"evaluate\.f1"):
+        QUEUES.averaging("binary")
+
+
+def test_prediction_of_tied_logits_is_the_lowest_class_id():
+    assert PAIR.predictions(np.array([[1, 1], [0, 1]], dtype=np.float32)).tolist() == [0, 1]
+
+
+def test_loss_is_finite_for_logits_that_overflow():
+    assert PAIR.mean_loss(np.array([[1e4, -1e4]], dtype=np.float32), np.array([1])) == pytest.approx(2e4)
+    assert PAIR.mean_loss(np.array([[0.0, 0.0]], dtype=np.float32), np.array([1])) == pytest.approx(math.log(2))
+
+
+def test_class_that_a_task_does_not_have_becomes_no_label():
+    other = Classification(("c", "gone", "a"))
+    assert QUEUES.translated(np.array([0, 1, 2]), other).tolist() == [2, -1, 0]
+    assert QUEUES.encoded(pa.chunked_array([["b", "gone"]])).tolist() == [1, -1]
+
+
+def test_linear_head_of_two_classes_has_the_log_of_the_odds():
+    weight, bias = PAIR.linear_head(np.array([[2.0, 4.0]]), np.array([1.0]), np.array([0, 1]))
+    assert weight.tolist() == [[-1.0, -2.0], [1.0, 2.0]]
+    assert bias.tolist() == [-0.5, 0.5]
+
+
+def test_linear_head_makes_a_class_that_was_not_fitted_impossible():
+    weight, bias = QUEUES.linear_head(np.ones((2, 1)), np.zeros(2), np.array([0, 2]))
+    assert weight.tolist() == [[1.0], [0.0], [1.0]]
+    assert bias.tolist() == [0.0, -20.0, 0.0]
+    assert QUEUES.constant_bias(1.0).tolist() == [-20.0, 0.0, -20.0]
+
+
+def test_labels_are_stored_as_ids_of_how_they_are_written():
+    written = pa.array(["0", "1", None, "7"])
+    assert PAIR.stored(written, ("0", "1")).to_pylist() == [0, 1, None, -1]
+
+
+def test_unknown_class_that_a_person_wrote_is_no_valid_label():
+    ids = PAIR.parsed(pa.chunked_array([["yes", "perhaps"]]))
+    assert ids.tolist() == [1, -2]
+    assert PAIR.valid(np.array([1, -2, -1, 2])).tolist() == [True, False, False, False]
+
+
+def test_each_class_is_a_bin_of_its_own():
+    names, edges = QUEUES.bins(np.array([2, 2]))
+    assert names == ('"a"', '"b"', '"c"')
+    assert np.searchsorted(edges, [0, 1, 2]).tolist() == [0, 1, 2]
+
+
+def test_classes_that_occur_are_observed_and_divide_rows():
+    labels = pa.array(["b", None, "a", "b"])
+    assert Classification.observed(labels) == {"a", "b"}
+    assert Classification.strata(labels) == labels

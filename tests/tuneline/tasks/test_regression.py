@@ -1,0 +1,49 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tuneline.core.errors import ParamsError
+from tuneline.tasks import Regression
+
+NUMBER = Regression()
+
+
+def test_prediction_is_the_only_output():
+    assert NUMBER.predictions(np.array([[0.5], [2]], dtype=np.float32)).tolist() == [0.5, 2]
+
+
+def test_loss_is_the_mean_squared_error():
+    assert NUMBER.mean_loss(np.array([[3.0]], dtype=np.float32), np.array([1.0], dtype=np.float32)) == 4.0
+
+
+def test_labels_are_missing_only_where_all_are_the_mark():
+    assert NUMBER.unlabelled(np.array([-1.0, 2.0])).tolist() == [False, False]
+    assert NUMBER.unlabelled(np.array([-1.0, -1.0])).tolist() == [True, True]
+
+
+@pytest.mark.parametrize(("weights", "smoothing", "key"), [("balanced", 0.0, "class_weights"), (None, 0.1, "label_smoothing")])
+def test_parameters_of_classes_are_refused(weights, smoothing, key):
+    with pytest.raises(ParamsError, match=f"train.{key}"):
+        NUMBER.check_class_params(weights, smoothing)
+    NUMBER.check_class_params(None, 0.0)
+
+
+def test_number_that_a_person_wrote_is_valid_if_it_is_finite():
+    numbers = NUMBER.parsed(pa.chunked_array([["1.5", "much", "inf"]]))
+    assert NUMBER.valid(numbers).tolist() == [True, False, False]
+
+
+def test_numbers_are_stored_in_32_bits():
+    assert NUMBER.stored(pa.array([0.1, None]), ()).equals(pa.array([0.1, None], pa.float32()))
+
+
+def test_numbers_are_binned_at_the_median_of_the_finite_ones():
+    names, edges = NUMBER.bins(np.array([1, 2, 3, np.nan], dtype=np.float32))
+    assert names == ("labels up to 2", "labels above 2")
+    assert edges == (2.0,)
+
+
+def test_all_numbers_are_one_stratum_without_classes():
+    labels = pa.array([1.5, 2.5])
+    assert Regression.observed(labels) == set()
+    assert Regression.strata(labels).null_count == 2

@@ -1,0 +1,11 @@
+"""The kinds of task: what a label is, what a model predicts, and how both are compared.
+
+One class for each kind, behind the interface ``Task``. Everyone else asks the task, and does not decide by its kind.
+"""
+
+from tuneline.tasks.classification import Classification
+from tuneline.tasks.reading import TASKS, read_task, register, task_with_names
+from tuneline.tasks.regression import Regression
+from tuneline.tasks.task import Task
+
+__all__ = ["TASKS", "Classification", "Regression", "Task", "read_task", "register", "task_with_names"]

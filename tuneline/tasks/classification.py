@@ -1,0 +1,366 @@
+"""Classification: one class of several for each row."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tuneline.core.errors import ParamsError
+from tuneline.core.tables import UNLABELLED
+from tuneline.metrics.calibrated import best_temperature, log_losses
+from tuneline.metrics.curves import Softmax, probabilities
+from tuneline.metrics.stats import Interval, accuracy_drop_interval
+from tuneline.metrics.table import (
+    METRIC_TABLE,
+    MOST_PREDICTED,
+    NEVER_PREDICTED,
+    PREDICTED_CLASSES,
+    Averaging,
+    Metric,
+    MetricKind,
+)
+from tuneline.tasks.task import DEVIATIONS, TYPICAL, Labels, Logits, RowLosses, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ROWS_AT_A_TIME = 100_000
+DISAGREEMENT = 0.2
+"""Share of rows on which two models of about the accuracy ``TYPICAL`` usually differ."""
+UNKNOWN = -2
+"""Id of a class that a person wrote and that the task does not have; -1 is the id of a missing label."""
+IMPOSSIBLE = -20.0
+"""Logit of a class without rows of train: a probability below 1e-8, because the highest of the others is at least 0."""
+
+
+@dataclass(frozen=True)
+class Classification(Task):
+    """Labels are class ids, int64; a model has one logit for each class.
+
+    Attributes:
+        names: Class names in the order of their ids.
+    """
+
+    names: tuple[str, ...]
+
+    kind: ClassVar[str] = "classification"
+    problem_type: ClassVar[str] = "single_label_classification"
+    metric_kind: ClassVar[MetricKind] = "classification"
+    has_classes: ClassVar[bool] = True
+    errors_note: ClassVar[str] = ""
+    error_figure: ClassVar[str] = "confidence"
+    prediction_column: ClassVar[str] = "label"
+    errors_title: ClassVar[str] = "Most confident errors"
+    error_size: ClassVar[str] = "confidence"
+    staged_type: ClassVar[pa.DataType] = pa.string()
+    ordered: ClassVar[bool] = False
+    correlates: ClassVar[bool] = False
+    takes_class_params: ClassVar[bool] = True
+
+    @classmethod
+    def strata(cls, labels: pa.Array) -> pa.Array:
+        """Return the classes."""
+        return labels
+
+    @classmethod
+    def observed(cls, labels: pa.Array) -> set[Any]:
+        """Return the classes that occur in a column."""
+        return set(pc.unique(labels.drop_null()).to_pylist())
+
+    @classmethod
+    def resolution(cls, rows: int) -> str:
+        """Return the half width of an interval of the accuracy, and the smallest difference that is seen."""
+        half = DEVIATIONS * math.sqrt(TYPICAL * (1 - TYPICAL) / rows)
+        smallest = DEVIATIONS * math.sqrt(DISAGREEMENT / rows)
+        return (
+            f"With {rows:,} rows, test measures an accuracy of {TYPICAL} to within {half:.3f}, and tells two models apart that differ by "
+            f"{smallest:.3f} or more."
+        )
+
+    @property
+    def outputs(self) -> int:
+        """One for each class."""
+        return len(self.names)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The class names."""
+        return self.names
+
+    @classmethod
+    def of_outputs(cls, names: Sequence[str]) -> Self:
+        """Return the task with these classes."""
+        return cls(tuple(names))
+
+    @property
+    def label_type(self) -> pa.DataType:
+        """Class ids."""
+        return pa.int64()
+
+    @property
+    def label_feature(self) -> dict[str, Any]:
+        """A class label with its names."""
+        return {"names": list(self.names), "_type": "ClassLabel"}
+
+    def stored(self, labels: pa.Array, written: Sequence[str]) -> pa.Array:
+        """Return the ids of the classes."""
+        ids = pc.index_in(labels, value_set=pa.array(written, pa.string()))
+        return pc.if_else(pc.is_null(labels), None, pc.fill_null(ids, UNLABELLED)).cast(self.label_type)
+
+    def parsed(self, texts: pa.ChunkedArray) -> Labels:
+        """Return the ids of class names, -2 for an unknown one."""
+        ids = pc.fill_null(pc.index_in(texts, value_set=pa.array(self.names, pa.string())), UNKNOWN)
+        return np.asarray(ids.to_numpy().astype(np.int64))
+
+    def valid(self, labels: Labels) -> NDArray[np.bool_]:
+        """Return which labels are ids of classes."""
+        return np.asarray((labels >= 0) & (labels < self.outputs))
+
+    @property
+    def label_limits(self) -> dict[str, list[int]]:
+        """The class ids."""
+        return {"class_ids": list(range(self.outputs))}
+
+    @property
+    def names_text(self) -> str:
+        """The class names."""
+        return ", ".join(self.names)
+
+    def bins(self, train: Labels) -> tuple[tuple[str, ...], tuple[float, ...]]:  # noqa: ARG002
+        """Return one bin for each class, whose name is in quotes."""
+        return tuple(f'"{name}"' for name in self.names), tuple(range(self.outputs - 1))
+
+    def unlabelled(self, labels: Labels) -> NDArray[np.bool_]:
+        """Return which rows have no class."""
+        return np.asarray(labels == UNLABELLED)
+
+    def label_tolerance(self, labels: Labels) -> float:  # noqa: ARG002
+        """Return 0: two classes are the same or not."""
+        return 0.0
+
+    def translated(self, labels: Labels, other: Task) -> Labels:
+        """Translate class ids by class name."""
+        if other.names == self.names:
+            return labels
+        ids = np.array([self.names.index(name) if name in self.names else -1 for name in other.output_names], dtype=np.int64)
+        return np.asarray(ids[labels])
+
+    def encoded(self, predicted: pa.ChunkedArray) -> Labels:
+        """Return the ids of class names."""
+        ids = pc.fill_null(pc.index_in(predicted, pa.array(self.names)), -1)
+        return np.asarray(ids.to_numpy().astype(np.int64))
+
+    def decoded(self, predictions: Labels) -> pa.Array:
+        """Return the names of class ids."""
+        return pa.array([self.names[one] for one in predictions.tolist()], pa.string())
+
+    def exact_text(self, label: Any) -> str:
+        """Return the class name, given it or its id."""
+        return label if isinstance(label, str) else self.names[int(label)]
+
+    def label_text(self, label: Any) -> str:
+        """Return the name of a class id."""
+        return self.names[int(label)]
+
+    def label_value(self, label: Any) -> str | float:
+        """Return the name of a class id."""
+        return self.names[int(label)]
+
+    def example_labels(self, rows: int) -> Labels:
+        """Return class ids, each class in turn."""
+        return np.arange(rows) % self.outputs
+
+    def predictions(self, logits: Logits) -> Labels:
+        """Return the class of the highest logit, the lowest id in a tie."""
+        return np.asarray(logits.argmax(axis=1))
+
+    def scores(self, logits: Logits) -> NDArray[np.float64]:
+        """Return the probabilities of the classes."""
+        return probabilities(logits)
+
+    @property
+    def prediction_columns(self) -> tuple[str, ...]:
+        """The class, its probability, and the probability of each class."""
+        return ("label", "probability", *(f"probability_{name}" for name in self.names))
+
+    def prediction_rows(self, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
+        """Yield class name and probabilities; of equal ones, the lowest id is predicted."""
+        best = scores.argmax(axis=1).tolist()
+        for position, values in zip(best, scores.round(digits).tolist(), strict=True):
+            yield [self.names[position], values[position], *values]
+
+    def json_prediction(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return them with the probabilities by class name."""
+        label, probability, *others = values
+        return {"label": label, "probability": probability, "probabilities": dict(zip(self.names, others, strict=True))}
+
+    def named_scores(self, scores: Sequence[float]) -> tuple[str | float, dict[str, float]]:
+        """Return the most probable class, and all probabilities."""
+        named = dict(zip(self.names, scores, strict=True))
+        return max(named, key=lambda name: named[name]), named
+
+    def constant_prediction(self, batches: Iterable[Labels]) -> Any:
+        """Return the most frequent class."""
+        counts = np.zeros(self.outputs, np.int64)
+        for batch in batches:
+            counts += np.bincount(batch, minlength=self.outputs)
+        return counts.argmax()
+
+    def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:
+        """Return which predictions are another class."""
+        return np.asarray(predictions != labels)
+
+    def error_sizes(self, logits: Logits, labels: Labels) -> NDArray[np.float64]:  # noqa: ARG002
+        """Return the probability of each predicted class."""
+        return Softmax.of(logits).highest
+
+    def error_size_text(self, size: float) -> str:
+        """Return a probability in percent."""
+        return f"confidence {100 * size:.1f} %"
+
+    def spread(self, predictions: Labels, labels: Labels) -> dict[str, float]:
+        """Return how many classes are predicted, how many with rows never are, and the share of the most predicted one."""
+        predicted = np.bincount(predictions, minlength=self.outputs)
+        labelled = np.bincount(labels, minlength=self.outputs)
+        return {
+            PREDICTED_CLASSES: int(np.count_nonzero(predicted)),
+            NEVER_PREDICTED: int(np.count_nonzero((predicted == 0) & (labelled > 0))),
+            MOST_PREDICTED: predicted.max() / len(labels),
+        }
+
+    def confidence(self, logits: Logits) -> float | None:
+        """Return the probability of the predicted class."""
+        return float(probabilities(logits).max())
+
+    def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Return which rows keep their class."""
+        return np.asarray(self.predictions(after) == self.predictions(before))
+
+    @property
+    def scales_targets(self) -> bool:
+        """Classes have no scale."""
+        return False
+
+    @property
+    def uniform_logits(self) -> Logits | None:
+        """The same logit for each class."""
+        return np.zeros((1, self.outputs), np.float32)
+
+    def matches_head(self, stored: Sequence[str]) -> bool:
+        """Return True for the same classes in the same order."""
+        return list(stored) == list(self.names)
+
+    def check_class_params(self, class_weights: object, label_smoothing: float) -> None:  # noqa: ARG002
+        """Check that weights name classes."""
+        unknown = set(class_weights) - set(self.names) if isinstance(class_weights, dict) else set()
+        if unknown:
+            raise ParamsError(f"train.class_weights: {min(unknown)!r} is not a class.", f"The classes are {', '.join(self.names)}.")
+
+    def model_outputs(self, logits: "Tensor") -> "Tensor":
+        """Return the logits."""
+        return logits.float()
+
+    def losses(self, outputs: "Tensor", labels: "Tensor", weight: "Tensor | None", label_smoothing: float) -> "Tensor":
+        """Return the cross-entropy, with a share of the target spread over all classes (Szegedy et al. 2016, section 7)."""
+        from torch.nn import functional
+
+        return functional.cross_entropy(outputs, labels, weight, reduction="none", label_smoothing=label_smoothing)
+
+    def linear_model(self, inverse: float, iterations: int) -> Any:
+        """Return a logistic regression."""
+        from sklearn.linear_model import LogisticRegression
+
+        return LogisticRegression(C=inverse, max_iter=iterations)
+
+    def sparse_linear_model(self, inverse: float, iterations: int) -> Any:
+        """Return a logistic regression."""
+        return self.linear_model(inverse, iterations)
+
+    def linear_head(
+        self, coefficients: NDArray[np.float64], intercept: NDArray[np.float64], classes: Any
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the logits of all classes: those that were not fitted are impossible."""
+        if len(coefficients) == 1:  # of two classes, scikit-learn has the log of the odds
+            coefficients = np.concatenate([-coefficients, coefficients]) / 2
+            intercept = np.concatenate([-intercept, intercept]) / 2
+        weight = np.zeros((self.outputs, coefficients.shape[1]))
+        bias = np.full(self.outputs, IMPOSSIBLE)
+        weight[classes] = coefficients
+        bias[classes] = intercept
+        return weight, bias
+
+    def constant_bias(self, constant: float) -> NDArray[np.float64]:
+        """Return a bias with which all other classes are impossible."""
+        bias = np.full(self.outputs, IMPOSSIBLE)
+        bias[int(constant)] = 0.0
+        return bias
+
+    @property
+    def slice_metric(self) -> Metric:
+        """F1."""
+        return METRIC_TABLE["f1"]
+
+    def averaging(self, required: Averaging | None) -> Averaging:
+        """Return how F1 is averaged: as required, else over class 1 of two classes, and over all classes of more."""
+        is_binary = self.outputs == 2
+        if required == "binary" and not is_binary:
+            raise ParamsError(f"evaluate.f1: binary is for two classes; the data has {self.outputs}.", "Set it to macro, or to null.")
+        if required is not None:
+            return required
+        return "binary" if is_binary else "macro"
+
+    def mean_loss(self, logits: Logits, labels: Labels) -> float:
+        """Return the mean cross-entropy."""
+        from scipy import special
+
+        likelihoods = np.empty(len(labels))
+        for start in range(0, len(labels), ROWS_AT_A_TIME):
+            rows = slice(start, start + ROWS_AT_A_TIME)
+            logarithms = special.log_softmax(logits[rows].astype(np.float64), axis=1)
+            likelihoods[rows] = logarithms[np.arange(len(logarithms)), labels[rows]]
+        return float(-np.mean(likelihoods))
+
+    def calibrated_losses(self, logits: Logits, labels: Labels) -> RowLosses:
+        """Return the log losses of logits that are divided by the temperature that suits these rows best.
+
+        The source is Guo et al. 2017, "On Calibration of Modern Neural Networks". A fine-tuned model is too sure of itself, which costs it
+        a log loss that says nothing about its predictions.
+        """
+        return log_losses(logits / best_temperature(logits, labels), labels)
+
+    def uninformed_losses(self, labels: Labels) -> RowLosses:
+        """Return the log losses of the class frequencies."""
+        frequencies = np.bincount(labels) / len(labels)
+        return np.asarray(-np.log(frequencies[labels]))
+
+    def probability_metrics(self, logits: Logits, labels: Labels) -> dict[str, float]:
+        """Return the metrics of the table that have a formula for probabilities, where they are defined."""
+        return self._probability_scores(logits, labels, self.metrics)
+
+    def _probability_scores(self, logits: Logits, labels: Labels, metrics: Iterable[Metric]) -> dict[str, float]:
+        probability = Softmax.of(logits)
+        scores = {}
+        for metric in metrics:
+            if metric.probability_score is None:
+                continue
+            score = metric.probability_score(probability, labels)
+            if score is not None:
+                scores[metric.name] = score
+        return scores
+
+    def agreement(self, trained: Logits, exported: Logits, labels: Labels, close_rmse: float) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Return which rows get the same class."""
+        return np.asarray(self.predictions(trained) == self.predictions(exported))
+
+    def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
+        """Return the paired bootstrap interval of the drop of accuracy."""
+        return accuracy_drop_interval(trained == labels, exported == labels, seed)
+
+    def exported_quality(self, logits: Logits, labels: Labels) -> Mapping[str, float]:
+        """Return the metrics of probabilities that are compared."""
+        return self._probability_scores(logits, labels, [metric for metric in self.metrics if metric.is_compared])

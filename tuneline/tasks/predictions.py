@@ -1,0 +1,34 @@
+"""Predictions of one split: their file, and their metrics."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tuneline.core.files import replace_file
+from tuneline.core.tables import ROW_GROUP, predictions_schema, write_batches
+from tuneline.metrics.scores import prediction_metrics
+from tuneline.metrics.table import Averaging
+from tuneline.tasks.task import Task
+
+
+def write_predictions(path: Path, labels: NDArray[Any], logits: NDArray[np.float32], task: Task) -> None:
+    """Write predictions in the order of the rows; labels have the shape ``(rows,)``, logits ``(rows, outputs)``."""
+    schema = predictions_schema(task)
+
+    def batch(start: int) -> pa.RecordBatch:
+        known, some = labels[start:][:ROW_GROUP], logits[start:][:ROW_GROUP]
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(some.ravel()), some.shape[1]).cast(pa.list_(pa.float32()))
+        rows, predictions = np.arange(start, start + len(known)), task.predictions(some)
+        return pa.record_batch([pa.array(rows), pa.array(known), lists, pa.array(predictions)], schema=schema)
+
+    with replace_file(path) as partial:
+        write_batches(partial, schema, map(batch, range(0, len(labels), ROW_GROUP)))
+
+
+def metrics_of(logits: NDArray[np.float32], labels: NDArray[Any], task: Task, f1: Averaging | None = None) -> dict[str, float]:
+    """Return the metrics of predictions of one split, from logits ``(rows, outputs)``, and ``loss``."""
+    scores = prediction_metrics(task.metric_kind, labels, task.predictions(logits), task.averaging(f1))
+    return {**scores, "loss": task.mean_loss(logits, labels)}

@@ -1,0 +1,39 @@
+"""Which task a table, a record or a parameter is about."""
+
+import json
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tuneline.core.errors import DataError
+from tuneline.core.tables import FEATURES, LABELS
+from tuneline.params.data import TASK_KINDS
+from tuneline.tasks.classification import Classification
+from tuneline.tasks.regression import Regression
+from tuneline.tasks.task import Task
+
+
+def read_task(schema: pa.Schema, column: str = LABELS) -> Task:
+    """Return the task of a table of labels or predictions; a ``DataError`` if this project did not write the table."""
+    try:
+        feature = json.loads(schema.metadata[FEATURES])["info"]["features"][column]
+    except (KeyError, TypeError, ValueError):
+        raise DataError("The table has no label names in its schema.", "Write it with `dvc repro download`.") from None
+    kinds = {"ClassLabel": Classification.kind, "Value": Regression.kind}
+    return TASKS[feature.get("task", kinds[feature["_type"]])].of_outputs(feature.get("names", ()))
+
+
+TASKS: dict[str, type[Task]] = {kind.kind: kind for kind in (Classification, Regression)}
+"""The kinds of task by the value of ``data.task``."""
+
+
+def register(task: type[Task]) -> None:
+    """Add a kind of task: ``data.task`` can name it, and tables and records of it are read."""
+    TASKS[task.kind] = task
+    if task.kind not in TASK_KINDS:
+        TASK_KINDS.append(task.kind)
+
+
+def task_with_names(names: Sequence[str] | None) -> Task:
+    """Return the task of a record: a classification with these classes; a regression without any."""
+    return Regression() if names is None else Classification(tuple(names))

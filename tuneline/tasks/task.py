@@ -1,0 +1,328 @@
+"""The interface of a task."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tuneline.metrics.stats import Interval
+from tuneline.metrics.table import Averaging, Metric, MetricKind, metrics_for
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Labels = NDArray[Any]
+"""Labels of rows, or predictions of the same type, of shape ``(rows,)``."""
+Logits = NDArray[np.float32]
+"""Outputs of a model, of shape ``(rows, outputs)``."""
+RowLosses = NDArray[np.float64]
+"""Loss of each row, of shape ``(rows,)``."""
+
+TYPICAL = 0.8
+"""Accuracy, or correlation, of which ``Task.resolution`` says how exactly a test measures it."""
+DEVIATIONS = 1.96
+"""Standard errors on each side of a 95 % interval."""
+
+
+class Task(ABC):
+    """A kind of task, with the class names where it has classes."""
+
+    kind: ClassVar[str]
+    """Value of ``data.task``."""
+    problem_type: ClassVar[str]
+    """Value of ``problem_type`` in the configuration of transformers."""
+    metric_kind: ClassVar[MetricKind]
+    """Which metrics of the metric table apply."""
+    has_classes: ClassVar[bool]
+    """True if labels are classes. Ask the task instead, wherever it can answer."""
+    errors_note: ClassVar[str]
+    """What the largest errors are, in words; empty where the confidences say it."""
+    error_figure: ClassVar[str]
+    """Name of the histogram that shows how far predictions are off."""
+    prediction_column: ClassVar[str]
+    """Name of the prediction in the output of ``tuneline predict``."""
+    errors_title: ClassVar[str]
+    """Title of the list of errors, the largest first."""
+    error_size: ClassVar[str]
+    """Name of what ``error_sizes`` returns."""
+    staged_type: ClassVar[pa.DataType]
+    """Arrow type of a label column as it is read from the user's data: names of classes, or numbers."""
+    ordered: ClassVar[bool]
+    """True if labels have an order: they are binned at percentiles, and cumulative distributions are compared."""
+    correlates: ClassVar[bool]
+    """True if the primary metric is a correlation, which rows with equal labels do not have."""
+    takes_class_params: ClassVar[bool]
+    """True if ``train.class_weights`` and ``train.label_smoothing`` can be set."""
+
+    names: tuple[str, ...] | None
+    """Class names in the order of their ids; ``None`` where labels are no classes."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """Number of logits of a row."""
+
+    @property
+    @abstractmethod
+    def output_names(self) -> tuple[str, ...]:
+        """Name of each output of the model's head."""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The class names; empty where labels are no classes."""
+        return self.names or ()
+
+    @classmethod
+    @abstractmethod
+    def of_outputs(cls, names: Sequence[str]) -> Self:
+        """Return the task of this kind of a model whose outputs have these names."""
+
+    # How labels are read and stored.
+
+    @classmethod
+    @abstractmethod
+    def strata(cls, labels: pa.Array) -> pa.Array:
+        """Return which stratum each row is of, as text, given labels of ``staged_type``; null where there is only one."""
+
+    @classmethod
+    @abstractmethod
+    def observed(cls, labels: pa.Array) -> set[Any]:
+        """Return the classes that occur in a column, of names or of ids; none where labels are no classes."""
+
+    @abstractmethod
+    def stored(self, labels: pa.Array, written: Sequence[str]) -> pa.Array:
+        """Return labels of ``staged_type`` as ``label_type``; -1 for an unknown class. ``written`` is how each class is written there."""
+
+    @abstractmethod
+    def parsed(self, texts: pa.ChunkedArray) -> Labels:
+        """Return labels that a person wrote, in ``label_type``; one that is not ``valid`` for a text that is no label."""
+
+    @abstractmethod
+    def valid(self, labels: Labels) -> NDArray[np.bool_]:
+        """Return which labels, shape ``(rows,)``, are classes of the task, or numbers; a missing one is not."""
+
+    @property
+    @abstractmethod
+    def label_limits(self) -> dict[str, list[int]]:
+        """Limits of a column of labels, by what the data checks limit."""
+
+    @property
+    @abstractmethod
+    def names_text(self) -> str:
+        """The class names in one line, or what labels are instead."""
+
+    @abstractmethod
+    def bins(self, train: Labels) -> tuple[tuple[str, ...], tuple[float, ...]]:
+        """Return a few bins of labels, given those of train: the name of each, and the edges between them.
+
+        Bin ``i`` has the labels above edge ``i - 1``, up to and including edge ``i``.
+        """
+
+    @property
+    @abstractmethod
+    def label_type(self) -> pa.DataType:
+        """Arrow type of a column of labels or predictions."""
+
+    @property
+    @abstractmethod
+    def label_feature(self) -> dict[str, Any]:
+        """What the datasets library stores in a table's metadata about a column of labels or predictions.
+
+        A kind of task other than classification and regression adds its ``kind`` as ``task``.
+        """
+
+    @abstractmethod
+    def unlabelled(self, labels: Labels) -> NDArray[np.bool_]:
+        """Return which rows, shape ``(rows,)``, have no label although the split has some."""
+
+    @abstractmethod
+    def label_tolerance(self, labels: Labels) -> float:
+        """Return by how much labels of the same text may differ without a contradiction."""
+
+    @abstractmethod
+    def translated(self, labels: Labels, other: "Task") -> Labels:
+        """Return labels or predictions of another task of this kind as this one has them; -1 for a class that it does not have."""
+
+    @abstractmethod
+    def encoded(self, predicted: pa.ChunkedArray) -> Labels:
+        """Return the column ``prediction_column`` of a file as predictions of this task; -1 for a class that it does not have."""
+
+    @abstractmethod
+    def decoded(self, predictions: Labels) -> pa.Array:
+        """Return predictions as the column ``prediction_column`` of a file has them."""
+
+    @abstractmethod
+    def exact_text(self, label: Any) -> str:
+        """Return a label, or what a person wrote as one, as reviews and corrections have it; a ``ValueError`` if it is no number."""
+
+    @abstractmethod
+    def label_text(self, label: Any) -> str:
+        """Return a label or a prediction as people read it."""
+
+    @abstractmethod
+    def label_value(self, label: Any) -> str | float:
+        """Return a label or a prediction as a value of JSON."""
+
+    @abstractmethod
+    def example_labels(self, rows: int) -> Labels:
+        """Return labels of several kinds, with which a function of the user is tried."""
+
+    # What a model predicts.
+
+    @abstractmethod
+    def predictions(self, logits: Logits) -> Labels:
+        """Return the prediction of each row, shape ``(rows,)``."""
+
+    @abstractmethod
+    def scores(self, logits: Logits) -> NDArray[np.float64]:
+        """Return what people see of outputs, shape ``(rows, outputs)``: probabilities or numbers."""
+
+    @property
+    @abstractmethod
+    def prediction_columns(self) -> tuple[str, ...]:
+        """Columns of the prediction in the output of ``tuneline predict``; all are numbers except ``label``."""
+
+    @abstractmethod
+    def prediction_rows(self, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
+        """Yield the values of ``prediction_columns`` for each row of scores, rounded."""
+
+    @abstractmethod
+    def json_prediction(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return the values of ``prediction_columns`` for one row as an object of JSON Lines has them."""
+
+    @abstractmethod
+    def named_scores(self, scores: Sequence[float]) -> tuple[str | float, dict[str, float]]:
+        """Return the prediction of one row, and its probabilities by class name: none for a number."""
+
+    @abstractmethod
+    def constant_prediction(self, batches: Iterable[Labels]) -> Any:
+        """Return the best prediction without a text: it is that of the majority baseline."""
+
+    @abstractmethod
+    def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:
+        """Return which predictions are errors, shape ``(rows,)``."""
+
+    @abstractmethod
+    def error_sizes(self, logits: Logits, labels: Labels) -> NDArray[np.float64]:
+        """Return by what errors are ordered, shape ``(rows,)``: the confidence of each prediction, or how far it is from its label."""
+
+    @abstractmethod
+    def error_size_text(self, size: float) -> str:
+        """Return one of ``error_sizes`` with its name, as people read it."""
+
+    @abstractmethod
+    def spread(self, predictions: Labels, labels: Labels) -> dict[str, float]:
+        """Return metrics of how the predictions spread, by their key: they tell a model that collapsed."""
+
+    @abstractmethod
+    def confidence(self, logits: Logits) -> float | None:
+        """Return the probability of the prediction of one row, whose logits have the shape ``(1, outputs)``; ``None`` without any."""
+
+    @abstractmethod
+    def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:
+        """Return for each row whether two predictions are the same, numbers within a tolerance."""
+
+    # How a model is trained.
+
+    @property
+    @abstractmethod
+    def scales_targets(self) -> bool:
+        """True if a model learns labels with mean 0 and deviation 1, and its last layer scales them back."""
+
+    @property
+    @abstractmethod
+    def uniform_logits(self) -> Logits | None:
+        """Logits of a row, ``(1, outputs)``, that prefer no prediction; ``None`` where every output is one."""
+
+    @abstractmethod
+    def matches_head(self, stored: Sequence[str]) -> bool:
+        """Return True if a checkpoint whose outputs have these names has the outputs of this task, in their order."""
+
+    @abstractmethod
+    def check_class_params(self, class_weights: object, label_smoothing: float) -> None:
+        """Check that ``train.class_weights`` and ``train.label_smoothing`` fit the labels, else a ``ParamsError``."""
+
+    @abstractmethod
+    def model_outputs(self, logits: "Tensor") -> "Tensor":
+        """Return what a loss takes: logits in float32, of shape ``(rows,)`` where there is one output, else ``(rows, outputs)``."""
+
+    @abstractmethod
+    def losses(self, outputs: "Tensor", labels: "Tensor", weight: "Tensor | None", label_smoothing: float) -> "Tensor":
+        """Return the loss of each row, ``(rows,)``, of ``model_outputs``; ``weight`` has the weight of each class."""
+
+    # Linear models, of texts or of frozen vectors.
+
+    @abstractmethod
+    def linear_model(self, inverse: float, iterations: int) -> Any:
+        """Return a linear model of scikit-learn with this inverse regularization, fitted in at most so many iterations."""
+
+    @abstractmethod
+    def sparse_linear_model(self, inverse: float, iterations: int) -> Any:
+        """Return a linear model of scikit-learn for many sparse features."""
+
+    @abstractmethod
+    def linear_head(
+        self, coefficients: NDArray[np.float64], intercept: NDArray[np.float64], classes: Any
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return weight ``(outputs, features)`` and bias ``(outputs,)`` of a fitted linear model, whose rows are of ``classes``."""
+
+    @abstractmethod
+    def constant_bias(self, constant: float) -> NDArray[np.float64]:
+        """Return the bias ``(outputs,)`` of a head that always predicts the same."""
+
+    # How predictions are judged.
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics of the task, in the order of the metric table."""
+        return metrics_for(self.metric_kind)
+
+    @property
+    def primary_metric(self) -> Metric:
+        """The metric that gates compare by default."""
+        return self.metrics[0]
+
+    @classmethod
+    @abstractmethod
+    def resolution(cls, rows: int) -> str:
+        """Return a sentence on how exactly a test of so many rows measures the primary metric."""
+
+    @property
+    @abstractmethod
+    def slice_metric(self) -> Metric:
+        """The metric that a slice shows beside the primary one."""
+
+    @abstractmethod
+    def averaging(self, required: Averaging | None) -> Averaging:
+        """Return how a metric of classes is averaged: as ``evaluate.f1`` requires, else as is usual; a ``ParamsError`` if it cannot be."""
+
+    @abstractmethod
+    def mean_loss(self, logits: Logits, labels: Labels) -> float:
+        """Return the mean loss of rows, computed in float64."""
+
+    @abstractmethod
+    def calibrated_losses(self, logits: Logits, labels: Labels) -> RowLosses:
+        """Return the loss of each row once the confidence of the model is corrected."""
+
+    @abstractmethod
+    def uninformed_losses(self, labels: Labels) -> RowLosses:
+        """Return the loss of each row of the best predictions without the text."""
+
+    @abstractmethod
+    def probability_metrics(self, logits: Logits, labels: Labels) -> dict[str, float]:
+        """Return the metrics of probabilities, by name; empty for a task without probabilities, or where none is defined."""
+
+    @abstractmethod
+    def agreement(self, trained: Logits, exported: Logits, labels: Labels, close_rmse: float) -> NDArray[np.bool_]:
+        """Return for each row whether an exported model predicts the same as the trained one."""
+
+    @abstractmethod
+    def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
+        """Return the interval of how much less the primary metric is for an exported model's predictions than for the trained one's."""
+
+    @abstractmethod
+    def exported_quality(self, logits: Logits, labels: Labels) -> Mapping[str, float]:
+        """Return the metrics that are compared beside the primary one."""
