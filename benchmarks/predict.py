@@ -26,7 +26,7 @@ from stages.export.int8 import to_dynamic_int8
 from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 from tests.records import export_record
 from tuneline.cli.predict.streaming import StreamOptions, TextClassifier, predict_rows, windows
-from tuneline.cli.predict.writing import Output, OutputColumns, open_writer
+from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, open_writer
 from tuneline.core.files import file_hash
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.onnx.records import EXPORT_RECORD
@@ -92,7 +92,7 @@ def command(model: TextClassifier, path: Path, clock: Clock) -> float:
     """Return the seconds of the whole command, without its start-up."""
     started = clock()
     source = Input(path, "jsonl", Dialect(",", literal=False))
-    output, columns = Output(path.with_suffix(".out"), "jsonl"), OutputColumns(model.task, ())
+    output, columns = PredictionOutput(path.with_suffix(".out"), "jsonl"), OutputColumns(model.task, ())
     with open_rows(source, InputColumns(model.text_columns, ())) as rows, open_writer(output, columns) as writer:
         predict_rows(model, rows, writer, StreamOptions(BATCH, WINDOW, STOP), BadRows("rows", "row", STOP))
     return clock() - started

@@ -41,7 +41,7 @@ from flows.runs.pipeline import UNCACHED, OnLine, Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.server.worker import end_with_worker
-from flows.settings import Drift, Scoring, Settings, load_settings
+from flows.settings import DriftSettings, Scoring, Settings, load_settings
 from tuneline.core.errors import InputError
 from tuneline.core.files import replace_file
 from tuneline.core.locks import BusyError, locked
@@ -57,7 +57,7 @@ RESCORE_WAIT = 3600.0
 
 
 @task(name="drift", task_run_name="drift", **UNCACHED)
-def report_drift(model: FetchedModel, outbox: Outbox, limits: Drift, state: Path) -> str:
+def report_drift(model: FetchedModel, outbox: Outbox, limits: DriftSettings, state: Path) -> str:
     """Compare the last scored rows with the training data, emit ``tuneline.data.drifted`` if they drifted, return that in words."""
     if model.profile is None:
         return "drift unknown"

@@ -164,7 +164,7 @@ class Retention(SettingsSection):
     prefect_days: Annotated[float, Field(ge=1)] | None = 90
 
 
-class Drift(DriftLimits):
+class DriftSettings(DriftLimits):
     """Limits of drift, and what is compared.
 
     Attributes:
@@ -197,7 +197,7 @@ class Scoring(SettingsSection):
     engine: Literal["local", "ray"] = "local"
     workers: Annotated[int, Field(ge=1)] | None = None
     limits: SizeLimits = SizeLimits()
-    drift: Drift = Drift()
+    drift: DriftSettings = DriftSettings()
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:

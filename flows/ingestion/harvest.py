@@ -203,7 +203,7 @@ FindTexts = Callable[[str, pa.Array], pa.Table]
 """Takes an id column and ids; returns the ids and texts of scored rows that have one of them."""
 
 
-class LabelledFile:
+class LabelledDelivery:
     """A file with new labels: rows with texts, or late labels of texts that were scored.
 
     It counts the rows that are ``incomplete``, because a person has left the label open, and ``bad``.
@@ -360,7 +360,7 @@ class Harvester:
 
     def _stage(self, source: IngestSource, delivery: Delivery, target: Path, contradictions: Contradictions) -> Staged:
         """Read a file to its end before any row of it counts: one that cannot be read gives no row."""
-        columns, file = self._columns, LabelledFile(delivery, self._columns, self._files, source.id)
+        columns, file = self._columns, LabelledDelivery(delivery, self._columns, self._files, source.id)
         unmatched, positions, hashes, rows = 0, [], [], 0
         schema = columns.schema.append(pa.field(POSITION, pa.int64()))
         with pq.ParquetWriter(target, schema, compression="zstd") as writer:
@@ -386,7 +386,7 @@ class Harvester:
             self._log(f"{source.name}: {place} is left out: {other} has this row with another label.")
         return Staged(delivery, target, joined, statuses, unmatched, file.incomplete, file.bad.count, conflicting)
 
-    def _with_texts(self, file: LabelledFile, source: IngestSource) -> Iterator[tuple[pa.Table, int]]:
+    def _with_texts(self, file: LabelledDelivery, source: IngestSource) -> Iterator[tuple[pa.Table, int]]:
         """Yield rows with their texts, and the number of rows whose text is unknown: late labels are joined with what was scored."""
         late = []
         for table in file.batches():

@@ -28,7 +28,7 @@ class Told(Record):
 
 
 @dataclass(frozen=True)
-class Change:
+class ProductionChange:
     """A change of a stage, for people and as the payload of an event.
 
     Attributes:
@@ -61,7 +61,7 @@ def tell_of_changes(registry: Registry, stage: str) -> list[str]:
     return [change.message for change in found.values()]
 
 
-def changes(registry: Registry, stage: str, told: Told) -> dict[UUID, Change]:
+def changes(registry: Registry, stage: str, told: Told) -> dict[UUID, ProductionChange]:
     """Return the changes of a stage since people were told, each with the id of its event, in their order."""
     tags, known = registry.tags(), set(told.tags)
     new = [tag for tag in tags.tags if tag.stage in {stage, stage + HOLD} and tag.object not in known]
@@ -76,7 +76,7 @@ def changes(registry: Registry, stage: str, told: Told) -> dict[UUID, Change]:
     return found
 
 
-def _change(registry: Registry, tags: RegistryTags, stage: str, group: Sequence[RegistryTag]) -> Change | None:
+def _change(registry: Registry, tags: RegistryTags, stage: str, group: Sequence[RegistryTag]) -> ProductionChange | None:
     """Return what tags that were made at once have changed; ``None`` if a run made them, which told of it."""
     commit_message = registry.repository.git("log", "-1", "--format=%B", group[0].commit)
     if group[0].is_of_run(commit_message):
@@ -91,7 +91,7 @@ def _change(registry: Registry, tags: RegistryTags, stage: str, group: Sequence[
         return None
     who, why = tagger_of(registry.repository.root, group[0]), group[0].message
     message = f"{registry.artifact}: {'; '.join(parts)}. By {who}: {why}"
-    return Change(message, after.name if after else None, before.name if before else None, who, why)
+    return ProductionChange(message, after.name if after else None, before.name if before else None, who, why)
 
 
 def _describe_stage(tags: RegistryTags, stage: str, group: Sequence[RegistryTag], before: Version | None, after: Version | None) -> str:
@@ -101,14 +101,16 @@ def _describe_stage(tags: RegistryTags, stage: str, group: Sequence[RegistryTag]
     return f"{after.name} is in {stage}{' again' if was_there else ''}, in place of {before.name if before else 'nothing'}"
 
 
-def _removal(registry: Registry, tags: RegistryTags, stage: str, told: Told, new: Sequence[RegistryTag]) -> Change | None:
+def _removal(registry: Registry, tags: RegistryTags, stage: str, told: Told, new: Sequence[RegistryTag]) -> ProductionChange | None:
     """Return what the removal of tags has changed; ``None`` if what is in the stage is there by a new tag, or was there before."""
     present = tags.in_stage(stage)
     commit = present.commit if present else None
     if commit == told.production or any(tag.commit == commit for tag in new):
         return None
     name, before = present.name if present else None, (told.production or "nothing")[:12]
-    return Change(f"{registry.artifact}: tags were removed; {name or 'nothing'} is in {stage} now, in place of {before}.", name, before)
+    return ProductionChange(
+        f"{registry.artifact}: tags were removed; {name or 'nothing'} is in {stage} now, in place of {before}.", name, before
+    )
 
 
 def _until(tags: RegistryTags, number: int) -> RegistryTags:

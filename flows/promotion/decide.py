@@ -43,7 +43,7 @@ REMEMBERED = 1000
 """Number of judgements that are kept."""
 UNDECIDED = "Not decided: origin has not been asked yet."
 
-Outcome = tuple[RunResult, Version | None]
+RunOutcome = tuple[RunResult, Version | None]
 """The run's result, and the new version if its model was promoted."""
 
 
@@ -89,7 +89,7 @@ class EndedRun:
         return self.repository.git("write-tree", cwd=self.checkout.path)
 
 
-def finish(ended: EndedRun) -> Outcome:
+def finish(ended: EndedRun) -> RunOutcome:
     """Commit the result of a run, push it, decide about its model, promote it, and take it over into a branch where the policy says so.
 
     Raises:
@@ -117,7 +117,7 @@ def finish(ended: EndedRun) -> Outcome:
     return result, version
 
 
-def known_outcome(ended: EndedRun) -> Outcome | None:
+def known_outcome(ended: EndedRun) -> RunOutcome | None:
     """Return the outcome if an attempt of the run was promoted, or the same result was judged before; else ``None``."""
     if promoted := promoted_before(ended):
         return promoted
@@ -139,7 +139,7 @@ def commit_undecided(ended: EndedRun) -> str:
     return result.name
 
 
-def promoted_before(ended: EndedRun) -> Outcome | None:
+def promoted_before(ended: EndedRun) -> RunOutcome | None:
     """Return the outcome of an attempt of this run that ended after its promotion; ``None`` if there was none."""
     result = earlier_result(ended.repository, ended.run.id) if ended.policy else None
     promoted = ended.registry.tags().ever_in(ended.settings.promotion.stage) if result else []
@@ -164,7 +164,7 @@ def judged_before(ended: EndedRun) -> "Judgement | None":
     return judgement if known else None
 
 
-def nothing_new(ended: EndedRun, judged: "Judgement") -> Outcome:
+def nothing_new(ended: EndedRun, judged: "Judgement") -> RunOutcome:
     """Leave no trace of a result that was judged before, except that it is still current."""
     get_run_logger().info("Nothing new: this result was judged before, see %s.", judged.result.name)
     # Flow `clean` keeps the branch of a result that another run has come to.
@@ -175,7 +175,7 @@ def nothing_new(ended: EndedRun, judged: "Judgement") -> Outcome:
     return RunResult(judged.result.commit, None), None
 
 
-def judge_and_promote(ended: EndedRun) -> Outcome:
+def judge_and_promote(ended: EndedRun) -> RunOutcome:
     """Decide about the candidate, commit the run with the decision, push, and promote a candidate that passes.
 
     The caller holds the registry's lock, so that runs of one machine are promoted one after the other.
@@ -196,7 +196,7 @@ def judge_and_promote(ended: EndedRun) -> Outcome:
     return _attempt(ended)
 
 
-def _attempt(ended: EndedRun) -> Outcome:
+def _attempt(ended: EndedRun) -> RunOutcome:
     registry, policy, conditions = ended.registry, ended.policy, Conditions.of(ended)
     decision: PromotionDecision | str = "No promotion was requested."
     if policy and (known := _known_version(ended, policy)):

@@ -15,7 +15,7 @@ import numpy as np
 
 from stages.compare.logits import LogitComparison, Logits, TrainedLogits, compare_logits
 from stages.compare.saturation import check_saturation
-from stages.compare.tolerance import Judgement, judge
+from stages.compare.tolerance import ToleranceJudgement, judge
 from tuneline.core.errors import DataError, GateError
 from tuneline.core.files import file_hash, replace_directory
 from tuneline.core.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, TOKENIZED
@@ -41,12 +41,16 @@ from tuneline.params.loading import load_params
 
 LIMIT = 100
 """Flipped rows written per model: those whose logits differ most."""
-Judgements = Mapping[str, Judgement]
+ToleranceJudgements = Mapping[str, ToleranceJudgement]
 """Whether each model is within its tolerance, by precision."""
 
 
 def write_report(
-    params: Params, comparisons: Mapping[str, LogitComparison], judgements: Judgements, reference: TrainedLogits, published: Sequence[str]
+    params: Params,
+    comparisons: Mapping[str, LogitComparison],
+    judgements: ToleranceJudgements,
+    reference: TrainedLogits,
+    published: Sequence[str],
 ) -> None:
     """Write ``comparison.json`` and ``flips.json``; all mappings are by precision."""
     raw = SplitReader.open(RAW, params.evaluate.split, made_by="download")
@@ -108,7 +112,7 @@ SATURATION_ROWS = 64
 
 def compare(
     params: CompareParams, exported: Mapping[str, Logits], saturation: Mapping[str, Saturation], reference: TrainedLogits, seed: int
-) -> tuple[dict[str, LogitComparison], Judgements]:
+) -> tuple[dict[str, LogitComparison], ToleranceJudgements]:
     """Compare the logits of every exported model with the trained model's, and judge them; return both by precision."""
     comparisons, judgements = {}, {}
     for precision, logits in exported.items():
@@ -138,7 +142,7 @@ def read_logits(path: Path, rows: int) -> Logits:
     return np.asarray(logits[np.argsort(idx)])
 
 
-def metrics_of(comparisons: Mapping[str, LogitComparison], reference: TrainedLogits, published: Sequence[str]) -> dict[str, float]:
+def comparison_metrics(comparisons: Mapping[str, LogitComparison], reference: TrainedLogits, published: Sequence[str]) -> dict[str, float]:
     """Return the metrics for ``metrics/compare.json``, each with its precision as prefix."""
     metrics = {f"trained_{name}": value for name, value in reference.quality(reference.logits).items()}
     for precision, one in comparisons.items():
@@ -165,7 +169,7 @@ def publish(record: ExportRecord, metrics: Mapping[str, Mapping[str, float]], le
         record.model_copy(update=update).write(folder / EXPORT_RECORD)
 
 
-def select_published(judgements: Judgements, params: CompareParams) -> tuple[list[str], list[str]]:
+def select_published(judgements: ToleranceJudgements, params: CompareParams) -> tuple[list[str], list[str]]:
     """Return the precisions to publish, and the messages that stop the pipeline; with any such message nothing is published."""
     published, stopping = [], []
     for precision, judgement in judgements.items():
@@ -201,7 +205,7 @@ def main() -> dict[str, float]:
     }
     comparisons, judgements = compare(params.compare, exported, saturation_of(record, split), reference, params.seed)
     published, stopping = select_published(judgements, params.compare)
-    Metrics.of(metrics_of(comparisons, reference, published)).write(METRICS / "compare.json")
+    Metrics.of(comparison_metrics(comparisons, reference, published)).write(METRICS / "compare.json")
     write_report(params, comparisons, judgements, reference, published)
     if stopping:
         shutil.rmtree(ONNX, ignore_errors=True)  # from an earlier run without DVC, which removes it by itself

@@ -19,23 +19,23 @@ SHOWN_ROWS = 10
 
 
 @dataclass(frozen=True)
-class Judgement:
+class ToleranceJudgement:
     """Messages about exceeded limits, and about limits of which the rows do not show whether they are exceeded."""
 
     violations: Sequence[str] = ()
     unclear: Sequence[str] = ()
 
-    def __add__(self, other: "Judgement") -> "Judgement":
-        return Judgement([*self.violations, *other.violations], [*self.unclear, *other.unclear])
+    def __add__(self, other: "ToleranceJudgement") -> "ToleranceJudgement":
+        return ToleranceJudgement([*self.violations, *other.violations], [*self.unclear, *other.unclear])
 
 
-def judge(comparison: LogitComparison, tolerance: Tolerance, metric: str, is_exact: bool) -> Judgement:
+def judge(comparison: LogitComparison, tolerance: Tolerance, metric: str, is_exact: bool) -> ToleranceJudgement:
     """Hold a comparison against the limits of its precision; with ``is_exact`` its values, else their intervals."""
     agreement_and_drop = _judge_values if is_exact else _judge_intervals
     return _judge_logits(comparison, tolerance) + agreement_and_drop(comparison, tolerance, metric) + _judge_products(comparison, tolerance)
 
 
-def _judge_logits(comparison: LogitComparison, tolerance: Tolerance) -> Judgement:
+def _judge_logits(comparison: LogitComparison, tolerance: Tolerance) -> ToleranceJudgement:
     violations = []
     if len(comparison.not_finite):
         violations.append(f"no finite logits for {rows_named(comparison.not_finite)}")
@@ -43,10 +43,10 @@ def _judge_logits(comparison: LogitComparison, tolerance: Tolerance) -> Judgemen
     if tolerance.max_abs_diff is not None and largest > tolerance.max_abs_diff:
         row = int(comparison.difference.argmax())
         violations.append(f"a logit of row {row} differs by {largest:.3g}, more than max_abs_diff {tolerance.max_abs_diff:g}")
-    return Judgement(violations)
+    return ToleranceJudgement(violations)
 
 
-def _judge_values(comparison: LogitComparison, tolerance: Tolerance, metric: str) -> Judgement:
+def _judge_values(comparison: LogitComparison, tolerance: Tolerance, metric: str) -> ToleranceJudgement:
     violations = []
     agreement, drop = comparison.metrics["agreement"], comparison.metrics[f"{metric}_drop"]
     if agreement < tolerance.min_agreement:
@@ -54,39 +54,39 @@ def _judge_values(comparison: LogitComparison, tolerance: Tolerance, metric: str
         violations.append(f"agreement is {agreement:.6g}, less than min_agreement {tolerance.min_agreement:g}: it flips {flips}")
     if drop > tolerance.max_metric_drop:
         violations.append(f"{metric} drops by {drop:.3g}, more than max_metric_drop {tolerance.max_metric_drop:g}")
-    return Judgement(violations)
+    return ToleranceJudgement(violations)
 
 
-def _judge_intervals(comparison: LogitComparison, tolerance: Tolerance, metric: str) -> Judgement:
+def _judge_intervals(comparison: LogitComparison, tolerance: Tolerance, metric: str) -> ToleranceJudgement:
     return _judge_agreement(comparison, tolerance.min_agreement) + _judge_drop(comparison, tolerance.max_metric_drop, metric)
 
 
-def _judge_agreement(comparison: LogitComparison, least: float) -> Judgement:
+def _judge_agreement(comparison: LogitComparison, least: float) -> ToleranceJudgement:
     low, high = comparison.metrics["agreement_low"], comparison.metrics["agreement_high"]
     measured = f"agreement is {_measured(comparison, 'agreement')}"
     if high < least:
-        return Judgement(violations=[f"{measured}, less than min_agreement {least:g}: it flips {rows_named(comparison.flipped)}"])
+        return ToleranceJudgement(violations=[f"{measured}, less than min_agreement {least:g}: it flips {rows_named(comparison.flipped)}"])
     if low < least:
-        return Judgement(unclear=[f"{measured}, and min_agreement is {least:g}"])
-    return Judgement()
+        return ToleranceJudgement(unclear=[f"{measured}, and min_agreement is {least:g}"])
+    return ToleranceJudgement()
 
 
-def _judge_drop(comparison: LogitComparison, most: float, metric: str) -> Judgement:
+def _judge_drop(comparison: LogitComparison, most: float, metric: str) -> ToleranceJudgement:
     low, high = comparison.metrics[f"{metric}_drop_low"], comparison.metrics[f"{metric}_drop_high"]
     measured = f"{metric} drops by {_measured(comparison, f'{metric}_drop')}"
     if low > most:
-        return Judgement(violations=[f"{measured}, more than max_metric_drop {most:g}"])
+        return ToleranceJudgement(violations=[f"{measured}, more than max_metric_drop {most:g}"])
     if high > most:
-        return Judgement(unclear=[f"{measured}, and max_metric_drop is {most:g}"])
-    return Judgement()
+        return ToleranceJudgement(unclear=[f"{measured}, and max_metric_drop is {most:g}"])
+    return ToleranceJudgement()
 
 
-def _judge_products(comparison: LogitComparison, tolerance: Tolerance) -> Judgement:
+def _judge_products(comparison: LogitComparison, tolerance: Tolerance) -> ToleranceJudgement:
     saturation = comparison.saturation
     allowed = isinstance(tolerance, Int8Tolerance) and tolerance.allow_saturation
     if saturation is None or not saturation.possible or allowed:
-        return Judgement()
-    return Judgement(violations=[violation_of(saturation)])
+        return ToleranceJudgement()
+    return ToleranceJudgement(violations=[violation_of(saturation)])
 
 
 def _measured(comparison: LogitComparison, name: str) -> str:

@@ -51,17 +51,17 @@ class Replace(Section):
     replace: Annotated[dict[str, str], Field(min_length=1)]
 
 
-Change = Word | Append | Prepend | Replace
+TextChange = Word | Append | Prepend | Replace
 
 
-class Range(Section):
+class ExpectedRange(Section):
     """Range of numbers that a regression may predict."""
 
     low: float
     high: float
 
 
-class Test(Section):
+class BehaviourTest(Section):
     """Keys of all kinds of tests."""
 
     name: str
@@ -88,20 +88,20 @@ class Test(Section):
         return self
 
 
-class Invariance(Test):
+class Invariance(BehaviourTest):
     """The prediction does not change."""
 
     kind: Literal["invariance"]
-    change: Change
+    change: TextChange
     tolerance: Annotated[float, Field(ge=0)] = 0.0
     """Regression: largest allowed change of the prediction."""
 
 
-class Direction(Test):
+class Direction(BehaviourTest):
     """A probability (or the predicted number of a regression) moves in one direction."""
 
     kind: Literal["direction"]
-    change: Change
+    change: TextChange
     label: Label | None = None
     """The class whose probability moves. ``null`` for a regression."""
     moves: Literal["up", "down"]
@@ -109,13 +109,13 @@ class Direction(Test):
     """Largest allowed move in the other direction."""
 
 
-class MinimumFunctionality(Test):
+class MinimumFunctionality(BehaviourTest):
     """A simple case that the model must predict correctly."""
 
     kind: Literal["minimum_functionality"]
-    change: Change | None = None
+    change: TextChange | None = None
     """Applied before the prediction, for example ``same_text``."""
-    expect: Label | Range
+    expect: Label | ExpectedRange
 
 
 AnyTest = Annotated[Invariance | Direction | MinimumFunctionality, Field(discriminator="kind")]
@@ -160,7 +160,7 @@ def check_suitable(test: AnyTest, texts: int, task: Task) -> None:
         raise ParamsError(f"{key}: {test.change} needs rows of two texts.", f"Remove the test; {_DISABLE}")
     for name in ("where", "label", "expect"):
         label = getattr(test, name, None)
-        if label is not None and not isinstance(label, Range):
+        if label is not None and not isinstance(label, ExpectedRange):
             label_id(label, task, f"{key}, {name}")
 
 
@@ -198,7 +198,7 @@ def _names_class(test: AnyTest) -> bool | None:
     if isinstance(test, Direction):
         return test.label is not None
     if isinstance(test, MinimumFunctionality):
-        return not isinstance(test.expect, Range)
+        return not isinstance(test.expect, ExpectedRange)
     return None
 
 
@@ -300,7 +300,7 @@ def _fill(text: str, words: dict[str, str]) -> str:
     return filled[:1].upper() + filled[1:]
 
 
-def apply_change(change: Change, texts: Texts, where: str | None) -> Texts | None:
+def apply_change(change: TextChange, texts: Texts, where: str | None) -> Texts | None:
     """Change the first, the last or all texts of a row, by default those of the change; return ``None`` if there is nothing to change."""
     if change in ("swap_texts", "same_text"):
         changed = texts[::-1] if change == "swap_texts" else texts[:1] * len(texts)
@@ -313,7 +313,7 @@ def apply_change(change: Change, texts: Texts, where: str | None) -> Texts | Non
     return changed if changed != texts or change == "same_text" else None
 
 
-def _editor(change: Change) -> Callable[[str], str]:
+def _editor(change: TextChange) -> Callable[[str], str]:
     if isinstance(change, Append):
         return lambda text: f"{text.rstrip()} {change.append}"
     if isinstance(change, Prepend):
@@ -382,7 +382,7 @@ def passes(test: AnyTest, before: Logits, after: Logits, task: Task) -> NDArray[
     if isinstance(test, Direction):
         moved = _strength(after, test, task) - _strength(before, test, task)
         return np.asarray((moved if test.moves == "up" else -moved) >= -test.tolerance)
-    if isinstance(test.expect, Range):
+    if isinstance(test.expect, ExpectedRange):
         return np.asarray((after[:, 0] >= test.expect.low) & (after[:, 0] <= test.expect.high))
     return np.asarray(after.argmax(axis=1) == label_id(test.expect, task, test.name))
 

@@ -36,7 +36,7 @@ from tuneline.core.tables import SplitReader, shard_file
 from tuneline.core.terminal import say
 from tuneline.engines import map_tasks
 from tuneline.model.architectures import checkpoint_limit, has_token_type_ids, load_tokenizer, read_base, token_limit
-from tuneline.model.encoding import Counts
+from tuneline.model.encoding import EncodingCounts
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 
@@ -49,7 +49,9 @@ STATE = "state"
 """Folder of what is known of the tokenizer and of the finished files, while the stage runs."""
 
 
-def run(params: Params, base: BaseSource, splits: Mapping[str, SplitReader], target: Path) -> tuple[dict[str, Counts], Counts]:
+def run(
+    params: Params, base: BaseSource, splits: Mapping[str, SplitReader], target: Path
+) -> tuple[dict[str, EncodingCounts], EncodingCounts]:
     """Tokenize every split into a folder, which may have splits and a tokenizer that are finished.
 
     Return the counts of rows and tokens by split, and those of the rows that were not finished.
@@ -59,10 +61,10 @@ def run(params: Params, base: BaseSource, splits: Mapping[str, SplitReader], tar
     unfinished = [shard for shard in shards if not shard.counts.exists()]
     if finished := len(shards) - len(unfinished):
         say(f"tokenize: {finished} of {len(shards)} files were finished by a run that was ended; it continues with the others.")
-    done = sum(map_tasks(tokenize_shard, unfinished, params.run, name="tokenize"), start=Counts())
-    counts = dict.fromkeys(splits, Counts())
+    done = sum(map_tasks(tokenize_shard, unfinished, params.run, name="tokenize"), start=EncodingCounts())
+    counts = dict.fromkeys(splits, EncodingCounts())
     for shard in shards:
-        counts[shard.split] += Counts(**json.loads(shard.counts.read_bytes()))
+        counts[shard.split] += EncodingCounts(**json.loads(shard.counts.read_bytes()))
     shutil.rmtree(target / STATE)
     return counts, done
 
@@ -118,7 +120,7 @@ def main() -> Measurements:
     with resumable_directory(TOKENIZED, key) as folder:
         counts, done = run(params, base, splits, folder)
     seconds = time.perf_counter() - started
-    total = sum(counts.values(), start=Counts())
+    total = sum(counts.values(), start=EncodingCounts())
     by_split = {name: value for split, count in counts.items() for name, value in count.metrics(f"{split}_").items()}
     Metrics.of({**total.metrics(), **by_split}).write(METRICS / "tokenize.json")
     return {"rows_per_second": round(done.rows / seconds), "tokens_per_second": round(done.tokens / seconds)}

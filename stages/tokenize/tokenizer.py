@@ -19,7 +19,7 @@ from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.files import replace_file, write_json
 from tuneline.core.tables import LABELS, SplitReader, tokenized_schema, write_batches
 from tuneline.core.terminal import progress
-from tuneline.model.encoding import Counts, Encoder, EncodingError, encode_rows
+from tuneline.model.encoding import Encoder, EncodingCounts, EncodingError, encode_rows
 from tuneline.tasks import read_task
 
 if TYPE_CHECKING:
@@ -82,8 +82,10 @@ _ISOLATED = frozenset(string.punctuation) | {chr(point) for point in range(0x4E0
 Texts = Callable[[], Iterator[Sequence[str]]]
 """Returns an iterator over batches of texts. It is called once per pass over the data."""
 
-MACHINE_KEYS = frozenset({"name_or_path", "is_local", "local_files_only", "tokenizer_file", "vocab_file", "merges_file", "_commit_hash"})
-"""Keys of a tokenizer configuration that describe the machine it was saved on."""
+MACHINE_KEYS = frozenset(
+    {"name_or_path", "_name_or_path", "is_local", "local_files_only", "tokenizer_file", "vocab_file", "merges_file", "_commit_hash"}
+)
+"""Keys of a tokenizer configuration that describe the machine it was saved on. Stage ``train`` copies what is left."""
 CALL_KEYS = frozenset({"max_length", "stride", "truncation_strategy", "pad_to_multiple_of"})
 """Keys left in a tokenizer configuration by an earlier call. ``model_max_length`` sets the length here."""
 
@@ -226,7 +228,7 @@ class Shard:
         return str(self.raw)
 
 
-def tokenize_shard(shard: Shard) -> Counts:
+def tokenize_shard(shard: Shard) -> EncodingCounts:
     """Encode one raw file into a tokenized one, in bounded memory."""
     source = RawTexts(SplitReader(shard.raw.parent, shard.split, (shard.raw,)), shard.text_columns)
     encoder = Encoder(shard.tokenizer, shard.max_length, pairs=len(shard.text_columns) == 2)

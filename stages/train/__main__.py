@@ -13,7 +13,6 @@ predictions of the published weights for the validation split, which experiments
 ``reports/live/``. After an interruption: ``reports/interrupted/train.json``.
 """
 
-import json
 import shutil
 import signal
 import sys
@@ -121,7 +120,7 @@ def fit_head(params: Params, accelerator: Accelerator) -> Measurements:
         fitted = fit_frozen(params, inputs, accelerator)
         publish_frozen(fitted, inputs, params)
         publish_curves(fitted.progress, fitted.metric.name, PLOTS / "training")
-        publish_measurements(Outcome(fitted.progress, fitted.logits), fitted.metric, inputs.validation, params)
+        publish_measurements(TrainingOutcome(fitted.progress, fitted.logits), fitted.metric, inputs.validation, params)
         usage["training_seconds"] = round(fitted.seconds, 2)
     accelerator.wait_for_everyone()
     return usage
@@ -151,10 +150,10 @@ def publish(result: TrainingResult, frozen: FrozenResult | None, inputs: Inputs,
             say(f"train: {choice.sentence}")
         if frozen is not None and choice is not None and choice.is_frozen:
             publish_frozen(frozen, inputs, params)
-            outcome = Outcome(frozen.progress, frozen.logits, choice)
+            outcome = TrainingOutcome(frozen.progress, frozen.logits, choice)
         else:
             publish_model(result.model, result.weights, TOKENIZER, CLASSIFIER)
-            outcome = Outcome(state.progress, result.logits, choice)
+            outcome = TrainingOutcome(state.progress, result.logits, choice)
         publish_measurements(outcome, state.metric, inputs.validation, params)
     state.checkpoints.remove_all()
 
@@ -166,7 +165,7 @@ def publish_frozen(fitted: FrozenResult, inputs: Inputs, params: Params) -> None
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingOutcome:
     """What is measured of a published model: its evaluations, its logits for the validation split, and why it was chosen."""
 
     progress: TrainingProgress
@@ -174,7 +173,7 @@ class Outcome:
     choice: HeadChoice | None = None
 
 
-def publish_measurements(outcome: Outcome, metric: ValidationMetric, split: TokenizedSplit, params: Params) -> None:
+def publish_measurements(outcome: TrainingOutcome, metric: ValidationMetric, split: TokenizedSplit, params: Params) -> None:
     """Write the metrics of the published model, and its predictions for the validation split."""
     write_predictions(VALIDATION_PREDICTIONS, split.labels, outcome.logits, split.task)
     interval = metric.interval(outcome.logits, split.labels, split.task, params.seed)
@@ -209,10 +208,6 @@ def run() -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
 
 
-MACHINE_KEYS = ("name_or_path", "_name_or_path", "_commit_hash", "tokenizer_file", "local_files_only")
-"""Keys of ``tokenizer_config.json`` that contain paths of the machine or depend on its cache."""
-
-
 def publish_model(model: TrainedModel, weights: dict[str, Tensor], tokenizer: Path, target: Path) -> None:
     """Write a folder in Hugging Face format: safetensors, label names, tokenizer."""
     model.config._name_or_path = ""  # transformers 5.23 would save the path of the base model, and has no public setter
@@ -221,17 +216,7 @@ def publish_model(model: TrainedModel, weights: dict[str, Tensor], tokenizer: Pa
     with replace_directory(target) as partial:
         model.save_pretrained(partial, state_dict=weights)
         for path in sorted(tokenizer.iterdir()):
-            copy_tokenizer_file(path, partial / path.name)
-
-
-def copy_tokenizer_file(path: Path, target: Path) -> None:
-    """Copy one file; drop ``MACHINE_KEYS`` from the tokenizer's configuration."""
-    if path.name != "tokenizer_config.json":
-        shutil.copyfile(path, target)
-        return
-    values = json.loads(path.read_text(encoding="utf-8"))
-    kept = {key: value for key, value in values.items() if key not in MACHINE_KEYS}
-    target.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            shutil.copyfile(path, partial / path.name)
 
 
 def publish_curves(progress: TrainingProgress, metric: str, target: Path) -> None:

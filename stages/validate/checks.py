@@ -58,7 +58,7 @@ class Requirement:
     expectation: type[Expectation]
     arguments: Callable[[Any, Table], Mapping[str, Any] | None]
     allowed: Callable[[Any, Mapping[str, Any]], str]
-    found: Callable[["Outcome"], str]
+    found: Callable[["CheckOutcome"], str]
 
 
 def percent(fraction: float) -> str:
@@ -183,7 +183,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """What Great Expectations found on a table; ``crashed`` is the message of an exception raised while it was evaluated.
 
     ``rows`` and ``failing`` count checked and violating rows; ``None`` for an expectation of a whole column or table. ``missing`` are

@@ -33,7 +33,7 @@ LOOK_ALIKE = str.maketrans("\u0430\u0435\u0456\u0458\u043e\u0440\u0441\u0455\u04
 
 
 @dataclass(frozen=True)
-class Classes:
+class ClassFindings:
     """The classes of a classification: their rows by split, without splits that have no labels, and what is wrong with their names.
 
     Rare are classes with too few rows in train, or none in a split that is measured.

@@ -52,7 +52,7 @@ class LabelFindings:
 
 
 @dataclass(frozen=True)
-class ClassIds:
+class LabelBins:
     """Class ids of labels, also of a regression: whether a number is above the median of train.
 
     ``names`` and ``edges`` are as in ``Task.bins``.
@@ -75,7 +75,7 @@ class ClassIds:
 
 def examine_labels(raw: Mapping[str, RawSplit], text_columns: list[str], schema: Task, params: ValidateParams) -> dict[str, LabelFindings]:
     """Examine the labels of the raw splits, and return the findings of each split with two labels or more."""
-    classes = ClassIds.of(schema, raw["train"].labels) if "train" in raw else None
+    classes = LabelBins.of(schema, raw["train"].labels) if "train" in raw else None
     if classes is None or len(classes.names) < 2:
         return {}
     samples = {name: _sample(split.source, text_columns, classes) for name, split in raw.items() if split.rows}
@@ -96,7 +96,7 @@ def examine_labels(raw: Mapping[str, RawSplit], text_columns: list[str], schema:
     return findings
 
 
-def _sample(split: SplitReader, text_columns: list[str], classes: ClassIds) -> tuple[list[pa.Array], Ids]:
+def _sample(split: SplitReader, text_columns: list[str], classes: LabelBins) -> tuple[list[pa.Array], Ids]:
     """Return texts, one array for each column, and class ids of rows of a split with a valid label."""
     number = len(classes.names)
     table = read_sample(split, text_columns, number, SEED, max_rows=min(MAX_ROWS, MAX_SCORES // number))
@@ -366,7 +366,7 @@ def first_numbers(columns: Sequence[pa.Array]) -> NDArray[np.float64]:
 
 
 def _revealing_lengths(
-    split: RawSplit, texts: list[pa.Array], labels: Ids, classes: ClassIds, rule: Revealing
+    split: RawSplit, texts: list[pa.Array], labels: Ids, classes: LabelBins, rule: Revealing
 ) -> tuple[list[Giveaway], list[str]]:
     """Return labels that a number tells, and the notes on them. The position of a row is in the notes only: the model does not see it."""
     ids, number = classes.ids(split.labels), len(classes.names)
@@ -385,5 +385,5 @@ def _coverage(found: Sequence[Giveaway]) -> float:
     return max((giveaway.coverage for giveaway in found), default=0.0)
 
 
-def _sentences(found: Sequence[Giveaway], classes: ClassIds) -> list[str]:
+def _sentences(found: Sequence[Giveaway], classes: LabelBins) -> list[str]:
     return [giveaway.sentence(classes.names) for giveaway in found[:SHOWN]]

@@ -25,7 +25,7 @@ from great_expectations.expectations.expectation import ColumnMapExpectation, Co
 from great_expectations.validator.validation_statistics import calc_validation_statistics
 from numpy.typing import NDArray
 
-from stages.validate.checks import CHECKS, Check, Outcome, Table, expectations
+from stages.validate.checks import CHECKS, Check, CheckOutcome, Table, expectations
 from stages.validate.columns import Rows
 from stages.validate.near_duplicates import NUMBERED_THROUGH
 from stages.validate.raw import RawSplit
@@ -275,7 +275,7 @@ def run_expectations(
 ) -> list[tuple[ExpectationValidationResult, Rows]]:
     """Validate a table, and return the result of each expectation and the numbers of the rows that violate it, ascending.
 
-    Great Expectations catches exceptions of expectations; ``Outcome`` has their messages. It gets ``at_most`` rows at a time for the
+    Great Expectations catches exceptions of expectations; ``CheckOutcome`` has their messages. It gets ``at_most`` rows at a time for the
     expectations about single rows, whose results are added up.
     """
     of_rows = [one for one in expected if isinstance(one, ColumnMapExpectation | ColumnPairMapExpectation)]
@@ -330,12 +330,12 @@ def exception_message(result: ExpectationValidationResult) -> str | None:
     return messages[0] if messages else None
 
 
-def read_outcome(table: Table, result: ExpectationValidationResult) -> Outcome:
+def read_outcome(table: Table, result: ExpectationValidationResult) -> CheckOutcome:
     """Read the result of one expectation on a table."""
     config: Any = result.expectation_config
     details = result.result
     check, crashed = CHECKS[config.meta["check"]], exception_message(result)
-    return Outcome(
+    return CheckOutcome(
         check=check,
         requirement=check.requires[config.meta["requirement"]],
         table=table,
@@ -350,7 +350,7 @@ def read_outcome(table: Table, result: ExpectationValidationResult) -> Outcome:
     )
 
 
-def _violations(outcome: Outcome, failing: Rows, data: DerivedData) -> Violations:
+def _violations(outcome: CheckOutcome, failing: Rows, data: DerivedData) -> Violations:
     """Return the rows that violate an expectation, or those of the tokenized split that a check lists with its measurement."""
     table = outcome.table
     if outcome.check.ranks is not None:
@@ -359,7 +359,7 @@ def _violations(outcome: Outcome, failing: Rows, data: DerivedData) -> Violation
     return Violations(outcome.check, table, outcome.arguments, failing)
 
 
-def _entry(outcome: Outcome, found: Violations, data: DerivedData) -> CheckEntry:
+def _entry(outcome: CheckOutcome, found: Violations, data: DerivedData) -> CheckEntry:
     rule: Rule = getattr(data.params.validate_, outcome.check.key)
     status: Status = "crashed" if outcome.crashed else "passed" if outcome.passed else "failed"
     return CheckEntry(

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from stages.validate.checks import Table
-from stages.validate.classes import Classes
+from stages.validate.classes import ClassFindings
 from stages.validate.columns import Arrays, StoredColumns, column_writer, stored, write_columns
 from stages.validate.labels import LabelFindings, examine_labels
 from stages.validate.near_duplicates import NearDuplicateRows, copy_columns, copy_notes, find_near_duplicates
@@ -25,7 +25,7 @@ from tuneline.core.tables import LABELS, UNLABELLED, SplitReader, raw_schema, to
 from tuneline.core.terminal import phase
 from tuneline.engines import engine
 from tuneline.params import Params
-from tuneline.params.validate import Drift
+from tuneline.params.validate import DriftRule
 from tuneline.reports.checks import Profile, SplitProfile, WordCounts, Words
 from tuneline.tasks import TASKS, Task, read_task
 
@@ -63,7 +63,7 @@ class DerivedData:
     raw: Mapping[str, RawSplit]
     profiles: Mapping[str, SplitProfile]
     promoted: Profile | None
-    classes: Classes | None
+    classes: ClassFindings | None
     tables: list[Table]
 
     def written(self, kind: str, split: str, columns: Arrays) -> StoredColumns:
@@ -86,7 +86,7 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
         raw = read_raw(readable["raw"], params.data.text_columns, folders.derived / "raw", params.run)
         tokenized = read_tokenized(readable["tokenized"], vocabulary, folders.derived / "tokenized", params.run)
     profiles = {split: profile_split(split_data, labels) for split, split_data in raw.items()}
-    data = DerivedData(params, folders, labels, raw, profiles, promoted, Classes.of(raw, labels, params), [])
+    data = DerivedData(params, folders, labels, raw, profiles, promoted, ClassFindings.of(raw, labels, params), [])
     for split in SPLITS:
         schemas = schema_columns({kind: (expected[kind], splits[kind][split].schema) for kind in expected})
         data.tables.append(Table("columns", split, data.written("schemas", split, schemas)))
@@ -225,7 +225,7 @@ def measurements(data: DerivedData, split: str, tokenized: StoredColumns | None)
     return found
 
 
-def drift_columns(check: str, rule: Drift, values: Numbers, reference: Distribution, *, ordered: bool) -> dict[str, float]:
+def drift_columns(check: str, rule: DriftRule, values: Numbers, reference: Distribution, *, ordered: bool) -> dict[str, float]:
     """Return the distances of values from a reference, and under ``significant_NAME`` the same, or 0 for one that is not significant.
 
     The key of the check is the name of the population stability index; ``ordered`` numbers have a Kolmogorov-Smirnov distance ``CHECK_ks``.

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.faults.concurrency import at_once
 from tests.faults.kills import kills
-from tuneline.cli.predict.writing import Output, OutputColumns, open_writer
+from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, open_writer
 from tuneline.readers.inputs import Row
 from tuneline.tasks import Classification
 
@@ -21,7 +21,7 @@ ROWS = 2000
 
 def write(path, text, rows=ROWS):
     """Write rows to an output, window by window."""
-    with open_writer(Output(Path(path), "csv"), OutputColumns(Classification(("a", "b")), ("text",))) as writer:
+    with open_writer(PredictionOutput(Path(path), "csv"), OutputColumns(Classification(("a", "b")), ("text",))) as writer:
         for first in range(0, rows, 50):
             window = [Row(number, ("",), {"text": text}) for number in range(first, first + 50)]
             writer.write(window, np.tile([0.25, 0.75], (50, 1)))

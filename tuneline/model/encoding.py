@@ -114,7 +114,7 @@ class FastTokenizer(Protocol):
 
 
 @dataclass(frozen=True)
-class Counts:
+class EncodingCounts:
     """Counts over the rows of a split: tokens, among them special and unknown ones, rows that lost tokens, and the longest row."""
 
     rows: int = 0
@@ -136,10 +136,10 @@ class Counts:
         }
         return {f"{prefix}{name}": value for name, value in values.items()}
 
-    def __add__(self, other: "Counts") -> "Counts":
+    def __add__(self, other: "EncodingCounts") -> "EncodingCounts":
         longest = max(self.longest, other.longest)
         sums = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
-        return Counts(**{**sums, "longest": longest})
+        return EncodingCounts(**{**sums, "longest": longest})
 
 
 class Encoder:
@@ -162,7 +162,7 @@ class Encoder:
         self._special_per_row = len(empty)
         self._unknown_in_template = empty.count(self._unknown_id)
         self.token_type_ids = "token_type_ids" in tokenizer.model_input_names
-        self.counts = Counts()
+        self.counts = EncodingCounts()
 
     def encode(self, texts: Texts) -> list[Encoding]:
         """Encode one chunk as ``encode_batch`` does, with its error."""
@@ -179,10 +179,10 @@ class Encoder:
             values["token_type_ids"] = flat((encoding.type_ids for encoding in encodings), np.int8, len(ids))
         return {name: pa.ListArray.from_arrays(offsets, pa.array(column)) for name, column in values.items()}
 
-    def _count(self, encodings: Sequence[Encoding], lengths: NDArray[np.int32], ids: NDArray[Any]) -> Counts:
+    def _count(self, encodings: Sequence[Encoding], lengths: NDArray[np.int32], ids: NDArray[Any]) -> EncodingCounts:
         rows = len(encodings)
         full = np.flatnonzero(lengths == self._max_length).tolist()
-        return Counts(
+        return EncodingCounts(
             rows=rows,
             tokens=len(ids),
             special=rows * self._special_per_row,

@@ -82,7 +82,7 @@ class Revealing(AtMost):
     """From when a word is revealing: the precision closes at least this fraction of the gap between the label's share and 1."""
 
 
-class Drift(Rule):
+class DriftRule(Rule):
     """Limits for the distance of two distributions. The check fails if a distance is above its limit and significant."""
 
     max_psi: PositiveFloat = 0.25
@@ -162,18 +162,18 @@ class ValidateParams(Section):
     decoded_text: DecodedText = DecodedText(max=0.05, rows=200)
     """Decoded ids match the raw texts."""
 
-    label_drift: Drift = Drift(severity="warning")
+    label_drift: DriftRule = DriftRule(severity="warning")
     """Labels of validation and test are distributed as in train."""
-    length_drift: Drift = Drift(severity="warning")
+    length_drift: DriftRule = DriftRule(severity="warning")
     """Lengths in characters of validation and test are distributed as in train."""
     vocabulary_overlap: AtLeast = AtLeast(severity="warning", min=0.7)
     """Most word occurrences of validation and test are words of train."""
 
     promoted_rows: AtLeast = AtLeast(severity="warning", min=0.5)
     """A split has not shrunk, compared with the data of the promoted model."""
-    promoted_labels: Drift = Drift(severity="warning")
+    promoted_labels: DriftRule = DriftRule(severity="warning")
     """Labels are distributed as in the data of the promoted model."""
-    promoted_lengths: Drift = Drift(severity="warning")
+    promoted_lengths: DriftRule = DriftRule(severity="warning")
     """Lengths in characters are distributed as in the data of the promoted model."""
     promoted_vocabulary: AtLeast = AtLeast(severity="warning", min=0.7)
     """Texts use the most frequent words of the promoted model's data as much as that data did."""

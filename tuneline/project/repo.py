@@ -214,7 +214,7 @@ TASK = ("source", "path", "name", "text_columns", "label_column", "task")
 """Parameters of the section ``data`` that are others for another task: its rows are not compared with those of this one."""
 
 
-def task_of(lock: Lock) -> list[object] | None:
+def task_settings(lock: Lock) -> list[object] | None:
     """Return the values of ``TASK`` in ``dvc.lock``; ``None`` without data."""
     params = lock.params()
     return [params.get(f"data.{name}") for name in TASK] if lock.out(RAW.as_posix()) else None
@@ -227,7 +227,7 @@ def find_previous(root: Path, current: Mapping[str, float], reference: str | Non
     for commit in candidates:
         metrics = metrics_at(root, commit.sha)
         lock = lock_at(root, commit.sha)
-        if metrics and (reference or (metrics != current and task_of(lock) in (None, task_of(current_lock)))):
+        if metrics and (reference or (metrics != current and task_settings(lock) in (None, task_settings(current_lock)))):
             rows = lock.reported_rows()
             comparable = rows == current_lock.reported_rows() and None not in rows
             return PreviousResult(commit, metrics, comparable, lock, root)

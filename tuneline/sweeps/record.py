@@ -182,14 +182,14 @@ class SweepRecord(Record):
         return 1 if self.greater_is_better else -1
 
 
-class Task(NamedTuple):
+class TrainingTask(NamedTuple):
     """What a worker does next: train a trial up to a step, or to the end (``None``)."""
 
     trial: Trial
     pause: int | None
 
 
-def next_tasks(sweep: Sweep, record: SweepRecord, *, drawing: bool = False) -> list[Task]:
+def next_tasks(sweep: Sweep, record: SweepRecord, *, drawing: bool = False) -> list[TrainingTask]:
     """Return what can be done now, in any order; empty if the sweep is finished. While ``drawing``, nobody goes on to the second rung."""
     return _next(sweep, record, drawing=drawing)[1]
 
@@ -200,7 +200,7 @@ def left_behind(sweep: Sweep, record: SweepRecord) -> list[Trial]:
     return [trial for trial in record.trials if trial.number not in alive and not trial.is_finished]
 
 
-def _next(sweep: Sweep, record: SweepRecord, *, drawing: bool) -> tuple[Sequence[Configuration], list[Task]]:
+def _next(sweep: Sweep, record: SweepRecord, *, drawing: bool) -> tuple[Sequence[Configuration], list[TrainingTask]]:
     """Return the configurations that are in the race, and what can be done now."""
     alive, rung = record.configurations(), 0
     while True:
@@ -211,7 +211,7 @@ def _next(sweep: Sweep, record: SweepRecord, *, drawing: bool) -> tuple[Sequence
         waiting = [trial for trial in trials if pause is None or len(trial.rungs) <= rung]
         if waiting or not sweep.halving or drawing or len(alive) <= 1:
             # a trial of so few steps that the rung is its end has no pause
-            return alive, [Task(trial, None if pause and (trial.total_steps or pause + 1) <= pause else pause) for trial in waiting]
+            return alive, [TrainingTask(trial, None if pause and (trial.total_steps or pause + 1) <= pause else pause) for trial in waiting]
         reached = [one for one in alive if one.scores(rung)]
         reached.sort(key=lambda one: (-record.sign * statistics.fmean(one.scores(rung)), one.number))
         alive, rung = reached[: max(1, len(alive) // sweep.halving.factor)], rung + 1

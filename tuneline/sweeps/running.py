@@ -34,7 +34,17 @@ from tuneline.project.overrides import check_key, params_with, with_alternatives
 from tuneline.project.params_file import get_value, write
 from tuneline.project.repo import git
 from tuneline.project.validation import ValidationScore, validation_score
-from tuneline.sweeps.record import STATE, Configuration, SweepRecord, Task, Trial, check_errors, left_behind, next_tasks, predictions_file
+from tuneline.sweeps.record import (
+    STATE,
+    Configuration,
+    SweepRecord,
+    TrainingTask,
+    Trial,
+    check_errors,
+    left_behind,
+    next_tasks,
+    predictions_file,
+)
 from tuneline.sweeps.space import LATENCY, SEED, Sweep, all_draws, next_draw
 
 ATTEMPTS = 3
@@ -90,7 +100,7 @@ def run_sweep(root: Path, file: Path, workers: int, show: Show, *, restart: bool
             say(f"sweep: {name}: {len(record.trials) or sweep.trials} trials; first, the stages before {TRAIN!r}, once")
             for tree in opened_trees:
                 prepare(tree, record.params, folder / "logs" / "prepare.log")
-            record = Workers(folder, sweep, opened_trees, show, record).run()
+            record = SweepWorkers(folder, sweep, opened_trees, show, record).run()
             for tree in opened_trees:
                 tree.discard()
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
@@ -163,7 +173,7 @@ def _is_drawing(sweep: Sweep, record: SweepRecord) -> bool:
 
 
 @dataclass
-class Workers:
+class SweepWorkers:
     """The workers of a sweep. All methods but ``train`` and those it calls run in one thread, which owns the record."""
 
     folder: Path
@@ -171,7 +181,7 @@ class Workers:
     trees: Sequence[Experiment]
     show: Show
     record: SweepRecord
-    training: dict[Future[Trial | None], tuple[int, Task]] = field(default_factory=dict)
+    training: dict[Future[Trial | None], tuple[int, TrainingTask]] = field(default_factory=dict)
     stopping: bool = False
 
     def run(self) -> SweepRecord:
@@ -240,7 +250,7 @@ class Workers:
         self.record = record
         record.write(self.folder / "record.json")
 
-    def train(self, worker: int, task: Task) -> Trial | None:
+    def train(self, worker: int, task: TrainingTask) -> Trial | None:
         """Do a task, and return the trial as it is then; ``None`` if this process is being stopped. Runs in a thread."""
         started, tree, trial = time.monotonic(), self.trees[worker], task.trial
         checkpoints = self.folder / "checkpoints" / str(trial.number)
@@ -258,7 +268,7 @@ class Workers:
             return None
         return trial.model_copy(update={**changes, "seconds": round(trial.seconds + time.monotonic() - started, 1)})
 
-    def _attempts(self, worker: int, task: Task) -> dict[str, Any]:
+    def _attempts(self, worker: int, task: TrainingTask) -> dict[str, Any]:
         """Train until the task is done or fails; return what is new of the trial."""
         tree, trial, message = self.trees[worker], task.trial, ""
         for _ in range(ATTEMPTS):
@@ -270,14 +280,14 @@ class Workers:
                 _copy(tree.path / NOTE.with_name("validation.parquet"), predictions_file(self.folder, trial.number))
                 steps = {"steps": note["step"], "total_steps": note["steps"], "rungs": (*trial.rungs, note["best"]["value"])}
                 at_end = note["step"] >= note["steps"]
-                return self._attempts(worker, Task(trial.model_copy(update=steps), None)) if at_end else steps
+                return self._attempts(worker, TrainingTask(trial.model_copy(update=steps), None)) if at_end else steps
             exits = _EXITED.findall(printed)
             message = _error(printed) or f"ended with exit code {code}"
             if self.stopping or (int(exits[-1]) if exits else code) == PERMANENT:
                 break
         return {"error": message}
 
-    def _start_training(self, worker: int, task: Task) -> tuple[int, str]:
+    def _start_training(self, worker: int, task: TrainingTask) -> tuple[int, str]:
         """Run the training, in DVC's stage if it is to end or needs stages before it; return its exit code and what it printed."""
         tree, env = self.trees[worker], {"OMP_NUM_THREADS": str(self.record.threads), **_gpu(worker, len(self.trees))}
         command = [sys.executable, "-P", "-m", "dvc", "repro", TRAIN]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stages.compare.logits import TrainedLogits, compare_logits
-from stages.compare.tolerance import Judgement, judge, rows_named
+from stages.compare.tolerance import ToleranceJudgement, judge, rows_named
 from tests.params import params
 from tuneline.tasks import Classification
 
@@ -46,7 +46,7 @@ def test_each_exceeded_limit_of_fp32_is_a_violation_that_names_rows():
 def test_value_equal_to_its_limit_passes():
     exported = TRAINED.copy()
     exported[1] = [0, 2]
-    assert judged(exported, max_abs_diff=2, min_agreement=0.75, max_metric_drop=0.25) == Judgement([], [])
+    assert judged(exported, max_abs_diff=2, min_agreement=0.75, max_metric_drop=0.25) == ToleranceJudgement([], [])
 
 
 @pytest.mark.parametrize("is_exact", [True, False])
@@ -59,7 +59,7 @@ def test_logits_that_are_not_finite_violate_any_limit(is_exact):
 
 @pytest.mark.parametrize(("flips", "rows"), [(0, 150), (2, 1_000), (150, 10_000)])
 def test_rounded_model_passes_if_its_interval_is_within_the_limits(flips, rows):
-    assert flipping(flips, rows) == Judgement([], [])
+    assert flipping(flips, rows) == ToleranceJudgement([], [])
 
 
 @pytest.mark.parametrize(("flips", "rows"), [(0, 20), (3, 149), (5, 139), (30, 1_000)])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from stages.train.__main__ import copy_tokenizer_file, publish_curves
+from stages.train.__main__ import publish_curves
 from stages.train.progress import Evaluation, TrainingProgress, TrainingStep
 from tests.stages.train import launcher, tiny_task
 
@@ -36,13 +36,6 @@ def test_validation_predictions_are_those_of_the_published_model(tracked_run):
 def test_published_model_contains_no_path_of_the_machine(tracked_run):
     for path in (tracked_run / "models/classifier").iterdir():
         assert str(tracked_run).encode() not in path.read_bytes(), path.name
-
-
-def test_tokenizer_config_is_published_without_machine_keys(tmp_path):
-    config = {"do_lower_case": True, "name_or_path": "/home/me/bert", "_commit_hash": "0f", "tokenizer_file": "/home/me/tokenizer.json"}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    copy_tokenizer_file(tmp_path / "tokenizer_config.json", tmp_path / "published.json")
-    assert json.loads((tmp_path / "published.json").read_text()) == {"do_lower_case": True}
 
 
 def test_published_curves_have_a_header_and_a_row_per_step(tmp_path):

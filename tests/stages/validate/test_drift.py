@@ -5,13 +5,13 @@ import pytest
 
 from stages.validate.tables import drift_columns
 from tuneline.analysis.drift import Distribution
-from tuneline.params.validate import Drift
+from tuneline.params.validate import DriftRule
 
 NAMES = ("length_drift", "length_drift_ks")
 
 
 def drift(counts, values):
-    rule = Drift(severity="warning", max_psi=0.1, max_ks=0.1, significance=0.01)
+    rule = DriftRule(severity="warning", max_psi=0.1, max_ks=0.1, significance=0.01)
     return drift_columns("length_drift", rule, np.array(values), Distribution((10.0,), counts), ordered=True)
 
 
@@ -40,5 +40,5 @@ def test_small_distance_of_many_rows_is_significant(name):
 
 
 def test_classes_have_no_order():
-    rule = Drift(severity="warning", max_psi=0.1, max_ks=0.1, significance=0.01)
+    rule = DriftRule(severity="warning", max_psi=0.1, max_ks=0.1, significance=0.01)
     assert "label_drift_ks" not in drift_columns("label_drift", rule, np.array([0, 1]), Distribution((0.0,), (1, 1)), ordered=False)

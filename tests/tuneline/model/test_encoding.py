@@ -14,7 +14,7 @@ from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import WORDS, sentences
 from tuneline.core.tables import tokenized_schema
 from tuneline.model import encoding
-from tuneline.model.encoding import Counts, Encoder, EncodingError, encode_batch, encode_rows
+from tuneline.model.encoding import Encoder, EncodingCounts, EncodingError, encode_batch, encode_rows
 from tuneline.tasks import Classification
 
 LABELS = Classification(("no", "yes"))
@@ -55,7 +55,7 @@ def test_token_counts_equal_those_of_the_rows(wordpiece, rows, max_length):
     encoded_rows, counts = encoded(wordpiece, max_length, *map(list, zip(*rows, strict=True)))
     whole = wordpiece(*map(list, zip(*rows, strict=True)))["input_ids"]
     text_tokens = [token for row in encoded_rows for token in row["input_ids"] if token not in (2, 3)]
-    assert counts == Counts(
+    assert counts == EncodingCounts(
         rows=len(rows),
         tokens=sum(len(row["input_ids"]) for row in encoded_rows),
         special=3 * len(rows),
@@ -196,8 +196,8 @@ def test_encoder_does_not_change_the_tokenizer(wordpiece):
 
 
 def test_token_counts_of_batches_can_be_added():
-    total = Counts(1, 10, 2, 1, 1, 10) + Counts(3, 12, 6, 0, 0, 5)
-    assert total == Counts(4, 22, 8, 1, 1, 10)
+    total = EncodingCounts(1, 10, 2, 1, 1, 10) + EncodingCounts(3, 12, 6, 0, 0, 5)
+    assert total == EncodingCounts(4, 22, 8, 1, 1, 10)
     assert total.metrics("train_") == {
         "train_rows": 4,
         "train_tokens": 22,

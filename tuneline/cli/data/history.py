@@ -13,7 +13,7 @@ from tuneline.analysis.drift import Counts, Distance, Distribution, population_s
 from tuneline.core.paths import CHECKS, METRICS, RAW, SPLITS
 from tuneline.core.records import Metrics, Record
 from tuneline.project.dvc import Lock, cached_out, read_lock
-from tuneline.project.repo import Commit, commits, lock_at, metrics_at, registries, task_of
+from tuneline.project.repo import Commit, commits, lock_at, metrics_at, registries, task_settings
 from tuneline.reports.checks import CheckEntry, Checks, Profile, SplitProfile, WordCounts
 from tuneline.reports.page import draw_lines, draw_spark, environment, number
 
@@ -51,7 +51,7 @@ class DataVersion:
 
 def read_versions(root: Path, number: int) -> list[DataVersion]:
     """Return the newest versions of the present task, the newest first; older commits are not read."""
-    named, task = _names_by_commit(root), task_of(read_lock(root))
+    named, task = _names_by_commit(root), task_settings(read_lock(root))
     names: dict[str | None, list[str]] = {}
     for commit, data in _hashes(root, list(named), task):
         names.setdefault(data, []).extend(named[commit])
@@ -85,7 +85,7 @@ def _hashes(root: Path, shas: Sequence[str], task: list[object] | None) -> Itera
     """Yield each commit of a task (``None``: of any) with its hash of ``data/raw``; ``None`` if its ``dvc.lock`` has none."""
     for sha in shas:
         lock = lock_at(root, sha)
-        if task is None or task_of(lock) in (None, task):
+        if task is None or task_settings(lock) in (None, task):
             yield sha, lock.out(RAW.as_posix())
 
 

@@ -23,7 +23,7 @@ from tuneline.analysis.baselines import majority_model, tfidf_model
 from tuneline.cli.console import Console
 from tuneline.cli.init.planning import open_rows
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
-from tuneline.cli.predict.streaming import ModelChoice, Report, TextClassifier
+from tuneline.cli.predict.streaming import ModelChoice, RowReport, TextClassifier
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import replace_file, temporary_directory
 from tuneline.core.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
@@ -175,7 +175,7 @@ def read_labelled(
     Raises:
         DataError: The file cannot be read, lacks a column, has no rows, or a bad row where these are an error.
     """
-    file, printed = open_rows(path, detect_layout(path, encoding), policy=policy), Report()
+    file, printed = open_rows(path, detect_layout(path, encoding), policy=policy), RowReport()
     others = dict.fromkeys(by, "--by")
     check_columns(file.columns, dict.fromkeys(texts, "--text") | {label: "--label"} | others, str(path))
     unit = file.source.unit
@@ -223,7 +223,7 @@ MAX_GROUPS = 20
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class FileEvaluation:
     """A model on the rows of a file.
 
     Attributes:
@@ -249,7 +249,7 @@ class Evaluation:
         return {title: self.metrics[key] for title, key in keys.items() if key is not None and key in self.metrics}
 
 
-def evaluate(params: Params, model: EvaluatedModel, file: LabelledFile) -> Evaluation:
+def evaluate(params: Params, model: EvaluatedModel, file: LabelledFile) -> FileEvaluation:
     """Predict the rows of a file and compute what the stage ``evaluate`` computes, with its functions.
 
     Raises:
@@ -280,7 +280,7 @@ def evaluate(params: Params, model: EvaluatedModel, file: LabelledFile) -> Evalu
         drift = measure_drift(model, file, values, notes)
     table = [METRIC_TABLE[name] for name in metrics if name in METRIC_TABLE]
     known = {one.name: metric_interval(one, file.labels, values, average=predicted.average, seed=params.seed) for one in table}
-    return Evaluation(
+    return FileEvaluation(
         model,
         file,
         ReportedPredictions(file.labels, logits, schema),
@@ -359,7 +359,7 @@ def measure_drift(model: EvaluatedModel, file: LabelledFile, predicted: NDArray[
     return []
 
 
-def print_evaluation(result: Evaluation) -> None:
+def print_evaluation(result: FileEvaluation) -> None:
     """Print metrics with intervals, the verdict, the worst slice, drift, and what could not be computed."""
     console, record = Console(soft_wrap=True), result.slices
     left_out = f", {result.file.left_out:,} left out" if result.file.left_out else ""
@@ -383,7 +383,7 @@ def print_evaluation(result: Evaluation) -> None:
         console.print(Text(line))
 
 
-def write_errors(path: Path, result: Evaluation, data: DataParams) -> int:
+def write_errors(path: Path, result: FileEvaluation, data: DataParams) -> int:
     """Write the wrong predictions, the most confident first (of numbers: all rows, the largest error first); return their number."""
     shown, file, task = result.predictions, result.file, result.predictions.task
     sizes = shown.error_sizes
@@ -405,7 +405,7 @@ def write_errors(path: Path, result: Evaluation, data: DataParams) -> int:
     return len(order)
 
 
-def write_page(path: Path, result: Evaluation) -> None:
+def write_page(path: Path, result: FileEvaluation) -> None:
     """Write the page, from the templates of the report."""
     shown, file, metric = result.predictions, result.file, result.slices.metric
     errors = largest_errors(shown, None, ())

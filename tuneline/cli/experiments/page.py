@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tuneline.cli.experiments.table import Row, Rows, shown
+from tuneline.cli.experiments.table import ExperimentRow, ExperimentRows, shown
 from tuneline.core.paths import PLOTS
 from tuneline.metrics.table import title_of
 from tuneline.project.dvc import cached_folder
@@ -28,7 +28,7 @@ MAX_POINTS = 300
 """Points of a curve that are drawn."""
 
 
-def render(root: Path, rows: Rows) -> str:
+def render(root: Path, rows: ExperimentRows) -> str:
     """Return the page as HTML. Everything that comes from the project is escaped."""
     templates = environment(TEMPLATES)
     return templates.get_template("experiments.html.j2").render(
@@ -41,7 +41,7 @@ def render(root: Path, rows: Rows) -> str:
     )
 
 
-def draw_curves(root: Path, rows: Rows) -> list[tuple[str, Markup]]:
+def draw_curves(root: Path, rows: ExperimentRows) -> list[tuple[str, Markup]]:
     """Draw the validation metric and the training loss of every experiment over steps, as far as DVC's cache has them."""
     folders = [(row, cached_folder(root, row.experiment.lock, (PLOTS / "training").as_posix()) or {}) for row in rows.rows]
     drawn = []
@@ -54,7 +54,7 @@ def draw_curves(root: Path, rows: Rows) -> list[tuple[str, Markup]]:
     return drawn
 
 
-def _draw_lines(name: str, title: str, column: str, curves: Sequence[tuple[Row, Columns]]) -> Markup:
+def _draw_lines(name: str, title: str, column: str, curves: Sequence[tuple[ExperimentRow, Columns]]) -> Markup:
     with canvas() as (figure, axes):
         for row, columns in sorted(curves, key=lambda curve: _order(curve[0])):
             every = math.ceil(len(columns["step"]) / MAX_POINTS)
@@ -68,11 +68,11 @@ KINDS = ("others", "base", "best")
 """In the order in which they are drawn: the best one last, above all others."""
 
 
-def _kind(row: Row) -> str:
+def _kind(row: ExperimentRow) -> str:
     return "best" if row.is_best else "others" if row.differs else "base"
 
 
-def _order(row: Row) -> int:
+def _order(row: ExperimentRow) -> int:
     return KINDS.index(_kind(row))
 
 
@@ -84,12 +84,12 @@ def _style(kind: str, number_of_lines: int = 1) -> dict[str, Any]:
     return {"color": MUTED, "linewidth": 1.0, "alpha": max(0.25, min(0.7, 8 / number_of_lines))}
 
 
-def _add_legend(axes: "Axes", rows: Sequence[Row]) -> None:
+def _add_legend(axes: "Axes", rows: Sequence[ExperimentRow]) -> None:
     kinds = sorted({_kind(row) for row in rows}, key=KINDS.index, reverse=True)
     axes.legend([axes.plot([], [], **_style(kind))[0] for kind in kinds], kinds, loc="best")
 
 
-def draw_parallel(rows: Rows) -> Markup | None:
+def draw_parallel(rows: ExperimentRows) -> Markup | None:
     """Draw one axis for each parameter that differs, below them the metric, and one line for each experiment.
 
     ``None`` if fewer than two experiments have a score, or nothing differs. The axes are horizontal: any number fits a narrow screen.

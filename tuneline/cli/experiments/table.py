@@ -32,7 +32,7 @@ SHOWN = 4
 
 
 @dataclass(frozen=True)
-class Row:
+class ExperimentRow:
     """One experiment.
 
     Attributes:
@@ -79,13 +79,13 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Rows:
+class ExperimentRows:
     """The rows of a table, and the name of each parameter in it: its last part, where that is unambiguous."""
 
-    rows: Sequence[Row]
+    rows: Sequence[ExperimentRow]
     short: Mapping[str, str] = field(default_factory=dict)
 
-    def text(self, row: Row, at_most: int | None = None) -> str:
+    def text(self, row: ExperimentRow, at_most: int | None = None) -> str:
         """Return what differs, as ``learning_rate=5e-05, epochs=3``."""
         parts = [f"{self.short[key]}={shown(value)}" for key, value in row.differs.items()]
         more = [f"and {len(parts) - at_most} more"] if at_most is not None and len(parts) > at_most else []
@@ -105,7 +105,7 @@ def shown(value: Any) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def read_rows(root: Path, *, every: bool = False) -> Rows:
+def read_rows(root: Path, *, every: bool = False) -> ExperimentRows:
     """Read the finished experiments on HEAD, or all of them with ``every``, and the results committed there; the best first."""
     found = saved_experiments(root, None if every else git(root, "rev-parse", "HEAD"))
     bases = {base: flat(load_yaml(git(root, "show", f"{base}:{PARAMS}")) or {}) for base in {one.base for one in found}}
@@ -117,17 +117,17 @@ def read_rows(root: Path, *, every: bool = False) -> Rows:
             differs = {
                 key: value for key, value in flat(one.params).items() if bases[one.base].get(key) != value and not key.startswith("run.")
             }
-            rows.append(Row(one, validation_score(one.metrics(), one.params), differs))
+            rows.append(ExperimentRow(one, validation_score(one.metrics(), one.params), differs))
             step.advance(1)
         rows = ranked(root, rows)
     last = Counter(key.rpartition(".")[2] for key in {key for row in rows for key in row.differs})
     short = {key: name if last[name := key.rpartition(".")[2]] == 1 else key for row in rows for key in row.differs}
-    return Rows(rows, short)
+    return ExperimentRows(rows, short)
 
 
-def ranked(root: Path, rows: Sequence[Row]) -> list[Row]:
+def ranked(root: Path, rows: Sequence[ExperimentRow]) -> list[ExperimentRow]:
     """Return the rows with the best first, and each compared with the best on the validation rows that both predicted."""
-    metric = Rows(rows).metric
+    metric = ExperimentRows(rows).metric
     scored = [row for row in rows if row.score and row.score.metric == metric]
     others = [row for row in rows if row not in scored]
     if not scored:
@@ -139,24 +139,24 @@ def ranked(root: Path, rows: Sequence[Row]) -> list[Row]:
     return [replace(best, is_best=True), *(replace(row, to_best=found) for row, found in zip(worse, compared, strict=True)), *others]
 
 
-def chosen(rows: Rows, filtered: str | None, sort: str | None) -> Rows:
+def chosen(rows: ExperimentRows, filtered: str | None, sort: str | None) -> ExperimentRows:
     """Return the rows that contain a text in their name or in what differs, ordered by a column."""
     kept = [row for row in rows.rows if filtered is None or filtered.lower() in f"{row.experiment.name} {rows.text(row)}".lower()]
     if sort is None or sort in {"validation", rows.metric}:
-        return Rows(kept, rows.short)
+        return ExperimentRows(kept, rows.short)
     columns = {**{short: key for key, short in rows.short.items()}, **{name: name for name in (*COLUMNS, *rows.short)}}
     if sort not in columns:
         known = [*COLUMNS, *sorted({*rows.short.values()})]
         raise StageError(f"--sort {sort}: there is no such column.", f"Choose one of {', '.join(known)}.")
 
-    def order(row: Row) -> tuple[int, Any]:
+    def order(row: ExperimentRow) -> tuple[int, Any]:
         value = None if columns[sort] in rows.short and columns[sort] not in row.differs else row.values().get(columns[sort])
         return (2, "") if value is None else (0, value) if isinstance(value, (int, float)) else (1, str(value))
 
-    return Rows(sorted(kept, key=order), rows.short)
+    return ExperimentRows(sorted(kept, key=order), rows.short)
 
 
-def as_table(rows: Rows, *, every: bool) -> Table:
+def as_table(rows: ExperimentRows, *, every: bool) -> Table:
     """Return the table for a terminal."""
     tested = any(row.test is not None for row in rows.rows)
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)
@@ -181,7 +181,7 @@ def as_table(rows: Rows, *, every: bool) -> Table:
     return table
 
 
-def as_list(rows: Rows, *, every: bool) -> Text:
+def as_list(rows: ExperimentRows, *, every: bool) -> Text:
     """Return two lines for each experiment, for a terminal that is too narrow for the table: its result, and what it is."""
     text = Text()
     for row in rows.rows:
@@ -205,7 +205,7 @@ def as_list(rows: Rows, *, every: bool) -> Text:
     return text
 
 
-def as_csv(rows: Rows) -> str:
+def as_csv(rows: ExperimentRows) -> str:
     """Return all values as CSV: one column for each parameter that differs anywhere."""
     keys, text = dict.fromkeys(key for row in rows.rows for key in row.differs), io.StringIO()
     writer = csv.DictWriter(text, [*COLUMNS, *keys], extrasaction="ignore", lineterminator="\n")

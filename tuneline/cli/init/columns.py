@@ -102,7 +102,7 @@ DECIMAL_COMMA = re.compile(r"[+-]?\d{1,15},\d{1,15}")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 MOST_VALUES = 1000
 """Distinct values that are counted; a column with more does not hold classes."""
-UNLABELLED = {"", "-1"}
+EMPTY_LABELS = {"", "-1"}
 
 
 @dataclass
@@ -189,7 +189,7 @@ class ColumnProfile:
     @property
     def is_unlabelled(self) -> bool:
         """True if all cells are empty or -1, the values of a missing label."""
-        return not self.many and not set(self.values) - UNLABELLED
+        return not self.many and not set(self.values) - EMPTY_LABELS
 
 
 def profile(columns: Sequence[str], rows: Iterable[Cells]) -> list[ColumnProfile]:
@@ -257,7 +257,7 @@ def decide(
     check_label(labelled, named=label is not None)
     others = [one for one in profiles if one is not labelled]
     texts, why_text = (tuple(text), "named by you") if text else text_of(others, sample, [one.name for one in profiles])
-    chosen, why_task = (task, "named by you") if task else task_of(labelled)
+    chosen, why_task = (task, "named by you") if task else task_by_labels(labelled)
     named = " and ".join(repr(name) for name in texts)
     reasons = [f"text: {named} ({why_text})", f"label: {labelled.name!r} ({why_label})", f"task: {chosen} ({why_task})"]
     if unread := [one.name for one in profiles if one.filled and one.name not in (*texts, labelled.name)]:
@@ -337,7 +337,7 @@ def text_of(profiles: Sequence[ColumnProfile], sample: Sequence[Cells], columns:
     return (most.name,), f"{most.mean_words:.0f} words per row{more}"
 
 
-def task_of(label: ColumnProfile) -> tuple[TaskKind, str]:
+def task_by_labels(label: ColumnProfile) -> tuple[TaskKind, str]:
     """Return regression for labels that are fractions or many whole numbers, else classification."""
     classes = len(label.classes)
     if label.has_decimal_commas:

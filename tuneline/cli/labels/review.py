@@ -332,7 +332,7 @@ LARGE_RESIDUAL = 3.0
 
 
 @dataclass(frozen=True)
-class Review:
+class LabelReview:
     """Rows to look at, with a metric of the out-of-fold predictions by the labels as they are.
 
     Attributes:
@@ -348,7 +348,7 @@ class Review:
     advice: str = ""
 
 
-def review(params: Params, model: Model, folds: int, most: int) -> Review:
+def review(params: Params, model: Model, folds: int, most: int) -> LabelReview:
     """Predict every labelled row with a model that was trained without it, and return the rows whose labels are probably wrong.
 
     The mean of two kinds of model is better than either: they seldom fail in the same rows. On 10,000 tickets with 300 wrong labels, and
@@ -365,14 +365,14 @@ def review(params: Params, model: Model, folds: int, most: int) -> Review:
     return judge(rows, outputs, most)
 
 
-def _review_classes(rows: LabelledRows, outputs: NDArray[np.float64], most: int) -> Review:
+def _review_classes(rows: LabelledRows, outputs: NDArray[np.float64], most: int) -> LabelReview:
     """Find labels that are probably wrong by confident learning, from probabilities of shape ``(rows, classes)``."""
     doubtful, predicted = likely_errors(rows.labels, outputs), outputs.argmax(axis=1)
     chosen = doubtful[:most]
     proposed = [rows.schema.label_text(label) for label in predicted[chosen]]
     suspects = _suspects(rows, chosen, proposed, outputs[chosen, predicted[chosen]])
     agreement = _agreement(rows, predicted)
-    return Review(len(rows), len(doubtful), "accuracy", agreement, suspects, trust(len(rows), agreement))
+    return LabelReview(len(rows), len(doubtful), "accuracy", agreement, suspects, trust(len(rows), agreement))
 
 
 def choose_model(folds: int) -> tuple[Model, str]:
@@ -432,7 +432,7 @@ def _numbers(rows: LabelledRows, folds: int, seed: int) -> NDArray[np.float64]: 
     return predicted
 
 
-def _review_numbers(rows: LabelledRows, outputs: NDArray[np.float64], most: int) -> Review:
+def _review_numbers(rows: LabelledRows, outputs: NDArray[np.float64], most: int) -> LabelReview:
     """Rank numbers by their residuals, from predictions of shape ``(rows, 1)``: confident learning is for classes."""
     predicted = outputs[:, 0]
     residuals = np.abs(rows.labels - predicted)
@@ -440,7 +440,7 @@ def _review_numbers(rows: LabelledRows, outputs: NDArray[np.float64], most: int)
     chosen = np.argsort(-residuals, kind="stable")[: min(most, doubtful)]
     nearer = np.searchsorted(np.sort(residuals), residuals[chosen]) / len(rows)
     suspects = _suspects(rows, chosen, [f"{one:.6g}" for one in predicted[chosen]], nearer)
-    return Review(len(rows), doubtful, "Pearson's r", _agreement(rows, predicted), suspects)
+    return LabelReview(len(rows), doubtful, "Pearson's r", _agreement(rows, predicted), suspects)
 
 
 def _agreement(rows: LabelledRows, predicted: NDArray[Any]) -> float:

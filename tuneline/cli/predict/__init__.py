@@ -73,9 +73,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model or a full disk.
     """
-    from tuneline.cli.predict.batch import Batch, ResultFolder, divide, is_stream, named_sources, named_target
+    from tuneline.cli.predict.batch import BatchPrediction, ResultFolder, divide, is_stream, named_sources, named_target
     from tuneline.cli.predict.streaming import ModelChoice, StreamOptions, predict_and_say
-    from tuneline.cli.predict.writing import Output
+    from tuneline.cli.predict.writing import PredictionOutput
     from tuneline.engines import EngineOptions
     from tuneline.readers.delimited import Dialect
     from tuneline.readers.inputs import Input, InputColumns, kind_of, open_table
@@ -102,7 +102,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     kept = tuple(dict.fromkeys(keep or ()))
     used = InputColumns(text_columns(text, deployed.text_columns), () if "all" in kept else kept, every="all" in kept)
     options = StreamOptions(batch_size, window, BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS))
-    batch = Batch(choice, used, options, EngineOptions(engine, workers))
+    batch = BatchPrediction(choice, used, options, EngineOptions(engine, workers))
     with refusing():
         parts = [] if is_stream(sources[0]) else [part for source in inputs for part in divide(source)]
         if parts and used.every:  # all results have the columns of the first file
@@ -111,9 +111,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
         if folder:
             batch.to_folder(parts, folder, output_kind, excel_safe=excel_safe)
         elif engine == "local" and len(parts) <= 1:
-            predict_and_say(deployed, inputs[0], used, Output(target, output_kind, excel_safe=excel_safe), options)
+            predict_and_say(deployed, inputs[0], used, PredictionOutput(target, output_kind, excel_safe=excel_safe), options)
         else:
-            batch.to_file(parts, Output(target, output_kind, excel_safe=excel_safe))
+            batch.to_file(parts, PredictionOutput(target, output_kind, excel_safe=excel_safe))
 
 
 def detected(source: "DataFile", kind: Kind, usual: "Dialect", encoding: str, limits: Limits) -> "Dialect":

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from tuneline.cli.predict.streaming import (
     ModelChoice,
-    Report,
+    RowReport,
     StreamOptions,
     TaskResult,
     ended_by_reader,
@@ -26,7 +26,7 @@ from tuneline.cli.predict.streaming import (
     say_summary,
     say_truncated,
 )
-from tuneline.cli.predict.writing import Output, OutputColumns, check_target, descriptor, open_writer
+from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, check_target, descriptor, open_writer
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import cannot_write, content_key, file_hash, temporary_directory, working_directory
 from tuneline.core.locks import BusyError, locked
@@ -292,7 +292,7 @@ class ResultFolder:
 
 
 @dataclass(frozen=True)
-class Task:
+class PredictionTask:
     """A file, or a part of one, to predict into a file.
 
     Attributes:
@@ -302,13 +302,13 @@ class Task:
     model: ModelChoice
     source: Input
     columns: InputColumns
-    output: Output
+    output: PredictionOutput
     options: StreamOptions
     folder: ResultFolder | None = None
     record: ResultRecord | None = None
 
 
-def predict_task(task: Task) -> TaskResult:
+def predict_task(task: PredictionTask) -> TaskResult:
     """Write the predictions of a task, as ``predict_file`` does, then its record."""
     result = predict_file(task.model.load(), task.source, task.columns, task.output, task.options, report=False)
     if task.folder and task.record and task.output.path:
@@ -323,7 +323,7 @@ class Tally:
     def __init__(self, policy: BadRowPolicy) -> None:
         self.policy = policy
         self.rows = self.skipped = self.truncated = 0
-        self._report = Report()
+        self._report = RowReport()
         self._file, self._usable = BadRows("", "row", policy), 0
 
     def add(self, part: Part, result: TaskResult) -> None:
@@ -351,7 +351,7 @@ LIBRARIES = ("numpy", "onnxruntime", "pyarrow", "tokenizers")
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchPrediction:
     """What all tasks have in common."""
 
     model: ModelChoice
@@ -359,7 +359,7 @@ class Batch:
     options: StreamOptions
     run: EngineOptions
 
-    def to_file(self, parts: Sequence[Part], output: Output) -> None:
+    def to_file(self, parts: Sequence[Part], output: PredictionOutput) -> None:
         """Write the predictions of all parts, one after the other, to one file. Each task has a file of its own until it is its turn."""
         tally, started = Tally(self.options.bad_rows), time.perf_counter()
         columns = OutputColumns(self.model.load().task, self.columns.kept)
@@ -387,7 +387,7 @@ class Batch:
             kept = kept_results(planned, folder)
             waiting = [
                 dataclasses.replace(
-                    self._task(part, Output(folder.file(name), kind, excel_safe=excel_safe)), folder=folder, record=planned[name]
+                    self._task(part, PredictionOutput(folder.file(name), kind, excel_safe=excel_safe)), folder=folder, record=planned[name]
                 )
                 for name, part in zip(names, parts, strict=True)
                 if name not in kept
@@ -404,12 +404,12 @@ class Batch:
         say_truncated(tally.truncated, tally.rows, self.model.load().max_length)
         say_summary(tally.rows, tally.skipped, started, sum(result.rows for result in kept.values()))
 
-    def _task(self, part: Part, output: Output) -> Task:
+    def _task(self, part: Part, output: PredictionOutput) -> PredictionTask:
         """Return a task. The share of bad rows is one of the whole file: of several parts, it is known at the end."""
         policy = self.options.bad_rows if part.count == 1 else dataclasses.replace(self.options.bad_rows, max_share=1.0)
-        return Task(self.model, part.source, self.columns, output, dataclasses.replace(self.options, bad_rows=policy))
+        return PredictionTask(self.model, part.source, self.columns, output, dataclasses.replace(self.options, bad_rows=policy))
 
-    def _results(self, tasks: Sequence[Task]) -> Iterator[TaskResult]:
+    def _results(self, tasks: Sequence[PredictionTask]) -> Iterator[TaskResult]:
         results = map_tasks(predict_task, tasks, self.run, name="predict")
         if self.run.engine != "local" or len(tasks) == 1:  # which show their own progress
             yield from results

@@ -63,7 +63,7 @@ def predict_job(job: Job) -> tuple[int, str]:
 def predict(job: Job) -> int:
     """Predict the rows of a file, print what is wrong with it, and return the status."""
     from tuneline.cli.predict.streaming import ModelChoice, StreamOptions, predict_and_say
-    from tuneline.cli.predict.writing import Output
+    from tuneline.cli.predict.writing import PredictionOutput
     from tuneline.readers.inputs import OPTIONS, Input, InputColumns, kind_of
     from tuneline.readers.layout import detected_dialect
 
@@ -76,7 +76,9 @@ def predict(job: Job) -> int:
             kind = kind_of(path, "the suffix")
             source = Input(path, kind, detected_dialect(path, kind, OPTIONS, limits=limits), limits=limits)
             policy = BadRowPolicy(options.bad_rows, options.max_bad_share, "scoring.bad_rows: skip", "scoring.max_bad_share")
-            predict_and_say(model, source, columns, Output(Path(job.output), "parquet"), StreamOptions(BATCH_SIZE, WINDOW, policy))
+            predict_and_say(
+                model, source, columns, PredictionOutput(Path(job.output), "parquet"), StreamOptions(BATCH_SIZE, WINDOW, policy)
+            )
     except InputError as error:  # without its hint, which may quote the file: others read the reason than those who may read the file
         say(f"tuneline predict: {error.problem}", error=True)
         return error.status

@@ -16,7 +16,7 @@ import typer
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from tuneline.cli.predict.writing import Output, OutputColumns, Writer, open_writer
+from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, Writer, open_writer
 from tuneline.core.errors import StageError
 from tuneline.core.terminal import progress, say
 from tuneline.model.batches import TokenizedRows
@@ -179,7 +179,7 @@ class TaskResult:
 
 
 def predict_file(
-    model: TextClassifier, source: Input, columns: InputColumns, output: Output, options: StreamOptions, *, report: bool = True
+    model: TextClassifier, source: Input, columns: InputColumns, output: PredictionOutput, options: StreamOptions, *, report: bool = True
 ) -> TaskResult:
     """Write the predictions of an input; a file is complete or absent. The first bad rows are printed if ``report``."""
     with open_rows(source, columns) as rows, open_writer(output, OutputColumns(model.task, rows.columns.kept)) as writer:
@@ -188,7 +188,7 @@ def predict_file(
     return TaskResult(predicted.rows, bad.count, tuple(bad.first), predicted.truncated)
 
 
-def predict_and_say(model: TextClassifier, source: Input, columns: InputColumns, output: Output, options: StreamOptions) -> None:
+def predict_and_say(model: TextClassifier, source: Input, columns: InputColumns, output: PredictionOutput, options: StreamOptions) -> None:
     """Predict an input as ``predict_file`` does, and print the number of rows and the time to standard error."""
     started = time.perf_counter()
     with ended_by_reader():
@@ -265,7 +265,7 @@ def windows(rows: Iterator[Row], first: int, most: int) -> Iterator[list[Row]]:
 
 def good_rows(source: InputRows, bad: BadRows, *, report: bool = True) -> Iterator[Row]:
     """Yield the good rows; stop at a bad row, or report and count it."""
-    printed = Report()
+    printed = RowReport()
     for row in source.rows:
         if isinstance(row, Row):
             yield row
@@ -276,7 +276,7 @@ def good_rows(source: InputRows, bad: BadRows, *, report: bool = True) -> Iterat
             printed.add(f"skipped {place}: {row.problem.message}")
 
 
-class Report:
+class RowReport:
     """Prints the first ``REPORTED`` skipped rows one by one."""
 
     def __init__(self) -> None:

@@ -162,7 +162,7 @@ class Writer(ABC):
 class TextWriter(Writer):
     """JSON Lines, with probabilities by class name; or CSV or TSV, after a header."""
 
-    def __init__(self, columns: OutputColumns, text: TextIO, output: "Output") -> None:
+    def __init__(self, columns: OutputColumns, text: TextIO, output: "PredictionOutput") -> None:
         super().__init__(columns)
         self._text = text
         self._line = {"jsonl": self._json_line, "csv": self._csv_line, "tsv": self._tsv_line}[output.kind]
@@ -249,7 +249,7 @@ class ParquetWriter(Writer):
 
 
 @dataclass(frozen=True)
-class Output:
+class PredictionOutput:
     """The target of the predictions, and its format.
 
     Attributes:
@@ -265,7 +265,7 @@ class Output:
 
 
 @contextmanager
-def open_writer(output: Output, columns: OutputColumns) -> Iterator[Writer]:
+def open_writer(output: PredictionOutput, columns: OutputColumns) -> Iterator[Writer]:
     """Open an output. A file is discarded if the block ends with an error."""
     if output.path is None:
         if output.kind == "parquet":

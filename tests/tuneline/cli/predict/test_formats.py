@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tuneline.cli.predict.writing import Output, OutputColumns, json_line, open_writer
+from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, json_line, open_writer
 from tuneline.core.errors import StageError
 from tuneline.core.terminal import CONTROL_CHARACTERS
 from tuneline.project.spreadsheet import FORMULA
@@ -27,7 +27,7 @@ def write(path, kind, names, cells, labels=("a", "b"), *, excel_safe=False):
     """Write a row for each tuple of cells, and return the names of their columns."""
     columns = OutputColumns(Classification(labels), tuple(names))
     rows = [Row(number, ("",), dict(zip(names, values, strict=True))) for number, values in enumerate(cells, start=1)]
-    with open_writer(Output(path, kind, excel_safe=excel_safe), columns) as writer:
+    with open_writer(PredictionOutput(path, kind, excel_safe=excel_safe), columns) as writer:
         writer.write(rows, np.tile([0.25, 0.75], (len(rows), 1)))
     return columns.renamed
 
