@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from stages.validate.near_duplicates import NONE, NearDuplicateRows, find_near_duplicates
+from stages.validate.near_duplicates import NO_ROW, NearDuplicateRows, find_near_duplicates
 from tuneline.analysis.similarity import WordSets
 from tuneline.analysis.text import EncodedWords, normalized, text_keys, unordered_row_keys, words
 from tuneline.core.paths import SPLITS
@@ -156,8 +156,8 @@ def compare(splits: list[list[Row]], similarity: float) -> Table:
     found = []
     for _, _, copies in kinds:
         origin = search([*splits[:2], [*splits[2], *copies]], similarity)[2].origin[-len(copies) :]
-        found.append(f"{(origin != NONE).mean():.1%}")
-    clean = np.concatenate([split.origin for split in search(splits, similarity)]) != NONE
+        found.append(f"{(origin != NO_ROW).mean():.1%}")
+    clean = np.concatenate([split.origin for split in search(splits, similarity)]) != NO_ROW
     table.add_row("the search", *found, f"{clean.mean():.1%}")
     sets = WordSets.of(encode([*rows, *(copy for _, _, copies in kinds for copy in copies)])[0])
     for name, power in (("equal weights", 0.0), ("root of IDF", 0.5), ("IDF", 1.0)):
@@ -215,8 +215,8 @@ def measure(rows: int, similarity: float) -> dict[str, Any]:
         "search": time.perf_counter() - before,
         "processor": time.process_time() - cpu,
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "found": float((found.origin[-(rows // 100) :] != NONE).mean()),
-        "others": float((found.origin[: -(rows // 100)] != NONE).mean()),
+        "found": float((found.origin[-(rows // 100) :] != NO_ROW).mean()),
+        "others": float((found.origin[: -(rows // 100)] != NO_ROW).mean()),
     }
 
 

@@ -31,7 +31,7 @@ from transformers import PreTrainedTokenizerFast
 from stages.tokenize.tokenizer import TRAINING_ROWS, RawTexts, SavedTokenizer, Shard, save_tokenizer, tokenize_shard, train_wordpiece
 from tuneline.core.tables import SplitReader, raw_schema, write_batches
 from tuneline.model.architectures import load_tokenizer
-from tuneline.model.encoding import CHUNK, Encoder
+from tuneline.model.encoding import ENCODED_AT_A_TIME, Encoder
 from tuneline.tasks import Classification
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -92,8 +92,8 @@ def with_rust_alone(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: 
     """Encode the rows and discard the ids."""
     encoder = Encoder(tokenizer, max_length, pairs=True)
     texts = _TEXTS.setdefault(path, list(zip(*pq.read_table(path, columns=COLUMNS).to_pydict().values(), strict=True)))
-    for start in range(0, len(texts), CHUNK):
-        encoder.encode(texts[start : start + CHUNK])
+    for start in range(0, len(texts), ENCODED_AT_A_TIME):
+        encoder.encode(texts[start : start + ENCODED_AT_A_TIME])
 
 
 _TEXTS: dict[Path, list[tuple[str, str]]] = {}

@@ -29,7 +29,7 @@ from flows.promotion.registry import Registry
 from flows.runs.checkout import CHECKOUTS_WAIT, abandoned, active, remove, superfluous
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from flows.runs.results import TRAILER
+from flows.runs.results import RUN_TRAILER
 from flows.server.worker import end_with_worker
 from flows.settings import Retention, Scoring, Settings, load_settings
 from tuneline.core.files import RESUMABLE
@@ -149,7 +149,7 @@ def _date(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(moment))
 
 
-_RUN = f"%(contents:trailers:key={TRAILER},valueonly,separator=%2C)"
+_RUN = f"%(contents:trailers:key={RUN_TRAILER},valueonly,separator=%2C)"
 _LINE = "%1f".join(["%(objectname)", "%(committerdate:unix)", "%(worktreepath)", _RUN, "%(refname)"])
 LOCK_WAIT = 900.0
 """Seconds to wait for a promotion."""

@@ -28,7 +28,7 @@ from flows.runs.checkout import Checkout, isolated
 from flows.runs.pipeline import UNCACHED, Pipeline, log_line, stage_task
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from flows.runs.results import TRAILER, NotFastForwardError, fast_forward, follow_origin
+from flows.runs.results import RUN_TRAILER, NotFastForwardError, fast_forward, follow_origin
 from flows.server.worker import end_with_worker
 from flows.settings import IngestSource, Name, Settings, load_settings
 from tuneline.analysis.text import Keys
@@ -42,7 +42,7 @@ from tuneline.core.tables import SplitReader
 from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
 from tuneline.project import params_file
-from tuneline.project.branches import ROWS
+from tuneline.project.branches import ROWS_TRAILER
 from tuneline.project.dvc import require_remote
 from tuneline.project.registry import Version
 from tuneline.project.scored import TakenRecord, find_texts
@@ -288,7 +288,7 @@ class IngestAttempt:
     def _count_conflicts(self, entries: Sequence[Ingested]) -> str:
         """Commit the ledger alone, with entries that gave no row, and return the commit."""
         counts = "\n".join(f"{entry.source}: {entry.counts}" for entry in entries)
-        return self._commit(entries, [], f"Count rows that contradict the data\n\n{counts}\n\n{TRAILER}: {runtime.flow_run.id}")
+        return self._commit(entries, [], f"Count rows that contradict the data\n\n{counts}\n\n{RUN_TRAILER}: {runtime.flow_run.id}")
 
     def _tell_of_conflicts(self) -> str:
         """List rows that contradict the data and were not listed yet, send an event if their share is large, and say so."""
@@ -340,12 +340,12 @@ def _commit_message(new: NewRows, run_id: str) -> str:
         names = [read.name for read in entry.files]
         more = [f"and {len(names) - NAMED} more"] if len(names) > NAMED else []
         body.append(f"{entry.source}: {entry.counts}" + (f" ({', '.join([*names[:NAMED], *more])})" if names else ""))
-    return "\n".join([f"Ingest new rows: {from_where}", "", *body, "", f"{ROWS}: {new.rows}", f"{TRAILER}: {run_id}"])
+    return "\n".join([f"Ingest new rows: {from_where}", "", *body, "", f"{ROWS_TRAILER}: {new.rows}", f"{RUN_TRAILER}: {run_id}"])
 
 
 def committed_by(repository: Repository, ref: str, run_id: str) -> tuple[str, int] | None:
     """Return the commit at the tip of a branch and its number of rows, if an earlier attempt of this run made it."""
-    values = [f"%(trailers:key={key},valueonly,separator=)" for key in (ROWS, TRAILER)]
+    values = [f"%(trailers:key={key},valueonly,separator=)" for key in (ROWS_TRAILER, RUN_TRAILER)]
     commit, *trailers = repository.git("log", "-1", f"--format=%H %n{'%n'.join(values)}", ref).split()
     return (commit, int(trailers[0])) if len(trailers) == 2 and trailers[1] == run_id else None
 

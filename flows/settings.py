@@ -52,7 +52,7 @@ class GitHost(SettingsSection):
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Ref = Annotated[str, Field(pattern=r"^[^-\s][^\s]*$")]
-KINDS = ("folder", "url", "query", "hub")
+SOURCE_KINDS = ("folder", "url", "query", "hub")
 
 
 class IngestSource(SettingsSection):
@@ -88,9 +88,9 @@ class IngestSource(SettingsSection):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        kinds = [kind for kind in KINDS if getattr(self, kind)]
+        kinds = [kind for kind in SOURCE_KINDS if getattr(self, kind)]
         if len(kinds) != 1:
-            raise ValueError(f"{self.name}: must have exactly one of {', '.join(KINDS)}, not {' and '.join(kinds) or 'none'}")
+            raise ValueError(f"{self.name}: must have exactly one of {', '.join(SOURCE_KINDS)}, not {' and '.join(kinds) or 'none'}")
         if self.query and not self.database:
             raise ValueError(f"{self.name}: query needs database, the name of the environment variable with the database's URL")
         if self.watermark and self.since is None:

@@ -16,7 +16,7 @@ from flows.runs.repository import Repository, safe_name
 from flows.server.worker import end_with_worker
 from flows.settings import Ref, load_settings
 from flows.train import log_cancellation, training_lock
-from tuneline.sweeps.record import STATE, SweepRecord
+from tuneline.sweeps.record import SWEEP_STATE, SweepRecord
 from tuneline.sweeps.results import table, verdict, winner
 
 COMMAND = ["python", "-c", "from tuneline.cli import app; app(prog_name='tuneline')", "sweep"]
@@ -44,7 +44,7 @@ def sweep(file: str, workers: int = 1, ref: Ref | None = None) -> State[Any]:
         machine.acquire(checkout.name, log_line)
         programs = Programs(checkout.path, run, settings.training.environment, locks=[checkout.lock, *machine.descriptors])
         programs.run([*COMMAND, file, "--workers", str(workers)], f"Sweep {name}", log_line)
-        record = SweepRecord.read(checkout.path / STATE / name / "record.json", "Run the flow again.")
+        record = SweepRecord.read(checkout.path / SWEEP_STATE / name / "record.json", "Run the flow again.")
         message = verdict(winner(checkout.path, name, record), record, name)
     key = "-".join(re.findall("[a-z0-9]+", f"sweep-{name}".lower()))  # as Prefect wants it
     create_table_artifact(key=key, table=table(record, name), description=message)

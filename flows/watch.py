@@ -41,7 +41,7 @@ from tuneline.project.dvc import cache_folder, default_remote, remote_folder
 from tuneline.project.repo import why_no_gate, why_not_in_dvc_remote
 from tuneline.project.worktrees import GitError
 
-TRAIN = "train"
+TRAIN_FLOW = "train"
 """Name of the flow whose silence is an alert."""
 
 
@@ -76,19 +76,19 @@ class Condition:
 
 def runs_silent(client: SyncPrefectClient, limit: float | None, now: datetime) -> Condition:
     """Return how long ago a run of flow ``train`` last succeeded; since its deployment, if the server knows of none."""
-    of_flow = FlowFilter(name=FlowFilterName(any_=[TRAIN]))
+    of_flow = FlowFilter(name=FlowFilterName(any_=[TRAIN_FLOW]))
     succeeded = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.COMPLETED])))
     runs = client.read_flow_runs(flow_filter=of_flow, flow_run_filter=succeeded, sort=FlowRunSort.END_TIME_DESC, limit=1)
     deployed = [flow.created for flow in client.read_flows(flow_filter=of_flow)]
     if last := next((run.end_time for run in runs if run.end_time), None):
         age = _hours(last, now)
-        message = f"the last successful run of flow {TRAIN} ended {spell(age)} ago"
+        message = f"the last successful run of flow {TRAIN_FLOW} ended {spell(age)} ago"
     elif created := next((created for created in deployed if created), None):
         age = _hours(created, now)
-        message = f"no run of flow {TRAIN} has succeeded in the {spell(age)} since its deployment"
+        message = f"no run of flow {TRAIN_FLOW} has succeeded in the {spell(age)} since its deployment"
     else:
-        age, message = None, f"flow {TRAIN} is not deployed"
-    return Condition("tuneline.runs.silent", f"tuneline.runs.{TRAIN}", TRAIN, message, age, limit)
+        age, message = None, f"flow {TRAIN_FLOW} is not deployed"
+    return Condition("tuneline.runs.silent", f"tuneline.runs.{TRAIN_FLOW}", TRAIN_FLOW, message, age, limit)
 
 
 def production_old(registry: Registry, stage: str, limit: float | None, now: datetime) -> Condition:

@@ -1,4 +1,4 @@
-"""A name means one thing: no two classes have the same, and no alias of a type has that of a class."""
+"""A name means one thing: no two classes have the same, no alias of a type has that of a class, and no constant has two values."""
 
 import ast
 from collections import Counter
@@ -31,3 +31,31 @@ def test_aliases_of_types_have_no_name_of_a_class():
         if isinstance(target, ast.Name) and not ast.unparse(statement.value).startswith("Annotated[")
     }
     assert {name: path for name, path in aliases.items() if name in classes} == {}
+
+
+def test_constants_that_others_import_have_one_value():
+    values: dict[str, set[str]] = {}
+    imported = set()
+    for package in ("tuneline", "stages", "flows"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            for statement in tree.body:
+                for name, value in constants(statement):
+                    values.setdefault(name, set()).add(value)
+            for statement in ast.walk(tree):
+                if isinstance(statement, ast.ImportFrom):
+                    imported.update(alias.name for alias in statement.names)
+    assert {name: found for name, found in values.items() if name in imported and len(found) > 1} == {}
+
+
+def constants(statement: ast.stmt) -> Iterator[tuple[str, str]]:
+    """Yield the names in capitals that a statement gives a value, each with the text of the value."""
+    if isinstance(statement, ast.Assign):
+        targets: list[ast.expr] = statement.targets
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets = [statement.target]
+    else:
+        return
+    for target in targets:
+        if isinstance(target, ast.Name) and target.id.isupper():
+            yield target.id, ast.unparse(statement.value)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from flows.ingestion.known import NONE, BatchColumns, DataLayout, RowHashes, RowStatus, known_rows
+from flows.ingestion.known import NO_HASH, BatchColumns, DataLayout, RowHashes, RowStatus, known_rows
 from tuneline.analysis.corrections import row_keys
 from tuneline.params.data import DataParams, FilesParams
 from tuneline.project.label_review import Suspect, write_review
@@ -65,7 +65,7 @@ class Contradictions:
         if not self._rows:
             return []
         by_text = dict.fromkeys(text for _, text, _ in self._rows)
-        by_key = dict.fromkeys(key for *_, key in self._rows if key != NONE)
+        by_key = dict.fromkeys(key for *_, key in self._rows if key != NO_HASH)
         known = _find(by_text, by_key, _batches(root, layout, self.columns, files))
         return [
             Contradiction(one.source, one.place, one.texts, one.label, known.get(("text", text)) or known.get(("key", key)))

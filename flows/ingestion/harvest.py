@@ -37,7 +37,7 @@ from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text
 from tuneline.readers.rows import ENDINGS, BadRows, RowProblem
 
 Log = Callable[[str], None]
-ROWS = 10_000
+FETCHED_ROWS = 10_000
 """Rows that are fetched at a time."""
 PROGRESS = 100_000
 """Rows between two lines of progress."""
@@ -83,7 +83,7 @@ def _engine(source: IngestSource) -> Engine:
 
 def _read_only(connection: Connection) -> Connection:
     """Make the transaction read-only where the database can; everywhere, it is never committed. Rows come in batches."""
-    options: dict[str, Any] = {"stream_results": True, "max_row_buffer": ROWS}
+    options: dict[str, Any] = {"stream_results": True, "max_row_buffer": FETCHED_ROWS}
     if connection.dialect.name == "postgresql":
         options["postgresql_readonly"] = True
     connection = connection.execution_options(**options)

@@ -27,7 +27,7 @@ from tuneline.readers.labelled import LABEL, LabelledColumns, class_name, labell
 from tuneline.readers.rows import ENDINGS, STOP, BadRowPolicy, BadRows, listed
 from tuneline.tasks import TASKS, Classification, Task
 
-NONE = np.uint64(0)
+NO_HASH = np.uint64(0)
 """Hash of a key or label that is missing."""
 
 
@@ -78,9 +78,9 @@ class _Index:
     """Identities (texts or keys) of the data, sorted, and their labels."""
 
     def __init__(self, identities: Keys, labels: Keys) -> None:
-        present = identities != NONE
+        present = identities != NO_HASH
         self._identities = np.unique(identities[present])
-        self._unlabelled = np.unique(identities[present & (labels == NONE)])
+        self._unlabelled = np.unique(identities[present & (labels == NO_HASH)])
         self._labelled = np.unique(mixed(identities[present], labels[present]))
 
     def find(self, identities: Keys, labels: Keys) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

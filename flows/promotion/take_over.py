@@ -16,7 +16,7 @@ from tuneline.project.registry import Version
 from tuneline.project.repo import metrics_at
 from tuneline.project.worktrees import GitError
 
-TRAILER = "Tuneline-Promotion"
+PROMOTION_TRAILER = "Tuneline-Promotion"
 """Trailer of the commit: tells the commits of promotions from those of people."""
 _CRITERION = re.compile(r"^- ([+x]) (.+?): (.*) \(required: (.*)\)$", re.MULTILINE)
 
@@ -36,7 +36,7 @@ def text(
         *_metrics_table("Metrics", evaluated),
         *_criteria(message),
         *_metrics_table("Data checks", {name: pair for name, pair in validated.items() if pair[0] != pair[1] or name == "warnings"}),
-        f"{TRAILER}: {artifact} {version.name} {version.commit}",
+        f"{PROMOTION_TRAILER}: {artifact} {version.name} {version.commit}",
     ]
     return "\n\n".join(parts)
 
@@ -149,7 +149,7 @@ def _present(repository: Repository, target: str) -> str:
     if not repository.transfer("ls-remote", "origin", f"refs/heads/{BRANCH}"):
         return ""
     commit = fetch_branch(repository, BRANCH)
-    trailer = repository.git("log", "-1", f"--format=%(trailers:key={TRAILER})", commit)
+    trailer = repository.git("log", "-1", f"--format=%(trailers:key={PROMOTION_TRAILER})", commit)
     if not trailer and not contains(repository, target, commit):
         author = repository.git("log", "-1", "--format=%an", commit)
         raise ForeignCommitsError(f"{BRANCH} in origin has a commit by {author}, which is not overwritten. Merge or delete that branch.")

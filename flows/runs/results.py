@@ -18,7 +18,7 @@ from tuneline.core.records import Metrics
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.project.worktrees import GitError
 
-TRAILER = "Prefect-Run"
+RUN_TRAILER = "Prefect-Run"
 HEADLINE = tuple(metric.name for metric in METRIC_TABLE.values() if metric.resampled)
 
 
@@ -58,7 +58,7 @@ def commit_run(repository: Repository, checkout: Checkout, run: Run, message: st
     if head == spec.commit and not changed:
         return RunResult(spec.commit, None)
     origin = f"The pipeline of {spec.commit[:12]} ({spec.ref})" + (f", with {' '.join(spec.overrides)}" if spec.overrides else "")
-    text = f"Run {run.name}: {metrics_summary(checkout)}\n\n{origin}.\n\n{message}\n\n{TRAILER}: {run.id}"
+    text = f"Run {run.name}: {metrics_summary(checkout)}\n\n{origin}.\n\n{message}\n\n{RUN_TRAILER}: {run.id}"
     if changed or repository.git("log", "-1", "--format=%B", cwd=path) != text:
         repository.git("add", "--all", cwd=path)
         amend = ("--amend",) if head != spec.commit else ()
@@ -75,7 +75,7 @@ def commit_run(repository: Repository, checkout: Checkout, run: Run, message: st
 
 def earlier_result(repository: Repository, run_id: str) -> RunResult | None:
     """Return the result that an earlier attempt of a run committed; ``None`` if it came to no commit."""
-    known = f"--format=%(objectname) %(refname:short) %(contents:trailers:key={TRAILER},valueonly)"
+    known = f"--format=%(objectname) %(refname:short) %(contents:trailers:key={RUN_TRAILER},valueonly)"
     for line in repository.git("for-each-ref", known, "refs/heads/runs").splitlines():
         commit, branch, *runs = line.split() or ("", "")
         if runs == [run_id]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 POOL = "tuneline"
 ROOT = Path(__file__).parents[2]
 DEPLOYMENTS = ROOT / "prefect.yaml"
-TRAIN = "flows/train.py:train"
+TRAIN_ENTRYPOINT = "flows/train.py:train"
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def deploy(env: Mapping[str, str], train_queue: str | None = None) -> None:
         pool_paused = any(pool.name == POOL and pool.is_paused for pool in client.read_work_pools())
         paused = [*([f"work pool {POOL}"] if pool_paused else []), *_as_on_server(content["deployments"], client)]
     for deployment in content["deployments"]:
-        if deployment["entrypoint"] == TRAIN and train_queue is not None:
+        if deployment["entrypoint"] == TRAIN_ENTRYPOINT and train_queue is not None:
             deployment["work_pool"] = {**deployment["work_pool"], "work_queue_name": train_queue}
     with tempfile.TemporaryDirectory(prefix="tuneline-") as folder:
         file = Path(folder) / DEPLOYMENTS.name

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tuneline.checkpoints.pretrained import COMMIT, CONFIG, INDEX, Pretrained, check_model_type, find
+from tuneline.checkpoints.pretrained import COMMIT_HASH, CONFIG, INDEX, Pretrained, check_model_type, find
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.files import file_hash, replace_directory
 from tuneline.core.launch import check_launch
@@ -144,7 +144,7 @@ def find_tokenizer(params: Params, checkpoint: Pretrained | None) -> Pretrained 
 
 def announce(pretrained: Pretrained, revision: str | None) -> Pretrained:
     """Print the commit of a branch or tag, because nothing looks at the branch again until the stage is forced."""
-    if pretrained.commit is not None and not (revision and COMMIT.fullmatch(revision)):
+    if pretrained.commit is not None and not (revision and COMMIT_HASH.fullmatch(revision)):
         say(f"base: {pretrained.name}: {revision or 'main'} is commit {pretrained.commit} now; `dvc repro --force base` looks again")
     return pretrained
 

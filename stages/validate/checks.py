@@ -19,7 +19,7 @@ from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.metadata_types import FailureSeverity
 
 from stages.validate.columns import StoredColumns
-from stages.validate.near_duplicates import NONE
+from stages.validate.near_duplicates import NO_ROW
 from tuneline.core.tables import LABELS
 from tuneline.params.validate import Rule, ValidateParams
 
@@ -221,7 +221,7 @@ class CheckOutcome:
 
 def expectations(table: Table, params: ValidateParams) -> Iterator[Expectation]:
     """Yield the expectations of a table. Their ``meta`` has the key of the check and the position of the requirement in it."""
-    for check in CHECKS.values():
+    for check in CHECK_TABLE.values():
         if check.table == table.kind:
             rule: Rule = getattr(params, check.key)
             for position, requirement in enumerate(check.requires):
@@ -298,17 +298,17 @@ _CHECKS = (
         title="No label makes up almost all of a split.",
         hint="A model may learn to predict nothing else. Report a metric that shows it (macro F1), collect more rows of the rare "
              "classes, or raise validate.class_balance.max if the real distribution is like this."),
-    Check("conflicting_labels", "raw", (one_of("conflict_with", [NONE], optional=True),), metric="conflict_rate",
+    Check("conflicting_labels", "raw", (one_of("conflict_with", [NO_ROW], optional=True),), metric="conflict_rate",
         relation="has another label than",
         title="The same text has the same label.",
         hint="Decide between the labels and correct the source: no model can predict both, so these rows limit the reachable accuracy."),
-    Check("duplicates", "raw", (one_of("duplicate_of", [NONE]),), metric="duplicate_rate", shows=(), relation="repeats",
+    Check("duplicates", "raw", (one_of("duplicate_of", [NO_ROW]),), metric="duplicate_rate", shows=(), relation="repeats",
         title="A split does not repeat texts.",
         hint="Remove the copies from the source: they weigh more in training, and a metric counts them more than once."),
-    Check("leakage", "raw", (one_of("leak_of", [NONE], optional=True),), metric="leakage_rate", shows=(), relation="repeats",
+    Check("leakage", "raw", (one_of("leak_of", [NO_ROW], optional=True),), metric="leakage_rate", shows=(), relation="repeats",
         title="No text of validation or test is in an earlier split.",
         hint="Remove these rows from the earlier split, or split the source again by text. Trained rows measure memorization."),
-    Check("near_duplicates", "raw", (one_of("near_duplicate_of", [NONE]),), metric="near_duplicate_rate",
+    Check("near_duplicates", "raw", (one_of("near_duplicate_of", [NO_ROW]),), metric="near_duplicate_rate",
         shows=("near_duplicate_of", "similarity"), relation="resembles",
         title="Few rows resemble another row of their split, or a row of an earlier split.",
         hint="Look at the pairs. If they are the same record with small edits, split the source by record (customer, document), not by "
@@ -397,5 +397,5 @@ _CHECKS = (
         hint="Find out what changed in the source: another language, another product, another export."),
 )
 # fmt: on
-CHECKS = {check.key: check for check in _CHECKS}
+CHECK_TABLE = {check.key: check for check in _CHECKS}
 """All checks by key, in the order of the report."""

@@ -27,25 +27,25 @@ from tuneline.tasks import Task
 Numbers = NDArray[np.int32]
 """Row numbers, of which ten million take 40 MB; at most two billion rows."""
 
-NONE = -1
+NO_ROW = -1
 """Marks a row that repeats or resembles no other."""
 NUMBERED_THROUGH = ("leak_of", "near_duplicate_of")
 """Columns whose rows are numbered through all splits; those of the other columns are rows of the split itself."""
 
 
 def first_copies(keys: Keys) -> Numbers:
-    """Return, for each row, the first row with the same key; ``NONE`` for that first row itself."""
-    origin = np.full(len(keys), NONE, np.int32)
+    """Return, for each row, the first row with the same key; ``NO_ROW`` for that first row itself."""
+    origin = np.full(len(keys), NO_ROW, np.int32)
     for rows in partitions(keys):
         _, first, inverse = np.unique(keys[rows], return_index=True, return_inverse=True)
         originals = rows[first[inverse]]
-        origin[rows] = np.where(originals == rows, NONE, originals)
+        origin[rows] = np.where(originals == rows, NO_ROW, originals)
     return origin
 
 
 def label_conflicts(keys: Keys, labels: NDArray[Any], tolerance: float) -> Numbers:
     """Return, for each row, a row of the split that has the same text and a label that differs by more than ``tolerance``."""
-    result = np.full(len(keys), NONE, np.int32)
+    result = np.full(len(keys), NO_ROW, np.int32)
     for rows in partitions(keys):
         order = rows[np.lexsort((labels[rows], keys[rows]))]
         sorted_keys, sorted_labels = keys[order], labels[order].astype(np.float64)
@@ -56,7 +56,7 @@ def label_conflicts(keys: Keys, labels: NDArray[Any], tolerance: float) -> Numbe
         # Rows of one text are sorted by label, so the most different label is at one of the two ends.
         to_low, to_high = sorted_labels - sorted_labels[low], sorted_labels[high] - sorted_labels
         other = np.where(to_high >= to_low, high, low)
-        result[order] = np.where(sorted_labels[high] - sorted_labels[low] > tolerance, order[other], NONE)
+        result[order] = np.where(sorted_labels[high] - sorted_labels[low] > tolerance, order[other], NO_ROW)
     return result
 
 
@@ -64,7 +64,7 @@ def leaks(earlier: Sequence[Keys], keys: Keys) -> Numbers:
     """Return, for each row of a split, the first row of the earlier splits with the same key, numbered through all of them."""
     before = sum(map(len, earlier))
     origin = first_copies(np.concatenate([*earlier, keys]))[before:]
-    return np.where(origin < before, origin, np.int32(NONE))  # else the first row with this key is in the split itself
+    return np.where(origin < before, origin, np.int32(NO_ROW))  # else the first row with this key is in the split itself
 
 
 WIDTH = 4
@@ -87,7 +87,7 @@ _LESS = 1 - 1e-4
 class NearDuplicateRows:
     """A similar row for each row of a split, with their similarity, 0 for none; int32 and float32 of shape ``(rows,)``.
 
-    It is a row of an earlier split if there is one, else an earlier row of the same split, numbered through all splits, or ``NONE``.
+    It is a row of an earlier split if there is one, else an earlier row of the same split, numbered through all splits, or ``NO_ROW``.
     """
 
     origin: Numbers
@@ -106,9 +106,9 @@ def find_near_duplicates(words: Sequence[Iterable[EncodedWords]], keys: Sequence
     split = np.repeat(np.arange(len(sizes), dtype=np.int8), sizes)
     original = first_copies(np.concatenate(keys))
     search = Search(WordSets.of(chain.from_iterable(words)), split, similarity)
-    search.run((original == NONE) & (search.sets.totals > 0))
+    search.run((original == NO_ROW) & (search.sets.totals > 0))
     # A copy within its split resembles what its original resembles. A copy of a row in an earlier split is a leak only.
-    copies = np.flatnonzero(original != NONE)
+    copies = np.flatnonzero(original != NO_ROW)
     copies = copies[split[original[copies]] == split[copies]]
     search.origin[copies], search.similarity[copies] = search.origin[original[copies]], search.similarity[original[copies]]
     ends = np.cumsum(sizes)[:-1]
@@ -125,7 +125,7 @@ class Search:
         self.sets = sets
         self.split = split
         self.required = similarity
-        self.origin = np.full(len(split), NONE, np.int32)
+        self.origin = np.full(len(split), NO_ROW, np.int32)
         self.similarity = np.zeros(len(split), np.float32)
         self._preview = MappedArray.zeros((len(split), PREVIEW), np.uint8)
         self._threads = ThreadPoolExecutor(THREADS)  # NumPy releases the lock of the interpreter
@@ -180,7 +180,7 @@ class Search:
     def _compare(self, left: Rows, right: Rows) -> None:
         """Compare pairs of rows, and keep the most similar one of each first row. A row of an earlier split replaces one of the same."""
         known = self.origin[left]
-        is_open = (known == NONE) | ((self.split[known] == self.split[left]) & (self.split[right] < self.split[left]))
+        is_open = (known == NO_ROW) | ((self.split[known] == self.split[left]) & (self.split[right] < self.split[left]))
         left, right = left[is_open], right[is_open]
 
         def similar(start: int) -> tuple[Rows, NDArray[np.float32]]:
@@ -243,8 +243,8 @@ def copy_columns(
 ) -> dict[str, NDArray[np.generic]]:
     """Return, for each row of a split, the row that it repeats or resembles, given all raw splits, earlier ones first.
 
-    Columns have the shape ``(rows,)``, and ``NONE`` for a row that repeats no other. ``duplicate_of`` and ``conflict_with`` are rows of the
-    split itself. ``leak_of`` and ``near_duplicate_of`` are rows numbered through all splits; ``similarity`` belongs to the latter.
+    Columns have the shape ``(rows,)``, and ``NO_ROW`` for a row that repeats no other. ``duplicate_of`` and ``conflict_with`` are rows of
+    the split itself. ``leak_of`` and ``near_duplicate_of`` are rows numbered through all splits; ``similarity`` belongs to the latter.
     """
     current = raw[split]
     columns: dict[str, NDArray[np.generic]] = {"duplicate_of": first_copies(current.keys)}
@@ -262,7 +262,7 @@ def copy_notes(raw: Mapping[str, RawSplit], columns: Mapping[str, NDArray[np.gen
     notes = {}
     for check, column, verb in (("leakage", "leak_of", "repeat"), ("near_duplicates", "near_duplicate_of", "resemble")):
         origin = columns.get(column, np.empty(0, np.int64))
-        counts = np.bincount(np.searchsorted(ends, origin[origin != NONE], side="right"), minlength=len(raw))
+        counts = np.bincount(np.searchsorted(ends, origin[origin != NO_ROW], side="right"), minlength=len(raw))
         parts = [f"{count:,} {verb}{'s' * (count == 1)} a row of {name}" for name, count in zip(raw, counts.tolist(), strict=True) if count]
         if parts:
             notes[check] = [f"Of these rows, {', '.join(parts)}."]

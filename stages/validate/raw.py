@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stages.validate.columns import StoredColumns, column_writer, files_of, read_batches
 from tuneline.analysis.text import (
-    CONTROL_CHARACTERS,
+    CONTROL_CLASS,
     EncodedWords,
     Keys,
     VocabularyCounts,
@@ -90,7 +90,7 @@ def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str]) -> dict[s
         counts = {
             "missing": is_missing,
             "characters": _as_integers(pc.utf8_length(texts)),
-            "control_characters": _as_integers(pc.count_substring_regex(texts, CONTROL_CHARACTERS)),
+            "control_characters": _as_integers(pc.count_substring_regex(texts, CONTROL_CLASS)),
             "broken_characters": broken_characters(texts),
         }
         columns = {key: columns[key] + values for key, values in counts.items()}

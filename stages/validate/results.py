@@ -25,7 +25,7 @@ from great_expectations.expectations.expectation import ColumnMapExpectation, Co
 from great_expectations.validator.validation_statistics import calc_validation_statistics
 from numpy.typing import NDArray
 
-from stages.validate.checks import CHECKS, Check, CheckOutcome, Table, expectations
+from stages.validate.checks import CHECK_TABLE, Check, CheckOutcome, Table, expectations
 from stages.validate.columns import Rows
 from stages.validate.near_duplicates import NUMBERED_THROUGH
 from stages.validate.raw import RawSplit
@@ -246,7 +246,7 @@ def check_tables(data: DerivedData) -> CheckResults:
             entries.append(_entry(outcome, found, data))
             if outcome.check.metric and outcome.crashed is None:  # of several expectations of a check, the first counts
                 metrics[table.split].setdefault(outcome.check.metric, outcome.measurement)
-    order = list(CHECKS)
+    order = list(CHECK_TABLE)
     entries.sort(key=lambda entry: order.index(entry.check))
     violations.sort(key=lambda found: order.index(found.check.key))
     failed = [entry.stops for entry in entries if entry.status != "passed"]
@@ -255,7 +255,7 @@ def check_tables(data: DerivedData) -> CheckResults:
         errors=failed.count(True),
         warnings=failed.count(False),
         metrics={f"{split}_{name}": value for split, values in metrics.items() for name, value in values.items()},
-        not_run=[key for key in CHECKS if key not in {entry.check for entry in entries}],
+        not_run=[key for key in CHECK_TABLE if key not in {entry.check for entry in entries}],
         raw_sha256={split: split_hash(SplitReader.open(data.folders.raw, split, "download").paths) for split in SPLITS},
         checks=entries,
     )
@@ -334,7 +334,7 @@ def read_outcome(table: Table, result: ExpectationValidationResult) -> CheckOutc
     """Read the result of one expectation on a table."""
     config: Any = result.expectation_config
     details = result.result
-    check, crashed = CHECKS[config.meta["check"]], exception_message(result)
+    check, crashed = CHECK_TABLE[config.meta["check"]], exception_message(result)
     return CheckOutcome(
         check=check,
         requirement=check.requires[config.meta["requirement"]],

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.project import GIT_IDENTITY, SMALL, Project
-from tuneline.project.experiments import STATE, SavedExperiment, find_experiment, saved_experiments
+from tuneline.project.experiments import EXPERIMENT_STATE, SavedExperiment, find_experiment, saved_experiments
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]  # tests/tuneline/project/test_experiments.py has a pipeline of two stages
 
@@ -103,7 +103,7 @@ def test_wrong_value_or_name_changes_nothing(project, override, named):
     assert named in done.stdout
     assert project.status() == ""
     assert project.run("git", "for-each-ref").stdout == refs
-    assert not list((project.folder / STATE).glob("*/"))
+    assert not list((project.folder / EXPERIMENT_STATE).glob("*/"))
 
 
 def test_dvc_knows_the_experiments(project, better):
@@ -132,7 +132,7 @@ LONG = ("train.epochs=12", "run.checkpoint_every_steps=5")
 
 
 def test_killed_and_interrupted_run_ends_with_the_model_of_an_undisturbed_one(project):
-    checkpoints = project.folder / STATE / "disturbed/checkpoints"
+    checkpoints = project.folder / EXPERIMENT_STATE / "disturbed/checkpoints"
     process = start(project, *LONG, "--name", "disturbed")
     wait_for_step(process, checkpoints, 10)
     process.kill()

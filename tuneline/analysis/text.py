@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Keys = NDArray[np.uint64]
 
-CONTROL_CHARACTERS = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+CONTROL_CLASS = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 """C0 and C1 control characters except tab and line breaks."""
 WORD_SEPARATORS = r" ?[^\p{L}\p{N} ][^\p{L}\p{N}]*"
 """Characters between words, except a single space. Not matching single spaces makes the replacement several times faster."""

@@ -37,7 +37,7 @@ TOKENIZER_FILES = (
 PROGRESS_FROM = 10 * 2**20
 """Bytes of a download from which its progress is shown."""
 PICKLES = re.compile(r"pytorch_model.*\.bin(\.index\.json)?")
-COMMIT = re.compile(r"[0-9a-f]{40}")
+COMMIT_HASH = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def find(name: str, revision: str | None = None, key: str = "model.checkpoint") 
         raise ParamsError(f"{key}: {name!r} is a folder outside {BASE_SOURCE}/.", hint)
     from huggingface_hub import HfApi
 
-    if revision is not None and COMMIT.fullmatch(revision):
+    if revision is not None and COMMIT_HASH.fullmatch(revision):
         commit = revision
     else:
         with explained(key, name, revision):

@@ -38,7 +38,7 @@ from tuneline.project.drop_folder import labelled_files
 from tuneline.project.registry import Version
 from tuneline.project.repo import (
     COMMIT,
-    TIMEOUT,
+    REMOTE_TIMEOUT,
     git,
     registries,
     require_own_repository,
@@ -540,9 +540,9 @@ def _why_not_in_origin(root: Path, artifact: str, version: Version) -> str | Non
     if "origin" not in git(root, "remote").split():
         return "there is no git remote origin"
     try:
-        done = _run(root, "git", "ls-remote", "origin", f"refs/tags/{artifact}@{version.name}*", timeout=TIMEOUT)
+        done = _run(root, "git", "ls-remote", "origin", f"refs/tags/{artifact}@{version.name}*", timeout=REMOTE_TIMEOUT)
     except subprocess.TimeoutExpired:
-        return f"origin did not answer within {TIMEOUT:g} seconds"
+        return f"origin did not answer within {REMOTE_TIMEOUT:g} seconds"
     if done.returncode:
         return f"origin cannot be asked ({done.stderr.strip().splitlines()[0]})"
     return None if version.commit in done.stdout else "origin does not have its tag"

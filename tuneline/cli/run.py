@@ -51,14 +51,14 @@ def command(overrides: Overrides = None, name: Name = None, test: Test = False) 
     with experiments.opened(root, name, text) as experiment:
         announce(experiment)
         try:
-            code = experiment.reproduce(*([] if test else [experiments.TRAIN]))
+            code = experiment.reproduce(*([] if test else [experiments.TRAIN_STAGE]))
         except KeyboardInterrupt as interrupt:
             say(f"\nrun: interrupted. {how_to_go_on(experiment, given, test=test)}", error=True)
             raise typer.Exit(128 + getattr(interrupt, "number", signal.SIGINT)) from None
         if code:
             raise StageError(f"experiment {name} did not finish; the reason is above.", how_to_go_on(experiment, given, test=test))
         record = {"overrides": given, "seconds": experiment.seconds()}
-        saved = experiment.save(record, None if test else experiments.TRAIN)
+        saved = experiment.save(record, None if test else experiments.TRAIN_STAGE)
         experiment.discard()
     say(summary(root, saved))
 
@@ -68,10 +68,10 @@ def default_name(overrides: Sequence[str]) -> str:
 
     The section of a parameter is in it where others have a parameter of the same name.
     """
-    from tuneline.project.experiments import BASE
+    from tuneline.project.experiments import BASE_EXPERIMENT
 
     if not overrides:
-        return BASE
+        return BASE_EXPERIMENT
     last = Counter(key.rpartition(".")[2] for key in known_keys())
     parts = (override.partition("=") for override in overrides)
     texts = (f"{short}={value}" if last[short := key.rpartition(".")[2]] == 1 else f"{key}={value}" for key, _, value in parts)
@@ -122,27 +122,27 @@ def how_to_go_on(experiment: "Experiment", overrides: Sequence[str], *, test: bo
 
 def summary(root: Path, saved: "SavedExperiment") -> str:
     """Return the last line: score with interval, difference from the base, and what to do next."""
-    from tuneline.project.experiments import BASE
+    from tuneline.project.experiments import BASE_EXPERIMENT
     from tuneline.project.validation import compare_scores, validation_score
 
     score = validation_score(saved.metrics(), saved.params)
     if score is None:
         return f"run: experiment {saved.name} is complete."
     text = f"run: {saved.name}: validation {score.metric} {score}"
-    if saved.name == BASE:
+    if saved.name == BASE_EXPERIMENT:
         return f"{text}. Next: `tuneline run KEY=VALUE`, `tuneline experiments`"
     compared = compare_scores(root, saved.lock, base_lock(root, saved), score.metric)
     if compared:
-        text += f", {compared} against {BASE}: {compared.verdict}"
+        text += f", {compared} against {BASE_EXPERIMENT}: {compared.verdict}"
     else:
-        text += f"; no {BASE} on the same rows to compare with: `tuneline run` makes it"
+        text += f"; no {BASE_EXPERIMENT} on the same rows to compare with: `tuneline run` makes it"
     return f"{text}. Next: `tuneline experiments`, `tuneline experiments apply {saved.name}`"
 
 
 def base_lock(root: Path, saved: "SavedExperiment") -> "Lock":
     """Return ``dvc.lock`` of the experiment named base, else of the commit itself."""
-    from tuneline.project.experiments import BASE, saved_experiments
+    from tuneline.project.experiments import BASE_EXPERIMENT, saved_experiments
     from tuneline.project.repo import lock_at
 
-    named = [one for one in saved_experiments(root, saved.base) if one.name == BASE]
+    named = [one for one in saved_experiments(root, saved.base) if one.name == BASE_EXPERIMENT]
     return named[0].lock if named else lock_at(root, saved.base)

@@ -23,7 +23,7 @@ from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord
 from tuneline.params.loading import load_params
 from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
 from tuneline.project.repo import (
-    CLASSIFIER,
+    CLASSIFIER_PATH,
     COMMIT,
     EVALUATED,
     commit_of,
@@ -147,7 +147,7 @@ def machine_note(root: Path) -> str | None:
     changed = changed_by_machine(read_lock(root), lock_at(root, "HEAD"))
     if not changed:
         return None
-    first = CLASSIFIER if CLASSIFIER in changed else changed[0]
+    first = CLASSIFIER_PATH if CLASSIFIER_PATH in changed else changed[0]
     differ = f"and {len(changed) - 1} more outs differ" if len(changed) > 1 else "differs"
     return (
         f"Note: {first} {differ} from the committed dvc.lock, and code, data and parameters do not: this machine has another "
@@ -176,7 +176,7 @@ def quality_table(evaluated: Mapping[str, float], compared: ComparisonRecord | N
 
 def provenance(root: Path, lock: Lock) -> dict[str, str]:
     """Return the version of the model in ``dvc.lock``, the commit that added it, and its names in the registry."""
-    version = lock.out(CLASSIFIER)
+    version = lock.out(CLASSIFIER_PATH)
     if version is None:
         return {"version": "not in dvc.lock: the pipeline has not finished yet"}
     commit = commit_of(root, version)

@@ -21,7 +21,7 @@ from tuneline.core.paths import PIPELINE, PROJECT
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params.section import FunctionName, check_listed
 
-OPTIONS = {"train.loss": " or a value in train.loss_options"}
+OPTIONS_OF = {"train.loss": " or a value in train.loss_options"}
 """Where the values of other arguments come from, by parameter; a metric has none."""
 
 
@@ -65,7 +65,7 @@ def load_function(parameter: str, name: FunctionName, options: Mapping[str, Any]
         arguments = ", ".join(["logits", "labels", *(f"{key}={value!r}" for key, value in function.options.items())])
         raise function.error(
             f"cannot be called as {name.function}({arguments}): {error}.",
-            f"Define it as `def {name.function}(logits, labels)`. Other arguments need a default{OPTIONS.get(parameter, '')}.",
+            f"Define it as `def {name.function}(logits, labels)`. Other arguments need a default{OPTIONS_OF.get(parameter, '')}.",
         ) from None
     if PIPELINE.exists():
         check_listed(parameter, files, read_yaml(PIPELINE))

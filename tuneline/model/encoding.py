@@ -14,7 +14,7 @@ from tokenizers import Encoding, Tokenizer
 from tuneline.core.errors import DataError
 from tuneline.core.tables import LABELS, ROW_GROUP
 
-CHUNK = 2_000
+ENCODED_AT_A_TIME = 2_000
 """Rows per call of the Rust tokenizer: enough to use its threads, few enough for memory (about 100 bytes per token)."""
 Texts = list[str] | list[tuple[str, ...]]
 T = TypeVar("T")
@@ -246,14 +246,14 @@ def _encoded(encoder: Encoder, rows: Iterator[pa.RecordBatch], text_columns: Seq
 
 
 def _chunks(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Cut batches of any size into chunks of ``CHUNK`` rows, which divides ``ROW_GROUP``."""
+    """Cut batches of any size into chunks of ``ENCODED_AT_A_TIME`` rows, which divides ``ROW_GROUP``."""
     waiting: list[pa.RecordBatch] = []
     for batch in rows:
         waiting.append(batch)
-        while sum(map(len, waiting)) >= CHUNK:
+        while sum(map(len, waiting)) >= ENCODED_AT_A_TIME:
             joined = pa.concat_batches(waiting)
-            waiting = [joined.slice(CHUNK)]
-            yield joined.slice(0, CHUNK)
+            waiting = [joined.slice(ENCODED_AT_A_TIME)]
+            yield joined.slice(0, ENCODED_AT_A_TIME)
     if sum(map(len, waiting)):
         yield pa.concat_batches(waiting)
 

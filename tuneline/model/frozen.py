@@ -21,7 +21,7 @@ from tuneline.model.linear import pair_features, pair_width
 
 HEAD = "head.safetensors"
 """File with ``weight`` and ``bias`` of the linear model, beside the encoder in ``model.safetensors``."""
-KEY = "frozen_head"
+FROZEN_HEAD_KEY = "frozen_head"
 """Key of ``config.json`` that a classifier with a frozen head has, and no other."""
 
 
@@ -94,13 +94,13 @@ class FrozenClassifier(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.template = template
-        encoder.config.update({KEY: {"pooling": "mean", "pair": None if template is None else asdict(template)}})
+        encoder.config.update({FROZEN_HEAD_KEY: {"pooling": "mean", "pair": None if template is None else asdict(template)}})
         width = encoder.config.hidden_size
         self.head = nn.Linear(width if template is None else pair_width(width), len(encoder.config.id2label or ()))
 
     @property
     def config(self) -> PretrainedConfig:
-        """Configuration of the encoder, with the label names and ``KEY``."""
+        """Configuration of the encoder, with the label names and ``FROZEN_HEAD_KEY``."""
         return self.encoder.config
 
     def features(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -136,12 +136,12 @@ def load_classifier(folder: Path, attention: str) -> TrainedModel:
     """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
-    auto: Any = AutoModelForSequenceClassification if KEY not in config else AutoModel
+    auto: Any = AutoModelForSequenceClassification if FROZEN_HEAD_KEY not in config else AutoModel
     model: PreTrainedModel = auto.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention, **options)
     model.train(False)
-    if KEY not in config:
+    if FROZEN_HEAD_KEY not in config:
         return model
-    pair = config[KEY]["pair"]
+    pair = config[FROZEN_HEAD_KEY]["pair"]
     frozen = FrozenClassifier(model, None if pair is None else PairTemplate(**pair))
     frozen.head.load_state_dict(load_file(folder / HEAD))
     return frozen.train(False)

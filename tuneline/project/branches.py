@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tuneline.project.repo import git
 
-ROWS = "Ingested-Rows"
+ROWS_TRAILER = "Ingested-Rows"
 """Trailer of a commit that flow ``ingest`` made: how many rows it brought."""
 NAMED = 3
 """Commits that a message names."""
@@ -38,7 +38,7 @@ def rewritten(root: Path, branch: str) -> BranchProblem | None:
     tips = dict.fromkeys(git(root, "log", "--walk-reflogs", "--format=%H", ref).split())
     if not tips:
         return None
-    form = f"--format=%h %ct %(trailers:key={ROWS},valueonly,separator=)"
+    form = f"--format=%h %ct %(trailers:key={ROWS_TRAILER},valueonly,separator=)"
     lines = git(root, "log", form, *tips, "--not", "--exclude=origin/runs/*", "--remotes=origin").splitlines()
     if not lines:
         return None

@@ -29,7 +29,7 @@ from ruamel.yaml.error import YAMLError
 from tuneline.core.paths import BASE, RAW
 from tuneline.core.terminal import say, visible
 
-CODE = ("project/", "stages/", "tuneline/")
+CODE_FOLDERS = ("project/", "stages/", "tuneline/")
 """Folders with the code that stages depend on."""
 BUSY = 75
 """Exit code of a collection if another program uses DVC in one of the working trees."""
@@ -118,7 +118,7 @@ class Lock:
         """Return the hash of every file and folder of code that a stage ran with, by path."""
         code = {}
         for stage in self.stages.values():
-            code.update({dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"].startswith(CODE)})
+            code.update({dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"].startswith(CODE_FOLDERS)})
         return dict(sorted(code.items()))
 
 

@@ -36,9 +36,9 @@ from tuneline.project.dvc import Lock, load_yaml, local_settings
 from tuneline.project.repo import git, lock_at, metrics_at, other_params
 from tuneline.project.worktrees import add_worktree, python_first, remove_worktree, repair_lock, run_dvc, run_git, site_cache
 
-STATE = Path(".dvc/tmp/experiments")
-TRAIN = "train"
-BASE = "base"
+EXPERIMENT_STATE = Path(".dvc/tmp/experiments")
+TRAIN_STAGE = "train"
+BASE_EXPERIMENT = "base"
 """Name of the experiment with the parameters of its commit."""
 CARRIED = ("conf", "data", "dvc.lock", "dvc.yaml", "metrics", "models", "params.yaml", "project", "stages", "tuneline")
 """Where new files that git does not ignore belong to an experiment, as changes of tracked files do everywhere."""
@@ -89,7 +89,7 @@ class SavedExperiment:
         """Its ``params.yaml``."""
         return load_yaml(git(self.root, "show", f"{self.commit}:{PARAMS}")) or {}
 
-    def metrics(self, stage: str = TRAIN) -> Mapping[str, float]:
+    def metrics(self, stage: str = TRAIN_STAGE) -> Mapping[str, float]:
         """Return the metrics of a stage; empty if the stage did not run."""
         return metrics_at(self.root, self.commit, stage)
 
@@ -110,7 +110,7 @@ def committed_result(root: Path, commit: str) -> SavedExperiment | None:
     """Return the result that is committed with the parameters of a commit; ``None`` if its training is of others, or there is none."""
     name = "HEAD" if commit == git(root, "rev-parse", "HEAD") else commit[:7]
     result = SavedExperiment(root, name, commit, commit, git(root, "show", "--no-patch", "--format=%cs", commit), {})
-    is_own = TRAIN in result.lock.stages and not other_params(result.params, result.lock)
+    is_own = TRAIN_STAGE in result.lock.stages and not other_params(result.params, result.lock)
     return result if is_own else None
 
 
@@ -154,7 +154,7 @@ def apply(root: Path, experiment: SavedExperiment, *, force: bool) -> list[str]:
     for path in files:
         if path not in present:
             (root / path).unlink(missing_ok=True)
-    targets = [] if "evaluate" in experiment.lock.stages else ["--with-deps", TRAIN]
+    targets = [] if "evaluate" in experiment.lock.stages else ["--with-deps", TRAIN_STAGE]
     if reason := run_dvc(root, "checkout", "--quiet", "--force", "--allow-missing", *targets):  # the outs that DVC's cache has
         raise StageError(f"DVC cannot check the outs out: {reason}", "Run `dvc checkout --force`.")
     return [path for path in files if _content(root / path) != before[path]]
@@ -183,7 +183,7 @@ def _check_kept(root: Path, experiment: SavedExperiment, files: Sequence[str]) -
 
 def unfinished(root: Path) -> list[str]:
     """List the experiments that run or were interrupted."""
-    return sorted(path.name.removeprefix(".").removesuffix(".json") for path in (root / STATE).glob(".*.json"))
+    return sorted(path.name.removeprefix(".").removesuffix(".json") for path in (root / EXPERIMENT_STATE).glob(".*.json"))
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class Experiment:
     @property
     def path(self) -> Path:
         """Its working tree."""
-        return self.root / STATE / self.name
+        return self.root / EXPERIMENT_STATE / self.name
 
     def run(self, *arguments: str, output: TextIO | None = None, env: Mapping[str, str] | None = None) -> int:
         """Run DVC in the working tree and return its exit code, as ``execute`` does."""
@@ -240,7 +240,7 @@ class Experiment:
         self.run("checkout", "--quiet", "--allow-missing", *(("--with-deps", *targets) if targets else ()), output=output)
         return self.run("repro", *targets, output=output, env=env)
 
-    def save(self, record: Mapping[str, Any], target: str | None = TRAIN, name: str | None = None) -> SavedExperiment:
+    def save(self, record: Mapping[str, Any], target: str | None = TRAIN_STAGE, name: str | None = None) -> SavedExperiment:
         """Commit what ran, and set DVC's ref to it, in one step; an experiment of that name on the same base is replaced.
 
         Args:
@@ -291,7 +291,7 @@ def opened(root: Path, name: str, params: str) -> Iterator[Experiment]:
     """
     root = root.resolve()
     check_name(root, name)
-    state = root / STATE
+    state = root / EXPERIMENT_STATE
     state.mkdir(parents=True, exist_ok=True)
     with _held(root, name) as lock:
         with _changing(root):
@@ -310,7 +310,7 @@ def snapshot(root: Path, params: str) -> str:
 
     It has the uncommitted changes of tracked files, and new files in ``CARRIED``.
     """
-    index = (root / STATE).with_name(f"experiments-{os.getpid()}.index")
+    index = (root / EXPERIMENT_STATE).with_name(f"experiments-{os.getpid()}.index")
     env = {"GIT_INDEX_FILE": str(index)}
     try:
         shutil.copyfile(run_git(root, "rev-parse", "--path-format=absolute", "--git-path", "index"), index)
@@ -350,7 +350,7 @@ def _stage_changes(path: Path) -> None:
 
 def _file(root: Path, name: str, suffix: str) -> Path:
     """Return a file beside the working tree of an experiment; no name begins with a dot."""
-    return root / STATE / f".{name}.{suffix}"
+    return root / EXPERIMENT_STATE / f".{name}.{suffix}"
 
 
 def _read(root: Path, name: str) -> Any:
@@ -361,7 +361,7 @@ def _read(root: Path, name: str) -> Any:
 
 def _remove(root: Path, name: str) -> None:
     _file(root, name, "json").unlink(missing_ok=True)
-    remove_worktree(root, root / STATE / name)
+    remove_worktree(root, root / EXPERIMENT_STATE / name)
     run_git(root, "worktree", "prune")
 
 
@@ -374,7 +374,7 @@ def remove_unfinished(root: Path, name: str) -> None:
 @contextlib.contextmanager
 def _changing(root: Path) -> Iterator[None]:
     """Hold the lock for creating and removing working trees."""
-    with locked((root / STATE).with_name("experiments.lock")):
+    with locked((root / EXPERIMENT_STATE).with_name("experiments.lock")):
         yield
 
 

@@ -23,12 +23,12 @@ from tuneline.project.params_file import get_value
 from tuneline.project.registry import TAG_FORMAT, RegistryTag, RegistryTags, decision_in
 
 EVALUATED = "metrics/evaluate.json"
-CLASSIFIER = "models/classifier"
+CLASSIFIER_PATH = "models/classifier"
 OF_A_RESULT = ("params.yaml", "dvc.lock", "metrics", "conf", "data", "models", "project")
 """What git has to have of a result, so that others can repeat it: of ``data`` and ``models`` only what it does not ignore."""
 COMMIT = f"git add {' '.join(OF_A_RESULT)} && git commit"
 _FIELDS = "%H%x1f%h%x1f%cs%x1f%s"
-TIMEOUT = 30.0
+REMOTE_TIMEOUT = 30.0
 """Seconds that ``origin`` and the DVC remote each have to answer."""
 
 
@@ -109,9 +109,9 @@ def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
         return f"dvc.lock of {commit[:12]} does not list it"
     try:
         command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "has", md5]
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=REMOTE_TIMEOUT)
     except subprocess.TimeoutExpired:
-        return f"the DVC remote did not answer within {TIMEOUT:g} seconds"
+        return f"the DVC remote did not answer within {REMOTE_TIMEOUT:g} seconds"
     if done.returncode and (lines := done.stderr.strip().splitlines()):
         error = next((line for line in lines if line.startswith("ERROR")), lines[-1])
         return f"the DVC remote cannot be asked ({error.removeprefix('ERROR: ')})"
@@ -243,7 +243,7 @@ SETTINGS = ("data", "tokenize", "model", "train", "evaluate")
 
 def result_key(root: Path, lock: Lock) -> str:
     """Return a key of the model in ``dvc.lock`` and of the metrics in the working tree: what a page is about."""
-    digest = hashlib.sha256(str(lock.out(CLASSIFIER)).encode())
+    digest = hashlib.sha256(str(lock.out(CLASSIFIER_PATH)).encode())
     for stage in ("train", "evaluate", "compare"):
         path = root / METRICS / f"{stage}.json"
         digest.update(path.read_bytes() if path.exists() else b"-")
@@ -260,8 +260,8 @@ def outdated(root: Path, lock: Lock) -> str | None:
     recorded, path = lock.out(EVALUATED), root / EVALUATED
     if recorded and path.exists() and recorded != hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest():
         return f"{EVALUATED} is of another run than dvc.lock. Run `dvc repro`; or `git checkout {EVALUATED} dvc.lock`."
-    scored = {dep["path"]: dep["md5"] for dep in lock.stages.get("evaluate", {}).get("deps", [])}.get(CLASSIFIER)
-    if scored and scored != lock.out(CLASSIFIER):
+    scored = {dep["path"]: dep["md5"] for dep in lock.stages.get("evaluate", {}).get("deps", [])}.get(CLASSIFIER_PATH)
+    if scored and scored != lock.out(CLASSIFIER_PATH):
         return "The metrics are of the model before this one, which is not evaluated yet. Run `dvc repro`."
     if changed := changed_params(root, lock):
         names = ", ".join(changed[:MOST_KEYS]) + (", ..." if len(changed) > MOST_KEYS else "")

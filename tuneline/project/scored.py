@@ -16,7 +16,7 @@ from tuneline.core.paths import PARAMS
 from tuneline.core.records import OMITTED, Record
 from tuneline.engines import EngineOptions
 from tuneline.params.loading import load_params
-from tuneline.readers.inputs import OPTIONS, Input, InputColumns, Row, kind_of, open_rows
+from tuneline.readers.inputs import COMMAND_OPTIONS, Input, InputColumns, Row, kind_of, open_rows
 from tuneline.readers.labelled import plain_text
 from tuneline.readers.layout import detected_dialect
 from tuneline.readers.rows import Limits
@@ -107,7 +107,7 @@ def open_archived(root: Path, scored: ScoredFile, columns: InputColumns) -> Iter
     if not path.is_file() or file_hash(path) != record.sha256:
         raise DataError(f"{path} is missing, or is not the file that was scored.", "Restore it, or remove its predictions.")
     kind = kind_of(path, "--input-format")
-    with open_rows(Input(path, kind, detected_dialect(path, kind, OPTIONS, limits=UNLIMITED), limits=UNLIMITED), columns) as source:
+    with open_rows(Input(path, kind, detected_dialect(path, kind, COMMAND_OPTIONS, limits=UNLIMITED), limits=UNLIMITED), columns) as source:
         yield (row for row in source.rows if isinstance(row, Row))
 
 

@@ -46,7 +46,7 @@ def not_a_file(path: Path) -> str | None:
 
 EXTRAS = {"s3": "'.[s3]'", "s3a": "'.[s3]'", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
 """What to install for a scheme."""
-OPTIONS = {scheme: {"max_concurrency": 1} for scheme in ("s3", "s3a")}
+STORAGE_OPTIONS = {scheme: {"max_concurrency": 1} for scheme in ("s3", "s3a")}
 """One part of 50 MB at a time: ten would be in memory, and an upload that is cut off could not be aborted while others are sent."""
 READ_AHEAD = 4 << 20
 """Bytes of a text file that one request reads."""
@@ -191,7 +191,7 @@ def file_system(url: str) -> tuple[Any, str]:
         raise DataError(f"{shown(url)} contains a password.", "Credentials come from the environment, for example AWS_ACCESS_KEY_ID.")
     scheme = url.partition("://")[0]
     try:
-        return cast("tuple[Any, str]", url_to_fs(url, **OPTIONS.get(scheme, {})))
+        return cast("tuple[Any, str]", url_to_fs(url, **STORAGE_OPTIONS.get(scheme, {})))
     except ImportError as error:
         package = EXTRAS.get(scheme, "what fsspec needs for it")
         raise StageError(f"{shown(url)}: {scheme}:// is not installed: {error}", f"`pip install {package}`") from None

@@ -36,8 +36,15 @@ from tuneline.readers.rows import (
 from tuneline.readers.text import TextLines, open_text
 from tuneline.tasks import read_task
 
-KINDS: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
-OPTIONS = OptionNames(
+KIND_OF_SUFFIX: dict[str, Kind] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+}
+COMMAND_OPTIONS = OptionNames(
     "--delimiter", "--quoting", "--columns", "--encoding", "--max-cell-characters", "--max-row-group-mb", "--max-unpacked-mb"
 )
 PREDICTED_ROWS = 1_000
@@ -57,9 +64,9 @@ def kind_of(path: DataFile | None, option: str) -> Kind:
     if path is None:
         return "jsonl"
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if suffix not in KINDS:
+    if suffix not in KIND_OF_SUFFIX:
         raise DataError(f"{path}: the format is not clear from the suffix.", f"Set {option} to csv, tsv, jsonl or parquet.")
-    return KINDS[suffix]
+    return KIND_OF_SUFFIX[suffix]
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,7 @@ class Input:
     encoding: str = "utf-8"
     limits: Limits = DEFAULT_LIMITS
     part: range | None = None
-    options: OptionNames = OPTIONS
+    options: OptionNames = COMMAND_OPTIONS
     strict: bool = False
 
     @classmethod

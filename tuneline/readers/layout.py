@@ -21,7 +21,7 @@ from tuneline.readers.text import better_encoding, explained, is_encoded, known_
 Family = Literal["delimited", "jsonl", "parquet"]
 Quoting = Literal["standard", "literal"]
 
-KINDS: dict[str, Family] = {
+FAMILY_OF_SUFFIX: dict[str, Family] = {
     ".csv": "delimited",
     ".tsv": "delimited",
     ".tab": "delimited",
@@ -118,9 +118,9 @@ def detect_layout(path: Path, encoding: str | None = None, limits: Limits = DEFA
         raise DataError(f"{path} {problem}.", "Name the files in it, one per split." if path.is_dir() else "Check the path; name a file.")
     compressed = path.suffix.lower() == ".gz"
     suffix = (path.with_suffix("") if compressed else path).suffix.lower()
-    if suffix not in KINDS:
-        raise DataError(f"{path}: unknown suffix {suffix!r}.", HINTS.get(suffix, f"Known: {', '.join(KINDS)}; also .gz."))
-    layout = Layout(KINDS[suffix], compressed)
+    if suffix not in FAMILY_OF_SUFFIX:
+        raise DataError(f"{path}: unknown suffix {suffix!r}.", HINTS.get(suffix, f"Known: {', '.join(FAMILY_OF_SUFFIX)}; also .gz."))
+    layout = Layout(FAMILY_OF_SUFFIX[suffix], compressed)
     if layout.kind == "parquet":
         return layout
     layout = replace(layout, encoding=detect_encoding(path, limits) if encoding is None else known_encoding(encoding))
@@ -307,7 +307,7 @@ def _whole_object(path: Path, encoding: str, limits: Limits) -> Any:
         return None
 
 
-WESTERN = "cp1252"
+WESTERN_ENCODING = "cp1252"
 """The encoding in which Excel saves CSV files in Western Europe and America."""
 MOST_ACCENTS = 0.5
 """Largest share of letters beyond ASCII in a Western European text; 5 % are usual."""
@@ -348,7 +348,7 @@ class BrokenLines:
             self.sample += line
         self.high += sum(byte >= 0x80 for byte in line)
         self.letters += sum(byte < 0x80 and chr(byte).isalpha() for byte in line)
-        self.foreign = self.foreign or not is_encoded(line, WESTERN)
+        self.foreign = self.foreign or not is_encoded(line, WESTERN_ENCODING)
 
 
 def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
@@ -373,10 +373,10 @@ def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
     is_mixed, is_western = lines.valid > MOST_ACCIDENTS * lines.count, lines.high <= MOST_ACCENTS * (lines.high + lines.letters)
     if not is_mixed and is_western and not lines.foreign:
         _refuse_better_encoding(path, lines.sample)
-        return WESTERN
+        return WESTERN_ENCODING
     with open_text(path, "utf-8", SOURCES, limits) as text:
         first = next(problem for _ in text if (problem := text.take_problem()))
-    damage = f" To read every line in one encoding, which damages the others: --encoding {WESTERN}." if is_mixed else ""
+    damage = f" To read every line in one encoding, which damages the others: --encoding {WESTERN_ENCODING}." if is_mixed else ""
     raise DataError(
         f"{path}, line {first.line:,}: {first.message}. Of the lines beyond ASCII, {lines.count:,} are not utf-8, and {lines.valid:,} are.",
         first.hint + damage,
@@ -390,8 +390,8 @@ def _refuse_better_encoding(path: Path, sample: bytes) -> None:
         return
     words = [word for word in sample.split() if not word.isascii() and is_encoded(word, better)]
     word = max(words[:SHOWN_WORDS], key=lambda word: sum(byte >= 0x80 for byte in word), default=b"")
-    shown = f": {word.decode(better)!r}, in {WESTERN} {word.decode(WESTERN, errors='replace')!r}" if word else ""
+    shown = f": {word.decode(better)!r}, in {WESTERN_ENCODING} {word.decode(WESTERN_ENCODING, errors='replace')!r}" if word else ""
     raise DataError(
-        f"{path} is not UTF-8, and it reads better in {better} than in {WESTERN}{shown}.",
-        f"Name its encoding: --encoding {better}, or --encoding {WESTERN}.",
+        f"{path} is not UTF-8, and it reads better in {better} than in {WESTERN_ENCODING}{shown}.",
+        f"Name its encoding: --encoding {better}, or --encoding {WESTERN_ENCODING}.",
     )

@@ -122,7 +122,7 @@ Action = Literal["stop", "skip"]
 """``stop``: the first bad row is an error. ``skip``: bad rows are left out and counted."""
 MAX_SHARE = 0.01
 """Default for the fraction of the rows of a file that may be bad."""
-SHOWN = 5
+SHOWN_BAD_ROWS = 5
 """Bad rows in the message about a file that has too many."""
 MISREAD = 0.1
 """Share of bad rows from which the file is read wrongly: no one has so many rows that are broken one by one."""
@@ -166,9 +166,9 @@ class BadRows:
             hint = f"{problem.hint} To leave out such rows: {policy.option}."
             raise DataError(f"{self.name}, {place}: {problem.message}.", hint)
         self.count += problem.lines
-        if problem.hint in self.hints or len(self.hints) < SHOWN:
+        if problem.hint in self.hints or len(self.hints) < SHOWN_BAD_ROWS:
             self.hints[problem.hint] += 1
-        if len(self.first) < SHOWN:
+        if len(self.first) < SHOWN_BAD_ROWS:
             self.first.append(f"{place}: {problem.message}")
         if self.on_skip is not None:
             self.on_skip(problem)

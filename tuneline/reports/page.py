@@ -78,8 +78,8 @@ VARIABLES = {
     BAD: "var(--bad)",
     SURFACE: "var(--surface)",
 }
-WIDTH = 330 / 72
-SIZE = (WIDTH, 3.1)
+FIGURE_WIDTH = 330 / 72
+SIZE = (FIGURE_WIDTH, 3.1)
 """Width and height in inches. A figure is 330 units wide, and never narrower than 292 px on a page (screens of 320 px): its text stays
 readable, and on a desk the style sheet does not enlarge it beyond that of the page."""
 DASHED = (0, (3, 3))
@@ -126,7 +126,7 @@ def draw_lines(
     """
     from matplotlib.ticker import MaxNLocator
 
-    with canvas((WIDTH, 2.6)) as (figure, axes):
+    with canvas((FIGURE_WIDTH, 2.6)) as (figure, axes):
         for (label, values), (colour, dashes) in zip(series.items(), LINE_STYLES, strict=False):
             axes.plot(_floats(values), color=colour, linestyle=dashes, marker="o", markersize=4, label=label)
         for label, value in limits.items():
@@ -146,7 +146,7 @@ def draw_lines(
 
 def draw_spark(name: str, title: str, values: Sequence[float | None], top: float) -> Markup:
     """Draw values over versions without axes, for the cell of a table; several cells share one scale, from 0 to ``top``."""
-    with canvas((WIDTH, 0.5)) as (figure, axes):
+    with canvas((FIGURE_WIDTH, 0.5)) as (figure, axes):
         axes.plot(_floats(values), color=FIRST, marker="o", markersize=4)
         axes.set(xlim=(-0.5, len(values) - 0.5), ylim=(-0.1 * top, 1.1 * top or 1.0))
         axes.set_axis_off()
@@ -179,7 +179,7 @@ def draw_histograms(name: str, title: str, distributions: Mapping[str, Distribut
     grid = np.geomspace(low, high, BINS + 1) if logarithmic else np.linspace(low, high, BINS + 1)
     middles = {split: [number(one.quantile(level)) for level in (0.05, 0.5, 0.95)] for split, one in filled.items()}
     words = {split: f"median {median}, 90 % in {low_end} to {high_end}" for split, (low_end, median, high_end) in middles.items()}
-    with canvas((WIDTH, 0.3 + 0.95 * len(filled)), rows=len(filled)) as (figure, _):
+    with canvas((FIGURE_WIDTH, 0.3 + 0.95 * len(filled)), rows=len(filled)) as (figure, _):
         for axes, (split, one) in zip(figure.axes, filled.items(), strict=True):
             axes.stairs(_shares(one, grid), grid, fill=True, color=FIRST, alpha=0.75)
             axes.set_title(f"{split}: {words[split]}", loc="left")

@@ -15,7 +15,7 @@ from tuneline.metrics.curves import Softmax
 from tuneline.metrics.stats import Estimate
 from tuneline.project.dvc import Lock
 from tuneline.project.repo import PreviousResult
-from tuneline.reports.page import BAD, DASHED, FIRST, GRID, MUTED, SECOND, WIDTH, canvas, to_svg
+from tuneline.reports.page import BAD, DASHED, FIGURE_WIDTH, FIRST, GRID, MUTED, SECOND, canvas, to_svg
 from tuneline.results.predictions import Headline, ReportedPredictions
 from tuneline.results.verdict import read_curve
 
@@ -175,7 +175,7 @@ def draw_headline(headline: Headline) -> Markup:
         *((title.removeprefix("the "), value, None, MUTED) for title, value in reversed(list(headline.simple.items()))),
     ]
     known = [(name, value, interval, colour) for name, value, interval, colour in rows if value is not None]
-    with canvas((WIDTH, 0.55 + 0.5 * len(known))) as (figure, axes):
+    with canvas((FIGURE_WIDTH, 0.55 + 0.5 * len(known))) as (figure, axes):
         for height, (_, value, interval, colour) in enumerate(known):
             if interval is not None:
                 axes.plot([interval.low, interval.high], [height, height], color=colour, linewidth=5, alpha=0.3)

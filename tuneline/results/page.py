@@ -26,7 +26,7 @@ from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
 from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord, Flip, Flips, UsageRecord
 from tuneline.project import latency
 from tuneline.project.dvc import Lock, read_lock
-from tuneline.project.repo import CLASSIFIER, COMMIT, Commit, commit_of, find_previous, git, outdated, registered, result_key
+from tuneline.project.repo import CLASSIFIER_PATH, COMMIT, Commit, commit_of, find_previous, git, outdated, registered, result_key
 from tuneline.reports.checks import Checks
 from tuneline.reports.page import environment
 from tuneline.results.exported import is_stale
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 PAGE, CARD = Path("reports/index.html"), Path("reports/model_card.md")
 TEMPLATES = Path(__file__).parent / "templates"
-OUTS = ("data/raw", "data/tokenized", CLASSIFIER, "models/onnx")
+OUTS = ("data/raw", "data/tokenized", CLASSIFIER_PATH, "models/onnx")
 LATENCY_FILE = TIMING / "latency.json"
 BATCH_SIZES = (1, 32)
 SECONDS = 1.5
@@ -117,7 +117,7 @@ class Provenance:
     @classmethod
     def read(cls, root: Path, lock: Lock, *, with_export: bool) -> Self:
         """Read git, ``dvc.lock``, ``source.json``, ``reports/timing/`` and, unless it is of another model, ``export.json``."""
-        version = lock.out(CLASSIFIER)
+        version = lock.out(CLASSIFIER_PATH)
         commit = commit_of(root, version) if version else None
         record = ExportRecord.read_if_exists(root / ONNX / EXPORT_RECORD) if with_export else None
         outs = OUTS if with_export else tuple(path for path in OUTS if path != ONNX.as_posix())

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from tuneline.core.errors import StageError
 from tuneline.core.records import Record
-from tuneline.sweeps.space import SEED, Sweep, Values
+from tuneline.sweeps.space import SEED_KEY, Sweep, Values
 
-STATE = Path(".dvc/tmp/sweeps")
+SWEEP_STATE = Path(".dvc/tmp/sweeps")
 SAME_ERRORS = 3
 """Configurations, the first of a sweep, that stop it if all of them fail with the same error."""
 
@@ -78,7 +78,7 @@ class Configuration:
     @property
     def values(self) -> Values:
         """Its parameters, without the seed."""
-        return {key: value for key, value in self.trials[0].parameters.items() if key != SEED}
+        return {key: value for key, value in self.trials[0].parameters.items() if key != SEED_KEY}
 
     @property
     def is_finished(self) -> bool:
@@ -163,7 +163,7 @@ class SweepRecord(Record):
             Trial(
                 number=len(self.trials) + position,
                 configuration=index,
-                parameters={**values, **({} if seed is None else {SEED: seed})},
+                parameters={**values, **({} if seed is None else {SEED_KEY: seed})},
             )
             for position, (index, values, seed) in enumerate(drawn, start=1)
         )

@@ -9,7 +9,7 @@ from tuneline.core.errors import StageError
 from tuneline.core.tables import read_table
 from tuneline.metrics.stats import Selection, select_best
 from tuneline.metrics.table import METRIC_TABLE
-from tuneline.sweeps.record import STATE, Configuration, SweepRecord, predictions_file
+from tuneline.sweeps.record import SWEEP_STATE, Configuration, SweepRecord, predictions_file
 from tuneline.sweeps.space import Values
 from tuneline.tasks import read_task
 
@@ -76,7 +76,7 @@ def winner(root: Path, name: str, record: SweepRecord) -> Winner | None:
     if not compared or not compared[0].is_finished:
         return None
     metric = METRIC_TABLE.get(record.metric)
-    files = [[predictions_file(root / STATE / name, trial.number) for trial in one.trials] for one in compared]
+    files = [[predictions_file(root / SWEEP_STATE / name, trial.number) for trial in one.trials] for one in compared]
     if metric is None or not metric.of_predictions or not all(file.exists() for seeds in files for file in seeds):
         return Winner(compared[0], len(compared))
     tables = [[read_table(file, ["label", "prediction"]) for file in seeds] for seeds in files]
@@ -113,7 +113,7 @@ def describe(values: Values) -> str:
 
 def find_winner(root: Path, name: str) -> Winner:
     """Return the best configuration of a sweep that has run; a ``StageError`` if there is none."""
-    record = SweepRecord.read_if_exists(root / STATE / name / "record.json")
+    record = SweepRecord.read_if_exists(root / SWEEP_STATE / name / "record.json")
     if record is None:
         raise StageError(f"There is no sweep {name} here.", f"Run it: tuneline sweep conf/sweep/{name}.yaml")
     won = winner(root, name, record)

@@ -29,13 +29,13 @@ from tuneline.core.machine import threads
 from tuneline.core.paths import CANDIDATES, CHECKPOINTS, METRICS, PARAMS, PIPELINE, REPORTS, TOKENIZED, VALIDATION_PREDICTIONS
 from tuneline.core.records import Metrics
 from tuneline.core.terminal import say
-from tuneline.project.experiments import TRAIN, Experiment, opened
+from tuneline.project.experiments import TRAIN_STAGE, Experiment, opened
 from tuneline.project.overrides import check_key, params_with, with_alternatives
 from tuneline.project.params_file import get_value, write
 from tuneline.project.repo import git
 from tuneline.project.validation import ValidationScore, validation_score
 from tuneline.sweeps.record import (
-    STATE,
+    SWEEP_STATE,
     Configuration,
     SweepRecord,
     TrainingTask,
@@ -45,7 +45,7 @@ from tuneline.sweeps.record import (
     next_tasks,
     predictions_file,
 )
-from tuneline.sweeps.space import LATENCY, SEED, Sweep, all_draws, next_draw
+from tuneline.sweeps.space import LATENCY, SEED_KEY, Sweep, all_draws, next_draw
 
 ATTEMPTS = 3
 """Starts of a training that the system kills, or a disk or network stops. A wrong parameter or data fail at once."""
@@ -66,7 +66,7 @@ def held(root: Path, name: str) -> Iterator[Path]:
     Raises:
         StageError: Another process runs this sweep.
     """
-    folder = root / STATE / name
+    folder = root / SWEEP_STATE / name
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with locked(folder / "lock", wait=0):
@@ -97,7 +97,7 @@ def run_sweep(root: Path, file: Path, workers: int, show: Show, *, restart: bool
             opened_trees = [trees.enter_context(opened(root, f"sweep-{name}-{worker}", record.params)) for worker in range(workers)]
             record = on_same_inputs(opened_trees[0], record)
             record.write(folder / "record.json")
-            say(f"sweep: {name}: {len(record.trials) or sweep.trials} trials; first, the stages before {TRAIN!r}, once")
+            say(f"sweep: {name}: {len(record.trials) or sweep.trials} trials; first, the stages before {TRAIN_STAGE!r}, once")
             for tree in opened_trees:
                 prepare(tree, record.params, folder / "logs" / "prepare.log")
             record = SweepWorkers(folder, sweep, opened_trees, show, record).run()
@@ -129,7 +129,7 @@ def begin(root: Path, sweep: Sweep, workers: int) -> SweepRecord:
     draws = all_draws(sweep if sweep.sampler != "tpe" else sweep.model_copy(update={"sampler": "random"}))
     for values in draws:
         for seed in sweep.seeds:
-            params_with(root, with_alternatives({**settings, **values, **({} if seed is None else {SEED: seed})}))
+            params_with(root, with_alternatives({**settings, **values, **({} if seed is None else {SEED_KEY: seed})}))
     record = SweepRecord(
         sweep=sweep.model_dump(mode="json"),
         inputs="",
@@ -156,7 +156,7 @@ def on_same_inputs(tree: Experiment, record: SweepRecord) -> SweepRecord:
 def prepare(tree: Experiment, params: str, log: Path) -> None:
     """Run the stages before the training, which all trials share; for the second worker, they are in DVC's cache."""
     stages = read_yaml(tree.path / PIPELINE)["stages"]
-    deps = [dep if isinstance(dep, str) else next(iter(dep)) for dep in stages[TRAIN].get("deps", [])]
+    deps = [dep if isinstance(dep, str) else next(iter(dep)) for dep in stages[TRAIN_STAGE].get("deps", [])]
     outs = {name: [out if isinstance(out, str) else next(iter(out)) for out in stage.get("outs", [])] for name, stage in stages.items()}
     needed = [name for name, made in outs.items() if any(f"{dep}/".startswith(f"{out}/") for out in made for dep in deps)]
     write(tree.path / PARAMS, params)
@@ -165,7 +165,7 @@ def prepare(tree: Experiment, params: str, log: Path) -> None:
         code = tree.reproduce(*needed, output=output) if needed else 0
     if code:
         last = "\n  ".join(log.read_text(encoding="utf-8").splitlines()[-12:])
-        raise StageError(f"The stages before {TRAIN!r} did not finish:\n  {last}", "Correct it, and repeat the command.")
+        raise StageError(f"The stages before {TRAIN_STAGE!r} did not finish:\n  {last}", "Correct it, and repeat the command.")
 
 
 def _is_drawing(sweep: Sweep, record: SweepRecord) -> bool:
@@ -290,7 +290,7 @@ class SweepWorkers:
     def _start_training(self, worker: int, task: TrainingTask) -> tuple[int, str]:
         """Run the training, in DVC's stage if it is to end or needs stages before it; return its exit code and what it printed."""
         tree, env = self.trees[worker], {"OMP_NUM_THREADS": str(self.record.threads), **_gpu(worker, len(self.trees))}
-        command = [sys.executable, "-P", "-m", "dvc", "repro", TRAIN]
+        command = [sys.executable, "-P", "-m", "dvc", "repro", TRAIN_STAGE]
         if task.pause is not None:
             env[PAUSE] = str(task.pause)
             if all(key.startswith("train.") for key in self.sweep.parameters):
@@ -311,7 +311,7 @@ class SweepWorkers:
         if score is None:
             raise StageError(f"{METRICS}/train.json has no validation metric.")
         overrides = [f"{key}={json.dumps(value)}" for key, value in trial.parameters.items()]
-        tree.save({"overrides": overrides, "seconds": tree.seconds()}, TRAIN, f"{self.folder.name}-{trial.number}")
+        tree.save({"overrides": overrides, "seconds": tree.seconds()}, TRAIN_STAGE, f"{self.folder.name}-{trial.number}")
         steps = int(metrics["steps"])
         done: dict[str, Any] = {"metric": score.value, "steps": steps, "total_steps": steps, "rungs": trial.rungs}
         return {**done, "latency_ms": self._latency(tree, trial)} if self.sweep.measures_latency else done

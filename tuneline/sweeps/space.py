@@ -19,7 +19,7 @@ from tuneline.params.section import Positive, PositiveFloat, Section
 from tuneline.project.params_file import write
 
 FOLDER = Path("conf/sweep")
-SEED = "train.seed"
+SEED_KEY = "train.seed"
 """Parameter whose values are no choice: every configuration is trained with each of them."""
 LATENCY = "int8_latency_ms"
 """Objective: median latency of the int8 model, one row at a time on one core."""
@@ -137,13 +137,13 @@ class Sweep(Section):
     @property
     def seeds(self) -> list[int | None]:
         """Seeds with which each configuration is trained; ``None``: the one of ``params.yaml``."""
-        seeds = self.parameters.get(SEED)
-        return seeds.values(SEED) if seeds else [None]
+        seeds = self.parameters.get(SEED_KEY)
+        return seeds.values(SEED_KEY) if seeds else [None]
 
     @property
     def varied(self) -> dict[str, Choice | Range]:
         """The parameters without the seed."""
-        return {key: values for key, values in self.parameters.items() if key != SEED}
+        return {key: values for key, values in self.parameters.items() if key != SEED_KEY}
 
     @property
     def measures_latency(self) -> bool:
@@ -154,11 +154,11 @@ class Sweep(Section):
     def _consistent(self) -> Self:
         for key, values in self.parameters.items():
             if key == "seed" or key.startswith("data."):
-                hint = f"vary {SEED}" if key == "seed" else "use another sweep for other data"
+                hint = f"vary {SEED_KEY}" if key == "seed" else "use another sweep for other data"
                 raise ValueError(f"parameters.{key}: it changes the rows, on which all trials are compared; {hint}")
             if missing := [other for other in values.when if other not in itertools.takewhile(key.__ne__, self.parameters)]:
                 raise ValueError(f"parameters.{key}.when: {missing[0]} is none of the parameters above it")
-            if self.sampler == "grid" or key == SEED:
+            if self.sampler == "grid" or key == SEED_KEY:
                 values.values(key)
         if self.sampler != "grid" and self.trials is None:
             raise ValueError("trials: give the number of configurations to draw")

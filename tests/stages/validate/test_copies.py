@@ -1,6 +1,6 @@
 import numpy as np
 
-from stages.validate.near_duplicates import NONE, first_copies, label_conflicts, leaks
+from stages.validate.near_duplicates import NO_ROW, first_copies, label_conflicts, leaks
 from tuneline.analysis import similarity
 
 
@@ -15,7 +15,7 @@ def test_partitions_change_no_result(monkeypatch):
         return [first_copies(keys), label_conflicts(keys, labels, 0), leaks([keys[:400], keys[400:]], other)]
 
     whole = results()
-    assert all((found != NONE).any() and (found == NONE).any() for found in whole)
+    assert all((found != NO_ROW).any() and (found == NO_ROW).any() for found in whole)
     monkeypatch.setattr(similarity, "PARTITION_ROWS", 10)
     for one, found in zip(whole, results(), strict=True):
         np.testing.assert_array_equal(one, found)

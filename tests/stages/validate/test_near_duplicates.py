@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from stages.validate import near_duplicates
-from stages.validate.near_duplicates import MAX_PER_BAND, NONE, WIDTH, Search, bands, candidates, find_near_duplicates
+from stages.validate.near_duplicates import MAX_PER_BAND, NO_ROW, WIDTH, Search, bands, candidates, find_near_duplicates
 from tests.stages.validate.data import sentence
 from tuneline.analysis import similarity
 from tuneline.analysis.similarity import WordSets
@@ -68,37 +68,37 @@ def test_changed_copies_are_found_within_a_split_and_in_earlier_splits():
     changed = [texts for _, _, texts in copies]
     within, across = search([*train, *changed], test)[0], search(train, [*test, *changed])[1]
     for found, first in ((within, len(train)), (across, len(test))):
-        assert not (found.origin[:first] != NONE).any()
+        assert not (found.origin[:first] != NO_ROW).any()
         for kind, (_, recall) in CHANGES.items():
             places = [first + place for place, (one, _, _) in enumerate(copies) if one == kind]
-            assert np.mean(found.origin[places] != NONE) >= recall, kind
+            assert np.mean(found.origin[places] != NO_ROW) >= recall, kind
     sources = np.array([row for _, row, _ in copies])
-    assert ((across.origin[len(test) :] == sources) | (across.origin[len(test) :] == NONE)).all()
+    assert ((across.origin[len(test) :] == sources) | (across.origin[len(test) :] == NO_ROW)).all()
 
 
 def test_row_of_an_earlier_split_comes_before_one_of_the_same_split():
     original, other = rows_of(1, 2)
     near = [(original[0] + f" {extra}", original[1]) for extra in ("w1", "w2", "w3")]
     train, validation, test = search([original, other], [near[0]], [near[1], near[2], other])
-    assert [split.origin.tolist() for split in (train, validation)] == [[NONE, NONE], [0]]
+    assert [split.origin.tolist() for split in (train, validation)] == [[NO_ROW, NO_ROW], [0]]
     assert test.origin[:2].tolist() in ([0, 0], [0, 2], [2, 0], [2, 2])
     assert (test.similarity[:2] > 0.9).all()
-    assert test.origin[2] == NONE, "a copy is a leak, not a near-duplicate"
+    assert test.origin[2] == NO_ROW, "a copy is a leak, not a near-duplicate"
 
 
 def test_copy_within_a_split_resembles_what_its_original_resembles():
     original, other = rows_of(1, 2)
     near = (original[0] + " w1", original[1])
     (train, test) = search([original, other, near, near], [near, other, (near[0], near[1] + " w2")])
-    assert train.origin.tolist() == [NONE, NONE, 0, 0]
-    assert test.origin[:2].tolist() == [NONE, NONE]
+    assert train.origin.tolist() == [NO_ROW, NO_ROW, 0, 0]
+    assert test.origin[:2].tolist() == [NO_ROW, NO_ROW]
     assert test.origin[2] in (0, 2)
 
 
 def test_rows_without_words_resemble_nothing():
     (found,) = search([("",), (" ",), ("a b c d e f",), ("a b c d e g",), ("",)])
-    assert found.origin.tolist() == [NONE, NONE, NONE, 2, NONE]
-    assert [split.origin.tolist() for split in search([("",), (" ",)], [("",)])] == [[NONE, NONE], [NONE]]
+    assert found.origin.tolist() == [NO_ROW, NO_ROW, NO_ROW, 2, NO_ROW]
+    assert [split.origin.tolist() for split in search([("",), (" ",)], [("",)])] == [[NO_ROW, NO_ROW], [NO_ROW]]
     assert find_near_duplicates([], [], REQUIRED) == []
 
 
@@ -179,7 +179,7 @@ def test_mrpc_has_hardly_a_false_pair(shared):
         splits.append([tuple(normalized(pa.array(line.split("\t")[3:5])).to_pylist()) for line in lines])
     rows = [row for split in splits for row in split]
     origin = np.concatenate([found.origin for found in search(*splits)])
-    named = np.flatnonzero(origin != NONE)
+    named = np.flatnonzero(origin != NO_ROW)
     unlike = [row for row in named if not shares_sentence(rows[row], rows[origin[row]])]
     assert 0.08 < len(named) / len(rows) < 0.12
     assert len(unlike) / len(rows) < 0.01

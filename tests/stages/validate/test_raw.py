@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from stages.validate.near_duplicates import NONE, first_copies, label_conflicts, leaks
+from stages.validate.near_duplicates import NO_ROW, first_copies, label_conflicts, leaks
 from stages.validate.raw import read_raw
 from tests.params import params
 from tuneline.core.tables import SplitReader, raw_schema, write_table
@@ -69,7 +69,7 @@ def keys(values) -> np.ndarray:
 @given(KEYS)
 def test_copy_points_to_the_first_row_with_its_text(values):
     assert first_copies(keys(values)).tolist() == [
-        NONE if values.index(key) == row else values.index(key) for row, key in enumerate(values)
+        NO_ROW if values.index(key) == row else values.index(key) for row, key in enumerate(values)
     ]
 
 
@@ -77,7 +77,7 @@ def test_copy_points_to_the_first_row_with_its_text(values):
 def test_leak_points_to_the_first_earlier_row_with_its_text(earlier, values):
     before = [key for split in earlier for key in split]
     result = leaks([keys(split) for split in earlier], keys(values)).tolist()
-    assert result == [before.index(key) if key in before else NONE for key in values]
+    assert result == [before.index(key) if key in before else NO_ROW for key in values]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=20), st.sampled_from([0, 1, 2]))
@@ -86,7 +86,7 @@ def test_label_conflict_points_to_a_row_with_the_same_text_and_the_most_differen
     result = label_conflicts(keys(texts), np.array(labels), tolerance)
     for row, (key, label) in enumerate(rows):
         same = [other for other, text in zip(labels, texts, strict=True) if text == key]
-        assert (result[row] != NONE) == (max(same) - min(same) > tolerance)
-        if result[row] != NONE:
+        assert (result[row] != NO_ROW) == (max(same) - min(same) > tolerance)
+        if result[row] != NO_ROW:
             assert texts[result[row]] == key
             assert abs(labels[result[row]] - label) == max(max(same) - label, label - min(same))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from stages.validate.checks import CHECKS, Table
+from stages.validate.checks import CHECK_TABLE, Table
 from stages.validate.columns import write_columns
 from stages.validate.results import MAX_CHARACTERS, Violations, excerpt
 from tests.stages.validate.conftest import failed_result
@@ -80,7 +80,7 @@ def test_listed_rows_are_as_many_as_great_expectations_counts(data, check):
 )
 def test_worst_rows_are_those_farthest_from_the_limit(check, arguments, columns, order, tmp_path):
     stored = write_columns(tmp_path / "columns.parquet", {name: np.array(values) for name, values in columns.items()})
-    found = Violations(CHECKS[check], Table("tokenized", "train", stored), arguments, np.arange(len(order)))
+    found = Violations(CHECK_TABLE[check], Table("tokenized", "train", stored), arguments, np.arange(len(order)))
     assert np.argsort(-found.excess(), kind="stable").tolist() == order
 
 

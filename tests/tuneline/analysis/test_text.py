@@ -12,7 +12,7 @@ from hypothesis import given
 from tuneline.analysis import text as text_module
 from tuneline.analysis.text import (
     BOUNDARY,
-    CONTROL_CHARACTERS,
+    CONTROL_CLASS,
     VocabularyCounts,
     normalized,
     row_keys,
@@ -57,7 +57,7 @@ def test_words_consist_of_letters_and_digits_between_boundaries():
 
 @pytest.mark.parametrize(("text", "count"), [("tab\tand\r\nlines", 0), ("bell\x07", 1), ("\x00\x1b", 2), ("c1 \x85\x9f", 2), ("é ü 😀", 0)])
 def test_control_characters_are_counted_without_white_space(text, count):
-    assert pc.count_substring_regex(pa.array([text]), CONTROL_CHARACTERS)[0].as_py() == count
+    assert pc.count_substring_regex(pa.array([text]), CONTROL_CLASS)[0].as_py() == count
 
 
 @given(st.text(alphabet="ab1é -,.!\t\n\u3000", max_size=20))

@@ -116,7 +116,7 @@ def test_experiment_leaves_the_working_tree_as_it_was(root):
     run(root, "better", skill(0.7))
     assert (status(root), (root / "dvc.lock").read_bytes(), (root / "model.txt").read_bytes()) == before
     assert sh(root, "git", "worktree", "list").count("\n") == 1
-    assert not [path for path in (root / experiments.STATE).iterdir() if path.name != ".gitignore"]
+    assert not [path for path in (root / experiments.EXPERIMENT_STATE).iterdir() if path.name != ".gitignore"]
 
 
 def test_saved_experiment_has_parameters_and_metrics_of_the_training_only(root):
@@ -228,7 +228,7 @@ def started(root: Path, params: str) -> subprocess.Popen[str]:
     """Start an experiment in a process of its own, and wait for the second step of its training."""
     program = [sys.executable, "-c", textwrap.dedent(PROGRAM), str(root), params]
     process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **GIT_IDENTITY})
-    step = root / experiments.STATE / "slow/checkpoints/step"
+    step = root / experiments.EXPERIMENT_STATE / "slow/checkpoints/step"
     until = time.monotonic() + 120
     while not (step.exists() and step.read_text() in {"2", "3"}):
         assert process.poll() is None, process.communicate()[0]

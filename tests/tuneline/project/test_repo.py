@@ -7,24 +7,24 @@ from tests.project import GIT_IDENTITY
 from tests.tuneline.finished_project import FinishedProject
 from tuneline.core.errors import StageError
 from tuneline.project.dvc import Lock, cached_file, changed_by_machine, read_lock
-from tuneline.project.repo import CLASSIFIER, commit_of, find_previous, git, registered, require_own_repository
+from tuneline.project.repo import CLASSIFIER_PATH, commit_of, find_previous, git, registered, require_own_repository
 
 
 def test_commit_of_a_version_is_the_one_that_added_it_not_the_newest(project):
     first = project.git("rev-parse", "HEAD")
     (project.root / "README.md").write_text("later\n")
     project.commit("Write about it")
-    commit = commit_of(project.root, read_lock(project.root).out(CLASSIFIER))
+    commit = commit_of(project.root, read_lock(project.root).out(CLASSIFIER_PATH))
     assert (commit.sha, commit.subject) == (first, "Run the pipeline")
 
 
 def test_uncommitted_version_has_no_commit(project):
     project.lock(seed=2)
-    assert commit_of(project.root, read_lock(project.root).out(CLASSIFIER)) is None
+    assert commit_of(project.root, read_lock(project.root).out(CLASSIFIER_PATH)) is None
 
 
 def registered_names(project) -> list[str]:
-    version = read_lock(project.root).out(CLASSIFIER)
+    version = read_lock(project.root).out(CLASSIFIER_PATH)
     return registered(project.root, version, commit_of(project.root, version))
 
 
@@ -58,7 +58,7 @@ def test_replaced_model_is_not_in_production_until_a_rollback(project):
 @pytest.mark.parametrize("text", ["", "[]", "stages: null", "{ broken", "schema: '2.0'"])
 def test_empty_or_invalid_lock_has_no_entries(text):
     lock = Lock(text)
-    assert lock.out(CLASSIFIER) is None
+    assert lock.out(CLASSIFIER_PATH) is None
     assert lock.params() == {}
     assert lock.code() == {}
 

@@ -14,7 +14,7 @@ from tuneline.core.paths import PLOTS
 from tuneline.metrics.table import title_of
 from tuneline.project.dvc import cached_folder
 from tuneline.project.experiments import flat
-from tuneline.reports.page import FIRST, MUTED, SECOND, SURFACE, WIDTH, canvas, environment, number, to_svg
+from tuneline.reports.page import FIGURE_WIDTH, FIRST, MUTED, SECOND, SURFACE, canvas, environment, number, to_svg
 from tuneline.results.figures import Columns, read_columns
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _draw_lines(name: str, title: str, column: str, curves: Sequence[tuple[Exper
         return to_svg(figure, name, f"{title.capitalize()} over steps, {len(curves)} experiments")
 
 
-KINDS = ("others", "base", "best")
+POINT_KINDS = ("others", "base", "best")
 """In the order in which they are drawn: the best one last, above all others."""
 
 
@@ -73,7 +73,7 @@ def _kind(row: ExperimentRow) -> str:
 
 
 def _order(row: ExperimentRow) -> int:
-    return KINDS.index(_kind(row))
+    return POINT_KINDS.index(_kind(row))
 
 
 def _style(kind: str, number_of_lines: int = 1) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _style(kind: str, number_of_lines: int = 1) -> dict[str, Any]:
 
 
 def _add_legend(axes: "Axes", rows: Sequence[ExperimentRow]) -> None:
-    kinds = sorted({_kind(row) for row in rows}, key=KINDS.index, reverse=True)
+    kinds = sorted({_kind(row) for row in rows}, key=POINT_KINDS.index, reverse=True)
     axes.legend([axes.plot([], [], **_style(kind))[0] for kind in kinds], kinds, loc="best")
 
 
@@ -102,7 +102,7 @@ def draw_parallel(rows: ExperimentRows) -> Markup | None:
     axes_of = [(rows.short[key], [one.get(key) for one in values]) for key in keys]
     axes_of.append((f"validation {rows.metric}", [row.score.value for row in scored if row.score]))
     placed = [_placed(column) for _, column in axes_of]
-    with canvas((WIDTH, 0.4 + 0.9 * len(axes_of))) as (figure, axes):
+    with canvas((FIGURE_WIDTH, 0.4 + 0.9 * len(axes_of))) as (figure, axes):
         heights = [-float(index) for index in range(len(axes_of))]
         for order in sorted(range(len(scored)), key=lambda index: _order(scored[index])):
             axes.plot([positions[order] for positions, _ in placed], heights, **_style(_kind(scored[order]), len(scored)))

@@ -18,7 +18,7 @@ from tuneline.core.paths import PARAMS
 from tuneline.core.terminal import progress, visible
 from tuneline.metrics.table import title_of
 from tuneline.project.dvc import load_yaml
-from tuneline.project.experiments import BASE, SavedExperiment, committed_result, flat, saved_experiments
+from tuneline.project.experiments import BASE_EXPERIMENT, SavedExperiment, committed_result, flat, saved_experiments
 from tuneline.project.repo import git
 from tuneline.project.validation import ScoreDifference, ValidationScore, compare_scores, validation_score
 
@@ -109,7 +109,7 @@ def read_rows(root: Path, *, every: bool = False) -> ExperimentRows:
     """Read the finished experiments on HEAD, or all of them with ``every``, and the results committed there; the best first."""
     found = saved_experiments(root, None if every else git(root, "rev-parse", "HEAD"))
     bases = {base: flat(load_yaml(git(root, "show", f"{base}:{PARAMS}")) or {}) for base in {one.base for one in found}}
-    without = bases.keys() - {one.base for one in found if one.name == BASE}
+    without = bases.keys() - {one.base for one in found if one.name == BASE_EXPERIMENT}
     found += [result for base in without if (result := committed_result(root, base))]
     with progress("experiments", len(found), "experiments") as step:
         rows = []

@@ -40,7 +40,7 @@ ALIKE_VOCABULARY = 0.8
 """Smallest share of the words of one column that occur in the other."""
 MOST_COPIES = 0.5
 """Share of rows whose texts have the same words in the same order, from which a column is a cleaned copy of another."""
-ROWS = 1000
+PROFILED_ROWS = 1000
 """Rows that are compared."""
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Chinese and Japanese characters: each counts as a word, because no spaces separate words."""
@@ -60,7 +60,7 @@ def pair(rows: Sequence[Cells], one: int, other: int) -> tuple[float, str] | Non
         ``None`` if they are none: one does not consist of various texts of several words, or is a copy of the other, or they have too
         little in common.
     """
-    texts = [(row[one] or "", row[other] or "") for row in rows[:ROWS] if row[one] and row[other]]
+    texts = [(row[one] or "", row[other] or "") for row in rows[:PROFILED_ROWS] if row[one] and row[other]]
     if len(texts) < 3:
         return None
     left, right = ([WORD.findall(text.casefold()) for text in column] for column in zip(*texts, strict=True))

@@ -14,7 +14,7 @@ from pathlib import Path
 from tuneline.core.errors import DataError
 from tuneline.core.files import replace_file
 from tuneline.core.paths import SOURCE, SPLITS
-from tuneline.readers.layout import KINDS, Layout
+from tuneline.readers.layout import FAMILY_OF_SUFFIX, Layout
 from tuneline.readers.rows import ENDINGS, listed
 
 ALIASES = {"train": "train|training", "validation": "validation|valid|val|dev", "test": "test"}
@@ -64,9 +64,11 @@ def files_in(paths: Sequence[Path]) -> Sequence[Path]:
     if len(paths) != 1 or not paths[0].is_dir():
         return paths
     found = [path for path in sorted(paths[0].iterdir()) if not path.name.startswith(".") and not path.is_dir()]
-    known = [path for path in found if Path(path.name.lower().removesuffix(".gz")).suffix in KINDS]
+    known = [path for path in found if Path(path.name.lower().removesuffix(".gz")).suffix in FAMILY_OF_SUFFIX]
     if not known:
-        raise DataError(f"{paths[0]} has no file with one of the suffixes {', '.join(KINDS)}.", "Name a file, or another folder.")
+        raise DataError(
+            f"{paths[0]} has no file with one of the suffixes {', '.join(FAMILY_OF_SUFFIX)}.", "Name a file, or another folder."
+        )
     return known
 
 

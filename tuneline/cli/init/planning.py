@@ -32,7 +32,7 @@ from tuneline.project.worktrees import run_dvc
 from tuneline.readers.delimited import numbered_column
 from tuneline.readers.inputs import Input, open_table, readable
 from tuneline.readers.labelled import LABEL, LabelledColumns, has_text, labelled_rows, plain_text
-from tuneline.readers.layout import SOURCES, WESTERN, Layout, detect_layout
+from tuneline.readers.layout import SOURCES, WESTERN_ENCODING, Layout, detect_layout
 from tuneline.readers.rows import DEFAULT_LIMITS, STOP, BadRowPolicy, BadRows, Limits, check_columns, listed
 from tuneline.readers.text import open_text
 from tuneline.tasks import TASKS
@@ -281,12 +281,14 @@ def unclear_header(path: Path, layout: Layout) -> UnclearHeaderError:
 
 def encoding_notes(encoding: str, sample: Sequence[Cells]) -> list[str]:
     """Return a warning with an example if the encoding is a guess."""
-    if encoding != WESTERN:
+    if encoding != WESTERN_ENCODING:
         return []
     example = next((cell for row in sample for cell in row if cell and not cell.isascii()), "")
     position = next((index for index, character in enumerate(example) if not character.isascii()), 0)
     shown = example[max(0, position - 20) : position + 20]
-    return [f"! The file is not UTF-8 and is read as {WESTERN}: {shown!r}. If that looks wrong, name its encoding: --encoding NAME"]
+    return [
+        f"! The file is not UTF-8 and is read as {WESTERN_ENCODING}: {shown!r}. If that looks wrong, name its encoding: --encoding NAME"
+    ]
 
 
 def batch_notes(folders: Sequence[Path]) -> list[str]:

@@ -290,7 +290,7 @@ SIMILARITY = 0.5
 """Jaccard similarity of the sets of word pairs. One word in ten replaced leaves about 0.67."""
 MOST = 3
 """Similar rows per row."""
-FEATURES = 1 << 20
+HASHED_FEATURES = 1 << 20
 """Hashes of word pairs: two of the pairs of a row have the same hash once in thousands of rows."""
 
 
@@ -298,7 +298,7 @@ def similar_rows(rows: LabelledRows, chosen: Rows) -> list[list[tuple[float, int
     """Return the most similar rows of each chosen row, at most ``MOST``, as (similarity, row), the most similar first."""
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    hashing = HashingVectorizer(analyzer=_word_pairs, n_features=FEATURES, binary=True, norm=None, alternate_sign=False)
+    hashing = HashingVectorizer(analyzer=_word_pairs, n_features=HASHED_FEATURES, binary=True, norm=None, alternate_sign=False)
     known = hashing.transform(_words(rows.texts.take(pa.array(chosen))))
     sizes = np.diff(known.indptr)
     found: list[list[tuple[float, int]]] = [[] for _ in chosen]

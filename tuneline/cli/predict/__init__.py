@@ -118,11 +118,11 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
 def detected(source: "DataFile", kind: Kind, usual: "Dialect", encoding: str, limits: Limits) -> "Dialect":
     """Return how a file is written, and say it where that is not as usual; the names of its columns are those of ``usual``."""
-    from tuneline.readers.inputs import OPTIONS
+    from tuneline.readers.inputs import COMMAND_OPTIONS
     from tuneline.readers.layout import detected_dialect
 
     with refusing():
-        found = replace(detected_dialect(source, kind, OPTIONS, encoding, limits), columns=usual.columns)
+        found = replace(detected_dialect(source, kind, COMMAND_OPTIONS, encoding, limits), columns=usual.columns)
     if found != usual:
         say(f"{source}: {found.described()}; --delimiter and --quoting read it in another way", error=True)
     return found

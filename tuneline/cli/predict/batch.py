@@ -34,9 +34,9 @@ from tuneline.core.records import OMITTED, Record
 from tuneline.core.terminal import progress, say
 from tuneline.engines import EngineOptions, map_tasks
 from tuneline.readers.files import DataFile, RemoteFile, file_system, is_url, list_files, not_a_file, reaching, shown
-from tuneline.readers.inputs import KINDS, OPTIONS, Input, InputColumns
+from tuneline.readers.inputs import COMMAND_OPTIONS, KIND_OF_SUFFIX, Input, InputColumns
 from tuneline.readers.parquet import open_parquet
-from tuneline.readers.rows import SHOWN, BadRowPolicy, BadRows, Kind
+from tuneline.readers.rows import SHOWN_BAD_ROWS, BadRowPolicy, BadRows, Kind
 from tuneline.readers.text import is_gzip
 
 TASK_ROWS = 50_000
@@ -99,7 +99,7 @@ def _named(word: str, any_ending: bool) -> Sequence[DataFile]:
         if isinstance(file, Path) and (problem := not_a_file(file)):
             raise StageError(f"{file} {problem}.", "Move it away, or put a dot in front of its name.")
     if not data:
-        known = ", ".join(KINDS)
+        known = ", ".join(KIND_OF_SUFFIX)
         raise DataError(f"{shown(word)} has no file that ends in {known}, plain or .gz.", "Check the path; --input-format reads all files.")
     if "*" not in word:
         _check_shards([file.name for file in data], shown(word))
@@ -121,7 +121,7 @@ def _is_data(file: DataFile, any_ending: bool) -> bool:
     if file.name.startswith((".", "_")):
         return False
     is_folder = isinstance(file, Path) and file.is_dir()
-    return Path(file.name.removesuffix(".gz")).suffix.lower() in KINDS or (any_ending and not is_folder)
+    return Path(file.name.removesuffix(".gz")).suffix.lower() in KIND_OF_SUFFIX or (any_ending and not is_folder)
 
 
 def _check_shards(names: Sequence[str], folder: str) -> None:
@@ -164,7 +164,7 @@ def divide(source: Input) -> list[Part]:
     path = source.path
     if path is None or source.kind != "parquet" or is_gzip(path):
         return [Part(source)]
-    with open_parquet(path, OPTIONS, source.limits) as file:
+    with open_parquet(path, COMMAND_OPTIONS, source.limits) as file:
         rows = file.rows
     if rows <= TASK_ROWS:
         return [Part(source)]
@@ -335,7 +335,7 @@ class Tally:
         if part.number == 0:
             self._file, self._usable = BadRows(str(part.path), "row", self.policy), 0
         self._file.count += result.skipped
-        self._file.first = [*self._file.first, *result.first][:SHOWN]
+        self._file.first = [*self._file.first, *result.first][:SHOWN_BAD_ROWS]
         self._usable += result.rows
         self.rows += result.rows
         self.skipped += result.skipped

@@ -64,7 +64,7 @@ def predict(job: Job) -> int:
     """Predict the rows of a file, print what is wrong with it, and return the status."""
     from tuneline.cli.predict.streaming import ModelChoice, StreamOptions, predict_and_say
     from tuneline.cli.predict.writing import PredictionOutput
-    from tuneline.readers.inputs import OPTIONS, Input, InputColumns, kind_of
+    from tuneline.readers.inputs import COMMAND_OPTIONS, Input, InputColumns, kind_of
     from tuneline.readers.layout import detected_dialect
 
     path, options = Path(job.path), job.options
@@ -74,7 +74,7 @@ def predict(job: Job) -> int:
         columns = InputColumns(model.text_columns, tuple(options.keep))
         with explain_disk_errors(), refusing():
             kind = kind_of(path, "the suffix")
-            source = Input(path, kind, detected_dialect(path, kind, OPTIONS, limits=limits), limits=limits)
+            source = Input(path, kind, detected_dialect(path, kind, COMMAND_OPTIONS, limits=limits), limits=limits)
             policy = BadRowPolicy(options.bad_rows, options.max_bad_share, "scoring.bad_rows: skip", "scoring.max_bad_share")
             predict_and_say(
                 model, source, columns, PredictionOutput(Path(job.output), "parquet"), StreamOptions(BATCH_SIZE, WINDOW, policy)
