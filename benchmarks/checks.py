@@ -184,7 +184,7 @@ def on_lists(folder: Path) -> None:
 
 def stage(folder: Path) -> None:
     """Run the whole stage, including its report."""
-    from stages.validate.report import write_report
+    from stages.validate.report import write_checks
     from stages.validate.results import check_tables
     from stages.validate.tables import DataFolders, derive_tables
 
@@ -192,7 +192,7 @@ def stage(folder: Path) -> None:
     if results.errors:
         raise SystemExit(f"valid data fails {results.errors[0].check}")
     (folder / "report").mkdir()
-    write_report(folder / "report", results)
+    write_checks(folder / "report", results)
 
 
 WAYS = {"tokenized": tokenized, "stage": stage, "pandas": in_pandas, "lists": on_lists}

@@ -103,7 +103,7 @@ def prefect(home: Path, port: int) -> Iterator[SyncPrefectClient]:
     home.mkdir()
     with (home / "log").open("w") as log, serve.server("127.0.0.1", port, env, stdout=log, stderr=log):
         deploy(env)
-        worker = serve.start("flows.server.prefect_worker", "worker", "start", "--pool", POOL, env=env, stdout=log, stderr=log)
+        worker = serve.start_module("flows.server.prefect_worker", "worker", "start", "--pool", POOL, env=env, stdout=log, stderr=log)
         client_settings = {PREFECT_API_URL: env["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: login}
         with ending(worker), temporary_settings(client_settings), get_client(sync_client=True) as client:
             while not client.read_workers_for_work_pool(POOL):

@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 from stages.train.data import read_inputs
 from stages.train.devices import create_accelerator
 from stages.train.interruption import Interruption
-from stages.train.loop import train
+from stages.train.loop import train_model
 from tuneline.core.errors import DataError
 from tuneline.params.loading import parse_params
 from tuneline.sweeps.record import SweepRecord, Trial, next_tasks
@@ -46,7 +46,7 @@ def curve(values: Values, params: dict[str, Any], steps: int, seed: int) -> Curv
     run = {**params["run"], "checkpoint_every_steps": None, "trackers": []}
     parsed = parse_params({**params, "train": {**params["train"], **length, **varied}, "run": run})
     try:
-        state = train(parsed, read_inputs(parsed.train), create_accelerator(parsed), Interruption()).state
+        state = train_model(parsed, read_inputs(parsed.train), create_accelerator(parsed), Interruption()).state
     except DataError:
         return []
     finally:

@@ -31,7 +31,7 @@ from rich.table import Table
 from flows.clean import DAY, Cleaning, clean_all
 from flows.promotion import decide
 from flows.promotion.gate import PairedPredictions, PromotionCriterion, PromotionDecision
-from flows.promotion.gate import decide as judge
+from flows.promotion.gate import decide_promotion as judge
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
 from flows.runs.pipeline import Pipeline

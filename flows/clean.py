@@ -26,7 +26,7 @@ from flows.ingestion.ledger import REFUSED_BATCHES
 from flows.promotion.decide import Judgements, unpushed_results
 from flows.promotion.production import MODELS
 from flows.promotion.registry import Registry
-from flows.runs.checkout import CHECKOUTS_WAIT, abandoned, active, remove, superfluous
+from flows.runs.checkout import CHECKOUTS_WAIT, abandoned, active, remove_checkout, superfluous
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.runs.results import RUN_TRAILER
@@ -93,14 +93,14 @@ class Removed:
         return "; ".join(filter(None, (text, ", ".join(self.names), self.note)))
 
 
-def summary(rows: Sequence[Removed]) -> str:
+def removal_summary(rows: Sequence[Removed]) -> str:
     """Return the rows in one line, for the state of a run."""
     found = [f"{row.number} {row.what}" for row in rows if row.number]
     notes = [f"{row.what}: {row.note}" for row in rows if row.note]
     return "; ".join([f"{sum(row.bytes for row in rows) / 1e6:.1f} MB: {', '.join(found) or 'nothing'}", *notes])
 
 
-def size_of(paths: Iterable[Path]) -> int:
+def freed_size(paths: Iterable[Path]) -> int:
     """Return the bytes that removing files and folders frees; links to a file that stays are not counted."""
     files = (file for path in paths for file in ([path] if path.is_file() else path.rglob("*")))
     found = (file.lstat() for file in files if not file.is_dir() or file.is_symlink())
@@ -206,8 +206,8 @@ def clean_checkouts(cleaning: Cleaning) -> tuple[Removed, Removed]:
         resumable = [name for name in with_checkpoints if ended[name] < cleaning.before(retention.checkpoint_days)]
         checkpoints = [repository.state / name / CHECKPOINTS for name in resumable]
         rows = (
-            Removed("checkouts of failed runs", old, size_of(repository.state / name for name in old)),
-            Removed("checkpoints of failed runs", resumable, size_of(checkpoints)),
+            Removed("checkouts of failed runs", old, freed_size(repository.state / name for name in old)),
+            Removed("checkpoints of failed runs", resumable, freed_size(checkpoints)),
         )
         if not cleaning.dry_run:
             for folder in checkpoints:
@@ -215,7 +215,7 @@ def clean_checkouts(cleaning: Cleaning) -> tuple[Removed, Removed]:
                 _discard(folder, checkout.with_name(f".{checkout.name}.checkpoints.former"))
                 os.utime(checkout, ns=(times.st_atime_ns, times.st_mtime_ns))  # pruning goes by its time
             for name in old:
-                remove(repository, name)
+                remove_checkout(repository, name)
     return rows
 
 
@@ -243,7 +243,7 @@ def clean_refused_batches(cleaning: Cleaning) -> Removed:
 
 
 def _discard_all(cleaning: Cleaning, what: str, folders: Sequence[Path]) -> Removed:
-    row = Removed(what, [path.name for path in folders], size_of(folders))
+    row = Removed(what, [path.name for path in folders], freed_size(folders))
     for path in () if cleaning.dry_run else folders:
         _discard(path, path.with_name(f".{path.name}.former"))
     return row
@@ -277,8 +277,8 @@ def clean_scored(cleaning: Cleaning, scoring: Scoring, wait: float = 600) -> tup
         names = [path.name for path in old]
         note = f"with {len(archived)} archived inputs" if archived else ""
         rows = (
-            Removed(what[0], names, size_of([*old, *archived]), note),
-            Removed(what[1], [path.name for path in refused], size_of(refused)),
+            Removed(what[0], names, freed_size([*old, *archived]), note),
+            Removed(what[1], [path.name for path in refused], freed_size(refused)),
         )
         for path in () if cleaning.dry_run else (*archived, *old, *refused):  # a result without its input goes next time
             path.unlink(missing_ok=True)
@@ -314,7 +314,7 @@ def clean_leftovers(cleaning: Cleaning, scoring: Scoring) -> Removed:
         gone = {run: paths for run, paths in gone.items() if all(path.stat().st_mtime < before for path in paths)}
         locks = {run: state / f"{run}.lock" for run in gone}
         free = [path for run, paths in gone.items() if not locks[run].exists() or _is_free(locks[run]) for path in paths]
-        row = Removed("leftovers of killed programs", [path.name for path in (*left, *free)], size_of([*left, *free]))
+        row = Removed("leftovers of killed programs", [path.name for path in (*left, *free)], freed_size([*left, *free]))
         for path in () if cleaning.dry_run else [*left, *free]:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
     return row
@@ -422,7 +422,7 @@ def clean(dry_run: bool = False, clock_is_right: bool = False) -> State[Any]:
             rows, problems = clean_all(cleaning, settings)
     except BusyError:
         return ended("Another run is cleaning.", name="Skipped")
-    message = f"{'Would free' if dry_run else 'Freed'} {summary(rows)}"
+    message = f"{'Would free' if dry_run else 'Freed'} {removal_summary(rows)}"
     create_table_artifact([row.as_cells() for row in rows], key="clean", description=message)
     return ended(message, problems, "DryRun" if dry_run else "Completed")
 

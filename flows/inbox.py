@@ -189,10 +189,10 @@ def new_files(inbox: Path, outbox: Outbox, settle_seconds: float) -> list[Incomi
 def unscored(inbox: Path, outbox: Outbox) -> list[Incoming]:
     """List the files that were neither scored nor refused, in no order."""
     numbers = outbox.numbers()
-    return [one for one in data_files(inbox) if not outbox.has(one, numbers)]
+    return [one for one in incoming_files(inbox) if not outbox.has(one, numbers)]
 
 
-def data_files(inbox: Path) -> list[Incoming]:
+def incoming_files(inbox: Path) -> list[Incoming]:
     """List the files of an inbox, in no order."""
     paths = inbox.iterdir() if inbox.is_dir() else ()
     return [found for path in paths if is_data(path.name) and (found := Incoming.find(path))]
@@ -305,7 +305,7 @@ class Archive:
     def complete(self, inbox: Path, outbox: Outbox) -> list[str]:
         """Move the files whose results are complete, but which a killed run left in the inbox; return the problems."""
         problems, numbers = [], outbox.numbers()
-        for incoming in data_files(inbox):
+        for incoming in incoming_files(inbox):
             if (record := outbox.record(incoming, numbers)) and record.archived:
                 try:
                     self._complete(incoming, record, record.archived)

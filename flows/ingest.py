@@ -32,7 +32,7 @@ from flows.runs.results import RUN_TRAILER, NotFastForwardError, fast_forward, f
 from flows.server.worker import end_with_worker
 from flows.settings import IngestSource, Name, Settings, load_settings
 from tuneline.analysis.text import Keys
-from tuneline.checkpoints.hub import explained
+from tuneline.checkpoints.hub import hub_errors_explained
 from tuneline.core.errors import ParamsError
 from tuneline.core.files import replace_directory
 from tuneline.core.locks import BusyError, locked
@@ -94,7 +94,7 @@ class HubRevision:
             raise ParamsError(f"{source.name}: data.source is {data.source!r}, not 'hub'.", hint)
         from huggingface_hub import HfApi
 
-        with explained("data.path", str(data.path), source.revision):
+        with hub_errors_explained("data.path", str(data.path), source.revision):
             commit = str(HfApi().dataset_info(str(data.path), revision=source.revision).sha)
         if commit == data.revision:
             return None

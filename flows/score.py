@@ -50,7 +50,7 @@ from tuneline.project.registry import Version
 from tuneline.project.repo import why_no_gate
 from tuneline.project.scored import BEGINS, ENDS, METADATA, MODULE, JobOptions, ScoredRecord
 from tuneline.reports.checks import Profile
-from tuneline.reports.drift import RowCounts, measure
+from tuneline.reports.drift import RowCounts, drift_measures
 
 RESCORE_WAIT = 3600.0
 """Seconds that a run which was asked to score files again waits for another run."""
@@ -64,7 +64,7 @@ def report_drift(model: FetchedModel, outbox: Outbox, limits: DriftSettings, sta
     counts = recent_counts(model.profile, model.version.name, outbox, limits.window_rows)
     if counts.rows < limits.min_rows:
         return f"{counts.rows} rows are too few to detect drift"
-    measures = measure(model.profile, counts, limits)
+    measures = drift_measures(model.profile, counts, limits)
     table = [
         {
             "": "❌" if one.drifted else "✅",

@@ -15,9 +15,9 @@ from flows.runs.processes import Programs
 from flows.runs.repository import Repository, safe_name
 from flows.server.worker import end_with_worker
 from flows.settings import Ref, load_settings
-from flows.train import log_cancellation, training_lock
+from flows.train import log_cancellation, machine_training_lock
 from tuneline.sweeps.record import SWEEP_STATE, SweepRecord
-from tuneline.sweeps.results import table, verdict, winner
+from tuneline.sweeps.results import configuration_rows, verdict, winner
 
 COMMAND = ["python", "-c", "from tuneline.cli import app; app(prog_name='tuneline')", "sweep"]
 """The command of the checkout, not that of the worker."""
@@ -39,7 +39,7 @@ def sweep(file: str, workers: int = 1, ref: Ref | None = None) -> State[Any]:
     run = f"{safe_name(runtime.flow_run.name)}-{runtime.flow_run.id[:8]}"
     with (
         isolated(repository, run, ref or settings.training.ref, trains=False) as checkout,
-        training_lock(settings.training.one_per) as machine,
+        machine_training_lock(settings.training.one_per) as machine,
     ):
         machine.acquire(checkout.name, log_line)
         programs = Programs(checkout.path, run, settings.training.environment, locks=[checkout.lock, *machine.descriptors])
@@ -47,5 +47,5 @@ def sweep(file: str, workers: int = 1, ref: Ref | None = None) -> State[Any]:
         record = SweepRecord.read(checkout.path / SWEEP_STATE / name / "record.json", "Run the flow again.")
         message = verdict(winner(checkout.path, name, record), record, name)
     key = "-".join(re.findall("[a-z0-9]+", f"sweep-{name}".lower()))  # as Prefect wants it
-    create_table_artifact(key=key, table=table(record, name), description=message)
+    create_table_artifact(key=key, table=configuration_rows(record, name), description=message)
     return Completed(message=message)

@@ -95,7 +95,7 @@ class TrainingLock:
 
 
 @contextlib.contextmanager
-def training_lock(one_per: str | None) -> Iterator[TrainingLock]:
+def machine_training_lock(one_per: str | None) -> Iterator[TrainingLock]:
     """Open the locks of this machine, without locking them, else a ``MachineLockError``; ``one_per`` as in ``conf/flows.yaml``."""
     gpus = sorted({re.sub(r"[^\w-]", "-", name.strip()) for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")} - {"", "-1"})
     if one_per is None:
@@ -201,7 +201,7 @@ def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push
     _log_checkout(checkout)
     registry = Registry(repository, settings.promotion.artifact)
     completed = _refresh(registry, settings, checkout, push=push)
-    with training_lock(settings.training.one_per) as machine:
+    with machine_training_lock(settings.training.one_per) as machine:
         locks = [checkout.lock, *machine.descriptors]
         programs = Programs(checkout.path, checkout.name, settings.training.environment, locks=locks)
         shared = SharedCheckpoints.open(repository, settings.training.checkpoints, checkout, get_run_logger().warning)

@@ -126,7 +126,7 @@ def stores(root: Path) -> dict[str, Path]:
     return {what: path for what, path in found.items() if path and path.exists()}
 
 
-def size_of(store: Path) -> int:
+def folder_size(store: Path) -> int:
     """Return the bytes of the files in a folder, or of a database with the files beside it."""
     size = 0
     for path in store.rglob("*") if store.is_dir() else store.parent.glob(f"{store.name}*"):
@@ -154,7 +154,7 @@ def weekly_growth(record: Path, sizes: Mapping[str, int], now: float) -> dict[st
 def disk_filling(repository: Repository, limit: float | None, now: datetime) -> Condition:
     """Return the sizes of what grows, and the hours until the first of its disks is full at the rate of the last week."""
     places = stores(repository.root)
-    sizes = {what: size_of(path) for what, path in places.items()}
+    sizes = {what: folder_size(path) for what, path in places.items()}
     growth = weekly_growth(repository.state / "sizes.json", sizes, now.timestamp())
     disks = {what: path.stat().st_dev for what, path in places.items()}
     rates = {what: sum(growth.get(other, 0) for other in places if disks[other] == disks[what]) for what in places}

@@ -1,4 +1,4 @@
-"""A name means one thing: no two classes have the same, no alias of a type has that of a class, and no constant has two values."""
+"""A name means one thing: no two classes or functions have the same, no alias has that of a class, and no constant has two values."""
 
 import ast
 from collections import Counter
@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.conftest import ROOT
+
+ENTRY_POINTS = ("main", "command")
+"""Functions that a program starts by the name of their module: every stage and command has one."""
 
 
 def definitions(kind: type) -> Iterator[tuple[str, ast.stmt]]:
@@ -20,6 +23,22 @@ def definitions(kind: type) -> Iterator[tuple[str, ast.stmt]]:
 def test_classes_have_names_of_their_own():
     names = Counter(statement.name for _, statement in definitions(ast.ClassDef) if not statement.name.startswith("_"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_functions_have_names_of_their_own():
+    """A command, flow or task is named for who calls it, with a decorator; any other public function has one meaning."""
+    names = Counter(
+        statement.name
+        for _, statement in definitions(ast.FunctionDef)
+        if not statement.name.startswith("_") and not is_registered(statement) and statement.name not in ENTRY_POINTS
+    )
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def is_registered(function: ast.FunctionDef) -> bool:
+    """Say if a decorator makes a command of the command line, a flow or a task of the function."""
+    decorators = " ".join(ast.unparse(decorator) for decorator in function.decorator_list)
+    return any(word in decorators for word in ("command", "callback", "flow", "task"))
 
 
 def test_aliases_of_types_have_no_name_of_a_class():

@@ -50,7 +50,7 @@ def ours(options: argparse.Namespace, first_token_only: bool = True, sort: bool 
     with metered(meter, options), timed() as seconds, contextlib.redirect_stdout(None):
         splits = [TokenizedSplit.read(SplitReader.open(options.folder, split, "prepare")) for split in ("train", "validation")]
         inputs = Inputs(splits[0], splits[1], _Padding())
-        result = loop.train(settings, inputs, create_accelerator(settings), Interruption())
+        result = loop.train_model(settings, inputs, create_accelerator(settings), Interruption())
     state = result.state
     measurements = {**meter.rates(), "seconds": seconds[0], "steps": state.progress.step}
     measurements |= score(state.accelerator.unwrap_model(state.model), inputs.validation)
@@ -68,7 +68,7 @@ class _Padding:
 @contextlib.contextmanager
 def metered(meter: Meter, options: argparse.Namespace) -> Any:
     """Measure the steps of the loop, and make it train the same model as the other methods."""
-    train_batch, evaluate, save = loop.train_batch, loop.evaluate, Checkpoints.save
+    train_batch, evaluate, save = loop.train_batch, loop.evaluate_validation, Checkpoints.save
     build, files, adapt = setup.build_model, checkpoints.data_files, cpu.short_waits_on_shared_cores
 
     def counting(state: Any, rows: Any) -> Any:
@@ -88,11 +88,11 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
 
         return done
 
-    loop.train_batch, loop.evaluate, Checkpoints.save = counting, unmetered(evaluate), unmetered(save)  # type: ignore[method-assign]
+    loop.train_batch, loop.evaluate_validation, Checkpoints.save = counting, unmetered(evaluate), unmetered(save)  # type: ignore[method-assign]
     setup.build_model = lambda *_: (new_model(options), frozenset())
     checkpoints.data_files = lambda: iter(())
     if options.waits == "fixed":
         cpu.short_waits_on_shared_cores = contextlib.nullcontext  # type: ignore[assignment]
     yield
-    loop.train_batch, loop.evaluate, Checkpoints.save = train_batch, evaluate, save  # type: ignore[method-assign]
+    loop.train_batch, loop.evaluate_validation, Checkpoints.save = train_batch, evaluate, save  # type: ignore[method-assign]
     setup.build_model, checkpoints.data_files, cpu.short_waits_on_shared_cores = build, files, adapt

@@ -120,7 +120,7 @@ class Delivery:
     watermark: str | int | float | None = None
 
 
-def collect(source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log: Log) -> tuple[list[Delivery], list[str]]:
+def collect_deliveries(source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log: Log) -> tuple[list[Delivery], list[str]]:
     """Bring what a source has to this machine, into an empty folder for copies. Drop folders and SQL files are relative to ``root``.
 
     Return the files, and what stopped it as a problem: files that could not be had do not hold up the others.
@@ -335,7 +335,7 @@ class Harvester:
         for source in sources:
             folder = scratch / source.name
             folder.mkdir(parents=True)
-            deliveries, problems = collect(source, self._root, folder, self._ledger, self._log)
+            deliveries, problems = collect_deliveries(source, self._root, folder, self._ledger, self._log)
             staged: list[Staged] = []
             for delivery in deliveries:
                 try:

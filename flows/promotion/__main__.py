@@ -53,7 +53,7 @@ def main() -> None:
     registry = Registry(repository, policy.artifact)
     try:
         if options.command == "publish":
-            publish(registry)
+            publish_registry(registry)
         elif options.command == "reference":
             reference(registry, policy.stage)
         else:
@@ -133,7 +133,7 @@ def require_files(registry: Registry, version: Version) -> None:
         raise RegistryError(f"{registry.artifact} {version.name} cannot be used, so nothing was changed: {reason}\n{hint}") from None
 
 
-def publish(registry: Registry) -> None:
+def publish_registry(registry: Registry) -> None:
     """Publish what was promoted without a push.
 
     The data of every version is pushed to the DVC remote, then the tags to ``origin``. A run with ``push: true`` and ``rollback --push``

@@ -110,12 +110,12 @@ class PromotionDecision:
         return "\n".join([head, "", *rows])
 
 
-def decide(
+def decide_promotion(
     predictions: PairedPredictions, measured: Sequence[PromotionCriterion], policy: PromotionPolicy, production: Version | None = None
 ) -> PromotionDecision:
     """Compare the candidate with the model in production, or with the majority baseline if there is none.
 
-    ``measured`` are the criteria of the candidate alone, from ``measure``.
+    ``measured`` are the criteria of the candidate alone, from ``measure_criteria``.
 
     Raises:
         ValueError: The policy names a metric that cannot decide this task: accuracy for a regression, for example.
@@ -183,7 +183,7 @@ def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = F
     return PromotionCriterion(name, f"{value:.4g}", required, value >= limit if at_least else value <= limit)
 
 
-def measure(pipeline: Pipeline, artifact: str, policy: PromotionPolicy) -> list[PromotionCriterion]:
+def measure_criteria(pipeline: Pipeline, artifact: str, policy: PromotionPolicy) -> list[PromotionCriterion]:
     """Return the criteria of the candidate alone. One whose value cannot be had is not met.
 
     Raises:
@@ -221,7 +221,7 @@ def reported_split(root: Path) -> str:
     return str((read_yaml(root / PARAMS) or {}).get("evaluate", {}).get("split", "test"))
 
 
-def predictions(pipeline: Pipeline, registry: Registry, production: Version | None) -> PairedPredictions:
+def paired_predictions(pipeline: Pipeline, registry: Registry, production: Version | None) -> PairedPredictions:
     """Return what the candidate and the model in production predict for the rows of the candidate's reported split.
 
     If both runs have the same raw splits, byte for byte, production's predictions are those that its own run wrote. Else
@@ -269,8 +269,8 @@ def _production_predictions(pipeline: Pipeline, registry: Registry, production: 
 def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> PromotionDecision:
     """Compare the candidate with the model in production, on the same rows."""
     production = registry.in_stage(policy.stage)
-    rows = predictions(pipeline, registry, production)
-    decision = decide(rows, measure(pipeline, registry.artifact, policy), policy, production)
+    rows = paired_predictions(pipeline, registry, production)
+    decision = decide_promotion(rows, measure_criteria(pipeline, registry.artifact, policy), policy, production)
     if hold := registry.tags().hold(policy.stage):
         decision = replace(decision, criteria=(PromotionCriterion(HOLD_CRITERION, hold, "none", met=False), *decision.criteria))
     get_run_logger().info("The candidate is %s: %s", decision.outcome, decision.reason)

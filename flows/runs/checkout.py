@@ -93,7 +93,7 @@ def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, 
             checkout = _resume(repository, name, lock)
             checkout = checkout or _create(repository, name, RunSpec(ref, repository.resolve(ref), overrides), lock, trains=trains)
             for old in superfluous(repository, load_settings(repository.root).retention.checkouts):
-                remove(repository, old)
+                remove_checkout(repository, old)
             repository.git("worktree", "prune")
         try:
             yield checkout
@@ -102,7 +102,7 @@ def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, 
             checkout.path.touch()
             raise
         with locked(state / "checkouts.lock", wait=CHECKOUTS_WAIT):
-            remove(repository, name)
+            remove_checkout(repository, name)
 
 
 def _set_damaged_records_aside(repository: Repository) -> None:
@@ -121,7 +121,7 @@ def _resume(repository: Repository, name: str, lock: int) -> Checkout | None:
     """Return the checkout of an earlier attempt; ``None`` if there is none, or that attempt died while creating it."""
     path, record = repository.state / name, _record(repository, name)
     if not record.exists() or not path.is_dir():
-        remove(repository, name, unlock=False)
+        remove_checkout(repository, name, unlock=False)
         return None
     repair_lock(path)
     return Checkout(path, name, SPEC.validate_json(record.read_bytes()), lock, resumed=True)
@@ -137,7 +137,7 @@ def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trai
             # last: what is removed below has none that another run left
             adopted = _adopt_checkpoints(repository, path, spec) if trains else None
     except BaseException:
-        remove(repository, name, unlock=False)
+        remove_checkout(repository, name, unlock=False)
         raise
     return Checkout(path, name, spec, lock, adopted=adopted)
 
@@ -189,7 +189,7 @@ def active(repository: Repository) -> list[str]:
     return [name for name in _checkouts(repository) if name not in over]
 
 
-def remove(repository: Repository, name: str, *, unlock: bool = True) -> None:
+def remove_checkout(repository: Repository, name: str, *, unlock: bool = True) -> None:
     """Remove a run's record and checkout, complete or not, and its lock file if ``unlock``. Under the lock."""
     path = repository.state / name
     _record(repository, name).unlink(missing_ok=True)

@@ -162,7 +162,7 @@ class Pipeline:
         except ProgramError as error:
             if number := killed_by(error):
                 raise KilledError(number, error, kills) from None
-            if exit_code(error) == PERMANENT:
+            if stage_exit_code(error) == PERMANENT:
                 raise PermanentError(error.what, error.code, error.last) from None
             raise
         return outcome
@@ -187,7 +187,7 @@ class PermanentError(ProgramError):
     """A stage failed because its parameters or its data are wrong: another attempt would fail, too."""
 
 
-def exit_code(error: ProgramError) -> int:
+def stage_exit_code(error: ProgramError) -> int:
     """Return the exit code of a stage, which DVC prints, and ends with one of its own; else that of DVC."""
     codes = [int(match[1]) for match in map(_EXITED.search, error.last) if match]
     return codes[-1] if codes else error.code
@@ -199,7 +199,7 @@ def killed_by(error: ProgramError) -> signal.Signals | None:
     The exit code is -N for signal N, 128 + N where a shell or ``stages.train.launch`` waited for the killed process, 256 - N where a
     program passed -N on.
     """
-    code = exit_code(error)
+    code = stage_exit_code(error)
     return next((fault for fault in FAULTS if code in (-fault, 128 + fault, 256 - fault)), None)
 
 

@@ -102,7 +102,7 @@ class Programs:
     def __init__(self, cwd: Path, run: str, env: Mapping[str, str] | None = None, *, locks: Sequence[int] = ()) -> None:
         self.cwd = cwd
         self._locks = locks
-        self.env = {**environment(), RUN_VARIABLE: run, **site_cache(cwd), **(env or {})}
+        self.env = {**stage_environment(), RUN_VARIABLE: run, **site_cache(cwd), **(env or {})}
 
     def run(
         self, command: Sequence[str], what: str, on_line: Callable[[str], None], keep: int = 20, env: Mapping[str, str] | None = None
@@ -188,7 +188,7 @@ def _kill_group(supervisor: subprocess.Popen[bytes]) -> None:
         os.killpg(supervisor.pid, signal.SIGKILL)
 
 
-def environment() -> dict[str, str]:
+def stage_environment() -> dict[str, str]:
     """Return the environment of stages: this one without Prefect's variables, which include the key to its server.
 
     Prefect sets ``PYTHONPATH`` to the folder of the flows, in which ``import train`` would find a flow.

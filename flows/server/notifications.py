@@ -124,7 +124,7 @@ def main() -> None:
 def _run(action: str, client: SyncPrefectClient) -> list[str]:
     """Do it, and return what was done."""
     if action == "remove":
-        return [f"Removed {name}" for name in remove(client)] or ["There is nothing to remove."]
+        return [f"Removed {name}" for name in remove_automations(client)] or ["There is nothing to remove."]
     entries = read_entries(Repository.here().root)  # before anything is changed
     if action == "set":
         Recipient.of(read_address()).save(BLOCK, overwrite=True)
@@ -138,7 +138,7 @@ def _run(action: str, client: SyncPrefectClient) -> list[str]:
         return [f"Sent a message to {recipient.service}."]
     wanted = automations_of(entries, block)
     _delete(client, block, keep={automation.name for automation in wanted})
-    return [f"Notifications go to {recipient.service}:", *(f"  {name}" for name in apply(client, wanted))]
+    return [f"Notifications go to {recipient.service}:", *(f"  {name}" for name in apply_automations(client, wanted))]
 
 
 def read_address() -> str:
@@ -172,7 +172,7 @@ def _sending(action: dict[str, Any], block: UUID) -> dict[str, Any]:
     return {"block_document_id": str(block), **action} if action.get("type") == "send-notification" else action
 
 
-def remove(client: SyncPrefectClient) -> list[str]:
+def remove_automations(client: SyncPrefectClient) -> list[str]:
     """Delete the automations and the block with the address, and return their names."""
     block = _block(client)
     if block is None:
@@ -182,7 +182,7 @@ def remove(client: SyncPrefectClient) -> list[str]:
     return [*names, "the address"]
 
 
-def apply(client: SyncPrefectClient, wanted: Sequence[AutomationCore]) -> list[str]:
+def apply_automations(client: SyncPrefectClient, wanted: Sequence[AutomationCore]) -> list[str]:
     """Create the automations, replace those whose content differs, and return their names.
 
     An automation that is up to date is left alone: it knows for which runs it waits. One that a person disabled stays so.

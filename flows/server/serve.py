@@ -56,7 +56,7 @@ def main() -> None:
         with server(options.host, options.port, env) as serving:
             deploy(env)
             say(welcome(env["PREFECT_API_URL"], None if given else home / FILE))
-            with ending(start("flows.server.worker", "--name", "local", env=env)) as worker:
+            with ending(start_module("flows.server.worker", "--name", "local", env=env)) as worker:
                 while worker.poll() is None and serving.poll() is None:
                     time.sleep(0.5)
                 ended = "server" if serving.poll() is not None else "worker"  # before this process ends the other one
@@ -148,7 +148,7 @@ def settings(api: str, password: str) -> dict[str, str]:
     return {**worker_settings(os.environ), **served, "PATH": path}
 
 
-def start(module: str, *arguments: str, env: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
+def start_module(module: str, *arguments: str, env: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
     """Start a module out of reach of the terminal's Ctrl-C, so that the worker and its runs end before the server.
 
     If this process is killed, the module is asked to end.
@@ -160,7 +160,7 @@ def start(module: str, *arguments: str, env: dict[str, str], **more: Any) -> sub
 def server(host: str, port: int, env: dict[str, str], **more: Any) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server and wait until it answers."""
     command = ("uvicorn", "--factory", APPLICATION, "--host", host, "--port", str(port), "--log-level", "warning")
-    with ending(start(*command, env=env, **more)) as process:
+    with ending(start_module(*command, env=env, **more)) as process:
         until = time.monotonic() + SERVER_START
         api = env["PREFECT_API_URL"]
         while (problem := _problem(api)) is not None:

@@ -50,7 +50,7 @@ class RemoteError(Exception):
 def main() -> None:
     """Clone the repository if it is missing, and run the worker."""
     try:
-        repository = prepare()
+        repository = prepare_repository()
         training = load_settings(repository.root).training  # report invalid settings now, not at the first scheduled run
     except Exception as error:
         sys.exit(visible(redacted(f"{type(error).__name__}: {error}")))
@@ -130,7 +130,7 @@ def worker_settings(env: os._Environ[str] | dict[str, str]) -> dict[str, str]:
     return {**NO_TELEMETRY, "PREFECT_CLI_PROMPT": "false", **polling, **env}
 
 
-def prepare() -> Repository:
+def prepare_repository() -> Repository:
     """Return the repository of this worker, cloned if it is missing, else updated from its origin; a ``GitError`` if there is none."""
     repository, origin = Repository.here(), os.environ.get(ORIGIN)
     if origin:

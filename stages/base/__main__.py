@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tuneline.checkpoints.pretrained import COMMIT_HASH, CONFIG, INDEX, Pretrained, check_model_type, find
+from tuneline.checkpoints.pretrained import COMMIT_HASH, CONFIG, INDEX, Pretrained, check_model_type, find_pretrained
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.files import file_hash, replace_directory
 from tuneline.core.launch import check_launch
@@ -124,7 +124,7 @@ def find_checkpoint(params: Params) -> Pretrained | None:
     """Find the checkpoint; ``None`` if the model is trained from scratch."""
     if params.model.checkpoint is None:
         return None
-    checkpoint = announce(find(params.model.checkpoint, params.model.revision), params.model.revision)
+    checkpoint = announce_commit(find_pretrained(params.model.checkpoint, params.model.revision), params.model.revision)
     check_model_type(checkpoint)
     checkpoint.weight_files()
     return checkpoint
@@ -134,7 +134,7 @@ def find_tokenizer(params: Params, checkpoint: Pretrained | None) -> Pretrained 
     """Find the tokenizer, that of the checkpoint unless another one is named; ``None`` if it is trained on the train split."""
     name, revision = params.tokenize.tokenizer, params.tokenize.revision
     if name is not None and (checkpoint is None or name != checkpoint.name):
-        checkpoint = announce(find(name, revision, "tokenize.tokenizer"), revision)
+        checkpoint = announce_commit(find_pretrained(name, revision, "tokenize.tokenizer"), revision)
     if checkpoint is not None and not checkpoint.tokenizer_files():
         raise ParamsError(
             f"{checkpoint.key}: {checkpoint.label} has no tokenizer.", "Name the one that the model was trained with: tokenize.tokenizer."
@@ -142,7 +142,7 @@ def find_tokenizer(params: Params, checkpoint: Pretrained | None) -> Pretrained 
     return checkpoint
 
 
-def announce(pretrained: Pretrained, revision: str | None) -> Pretrained:
+def announce_commit(pretrained: Pretrained, revision: str | None) -> Pretrained:
     """Print the commit of a branch or tag, because nothing looks at the branch again until the stage is forced."""
     if pretrained.commit is not None and not (revision and COMMIT_HASH.fullmatch(revision)):
         say(f"base: {pretrained.name}: {revision or 'main'} is commit {pretrained.commit} now; `dvc repro --force base` looks again")

@@ -29,7 +29,9 @@ def frozen_models(train: SplitReader, params: Params) -> Predict:
     return fit_frozen_baselines(encoder, (train, validation), params.data.text_columns, params.seed).predict
 
 
-def predictions(split: SplitReader, columns: Sequence[str], models: Sequence[Predict], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def baseline_predictions(
+    split: SplitReader, columns: Sequence[str], models: Sequence[Predict], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     """Yield the predictions of all models for the rows of a split; in the same batches, whatever the number of its files."""
     texts_schema = pa.schema([split.schema.field(name) for name in columns])
     for batch in rebatch((batch.replace_schema_metadata(None) for batch in split.batches(columns)), texts_schema):
@@ -55,7 +57,7 @@ def main() -> None:
                 phase(f"predicting {split}")
                 schema = baselines_schema(labels, names)
                 rows = SplitReader.open(RAW, split, made_by="download")
-                write_batches(split_file(folder, split), schema, predictions(rows, params.data.text_columns, models, schema))
+                write_batches(split_file(folder, split), schema, baseline_predictions(rows, params.data.text_columns, models, schema))
 
 
 if __name__ == "__main__":

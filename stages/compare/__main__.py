@@ -15,7 +15,7 @@ import numpy as np
 
 from stages.compare.logits import LogitComparison, Logits, TrainedLogits, compare_logits
 from stages.compare.saturation import check_saturation
-from stages.compare.tolerance import ToleranceJudgement, judge
+from stages.compare.tolerance import ToleranceJudgement, judge_comparison
 from tuneline.core.errors import DataError, GateError
 from tuneline.core.files import file_hash, replace_directory
 from tuneline.core.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, TOKENIZED
@@ -45,7 +45,7 @@ ToleranceJudgements = Mapping[str, ToleranceJudgement]
 """Whether each model is within its tolerance, by precision."""
 
 
-def write_report(
+def write_comparison_files(
     params: Params,
     comparisons: Mapping[str, LogitComparison],
     judgements: ToleranceJudgements,
@@ -110,7 +110,7 @@ SATURATION_ROWS = 64
 """Most rows of the reported split on which saturated products are counted."""
 
 
-def compare(
+def compare_exports(
     params: CompareParams, exported: Mapping[str, Logits], saturation: Mapping[str, Saturation], reference: TrainedLogits, seed: int
 ) -> tuple[dict[str, LogitComparison], ToleranceJudgements]:
     """Compare the logits of every exported model with the trained model's, and judge them; return both by precision."""
@@ -119,7 +119,7 @@ def compare(
         comparison = replace(compare_logits(reference, logits, params.close_rmse, seed), saturation=saturation.get(precision))
         is_exact = precision == "fp32"
         comparisons[precision] = comparison
-        judgements[precision] = judge(comparison, params.tolerance(precision), reference.metric.name, is_exact)
+        judgements[precision] = judge_comparison(comparison, params.tolerance(precision), reference.metric.name, is_exact)
     return comparisons, judgements
 
 
@@ -153,7 +153,9 @@ def comparison_metrics(comparisons: Mapping[str, LogitComparison], reference: Tr
     return metrics
 
 
-def publish(record: ExportRecord, metrics: Mapping[str, Mapping[str, float]], left_out: Mapping[str, Sequence[str]], split: str) -> None:
+def publish_passed(
+    record: ExportRecord, metrics: Mapping[str, Mapping[str, float]], left_out: Mapping[str, Sequence[str]], split: str
+) -> None:
     """Fill ``models/onnx`` with the models that passed, those of ``metrics``, and with every file of the candidates that is not a model.
 
     ``left_out`` has the reasons of the others.
@@ -203,10 +205,10 @@ def main() -> dict[str, float]:
         precision: logits_of(OnnxClassifier.exported(CANDIDATES, precision), split, record.pad_token_id, size, precision)
         for precision in record.models
     }
-    comparisons, judgements = compare(params.compare, exported, saturation_of(record, split), reference, params.seed)
+    comparisons, judgements = compare_exports(params.compare, exported, saturation_of(record, split), reference, params.seed)
     published, stopping = select_published(judgements, params.compare)
     Metrics.of(comparison_metrics(comparisons, reference, published)).write(METRICS / "compare.json")
-    write_report(params, comparisons, judgements, reference, published)
+    write_comparison_files(params, comparisons, judgements, reference, published)
     if stopping:
         shutil.rmtree(ONNX, ignore_errors=True)  # from an earlier run without DVC, which removes it by itself
         message = "\n  ".join(["an exported model failed its comparison with the trained one.", *stopping])
@@ -221,7 +223,7 @@ def main() -> dict[str, float]:
                 f"compare: {precision} is published, although these rows do not show that it is good enough: {'; '.join(judgement.unclear)}"
             )
     metrics = {precision: reference.quality(exported[precision]) for precision in published}
-    publish(record, metrics, left_out, params.evaluate.split)
+    publish_passed(record, metrics, left_out, params.evaluate.split)
     return {"rows": len(split)}
 
 

@@ -29,7 +29,7 @@ class ToleranceJudgement:
         return ToleranceJudgement([*self.violations, *other.violations], [*self.unclear, *other.unclear])
 
 
-def judge(comparison: LogitComparison, tolerance: Tolerance, metric: str, is_exact: bool) -> ToleranceJudgement:
+def judge_comparison(comparison: LogitComparison, tolerance: Tolerance, metric: str, is_exact: bool) -> ToleranceJudgement:
     """Hold a comparison against the limits of its precision; with ``is_exact`` its values, else their intervals."""
     agreement_and_drop = _judge_values if is_exact else _judge_intervals
     return _judge_logits(comparison, tolerance) + agreement_and_drop(comparison, tolerance, metric) + _judge_products(comparison, tolerance)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from stages.download.files import Files
 from stages.download.hub import Hub
-from stages.download.raw import Corrector, LabelEncoder, RawWriter, RowSelection, divide, remove_classes
+from stages.download.raw import Corrector, LabelEncoder, RawWriter, RowSelection, divide_train, remove_classes
 from stages.download.sample import SampleSource
 from stages.download.source import (
     SkippedRows,
@@ -26,7 +26,7 @@ from stages.download.source import (
     check_rows,
     open_skipped,
     refuse_overlaps,
-    resolve,
+    resolve_split,
     source_splits,
     stage_split,
 )
@@ -76,10 +76,10 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
     specs, corrections = params.data.source_specs, Corrections.read()
     staged = read_splits(params, source, specs, folder / WORK / "staged", skipped)
     sizes = {name: split.rows for name, split in staged.items()}
-    slices = {split: resolve(split, spec, sizes) for split, spec in specs.items()}
+    slices = {split: resolve_split(split, spec, sizes) for split, spec in specs.items()}
     refuse_overlaps(slices)
     with progress("download: dividing the rows by data.split"):
-        divided, ungrouped = divide(params, slices["train"], staged)
+        divided, ungrouped = divide_train(params, slices["train"], staged)
     selections = {split: RowSelection(parts) for split, parts in slices.items()} | divided
     for split in labelled_splits(params):
         refuse_unlabelled(split, selections[split], staged)

@@ -53,7 +53,7 @@ class RowSelection:
                 first = last
 
 
-def divide(params: Params, slices: list[SourceSlice], staged: Mapping[str, StagedSplit]) -> tuple[dict[str, RowSelection], int]:
+def divide_train(params: Params, slices: list[SourceSlice], staged: Mapping[str, StagedSplit]) -> tuple[dict[str, RowSelection], int]:
     """Divide the rows of the train split's slices as ``data.split`` asks; without it they are all train.
 
     Return the rows of train and of each split that is taken from it, and the number of rows without a value in ``data.split.by``.

@@ -261,7 +261,7 @@ def source_splits(split: str, spec: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def resolve(split: str, spec: str, rows: Mapping[str, int]) -> list[SourceSlice]:
+def resolve_split(split: str, spec: str, rows: Mapping[str, int]) -> list[SourceSlice]:
     """Resolve the specification of a split of the pipeline to row numbers, at least one, given the rows of the source's splits."""
     if _NAME.fullmatch(spec):
         slices = [SourceSlice(spec, 0, rows[spec])]

@@ -58,7 +58,7 @@ from tuneline.tasks.predictions import write_predictions
 Logits = NDArray[np.float32]
 
 
-def make_slices(lengths: NDArray[np.int64], texts: LabelledTexts) -> Iterator[RowSlice]:
+def make_split_slices(lengths: NDArray[np.int64], texts: LabelledTexts) -> Iterator[RowSlice]:
     """Yield the slices of a split by length, shared words, class and source."""
     yield from length_slices(lengths)
     if len(texts.columns) == 2:
@@ -88,7 +88,7 @@ def main() -> Measurements:
         seconds = time.perf_counter() - started
         behaviour = run_suite(suite, texts, lambda rows: classifier.logits_of_texts(rows, settings.batch_size)) if suite else []
         with progress("evaluate"):
-            slices, metrics = measure(params, split, texts, logits, custom)
+            slices, metrics = measure_split(params, split, texts, logits, custom)
             metrics |= pass_rates(behaviour)
             if slices.worst is not None:
                 metrics[f"worst_slice_{slices.metric}"] = slices.value(slices.worst)
@@ -100,14 +100,14 @@ def main() -> Measurements:
     return {"predicting_seconds": round(seconds, 2), "rows_per_second": round(len(split) / seconds, 1)}
 
 
-def measure(
+def measure_split(
     params: Params, split: TokenizedSplit, texts: LabelledTexts, logits: Logits, custom: Sequence[CustomMetric]
 ) -> tuple[Slices, dict[str, float]]:
     """Return the metrics by slice, and those of the whole split: with the baselines, and without leaked rows."""
     phase("slices")
     schema, settings = split.task, params.evaluate
     predicted = SplitPredictions(split.labels, schema.predictions(logits), schema, schema.averaging(settings.f1), params.seed)
-    slices = slices_report(score_slices(make_slices(split.lengths, texts), predicted), predicted.primary.name)
+    slices = slices_report(score_slices(make_split_slices(split.lengths, texts), predicted), predicted.primary.name)
     phase("metrics")
     metrics = split_metrics(settings, split.labels, schema, logits, custom) | spread_metrics(predicted)
     for name, predictions in read_baselines(split_file(BASELINES, settings.split), len(split)).items():

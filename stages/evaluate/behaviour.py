@@ -19,7 +19,7 @@ from tuneline.core.terminal import progress
 from tuneline.evaluation.records import BehaviourResult, FailedCase, TestedTexts
 from tuneline.metrics.curves import probabilities
 from tuneline.metrics.stats import wilson_interval
-from tuneline.params.loading import describe
+from tuneline.params.loading import describe_problem
 from tuneline.params.section import Rate, Section
 from tuneline.tasks import Task
 
@@ -145,7 +145,7 @@ def read_suite(name: str) -> Suite:
         return Suite.model_validate(read_yaml(path))
     except ValidationError as error:
         messages = [
-            f"{'.'.join(map(str, detail['loc']))}: unknown key" if detail["type"] == "extra_forbidden" else describe(detail)
+            f"{'.'.join(map(str, detail['loc']))}: unknown key" if detail["type"] == "extra_forbidden" else describe_problem(detail)
             for detail in error.errors()
         ]
         raise ParamsError("\n  ".join([f"{path}:", *messages])) from None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from stages.export.graph import clean, quiet, save_model, to_onnx
+from stages.export.graph import clean_graph, quiet, save_model, to_onnx
 from stages.export.int8 import QuantizationRows, to_int8
 from tuneline.core.files import file_hash, replace_directory
 from tuneline.core.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
@@ -51,7 +51,7 @@ def to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     with quiet():
-        return clean(convert_float_to_float16(copy, keep_io_types=True))
+        return clean_graph(convert_float_to_float16(copy, keep_io_types=True))
 
 
 ExportedModel = tuple[onnx.ModelProto, Mapping[str, Any]]

@@ -57,7 +57,7 @@ def save_model(model: onnx.ModelProto, path: Path, one_file: int = ONE_FILE) -> 
     return [path, data]
 
 
-def clean(model: onnx.ModelProto) -> onnx.ModelProto:
+def clean_graph(model: onnx.ModelProto) -> onnx.ModelProto:
     """Remove traces of the exporter from a model, in place, and return it.
 
     Removed are: documentation strings; metadata of nodes and values, where the exporter stores file names and stack traces;
@@ -466,7 +466,7 @@ def rewrite(traced: onnx.ModelProto, rewritings: Sequence[Rewriting]) -> onnx.Mo
     shaped = ShapedGraph.read(copy.graph)
     for rewriting in rewritings:
         rewriting(shaped)
-    return clean(copy)
+    return clean_graph(copy)
 
 
 def same_logits(graph: onnx.ModelProto, model: "TrainedModel", names: Sequence[str]) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 
-from stages.export.graph import LINEAR_OPERATORS, clean, quiet, save_model
+from stages.export.graph import LINEAR_OPERATORS, clean_graph, quiet, save_model
 from tuneline.core.files import temporary_directory
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
@@ -254,7 +254,7 @@ def _quantize(model: onnx.ModelProto, quantizer: Callable[..., None], kept: Sequ
         excluded += [f"{name}_MatMul" for name in excluded]  # the dynamic quantizer renames a Gemm
         options |= {"op_types_to_quantize": QUANTIZED_OPERATORS, "per_channel": True, "weight_type": QuantType.QInt8}
         quantizer(source, target, *inputs, nodes_to_exclude=excluded, **options)
-        return clean(onnx.load(target))
+        return clean_graph(onnx.load(target))
 
 
 def smooth(model: onnx.ModelProto, calibration: Iterable[Batch]) -> onnx.ModelProto:

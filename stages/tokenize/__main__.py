@@ -49,7 +49,7 @@ STATE = "state"
 """Folder of what is known of the tokenizer and of the finished files, while the stage runs."""
 
 
-def run(
+def tokenize_splits(
     params: Params, base: BaseSource, splits: Mapping[str, SplitReader], target: Path
 ) -> tuple[dict[str, EncodingCounts], EncodingCounts]:
     """Tokenize every split into a folder, which may have splits and a tokenizer that are finished.
@@ -118,7 +118,7 @@ def main() -> Measurements:
     inputs += [BASE_RECORD, *sorted(path for path in BASE_TOKENIZER.rglob("*") if path.is_file())]
     key = content_key(stage_provenance("tokenize", LIBRARIES).model_dump(mode="json"), files=inputs)
     with resumable_directory(TOKENIZED, key) as folder:
-        counts, done = run(params, base, splits, folder)
+        counts, done = tokenize_splits(params, base, splits, folder)
     seconds = time.perf_counter() - started
     total = sum(counts.values(), start=EncodingCounts())
     by_split = {name: value for split, count in counts.items() for name, value in count.metrics(f"{split}_").items()}

@@ -41,7 +41,7 @@ from stages.train.interruption import (
     exit_without_cleanup,
 )
 from stages.train.launch import INTERRUPTED, STOPPING, end_with_launcher
-from stages.train.loop import train
+from stages.train.loop import train_model
 from stages.train.optimization import Logits, ValidationMetric
 from stages.train.progress import TrainingProgress
 from stages.train.state import TrainingResult, TrainState
@@ -84,10 +84,10 @@ def fine_tune(params: Params, accelerator: Accelerator, segments: list[TrainingS
     frozen = fit_rival(params, inputs, accelerator)
     with Interruption() as interruption:
         try:
-            result = train(params, inputs, accelerator, interruption)
+            result = train_model(params, inputs, accelerator, interruption)
         except TrainingInterrupted as interrupted:
             exit_interrupted(accelerator, interrupted)
-        publish(result, frozen, inputs, params)  # from here on, a signal changes nothing: the run ends
+        publish_outs(result, frozen, inputs, params)  # from here on, a signal changes nothing: the run ends
         if segments is not None:
             segments += result.state.progress.segments
         usage = resource_usage(result.state)
@@ -135,7 +135,7 @@ def read_checked_inputs(params: Params, accelerator: Accelerator) -> Inputs:
     return inputs
 
 
-def publish(result: TrainingResult, frozen: FrozenResult | None, inputs: Inputs, params: Params) -> None:
+def publish_outs(result: TrainingResult, frozen: FrozenResult | None, inputs: Inputs, params: Params) -> None:
     """Write the outs, then remove the checkpoints: a run killed while publishing resumes from them.
 
     The curves are those of the training, whichever model is published; the metrics are of the published model.

@@ -21,7 +21,7 @@ from stages.train.launch import CRASHED, INTERRUPTED, STOPPING, end_with_launche
 from tuneline.core import stage  # noqa: F401 - sets variables that libraries read when they are imported
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.files import explain_disk_errors
-from tuneline.core.launch import AUTO, DeviceChoice, Devices, check_launch, choose, find_devices, launch_file, read_launch
+from tuneline.core.launch import AUTO, DeviceChoice, Devices, check_launch, choose_processes, find_devices, launch_file, read_launch
 from tuneline.core.machine import computes_bf16, cpu_is_forced, threads
 from tuneline.core.processes import PARENT, terminate_descendants
 from tuneline.core.terminal import say
@@ -67,7 +67,7 @@ def launch(params: Params, flags: list[str]) -> int:
     if AUTO in (train.launch, train.mixed_precision):
         choice, reasons = choose_devices(params)
         say(f"train: auto chooses {choice}{f' ({reasons})' if reasons else ''}")
-    parsed = parse(train.launch, [*chosen_flags(train.launch, choice, given_flags), *given_flags])
+    parsed = parse_launch(train.launch, [*chosen_flags(train.launch, choice, given_flags), *given_flags])
     args = validate(train.launch, parsed, choice)
     if args.num_machines > 1:
         waiting = f"machine {args.machine_rank} of {args.num_machines} (0 is the main one, {args.main_process_ip}:{args.main_process_port})"
@@ -99,7 +99,7 @@ def choose_devices(params: Params) -> tuple[DeviceChoice, str]:
     With ``train.launch: cpu``, only the precision is open.
     """
     devices = find_devices() if params.train.launch == AUTO else Devices(cpu_bf16=computes_bf16())
-    choice = choose(devices, params.train.global_batch_size, params.train.mixed_precision)
+    choice = choose_processes(devices, params.train.global_batch_size, params.train.mixed_precision)
     reasons = [devices.why_cpu] if devices.why_cpu else []
     if choice.device == "cpu" and params.train.mixed_precision == "auto":
         from stages.train.precision import choose_cpu_precision
@@ -145,7 +145,7 @@ def machine_flags(name: str, environ: Mapping[str, str]) -> list[str]:
     return [word for flag_and_value in values.items() for word in flag_and_value]
 
 
-def parse(name: str, flags: list[str]) -> argparse.Namespace:
+def parse_launch(name: str, flags: list[str]) -> argparse.Namespace:
     """Return the arguments of ``accelerate launch`` for a launch configuration and flags."""
     from accelerate.commands.launch import launch_command_parser
 
@@ -192,7 +192,7 @@ def run_launcher(launcher: Callable[[argparse.Namespace], None], args: argparse.
     try:
         launcher(args)
     except ChildFailedError as error:
-        return exit_code(error)
+        return common_exit_code(error)
     except subprocess.CalledProcessError as error:
         return 128 - error.returncode if error.returncode < 0 else error.returncode
     except SignalException as error:
@@ -232,7 +232,7 @@ def hide_torchrun_log() -> None:
                 logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def exit_code(error: "ChildFailedError") -> int:
+def common_exit_code(error: "ChildFailedError") -> int:
     """Return one exit code for several processes, and print the error of one that ended with a ``StageError``."""
     failures: list[Any] = sorted(error.failures.values(), key=lambda failure: int(failure.timestamp))
     if any(failure.exitcode == INTERRUPTED for failure in failures):

@@ -21,7 +21,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 from rich.filesize import decimal
 
-from stages.train.data import data_files
+from stages.train.data import model_input_files
 from stages.train.devices import several_machines, sharding
 from stages.train.launch import describe_resume
 from stages.train.progress import TrainingProgress
@@ -114,7 +114,7 @@ def common_identity(accelerator: Accelerator, params: Params, functions: Iterabl
 
     A machine with other code, parameters, libraries, data or devices than the main one is refused.
     """
-    identity = run_identity(params, accelerator, data_files(), functions) if accelerator.is_local_main_process else None
+    identity = run_identity(params, accelerator, model_input_files(), functions) if accelerator.is_local_main_process else None
     gathered: list[tuple[str, dict[str, Any]]] = gather_object([(_machine(accelerator), identity)] if identity else [])
     main, expected = gathered[0]
     for machine, found in gathered[1:]:

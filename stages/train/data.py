@@ -47,7 +47,7 @@ class Inputs:
         return int(self.tokenizer.pad_token_id or 0)
 
 
-def data_files() -> Iterator[Path]:
+def model_input_files() -> Iterator[Path]:
     """Yield the files that determine the model: those that ``read_inputs`` reads, and the checkpoint."""
     for split in ("train", "validation"):
         yield from split_files(TOKENIZED, split)

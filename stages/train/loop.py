@@ -32,7 +32,7 @@ from tuneline.tasks.predictions import write_predictions
 T = TypeVar("T")
 
 
-def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption) -> TrainingResult:
+def train_model(params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption) -> TrainingResult:
     """Train to the end, from the newest checkpoint of the same run if there is one.
 
     Out of memory, the run restarts with half the micro-batch size; the global batch size stays. After a signal, the state is saved.
@@ -47,7 +47,7 @@ def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption
                 print_startup_summary(state)
             open_logger = state.logger.open(state.progress, state.total_steps)
             with open_logger, saving_when_interrupted(state):
-                fit(state)
+                train_to_end(state)
                 load_kept(state)
                 logits = predict_within_memory(state) if state.validation_logits is None else state.validation_logits
                 result = training_result(state, params, inputs, logits)
@@ -116,7 +116,7 @@ def write_paused_predictions(state: TrainState) -> None:
         write_predictions(PAUSED_PREDICTIONS, split.labels, state.validation_logits, split.task)
 
 
-def fit(state: TrainState) -> None:
+def train_to_end(state: TrainState) -> None:
     """Train from ``state.progress`` to the end of the run."""
     try_evaluation(state)
     _evaluate_and_save(state)  # a checkpoint may have been saved just before an evaluation
@@ -184,7 +184,7 @@ def _evaluate_and_save(state: TrainState) -> None:
     step, interval = state.progress.step, state.params.evaluate_every_steps or state.sampler.batches_per_epoch
     is_evaluated = bool(state.progress.evaluated) and state.progress.evaluated[-1].step == step
     is_due = step > 0 and not is_evaluated and (step % interval == 0 or step == state.total_steps)
-    improved = is_due and evaluate(state)
+    improved = is_due and evaluate_validation(state)
     if (improved and state.params.keep == "best") or _checkpoint_due(state):
         state.checkpoints.save(state.progress)
         state.coordinator.restart_checkpoint_timer()
@@ -211,7 +211,7 @@ def try_evaluation(state: TrainState) -> None:
         within_memory(state, longest)
 
 
-def evaluate(state: TrainState) -> bool:
+def evaluate_validation(state: TrainState) -> bool:
     """Compute loss and metric of the validation split; return True if the weights are the best so far."""
     params, progress = state.params, state.progress
     row, logits = _measure(state)
@@ -240,7 +240,9 @@ def _measure(state: TrainState) -> tuple[Evaluation, Logits]:
 
 def predict_within_memory(state: TrainState) -> Logits:
     """Return the logits of the validation split."""
-    return within_memory(state, lambda size: predict(state.accelerator, state.model, state.validation_loader, size, state.coordinator))
+    return within_memory(
+        state, lambda size: predict_split(state.accelerator, state.model, state.validation_loader, size, state.coordinator)
+    )
 
 
 def within_memory(state: TrainState, compute: Callable[[int], T]) -> T:
@@ -260,7 +262,7 @@ def within_memory(state: TrainState, compute: Callable[[int], T]) -> T:
         state.logger.info(f"out of memory in an evaluation; train.evaluation_batch_size is {size // 2} from now on")
 
 
-def predict(accelerator: Accelerator, model: nn.Module, loader: BatchLoader, batch_size: int, coordinator: Coordinator) -> Logits:
+def predict_split(accelerator: Accelerator, model: nn.Module, loader: BatchLoader, batch_size: int, coordinator: Coordinator) -> Logits:
     """Return the logits of a split, of shape ``(rows, outputs)``, the same in every process, from batches of similar length."""
     shards = _shards(accelerator, loader, batch_size)
     shard = shards[accelerator.process_index]

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stages.train.data import data_files
+from stages.train.data import model_input_files
 from tuneline.core.launch import DeviceChoice, Precision
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.params import Params
@@ -47,7 +47,7 @@ def interrupted_precision(params: Params, checkpoints: Path = CHECKPOINTS) -> Pr
     runs = [file for file in sorted(checkpoints.glob("*/run.json")) if any(file.parent.glob("step-*"))]
     if not runs:
         return None
-    expected = run_inputs(params, data_files())
+    expected = run_inputs(params, model_input_files())
     for file in runs:
         identity: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         is_same = all(identity.get(key) == value for key, value in expected.items())

@@ -41,7 +41,7 @@ def main() -> dict[str, float]:
         SplitReader.open(TOKENIZED, split, "tokenize")
 
     # Only now, because importing Great Expectations takes seconds.
-    from stages.validate.report import write_report
+    from stages.validate.report import write_checks
     from stages.validate.results import check_tables, write_row_files
     from stages.validate.tables import DataFolders, derive_tables
 
@@ -55,7 +55,7 @@ def main() -> dict[str, float]:
         step.detail = "report"
         with replace_directory(CHECKS) as folder:
             write_row_files(folder / FAILING_ROWS.name, results.violations, data.raw, params.data.text_columns)
-            write_report(folder, results)  # after the files of rows, to which its page links
+            write_checks(folder, results)  # after the files of rows, to which its page links
     stop_on_errors(results)
     Metrics.of({**results.record.metrics, "warnings": len(results.warnings)}).write(metrics)
     return {"expectations": len(results.record.checks), "warnings": len(results.warnings)}

@@ -66,7 +66,7 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.3g} %"
 
 
-def number(value: float) -> str:
+def format_observed(value: float) -> str:
     """Return an integer, or a number with four digits."""
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
@@ -120,7 +120,7 @@ def measured(
     ``least`` is shown as a number and ``most`` in percent, unless ``allowed``, from the parameters, or ``found``, from all measurements of
     the split, say it in other words.
     """
-    name, words = (least, number) if least else (str(most), percent)
+    name, words = (least, format_observed) if least else (str(most), percent)
 
     def arguments(rule: Rule, table: Table) -> Mapping[str, Any] | None:
         if column not in table.columns.names:
@@ -142,8 +142,8 @@ def drift(check: str) -> tuple[Requirement, Requirement]:
         return measured(
             f"significant_{name}",
             most=limit,
-            allowed=lambda rule: f"at most {number(getattr(rule, limit))}, or not significant (p > {rule.significance:g})",
-            found=lambda values: f"{title} {number(values[name])}",
+            allowed=lambda rule: f"at most {format_observed(getattr(rule, limit))}, or not significant (p > {rule.significance:g})",
+            found=lambda values: f"{title} {format_observed(values[name])}",
         )
 
     return limited(check, "max_psi", "population stability index"), limited(f"{check}_ks", "max_ks", "Kolmogorov-Smirnov distance")
@@ -237,14 +237,14 @@ _TOKENIZE_AGAIN = "The tokenized data does not come from this raw data and token
 _ENOUGH_ROWS = Requirement(
     ExpectTableRowCountToBeBetween,
     arguments=lambda rule, _: {"min_value": rule.min},
-    allowed=lambda rule, _: f"at least {number(rule.min)}",
-    found=lambda outcome: number(outcome.observed),
+    allowed=lambda rule, _: f"at least {format_observed(rule.min)}",
+    found=lambda outcome: format_observed(outcome.observed),
 )
 _ROWS_OF_RAW = Requirement(
     ExpectTableRowCountToEqual,
     arguments=lambda _, table: {"value": table.limits["raw_rows"]},
-    allowed=lambda _, arguments: number(arguments["value"]),
-    found=lambda outcome: number(outcome.observed),
+    allowed=lambda _, arguments: format_observed(arguments["value"]),
+    found=lambda outcome: format_observed(outcome.observed),
 )
 _EVERY_CLASS = Requirement(
     ExpectColumnDistinctValuesToContainSet,
@@ -315,7 +315,7 @@ _CHECKS = (
              "row: data.split.by. If they are filled from templates, the metric is about these templates only."),
     Check("learnable_labels", "between", metric="label_auc", requires=(
             measured("auc_high", least="min_auc", found=_auc),
-            measured("auc_drop", most="max_auc_drop", allowed=lambda rule: f"at most {number(rule.max_auc_drop)} below train",
+            measured("auc_drop", most="max_auc_drop", allowed=lambda rule: f"at most {format_observed(rule.max_auc_drop)} below train",
                      found=lambda values: f"{_auc(values)}, at least {values['auc_drop']:.3f} below train"),
             measured("disagreement_low", most="max_disagreement", found=_disagreement)),
         title="A cheap linear model can predict labels from texts, and few labels contradict what it is surest of.",

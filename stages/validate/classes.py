@@ -71,7 +71,7 @@ class ClassFindings:
         ids = _ids(rows[LABELS].to_numpy(), len(self.names))
         faults = np.array([*map(len, self.faults), 0], np.int8)[ids]
         columns = {"name_faults": faults + rows["is_header"].to_numpy(np.int8)}
-        columns["class"] = np.array([*map(shown, self.names), "none"], dtype=object)[ids]
+        columns["class"] = np.array([*map(quoted_name, self.names), "none"], dtype=object)[ids]
         if split == "train":
             columns["rare_class"] = np.append(self.is_rare, False).astype(np.int8)[ids]
         return columns
@@ -84,7 +84,8 @@ class ClassFindings:
         notes = {
             "class_names": [
                 *_described(
-                    named, lambda index: f"class {shown(self.names[index])} ({_rows(counts[index])}) " + " and ".join(self.faults[index])
+                    named,
+                    lambda index: f"class {quoted_name(self.names[index])} ({_rows(counts[index])}) " + " and ".join(self.faults[index]),
                 ),
                 *_described(headers, lambda row: f"row {row}: its texts are the names of the columns; a header line became a row"),
             ]
@@ -96,7 +97,7 @@ class ClassFindings:
 
     def _where(self, index: int) -> str:
         rows = ", ".join(f"{_rows(count[index])} in {split}" for split, count in self.counts.items())
-        return f"class {shown(self.names[index])}: {rows}"
+        return f"class {quoted_name(self.names[index])}: {rows}"
 
 
 def like_other(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]]:
@@ -113,7 +114,7 @@ def like_other(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]
         for _, _, name in others:
             odd = next((character for character in name if character not in other and not character.isascii()), None)
             detail = f", but has {unicodedata.name(odd, f'U+{ord(odd):04X}')}" if odd else ""
-            result[name] = [f"is like class {shown(other)} ({_rows(-most)} in all splits){detail}"]
+            result[name] = [f"is like class {quoted_name(other)} ({_rows(-most)} in all splits){detail}"]
     return result
 
 
@@ -135,12 +136,12 @@ def name_faults(name: str, label_column: str | None) -> Iterator[str]:
     if len(name) > LONGEST_NAME:
         yield f"has a name of {len(name):,} characters: a text became a label"
     elif (right := repaired(name)) != name:
-        yield f"should read {shown(right)}"
+        yield f"should read {quoted_name(right)}"
     if hidden := [character for character in name.strip(JOINERS) if _invisible(character) and character not in JOINERS]:
         yield f"has an invisible character, U+{ord(hidden[0]):04X}"
 
 
-def shown(name: str) -> str:
+def quoted_name(name: str) -> str:
     """Return the start of a name in quotes."""
     return f"'{name}'" if len(name) <= SHOWN_CHARACTERS else f"'{name[:SHOWN_CHARACTERS]}…'"
 

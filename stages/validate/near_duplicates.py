@@ -60,7 +60,7 @@ def label_conflicts(keys: Keys, labels: NDArray[Any], tolerance: float) -> Numbe
     return result
 
 
-def leaks(earlier: Sequence[Keys], keys: Keys) -> Numbers:
+def first_leaks(earlier: Sequence[Keys], keys: Keys) -> Numbers:
     """Return, for each row of a split, the first row of the earlier splits with the same key, numbered through all of them."""
     before = sum(map(len, earlier))
     origin = first_copies(np.concatenate([*earlier, keys]))[before:]
@@ -252,7 +252,7 @@ def copy_columns(
         tolerance = labels.label_tolerance(current.labels)
         columns["conflict_with"] = label_conflicts(current.keys, current.labels, tolerance)
     if earlier := list(raw)[: list(raw).index(split)]:
-        columns["leak_of"] = leaks([raw[name].unordered_keys for name in earlier], current.unordered_keys)
+        columns["leak_of"] = first_leaks([raw[name].unordered_keys for name in earlier], current.unordered_keys)
     return columns | {"near_duplicate_of": near_duplicates.origin, "similarity": near_duplicates.similarity}
 
 

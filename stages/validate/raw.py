@@ -18,9 +18,9 @@ from tuneline.analysis.text import (
     Keys,
     VocabularyCounts,
     broken_characters,
+    combined_keys,
     correction,
     normalized,
-    row_keys,
     text_keys,
     unordered_row_keys,
     words,
@@ -59,7 +59,7 @@ class RawShard:
             for number, batch in enumerate(read_batches(self.source)):
                 texts = [normalized(pc.fill_null(batch[name], "")) for name in self.text_columns]
                 hashes = [text_keys(column) for column in texts]
-                keys = {"key": row_keys(hashes), "unordered_key": unordered_row_keys(hashes)}
+                keys = {"key": combined_keys(hashes), "unordered_key": unordered_row_keys(hashes)}
                 write({**scalar_columns(batch, self.text_columns), "is_header": is_header(texts, self.text_columns), **keys})
                 encoded, found = EncodedWords.with_words(words(texts))
                 np.savez(words_of_rows / f"{number:06d}.npz", keys=encoded.keys, indices=encoded.indices, lengths=encoded.lengths)
@@ -174,7 +174,7 @@ def read_raw(splits: Mapping[str, SplitReader], text_columns: Sequence[str], fol
     return {name: RawSplit(split, shards[name], columns[name], counts[name]) for name, split in splits.items()}
 
 
-def encoding_notes(split: RawSplit, text_columns: Sequence[str]) -> dict[str, list[str]]:
+def broken_character_notes(split: RawSplit, text_columns: Sequence[str]) -> dict[str, list[str]]:
     """Say which rows have broken characters, and what the first of them should read."""
     rows = np.flatnonzero(split.columns.column("broken_characters"))
     if not len(rows):

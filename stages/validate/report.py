@@ -20,7 +20,7 @@ from stages.validate.results import CheckResults, excerpt
 from tuneline.analysis.drift import Distribution
 from tuneline.core.paths import SPLITS
 from tuneline.reports.checks import CheckEntry, Profile
-from tuneline.reports.page import draw_histograms, environment, style
+from tuneline.reports.page import draw_histograms, style, template_environment
 
 MAX_CLASSES = 20
 """Classes with a row of their own, the most frequent of train; the others share one."""
@@ -110,7 +110,7 @@ def _unique(values: Iterable[str]) -> list[str]:
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def write_report(folder: Path, results: CheckResults) -> None:
+def write_checks(folder: Path, results: CheckResults) -> None:
     """Write ``checks.json``, ``index.html``, ``profile.json``, ``words.json``, ``passed``, and Great Expectations' ``data_docs/``.
 
     Training depends on ``passed``, which is written if there is no error. Its content never changes, so that changed measurements on
@@ -139,7 +139,7 @@ def index_page(results: CheckResults, row_files: Collection[str] = ()) -> str:
     for result in results.record.checks:
         groups.setdefault(result.check, []).append(result)
     passed = [PassedCheck.of(group) for group in groups.values() if any(result.status == "passed" for result in group)]
-    template = environment(TEMPLATES).get_template("index.html.j2")
+    template = template_environment(TEMPLATES).get_template("index.html.j2")
     return template.render(
         checks=results,
         data=data_overview(results.profile),

@@ -29,7 +29,7 @@ from stages.validate.checks import CHECK_TABLE, Check, CheckOutcome, Table, expe
 from stages.validate.columns import Rows
 from stages.validate.near_duplicates import NUMBERED_THROUGH
 from stages.validate.raw import RawSplit
-from stages.validate.tables import DerivedData, count_words
+from stages.validate.tables import DerivedData, count_train_words
 from tuneline.core.paths import SPLITS
 from tuneline.core.provenance import split_hash
 from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, rebatch, write_batches
@@ -260,7 +260,7 @@ def check_tables(data: DerivedData) -> CheckResults:
         checks=entries,
     )
     profile = Profile(version=1, labels=data.labels.names, splits=data.profiles)
-    return CheckResults(record, violations, suites, profile, count_words(data.raw["train"]) if "train" in data.raw else None)
+    return CheckResults(record, violations, suites, profile, count_train_words(data.raw["train"]) if "train" in data.raw else None)
 
 
 def batch_definition() -> BatchDefinition[Any]:

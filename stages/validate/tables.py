@@ -16,7 +16,7 @@ from stages.validate.classes import ClassFindings
 from stages.validate.columns import Arrays, StoredColumns, column_writer, stored, write_columns
 from stages.validate.labels import LabelFindings, examine_labels
 from stages.validate.near_duplicates import NearDuplicateRows, copy_columns, copy_notes, find_near_duplicates
-from stages.validate.raw import RawSplit, encoding_notes, read_raw
+from stages.validate.raw import RawSplit, broken_character_notes, read_raw
 from stages.validate.tokenized import Vocabulary, decoding_matches, read_tokenized
 from tuneline.analysis.drift import Distribution, Numbers, bin_counts, kolmogorov_smirnov, population_stability
 from tuneline.core.errors import DataError
@@ -144,7 +144,7 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows
     params, current, labels = data.params, data.raw[split], data.labels
     copies = copy_columns(data.raw, split, near_duplicates, labels)
     columns = current.columns.with_columns(data.written("copies", split, copies))
-    notes = {**copy_notes(data.raw, copies), **encoding_notes(current, params.data.text_columns)}
+    notes = {**copy_notes(data.raw, copies), **broken_character_notes(current, params.data.text_columns)}
     broken = np.count_nonzero(current.columns.column("broken_characters"))
     if broken <= params.validate_.broken_encoding.max * current.rows:  # else the whole source has another encoding
         columns = columns.with_columns(columns, mixed_characters="broken_characters")
@@ -253,7 +253,7 @@ def profile_split(split: RawSplit, labels: Task) -> SplitProfile:
     )
 
 
-def count_words(train: RawSplit) -> WordCounts:
+def count_train_words(train: RawSplit) -> WordCounts:
     """Count the words of train."""
     vocabulary = train.vocabulary
     return WordCounts(total=vocabulary.total, different=len(vocabulary.hashes), counts=vocabulary.counts_by_word(LISTED))

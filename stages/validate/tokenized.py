@@ -49,7 +49,7 @@ class Vocabulary:
     @classmethod
     def read(cls, folder: Path, texts: int) -> Self:
         """Read a folder with ``tokenizer.json`` and ``tokenizer_config.json``, for rows of one or two ``texts``."""
-        tokenizer = load_tokenizer(folder)
+        tokenizer = load_plain_tokenizer(folder)
         config = json.loads(require(folder / "tokenizer_config.json", "tokenize").read_text(encoding="utf-8"))
         added = tokenizer.get_added_tokens_decoder()
         name = config.get("unk_token") or ""
@@ -67,7 +67,7 @@ class Vocabulary:
         )
 
 
-def load_tokenizer(folder: Path) -> Tokenizer:
+def load_plain_tokenizer(folder: Path) -> Tokenizer:
     """Load a folder's tokenizer without truncation and padding."""
     tokenizer = Tokenizer.from_file(str(require(folder / "tokenizer.json", "tokenize")))
     tokenizer.no_truncation()
@@ -84,7 +84,7 @@ def decoding_matches(
     """
     total = tokenized.rows
     rows = evenly_spaced(total, params.validate_.decoded_text.rows)
-    decoder = Decoder(load_tokenizer(tokenizer), vocabulary, params.tokenize.max_length)
+    decoder = Decoder(load_plain_tokenizer(tokenizer), vocabulary, params.tokenize.max_length)
     ids = tokenized.take(rows, ["input_ids"])["input_ids"].to_pylist()
     texts = zip(*(raw.take(rows, [name])[name].to_pylist() for name in params.data.text_columns), strict=True)
     result = np.full(total, np.nan)

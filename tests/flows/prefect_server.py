@@ -68,7 +68,7 @@ class Prefect:
         del env["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]  # the deployments bring it, for a worker that `prefect worker start` starts, too
         with (self.logs / f"worker-{len(self.workers)}.log").open("w") as log:
             command = ("flows.server.prefect_worker", "worker", "start", "--pool", POOL, "--name", f"worker-{len(self.workers)}")
-            self.workers.append(serve.start(*command, env=env, stdout=log, stderr=log))
+            self.workers.append(serve.start_module(*command, env=env, stdout=log, stderr=log))
         return self.workers[-1]
 
     def stop_workers(self) -> None:

@@ -11,7 +11,7 @@ from prefect.settings import PREFECT_API_DATABASE_CONNECTION_URL, temporary_sett
 
 from flows.runs.repository import Repository
 from flows.settings import Scoring, Settings
-from flows.watch import Condition, disk_filling, files_unread, scoring_behind, size_of, spell, stores, weekly_growth
+from flows.watch import Condition, disk_filling, files_unread, folder_size, scoring_behind, spell, stores, weekly_growth
 from tests.dvc_files import add_remote
 
 
@@ -46,7 +46,7 @@ def test_stores_are_those_on_a_disk_of_this_machine(tmp_path):
     with temporary_settings({PREFECT_API_DATABASE_CONNECTION_URL: f"sqlite+aiosqlite:///{database}"}):
         add_remote(tmp_path, tmp_path / "shelf")
         assert set(stores(tmp_path)) == {"DVC's cache", "the DVC remote", "Prefect's database"}
-        assert size_of(stores(tmp_path)["Prefect's database"]) == 1000
+        assert folder_size(stores(tmp_path)["Prefect's database"]) == 1000
     with temporary_settings({PREFECT_API_DATABASE_CONNECTION_URL: "postgresql+asyncpg://user:secret@db/prefect"}):
         add_remote(tmp_path, "http://127.0.0.1/shelf")
         assert set(stores(tmp_path)) == {"DVC's cache"}

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from flows.train import MachineLockError, training_lock
+from flows.train import MachineLockError, machine_training_lock
 from tests.conftest import ROOT
 from tests.flows.prefect_server import until
 
@@ -47,7 +47,7 @@ def training(one_per, gpus, monkeypatch):
     with monkeypatch.context() as patch, contextlib.ExitStack() as stack:
         if gpus is not None:
             patch.setenv("CUDA_VISIBLE_DEVICES", gpus)
-        yield stack.enter_context(training_lock(one_per))
+        yield stack.enter_context(machine_training_lock(one_per))
 
 
 def busy(lock) -> bool:
@@ -107,7 +107,7 @@ def test_unusable_folder_of_locks_is_an_error_that_names_the_variable(tmp_path, 
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TUNELINE_MACHINE_LOCKS", str(tmp_path / "file"))
     problem = rf"{tmp_path}/file cannot be used .*Set TUNELINE_MACHINE_LOCKS to a folder"
-    with pytest.raises(MachineLockError, match=problem), training_lock("machine"):
+    with pytest.raises(MachineLockError, match=problem), machine_training_lock("machine"):
         pass
 
 
@@ -120,7 +120,7 @@ def test_wait_ends_by_a_signal_that_cancels(tmp_path):
     def cancel(_number: int, _frame: object) -> None:
         raise CancelledError
 
-    with training_lock("machine") as other, training_lock("machine") as lock:
+    with machine_training_lock("machine") as other, machine_training_lock("machine") as lock:
         other.acquire("nightly", print)
         before = signal.signal(signal.SIGALRM, cancel)
         try:
@@ -130,5 +130,5 @@ def test_wait_ends_by_a_signal_that_cancels(tmp_path):
         finally:
             signal.signal(signal.SIGALRM, before)
         other.release()
-        with training_lock("machine") as third:
+        with machine_training_lock("machine") as third:
             assert not busy(third), "a cancelled run holds nothing"

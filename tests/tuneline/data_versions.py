@@ -10,7 +10,7 @@ import pyarrow as pa
 from ruamel.yaml import YAML
 
 from stages.validate.raw import read_raw
-from stages.validate.tables import count_words, profile_split
+from stages.validate.tables import count_train_words, profile_split
 from tests.params import params
 from tests.project import GIT_IDENTITY
 from tuneline.core.tables import SplitReader, raw_schema, write_table
@@ -57,7 +57,7 @@ class DataVersions:
         checks.mkdir(parents=True, exist_ok=True)
         profiles = {name: profile_split(split, labels) for name, split in splits.items()}
         Profile(version=1, labels=labels.names, splits=profiles).write(checks / "profile.json")
-        count_words(splits["train"]).write(checks / "words.json")
+        count_train_words(splits["train"]).write(checks / "words.json")
         head = {"passed": True, "errors": 0, "warnings": len(failed), "metrics": {}, "not_run": []}
         Checks(**head, checks=[warning(key) for key in failed]).write(checks / "checks.json")
         metrics = {"train_rows": len(train), "test_rows": len(test), "warnings": len(failed)}

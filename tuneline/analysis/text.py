@@ -42,7 +42,7 @@ def text_keys(texts: pa.StringArray) -> Keys:
     return hash_array(values, categorize=False).astype(np.uint64, copy=False)
 
 
-def row_keys(columns: list[Keys]) -> Keys:
+def combined_keys(columns: list[Keys]) -> Keys:
     """Combine the keys of a row's texts, in their order."""
     combined = columns[0]
     for keys in columns[1:]:
@@ -52,7 +52,7 @@ def row_keys(columns: list[Keys]) -> Keys:
 
 def unordered_row_keys(columns: list[Keys]) -> Keys:
     """Combine the keys of a row's texts so that their order does not matter."""
-    return row_keys(list(np.sort(np.stack(columns), axis=0)))
+    return combined_keys(list(np.sort(np.stack(columns), axis=0)))
 
 
 def same_text_keys(columns: Iterable[pa.Array]) -> Keys:

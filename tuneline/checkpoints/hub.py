@@ -28,7 +28,7 @@ def without_progress_bar() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def explained(key: str, name: str, revision: str | None) -> Iterator[None]:
+def hub_errors_explained(key: str, name: str, revision: str | None) -> Iterator[None]:
     """Replace the errors of the hub's client by one that names the parameter and says what to do."""
     from huggingface_hub import errors
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # whichever the client is built on

@@ -1,7 +1,7 @@
 """Pretrained models: a repository of the hub at one commit, or a folder under ``models/source/``.
 
-``find`` lists the files of one, and ``Pretrained`` fetches them: those of the hub into the cache that all Hugging Face libraries share.
-Nothing here loads weights or runs code of a repository.
+``find_pretrained`` lists the files of one, and ``Pretrained`` fetches them: those of the hub into the cache that all Hugging Face
+libraries share. Nothing here loads weights or runs code of a repository.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tuneline.checkpoints.hub import explained, without_progress_bar
+from tuneline.checkpoints.hub import hub_errors_explained, without_progress_bar
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.paths import BASE_SOURCE
 from tuneline.params.model import ENCODERS, UNSUPPORTED, is_folder
@@ -66,7 +66,7 @@ class Pretrained:
         from huggingface_hub import snapshot_download
 
         large = sum(self.files[name] for name in names) > PROGRESS_FROM
-        with explained(self.key, self.name, self.commit), contextlib.nullcontext() if large else without_progress_bar():
+        with hub_errors_explained(self.key, self.name, self.commit), contextlib.nullcontext() if large else without_progress_bar():
             return Path(snapshot_download(self.name, revision=self.commit, allow_patterns=list(names)))
 
     def config(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class Pretrained:
 
         self.weight_files()
         try:
-            with explained(self.key, self.name, self.commit):
+            with hub_errors_explained(self.key, self.name, self.commit):
                 if self.commit is None:
                     metadata = get_local_safetensors_metadata(self.name)
                 else:
@@ -155,7 +155,7 @@ class Pretrained:
         return f"Remove {self.name} from the cache in {constants.HF_HUB_CACHE} (`hf cache rm model/{self.name}`), and run this again."
 
 
-def find(name: str, revision: str | None = None, key: str = "model.checkpoint") -> Pretrained:
+def find_pretrained(name: str, revision: str | None = None, key: str = "model.checkpoint") -> Pretrained:
     """Find a pretrained model and list its files. A branch or tag, or the main branch, is resolved to the commit that it points to now.
 
     Raises:
@@ -172,7 +172,7 @@ def find(name: str, revision: str | None = None, key: str = "model.checkpoint") 
     if revision is not None and COMMIT_HASH.fullmatch(revision):
         commit = revision
     else:
-        with explained(key, name, revision):
+        with hub_errors_explained(key, name, revision):
             commit = str(HfApi().model_info(name, revision=revision).sha)
     sizes, sha256 = _list(name, commit, key)
     return Pretrained(name, commit, sizes, sha256, key)
@@ -194,7 +194,7 @@ def _list(name: str, commit: str, key: str) -> tuple[dict[str, int], dict[str, s
     from huggingface_hub.hf_api import RepoFile
 
     try:
-        with explained(key, name, commit):
+        with hub_errors_explained(key, name, commit):
             files = [entry for entry in HfApi().list_repo_tree(name, revision=commit) if isinstance(entry, RepoFile)]
     except StageError as unreachable:
         wanted = [CONFIG, CARD, INDEX, "model*.safetensors", *TOKENIZER_FILES]

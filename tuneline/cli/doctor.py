@@ -237,7 +237,7 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
         yield error(str(invalid), "The comments in params.yaml describe every key.")
     else:
         yield ok("params.yaml is valid")
-        yield check_launch(root, params.train)
+        yield check_launch_of_machine(root, params.train)
         yield check_source(root, params)
         yield check_base_model(root, params)
     yield check_corrections(root)
@@ -249,7 +249,7 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
     yield check_site_cache(root)
     special = check_special_files(root)
     yield special
-    yield check_versioned(root)
+    yield check_files_versioned(root)
     yield check_committed(root)
     yield from check_branch(root)
     if special.level == "ok":
@@ -312,7 +312,7 @@ def check_git(root: Path) -> Iterator[DoctorResult]:
     yield ok("git")
 
 
-def check_launch(root: Path, params: TrainParams) -> DoctorResult:
+def check_launch_of_machine(root: Path, params: TrainParams) -> DoctorResult:
     """Check that the launch configuration exists, suits the machine and leaves no GPU unused; say what ``auto`` chooses."""
     from tuneline.core import launch, machine
 
@@ -331,9 +331,9 @@ def check_launch(root: Path, params: TrainParams) -> DoctorResult:
 
 def check_choice(devices: "Devices", params: TrainParams, torch: str | None, driver: bool) -> DoctorResult:
     """Say what ``train.launch: auto`` chooses, and check that it does not overlook a GPU, of which the NVIDIA driver tells."""
-    from tuneline.core.launch import choose
+    from tuneline.core.launch import choose_processes
 
-    choice = choose(devices, params.global_batch_size, params.mixed_precision)
+    choice = choose_processes(devices, params.global_batch_size, params.mixed_precision)
     message = f"train.launch auto chooses {choice}" + (f" ({devices.why_cpu})" if devices.why_cpu else "")
     if driver and torch is not None and torch.endswith("+cpu"):
         return warning(message, "This machine has a GPU. Install the CUDA build of torch: README.md, 'torch with or without CUDA'.")
@@ -387,7 +387,7 @@ def check_special_files(root: Path) -> DoctorResult:
     return ok(f"{SOURCE}: only files and folders")
 
 
-def check_versioned(root: Path) -> DoctorResult:
+def check_files_versioned(root: Path) -> DoctorResult:
     """Check that git or DVC has the files of the user: experiments, queues and other machines get no other ones."""
     if paths := unversioned(root):
         names = " ".join(f"'{path}'" for path in paths)

@@ -62,20 +62,20 @@ Schema = Mapping[str, Any]
 _NAMES = {"string": "text", "boolean": "true | false", "null": "null", "integer": "integer", "number": "number"}
 
 
-def resolve(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
+def resolve_schema(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
     """Return the definition that a schema refers to; the schema itself if it refers to none."""
     return definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
 
 def mapping_in(schema: Schema, definitions: Mapping[str, Schema]) -> Schema | None:
     """Return the mapping that a key accepts, perhaps among other types; ``None`` if it accepts none. A section has ``properties``."""
-    options = (resolve(option, definitions) for option in schema.get("anyOf", [schema]))
+    options = (resolve_schema(option, definitions) for option in schema.get("anyOf", [schema]))
     return next((option for option in options if option.get("type") == "object"), None)
 
 
 def describe_type(schema: Schema, definitions: Mapping[str, Schema]) -> str:
     """Return the type in a JSON schema in words, for example ``integer >= 1, or null``; ``definitions`` has the sections by name."""
-    schema = resolve(schema, definitions)
+    schema = resolve_schema(schema, definitions)
     if "anyOf" in schema:
         return ", or ".join(describe_type(option, definitions) for option in schema["anyOf"])
     if "enum" in schema or "const" in schema:
@@ -156,7 +156,7 @@ def _parameters(
         key, mapping = f"{prefix}{name}", mapping_in(schema, definitions)
         default = defaults.get(name, schema.get("default", REQUIRED))
         is_section = mapping is not None and "properties" in mapping
-        meaning = schema.get("description") or resolve(schema, definitions).get("description", "")
+        meaning = schema.get("description") or resolve_schema(schema, definitions).get("description", "")
         inner = (default, values.get(name))
         children = tuple(_parameters(mapping, inner, f"{key}.", definitions, stages)) if mapping and is_section else ()
         yield Parameter(
@@ -187,7 +187,7 @@ def walk(parameters: Iterable[Parameter]) -> Iterator[Parameter]:
         yield from walk(parameter.children)
 
 
-def find(reference: Iterable[Parameter], key: str) -> Parameter:
+def find_parameter(reference: Iterable[Parameter], key: str) -> Parameter:
     """Return a parameter or section; for a key inside a mapping such as ``model.config``, the mapping. Refuse an unknown key."""
     known = {parameter.key: parameter for parameter in walk(reference)}
     parents = [parameter for parameter in known.values() if parameter.free and key.startswith(f"{parameter.key}.")]
@@ -225,7 +225,7 @@ def command(key: Key = None, everything: All = False) -> None:
     reference = read_reference()
     console = Console(highlight=False)
     if key is not None:
-        print_parameter(console, find(reference, key))
+        print_parameter(console, find_parameter(reference, key))
         return
     for section in reference:
         if everything:

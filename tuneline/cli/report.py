@@ -24,7 +24,7 @@ def command(against: Against = None, latency: Measured = True) -> None:
     from tuneline.core.errors import StageError
     from tuneline.params.loading import load_params
     from tuneline.project.dvc import read_lock
-    from tuneline.project.experiments import resolve
+    from tuneline.project.experiments import resolve_revision
     from tuneline.project.params_file import write
     from tuneline.project.repo import metrics_at
     from tuneline.results import page
@@ -32,14 +32,14 @@ def command(against: Against = None, latency: Measured = True) -> None:
     root = Path()
     if not (root / "dvc.yaml").exists():
         raise StageError(f"{root.resolve()} has no dvc.yaml.", "Run this in the root of the project.")
-    named, against = against, against and resolve(root, against)
+    named, against = against, against and resolve_revision(root, against)
     if named is not None and not against:
         raise StageError(f"--against {named}: git knows no such commit or experiment.", "Run git fetch, or name another one.")
     if against and not metrics_at(root, against):
         say(f"report: {named} was scored on validation only, so the page has no comparison. `tuneline show --against {named}` has one.")
     split = str(read_lock(root).params().get("evaluate.split", "test"))
-    report = page.read_report(root, against, page.measure_latency(root, split) if latency else page.read_latency(root))
-    for path, text in ((page.PAGE, page.render(report)), (page.CARD, page.render_card(report))):
+    report = page.read_report(root, against, page.measure_latencies(root, split) if latency else page.read_latency(root))
+    for path, text in ((page.PAGE, page.render_report(report)), (page.CARD, page.render_card(report))):
         write(root / path, text)
     write_json(root / WRITTEN, {"page": str(page.PAGE), "card": str(page.CARD)})
     say(f"report: {page.PAGE}, {page.CARD}")

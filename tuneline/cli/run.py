@@ -35,21 +35,21 @@ def command(overrides: Overrides = None, name: Name = None, test: Test = False) 
     from ruamel.yaml import YAML
 
     from tuneline.project import experiments
-    from tuneline.project.overrides import params_with, parse
+    from tuneline.project.overrides import params_with, parse_overrides
     from tuneline.project.repo import require_own_repository
     from tuneline.project.source_versions import require_present
 
     root, given = Path.cwd(), overrides or []
     require_own_repository(root)
     require_present(root)
-    values, groups = parse(root, given)
+    values, groups = parse_overrides(root, given)
     text = params_with(root, values, groups)
     params = YAML(typ="safe", pure=True).load(text)
-    check_versioned(root, params)
+    refuse_unversioned(root, params)
     name = name or default_name(given)
     check_same(root, name, params)
     with experiments.opened(root, name, text) as experiment:
-        announce(experiment)
+        announce_experiment(experiment)
         try:
             code = experiment.reproduce(*([] if test else [experiments.TRAIN_STAGE]))
         except KeyboardInterrupt as interrupt:
@@ -60,7 +60,7 @@ def command(overrides: Overrides = None, name: Name = None, test: Test = False) 
         record = {"overrides": given, "seconds": experiment.seconds()}
         saved = experiment.save(record, None if test else experiments.TRAIN_STAGE)
         experiment.discard()
-    say(summary(root, saved))
+    say(experiment_summary(root, saved))
 
 
 def default_name(overrides: Sequence[str]) -> str:
@@ -92,7 +92,7 @@ def check_same(root: Path, name: str, params: Mapping[str, Any]) -> None:
             raise StageError(f"Experiment {name} exists, with other parameters.", hint)
 
 
-def check_versioned(root: Path, params: Mapping[str, Any]) -> None:
+def refuse_unversioned(root: Path, params: Mapping[str, Any]) -> None:
     """Refuse data or weights that the parameters name and that only this working tree has."""
     from tuneline.project.repo import missing
 
@@ -101,7 +101,7 @@ def check_versioned(root: Path, params: Mapping[str, Any]) -> None:
         raise DataError(f"Neither git nor DVC has {path}.", hint)
 
 
-def announce(experiment: "Experiment") -> None:
+def announce_experiment(experiment: "Experiment") -> None:
     """Say where the experiment runs, and which uncommitted changes it has."""
     from tuneline.project.repo import git
 
@@ -120,7 +120,7 @@ def how_to_go_on(experiment: "Experiment", overrides: Sequence[str], *, test: bo
     return f"It resumes {where}: tuneline run {shlex.join(options)}"
 
 
-def summary(root: Path, saved: "SavedExperiment") -> str:
+def experiment_summary(root: Path, saved: "SavedExperiment") -> str:
     """Return the last line: score with interval, difference from the base, and what to do next."""
     from tuneline.project.experiments import BASE_EXPERIMENT
     from tuneline.project.validation import compare_scores, validation_score

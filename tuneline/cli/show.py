@@ -36,7 +36,7 @@ from tuneline.project.repo import (
 )
 from tuneline.project.source_versions import set_back
 from tuneline.results.exported import EARLIER_MODEL, OF_ANOTHER_MODEL, is_stale
-from tuneline.results.verdict import RunFacts, judge, next_steps
+from tuneline.results.verdict import RunFacts, judge_run, next_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,7 +94,7 @@ def command(folder: Folder = None, against: Against = None) -> None:
     if against is not None:
         comparison = compare_with(Path(), against)
         console.print(comparison_table(comparison, against))
-        console.print(Text(describe(comparison, against)))
+        console.print(Text(describe_comparison(comparison, against)))
         return
     show_project(console, Path())
 
@@ -104,10 +104,10 @@ def show_project(console: Console, root: Path) -> None:
     lock, evaluated = read_lock(root), Metrics.read(root / EVALUATED).values
     run = RunFacts.read(root, lock.params())
     split = str(lock.params().get("evaluate.split", "the reported split"))
-    for warning in warnings(root, lock, compared=bool(run.compared)):
+    for warning in warnings_of_lock(root, lock, compared=bool(run.compared)):
         console.print(Text(f"! {warning}\n"))
     console.print(quality_table(evaluated, run.compared, split))
-    for finding in judge(run):
+    for finding in judge_run(run):
         console.print(Text(f"{finding}\n"))
     paths = {name: path for name, path in PATHS.items() if (root / path).exists()}
     if (root / PAGE).exists() and not is_of_this_result(root, lock, root / PAGE):
@@ -123,7 +123,7 @@ def show_project(console: Console, root: Path) -> None:
         load_params(root / PARAMS)  # last: what the file was when the pipeline ran is in dvc.lock
 
 
-def warnings(root: Path, lock: Lock, *, compared: bool) -> list[str]:
+def warnings_of_lock(root: Path, lock: Lock, *, compared: bool) -> list[str]:
     """Return what a person has to know before the metrics: they, the data or the ONNX models are not what they seem to be."""
     found = [outdated(root, lock), *(str(other.error()) for other in set_back(root))]
     if compared and not (root / ONNX / EXPORT_RECORD).exists():
@@ -297,9 +297,9 @@ def compare_with(root: Path, revision: str) -> RevisionComparison:
     """
     from tuneline.core.stage import require
     from tuneline.core.tables import SplitReader, is_split_file
-    from tuneline.project.experiments import resolve
+    from tuneline.project.experiments import resolve_revision
 
-    if not (commit := resolve(root, revision)):
+    if not (commit := resolve_revision(root, revision)):
         raise StageError(f"--against {revision}: git knows no such commit or experiment.", "Run git fetch, or name another one.")
     lock, other = read_lock(root), lock_at(root, commit).consistent()
     validated = other.out(PREDICTIONS.as_posix()) is None and other.out(VALIDATION_PREDICTIONS.as_posix()) is not None
@@ -312,10 +312,10 @@ def compare_with(root: Path, revision: str) -> RevisionComparison:
     if before is None or not files or len(files) < len(listed):
         hint = f"Run `dvc fetch --rev {revision} {path} {RAW}`, if a DVC remote has them."
         raise StageError(f"--against {revision}: DVC's cache does not have the predictions and the data of this commit.", hint)
-    return compare(now, Predicted.read(before, SplitReader(RAW, other_split, files), other), lock.params(), split)
+    return compare_revisions(now, Predicted.read(before, SplitReader(RAW, other_split, files), other), lock.params(), split)
 
 
-def compare(now: Predicted, then: Predicted, params: dict[str, Any], split: str = "test") -> RevisionComparison:
+def compare_revisions(now: Predicted, then: Predicted, params: dict[str, Any], split: str = "test") -> RevisionComparison:
     """Score both models on the rows in common, by the labels of ``now``; refuse models of different tasks or without such rows."""
     import numpy as np
 
@@ -345,7 +345,7 @@ def comparison_table(comparison: RevisionComparison, revision: str) -> Table:
     return table
 
 
-def describe(comparison: RevisionComparison, revision: str) -> str:
+def describe_comparison(comparison: RevisionComparison, revision: str) -> str:
     """Return what the table does not say: if the difference is chance, and which rows and labels differ."""
     primary = next(iter(comparison.models.differences.values()))
     lines = ["clearly better" if primary.low > 0 else "clearly worse" if primary.high < 0 else "no clear difference"]

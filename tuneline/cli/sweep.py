@@ -55,7 +55,7 @@ def sweep(ctx: typer.Context) -> None:
 @app.command("run")
 def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
     """Run a sweep, or go on with one that was stopped or killed; ``run`` may be left out."""
-    from tuneline.cli.run import check_versioned
+    from tuneline.cli.run import refuse_unversioned
     from tuneline.core.files import read_yaml
     from tuneline.core.paths import PARAMS
     from tuneline.project.source_versions import require_present
@@ -64,9 +64,9 @@ def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
 
     root, name = Path.cwd(), file.stem
     require_present(root)
-    check_versioned(root, read_yaml(root / PARAMS))
+    refuse_unversioned(root, read_yaml(root / PARAMS))
     try:
-        with shown(name) as show:
+        with sweep_shown(name) as show:
             record = run_sweep(root, file, workers, show, restart=restart)
     except KeyboardInterrupt as interrupt:
         options = f" --workers {workers}" if workers > 1 else ""
@@ -75,7 +75,7 @@ def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
     from tuneline.cli.console import Console
 
     if not sys.stdout.isatty():  # else it is on the screen
-        Console(width=160).print(as_table(name, record))
+        Console(width=160).print(sweep_table(name, record))
     won = winner(root, name, record)
     say(verdict(won, record, name))
     if won is not None:
@@ -93,7 +93,7 @@ def apply(name: Name) -> None:
 
 
 @contextlib.contextmanager
-def shown(name: str) -> Iterator["Show"]:
+def sweep_shown(name: str) -> Iterator["Show"]:
     """Yield what shows the sweep: a table that changes on a terminal, else a line for every event."""
     if not sys.stdout.isatty():
         yield lines()
@@ -103,7 +103,7 @@ def shown(name: str) -> Iterator["Show"]:
     from tuneline.cli.console import Console
 
     with Live(console=Console(), refresh_per_second=2) as live:
-        yield lambda record, training: live.update(as_table(name, record, training))
+        yield lambda record, training: live.update(sweep_table(name, record, training))
 
 
 def lines() -> "Show":
@@ -122,14 +122,14 @@ def lines() -> "Show":
     return show
 
 
-def as_table(name: str, record: "SweepRecord", training: Collection[int] = ()) -> "Table":
+def sweep_table(name: str, record: "SweepRecord", training: Collection[int] = ()) -> "Table":
     """Return the table of the configurations for a terminal."""
     from rich import box
     from rich.table import Table
 
-    from tuneline.sweeps.results import LATENCY_COLUMN, table
+    from tuneline.sweeps.results import LATENCY_COLUMN, configuration_rows
 
-    rows, steps = table(record, name, training), sum(trial.steps for trial in record.trials)
+    rows, steps = configuration_rows(record, name, training), sum(trial.steps for trial in record.trials)
     shown = Table(box=box.SIMPLE, title=f"sweep {name}: {len(rows)} configurations, {steps:,} steps", title_justify="left")
     for title in rows[0] if rows else ():
         shown.add_column(title, justify="right" if title in {record.metric, LATENCY_COLUMN} else "left")

@@ -116,7 +116,7 @@ class DeviceChoice:
         return f"{device}, {'float32' if self.precision == 'no' else self.precision}"
 
 
-def choose(devices: Devices, global_batch_size: int, mixed_precision: Precision | Literal["auto"] | None = None) -> DeviceChoice:
+def choose_processes(devices: Devices, global_batch_size: int, mixed_precision: Precision | Literal["auto"] | None = None) -> DeviceChoice:
     """Choose processes and precision for the devices of a machine: the user's precision, else the fastest that is safe for fine-tuning.
 
     On a CPU, that is float32, and with ``auto`` bf16 if the CPU computes it. More processes than examples in one optimizer step would

@@ -1,6 +1,6 @@
 """Print text and progress safely: texts of data, file names and commits may contain control characters, which are printed as codes.
 
-Pages and model cards show them as the same codes (``tuneline.reports.page.shown``).
+Pages and model cards show them as the same codes (``tuneline.reports.page.visible_value``).
 """
 
 import re

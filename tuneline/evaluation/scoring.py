@@ -52,7 +52,7 @@ class SplitPredictions:
         return self.task.primary_metric
 
 
-def score(
+def compute_metrics(
     task: Task, references: NDArray[Any], predictions: NDArray[Any], average: Averaging, others: Sequence[str] = ()
 ) -> dict[str, float]:
     """Compute the metrics of a task, then those of ``others``; of metrics with the same name, the last one counts.
@@ -100,7 +100,7 @@ def split_metrics(
     custom: Sequence[CustomMetric] = (),
 ) -> dict[str, float]:
     """Return the metrics of one split, from labels ``(rows,)`` and logits ``(rows, outputs)``; ``custom`` are the user's metrics."""
-    metrics = score(task, labels, task.predictions(logits), task.averaging(params.f1), params.library_metrics)
+    metrics = compute_metrics(task, labels, task.predictions(logits), task.averaging(params.f1), params.library_metrics)
     metrics |= {"loss": task.mean_loss(logits, labels), "rows": len(labels)}
     metrics |= task.probability_metrics(logits, labels)
     return metrics | {metric.name: metric.compute(logits, labels) for metric in custom}

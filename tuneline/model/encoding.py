@@ -172,11 +172,11 @@ class Encoder:
         """Convert encodings to columns, and add them to ``counts``."""
         lengths = np.fromiter(map(len, encodings), dtype=np.int32, count=len(encodings))
         offsets = np.concatenate([np.zeros(1, dtype=np.int32), np.cumsum(lengths, dtype=np.int32)])
-        ids = flat((encoding.ids for encoding in encodings), np.int32, int(offsets[-1]))
+        ids = flat_array((encoding.ids for encoding in encodings), np.int32, int(offsets[-1]))
         self.counts += self._count(encodings, lengths, ids)
         values: dict[str, NDArray[Any]] = {"input_ids": ids, "attention_mask": np.ones(len(ids), dtype=np.int8)}
         if self.token_type_ids:
-            values["token_type_ids"] = flat((encoding.type_ids for encoding in encodings), np.int8, len(ids))
+            values["token_type_ids"] = flat_array((encoding.type_ids for encoding in encodings), np.int8, len(ids))
         return {name: pa.ListArray.from_arrays(offsets, pa.array(column)) for name, column in values.items()}
 
     def _count(self, encodings: Sequence[Encoding], lengths: NDArray[np.int32], ids: NDArray[Any]) -> EncodingCounts:
@@ -204,7 +204,7 @@ def pair_separators(tokenizer: FastTokenizer) -> tuple[int, int] | None:
     return (single[1], len(pair) - 2) if joined_alike else None
 
 
-def flat(lists: Iterator[list[int]], dtype: type[np.integer], count: int) -> NDArray[Any]:
+def flat_array(lists: Iterator[list[int]], dtype: type[np.integer], count: int) -> NDArray[Any]:
     """Return the numbers of all lists, of which there are ``count``."""
     return np.fromiter(itertools.chain.from_iterable(lists), dtype=dtype, count=count)
 

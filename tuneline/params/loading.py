@@ -45,7 +45,7 @@ def parse_params(values: Any, path: Path = PARAMS, given: Collection[str] = ()) 
     try:
         params = Params.model_validate(values)
     except ValidationError as error:
-        problems |= {".".join(map(str, problem["loc"])): describe(problem) for problem in error.errors()}
+        problems |= {".".join(map(str, problem["loc"])): describe_problem(problem) for problem in error.errors()}
     if not problems:
         return params
     subject = "What was given has" if problems.keys() <= set(given) else f"{path} has"
@@ -55,7 +55,7 @@ def parse_params(values: Any, path: Path = PARAMS, given: Collection[str] = ()) 
     raise ParamsError("\n  ".join(lines), hint if keys_differ else None)
 
 
-def describe(problem: ErrorDetails) -> str:
+def describe_problem(problem: ErrorDetails) -> str:
     """Describe one error in one line: the dotted key, what is wrong, and for an unknown key the nearest known one."""
     key = ".".join(map(str, problem["loc"]))
     if problem["type"] == "extra_forbidden":

@@ -349,7 +349,7 @@ def main() -> None:
                     shown = ", ".join(lost[:5]) + " ..." * (len(lost) > 5)
                     say(f"ERROR: of {commit[:12] or 'this result'}, neither the cache nor the DVC remote has {shown}")
         else:
-            say(json.dumps(collect(Path.cwd(), **json.loads(*arguments))))
+            say(json.dumps(collect_garbage(Path.cwd(), **json.loads(*arguments))))
     except (CacheInUseError, LockError) as error:
         say(visible(str(error)))
         sys.exit(BUSY)
@@ -451,7 +451,7 @@ class Used:
         self.objects.update(one.value for found in objects.values() for one in found)
 
 
-def collect(root: Path, revs: Sequence[str], projects: Sequence[str], before: float, *, dry: bool, remote: bool) -> dict[str, int]:
+def collect_garbage(root: Path, revs: Sequence[str], projects: Sequence[str], before: float, *, dry: bool, remote: bool) -> dict[str, int]:
     """Remove the objects of the cache that nothing uses, and say how many there are and their bytes.
 
     ``dvc gc`` removes too much. A metrics file that is in git (``cache: false``) is in the cache for the run cache only, which no commit

@@ -121,7 +121,7 @@ def find_experiment(root: Path, name: str) -> SavedExperiment | None:
     return next((one for one in named if one.base == head), named[-1] if named else None)
 
 
-def resolve(root: Path, revision: str) -> str | None:
+def resolve_revision(root: Path, revision: str) -> str | None:
     """Return the commit that a revision of git, or the name of an experiment, stands for; ``None`` if there is none."""
     if commit := git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"):
         return commit
@@ -134,7 +134,7 @@ def delete(experiment: SavedExperiment) -> None:
     run_git(experiment.root, "update-ref", "-d", experiment.ref, experiment.commit)
 
 
-def apply(root: Path, experiment: SavedExperiment, *, force: bool) -> list[str]:
+def apply_experiment(root: Path, experiment: SavedExperiment, *, force: bool) -> list[str]:
     """Write what the experiment changed into the working tree, and check its outs out; return the changed files.
 
     Metrics of stages after the training are removed until ``dvc repro`` writes those of this model.
@@ -412,9 +412,9 @@ def _record(body: str) -> Mapping[str, Any]:
     return {}
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat_values(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested values by dotted key."""
     found: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+        found |= flat_values(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
     return found

@@ -25,7 +25,7 @@ ALTERNATIVES = (("train.epochs", "train.max_steps"), ("train.warmup_ratio", "tra
 """Pairs of parameters of which one is null."""
 
 
-def parse(root: Path, overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+def parse_overrides(root: Path, overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """Return new values by dotted key, and the overrides that choose a file of a folder in ``conf/``, such as ``task=mrpc``.
 
     Of a pair of alternatives, the one that is not given becomes null.

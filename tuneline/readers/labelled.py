@@ -73,7 +73,7 @@ def class_name(value: Any) -> str | None:
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
-def number(value: Any, decimal: str = ".") -> float | None:
+def label_number(value: Any, decimal: str = ".") -> float | None:
     """Return a label as a number; ``None`` if it is missing or NaN. ``decimal`` is the character before its decimals.
 
     What does not fit 32 bits, and a whole number that not even 64 bits hold exactly, is a ``ValueProblemError``: that is an id.
@@ -304,10 +304,10 @@ class _Numbers(_LabelColumn):
         if not _is_numeric(kind):
             hint = "Take a column of numbers, or set data.task to classification."
             raise DataError(f"{self._place}: labels of type {kind} are not numbers.", hint)
-        return partial(number, decimal=self._decimal)
+        return partial(label_number, decimal=self._decimal)
 
     def of_json(self, values: list[Any], positions: Sequence[int]) -> Convert:  # noqa: ARG002
-        return partial(number, decimal=self._decimal)
+        return partial(label_number, decimal=self._decimal)
 
 
 def _is_numeric(kind: pa.DataType) -> bool:

@@ -16,7 +16,7 @@ from tuneline.readers.delimited import Dialect
 from tuneline.readers.files import DataFile, not_a_file
 from tuneline.readers.header import CERTAIN, header_evidence
 from tuneline.readers.rows import DEFAULT_LIMITS, PARAMETERS, Kind, Limits, OptionNames, listed
-from tuneline.readers.text import better_encoding, explained, is_encoded, known_encoding, open_bytes, open_text
+from tuneline.readers.text import better_encoding, is_encoded, known_encoding, open_bytes, open_text, read_errors_explained
 
 Family = Literal["delimited", "jsonl", "parquet"]
 Quoting = Literal["standard", "literal"]
@@ -145,7 +145,7 @@ def _fitting(lines: Sequence[str], suffix: str) -> Dialect:
     skipped = 0 if separator is None else 1
     table = lines[skipped:]
     candidates = dialects(suffix, None if separator is None else separator[1], table)
-    best = max(candidates, key=lambda dialect: fit(table, dialect))  # max returns the first of equals: the usual dialect
+    best = max(candidates, key=lambda dialect: dialect_fit(table, dialect))  # max returns the first of equals: the usual dialect
     return replace(best, skip_lines=skipped + count_titles(table, best))
 
 
@@ -202,7 +202,7 @@ def _sample(path: DataFile, encoding: str, limits: Limits, options: OptionNames,
     return sample
 
 
-def fit(lines: Sequence[str], dialect: Dialect) -> tuple[float, float]:
+def dialect_fit(lines: Sequence[str], dialect: Dialect) -> tuple[float, float]:
     """Return how well a dialect fits some lines: the fraction of records with the most common number of cells, and of tidy quotes.
 
     The first is 0 where records have one cell. A file with literal quotes becomes irregular when they are read as quoting: cells
@@ -359,7 +359,7 @@ def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
     Raises:
         DataError: The file cannot be read, or the user has to correct lines or name the encoding.
     """
-    with explained(str(path)), open_bytes(path, PARAMETERS, limits) as (content, _):
+    with read_errors_explained(str(path)), open_bytes(path, PARAMETERS, limits) as (content, _):
         start = content.read(4)
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"

@@ -16,7 +16,7 @@ from tuneline.core.errors import DataError, UnreadableError
 from tuneline.core.files import cannot_write
 from tuneline.readers.files import DataFile, RemoteFile
 from tuneline.readers.rows import DEFAULT_LIMITS, MB, PARAMETERS, Limits, OptionNames, too_large
-from tuneline.readers.text import CHUNK, explained, is_gzip, open_bytes
+from tuneline.readers.text import CHUNK, is_gzip, open_bytes, read_errors_explained
 
 BUFFER = 1 << 20
 """Bytes of a column that are read ahead. Without a limit, a whole row group would be, however large."""
@@ -181,7 +181,7 @@ def _explained(path: DataFile) -> Iterator[None]:
 def _unpacked(path: DataFile, options: OptionNames, limits: Limits) -> Iterator[io.BufferedIOBase]:
     """Unpack into a file without a name: Parquet is read from its end, which gzip cannot do."""
     with tempfile.TemporaryFile() as content:
-        with explained(str(path)), open_bytes(path, options, limits) as (packed, _):
+        with read_errors_explained(str(path)), open_bytes(path, options, limits) as (packed, _):
             while chunk := packed.read(CHUNK):
                 try:
                     content.write(chunk)

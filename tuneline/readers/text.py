@@ -128,7 +128,7 @@ def open_bytes(
     """
     name = "standard input" if path is None else str(path)
     with ExitStack() as stack:
-        with explained(name):
+        with read_errors_explained(name):
             opened = None if path is None else path.open_bytes() if isinstance(path, RemoteFile) else path.open("rb", buffering=CHUNK)
             raw: Any = sys.stdin.buffer if opened is None else stack.enter_context(opened)
             buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", raw))
@@ -171,7 +171,7 @@ class _Arriving:
 
 
 @contextmanager
-def explained(name: str) -> Iterator[None]:
+def read_errors_explained(name: str) -> Iterator[None]:
     """Replace errors of the operating system and of gzip by an ``UnreadableError`` or ``DataError`` about the file called ``name``."""
     try:
         yield
@@ -250,7 +250,7 @@ class TextLines:
         readline, strict, longest = self.text.readline, self.strict, self._longest
         empty = 0
         try:
-            with explained(self.name):
+            with read_errors_explained(self.name):
                 while line := readline(longest):
                     self.number += 1
                     if len(self.content) < CONTENT:
@@ -275,7 +275,7 @@ class TextLines:
 
     def read_piece(self) -> str:
         """Return the next characters; an empty text at the end. A caller reads pieces or lines, not both."""
-        with explained(self.name):
+        with read_errors_explained(self.name):
             return self.text.read(CHUNK)
 
     def _check(self, line: str) -> None:
@@ -354,7 +354,7 @@ def open_text(
     with ExitStack() as stack:
         content, raw = stack.enter_context(open_bytes(path, options, limits, strict=strict))
         is_file = path is not None and path.is_file()
-        with explained(name):
+        with read_errors_explained(name):
             _refuse_binary(content.peek(CHUNK), name, plain, options, strict)
         text = io.TextIOWrapper(content, encoding=codec, errors="surrogateescape", newline="")
         stack.callback(text.detach)  # otherwise garbage collection would close standard input

@@ -113,7 +113,7 @@ class DriftMeasure(NamedTuple):
     drifted: bool
 
 
-def measure(profile: Profile, counts: RowCounts, limits: DriftLimits) -> list[DriftMeasure]:
+def drift_measures(profile: Profile, counts: RowCounts, limits: DriftLimits) -> list[DriftMeasure]:
     """Compare scored rows with the train split."""
     train = profile.train
     lengths = (counts.characters, np.array(train.characters.counts))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def environment(templates: Path) -> "Environment":
+def template_environment(templates: Path) -> "Environment":
     """Return the templates of a page, in a folder of its own, which extend ``frame.html.j2``.
 
     Everything that is inserted is escaped, with control characters as codes.
@@ -40,13 +40,13 @@ def environment(templates: Path) -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=shown,
+        finalize=visible_value,
     )
     environment.globals["style"] = style()
     return environment
 
 
-def shown(value: Any) -> str:
+def visible_value(value: Any) -> str:
     """Return what a page shows of a value: its text with control characters as codes, see ``tuneline.core.terminal.visible``.
 
     A page does not obey escape sequences, but ``cat`` does, and a browser reorders what follows U+202E. A carriage return before a line
@@ -61,7 +61,7 @@ def style() -> Markup:
     return Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Format a number of an axis or a table: whole if it is, else with three significant digits."""
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
@@ -136,11 +136,13 @@ def draw_lines(
         highest = max((value for values in (*series.values(), limits.values()) for value in values if value is not None), default=0)
         axes.set(xlim=(-0.5, versions - 0.5), ylim=(0, 1.08 * highest or 1))
         axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-        axes.yaxis.set_major_formatter(lambda value, _: number(value))
+        axes.yaxis.set_major_formatter(lambda value, _: format_number(value))
         axes.grid(visible=False, axis="x")
         if len(series) + len(limits) > 1:
             figure.legend(loc="outside lower center", ncols=3, columnspacing=1.0)
-        newest = [f"{label} {number(known[-1])}" for label, values in series.items() if (known := [v for v in values if v is not None])]
+        newest = [
+            f"{label} {format_number(known[-1])}" for label, values in series.items() if (known := [v for v in values if v is not None])
+        ]
         return to_svg(figure, name, f"{title} by version. Newest: {', '.join(newest) or 'no values'}")
 
 
@@ -177,7 +179,7 @@ def draw_histograms(name: str, title: str, distributions: Mapping[str, Distribut
         margin = (high - low) / 20 or 1.0
         low, high = low - margin, high + margin
     grid = np.geomspace(low, high, BINS + 1) if logarithmic else np.linspace(low, high, BINS + 1)
-    middles = {split: [number(one.quantile(level)) for level in (0.05, 0.5, 0.95)] for split, one in filled.items()}
+    middles = {split: [format_number(one.quantile(level)) for level in (0.05, 0.5, 0.95)] for split, one in filled.items()}
     words = {split: f"median {median}, 90 % in {low_end} to {high_end}" for split, (low_end, median, high_end) in middles.items()}
     with canvas((FIGURE_WIDTH, 0.3 + 0.95 * len(filled)), rows=len(filled)) as (figure, _):
         for axes, (split, one) in zip(figure.axes, filled.items(), strict=True):
@@ -189,7 +191,7 @@ def draw_histograms(name: str, title: str, distributions: Mapping[str, Distribut
             decades = high / low >= 10 if logarithmic else False
             axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)) if decades else MaxNLocator(4))
             axes.xaxis.set_minor_locator(NullLocator())
-            axes.xaxis.set_major_formatter(lambda value, _: number(value))
+            axes.xaxis.set_major_formatter(lambda value, _: format_number(value))
             axes.set_yticks([])
             axes.spines["left"].set_visible(False)
         label = "; ".join(f"{title}, {split}: {middle}" for split, middle in words.items())

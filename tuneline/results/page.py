@@ -28,12 +28,12 @@ from tuneline.project import latency
 from tuneline.project.dvc import Lock, read_lock
 from tuneline.project.repo import CLASSIFIER_PATH, COMMIT, Commit, commit_of, find_previous, git, outdated, registered, result_key
 from tuneline.reports.checks import Checks
-from tuneline.reports.page import environment
+from tuneline.reports.page import template_environment
 from tuneline.results.exported import is_stale
 from tuneline.results.figures import draw_figures
 from tuneline.results.findings import Finding
 from tuneline.results.predictions import Confusion, Headline, ModelError, ReportedPredictions, headline, largest_errors
-from tuneline.results.verdict import RunFacts, is_frozen, judge
+from tuneline.results.verdict import RunFacts, is_frozen, judge_run
 from tuneline.tasks import TASKS, Classification, Task
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Latencies(Record):
     """For each precision, such as ``int8``, and each batch size."""
 
 
-def measure_latency(root: Path, split: str) -> Latencies | None:
+def measure_latencies(root: Path, split: str) -> Latencies | None:
     """Measure every exported model on rows of the reported split for a few seconds, and write ``reports/timing/latency.json``.
 
     Without models or rows, there is nothing to measure: ``None``.
@@ -268,18 +268,18 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         figures=draw_figures(root, lock, top, predictions),
         key=result_key(root, lock),
         outdated=outdated(root, lock),
-        findings=judge(run),
+        findings=judge_run(run),
         about_errors=predictions.about_errors if predictions else "",
     )
 
 
-def render(report: Any, template: str = "page.html.j2") -> str:
+def render_report(report: Any, template: str = "page.html.j2") -> str:
     """Return the page of a report, or of something like it, as HTML."""
     return _templates().get_template(template).render(report=report)
 
 
 def _templates() -> "Environment":
-    templates = environment(TEMPLATES)
+    templates = template_environment(TEMPLATES)
     templates.filters |= {"signed": signed, "title_of": title_of, "digest": _digest, "md": escape}
     return templates
 

@@ -149,7 +149,7 @@ def read_curve(path: Path, suffix: str | None = None) -> Curve:
         return {}
 
 
-def judge(run: RunFacts) -> list[Finding]:
+def judge_run(run: RunFacts) -> list[Finding]:
     """Return the findings, the most important first; the first one says how the model compares with the simple models.
 
     Without metrics there is no finding.
@@ -159,7 +159,7 @@ def judge(run: RunFacts) -> list[Finding]:
         return []
     against = _collapsed(run, metric) or _against_simple_models(run, metric)
     of_training = () if run.is_frozen else (_diverged(run), _still_improving(run), _overfitting(run))
-    others = (_chosen_head(run), _never_predicted(run), *of_training, leaks(run), _few_rows(run, metric))
+    others = (_chosen_head(run), _never_predicted(run), *of_training, leak_finding(run), _few_rows(run, metric))
     rounded = exported.findings(run.compared) if run.compared else ()
     return [*against, *(finding for finding in others if finding is not None), *rounded]
 
@@ -380,7 +380,7 @@ def _overfitting(run: RunFacts) -> Finding | None:
     return Finding("overfitting", "warning" if late else "note", sentence, f"{kept}{fewer}")
 
 
-def leaks(run: RunFacts) -> Finding | None:
+def leak_finding(run: RunFacts) -> Finding | None:
     """Return the primary metric without the rows that repeat or resemble a row of an earlier split, and whether these raise it.
 
     ``None`` if there is no leaked row, or no other row.

@@ -16,7 +16,7 @@ from tuneline.tasks import read_task
 LATENCY_COLUMN = "ms"
 
 
-def ranked(record: SweepRecord) -> list[Configuration]:
+def ranked_configurations(record: SweepRecord) -> list[Configuration]:
     """Return the configurations, the best first: those that are trained to the end, then by how far they came."""
 
     def order(one: Configuration) -> tuple[bool, int, float, int]:
@@ -26,14 +26,14 @@ def ranked(record: SweepRecord) -> list[Configuration]:
     return sorted(record.configurations(), key=order)
 
 
-def table(record: SweepRecord, name: str, training: Collection[int] = ()) -> list[dict[str, str]]:
+def configuration_rows(record: SweepRecord, name: str, training: Collection[int] = ()) -> list[dict[str, str]]:
     """Return the rows of the table, the best first, as texts by column; trials with the numbers in ``training`` are being trained."""
-    configurations, rows = ranked(record), []
+    configurations, rows = ranked_configurations(record), []
     for one in configurations:
         mean, spread, latency = one.mean(), one.spread, one.latency_ms
         row = {
             "trial": f"{name}-{one.number}" + (f" to {one.trials[-1].number}" if len(one.trials) > 1 else ""),
-            "parameters": describe(one.values),
+            "parameters": describe_values(one.values),
             record.metric: "" if mean is None else f"{mean:.4f}" + ("" if spread is None else f" ± {spread:.4f}"),
         }
         if any(other.latency_ms is not None for other in configurations):
@@ -72,7 +72,7 @@ class Winner:
 
 def winner(root: Path, name: str, record: SweepRecord) -> Winner | None:
     """Return the best configuration of those that are trained to the end; ``None`` if there is none."""
-    compared = [one for one in ranked(record) if one.mean() is not None]
+    compared = [one for one in ranked_configurations(record) if one.mean() is not None]
     if not compared or not compared[0].is_finished:
         return None
     metric = METRIC_TABLE.get(record.metric)
@@ -94,7 +94,7 @@ def verdict(won: Winner | None, record: SweepRecord, name: str) -> str:
         return f"No configuration is trained to the end.{failures}"
     best, chosen = won.best, won.selection
     spread = f" ± {best.spread:.3f} over {len(best.trials)} seeds" if best.spread is not None else ""
-    first = f"Best of {won.candidates} on validation: {name}-{best.number} ({describe(best.values)})"
+    first = f"Best of {won.candidates} on validation: {name}-{best.number} ({describe_values(best.values)})"
     sentences = [f"{first}, {record.metric} {best.mean():.3f}{spread}.{failures}"]
     if chosen is not None:
         expected = f"{chosen.corrected:.3f} ({chosen.low:.3f} to {chosen.high:.3f}) is to be expected"
@@ -106,7 +106,7 @@ def verdict(won: Winner | None, record: SweepRecord, name: str) -> str:
     return "\n".join(sentences)
 
 
-def describe(values: Values) -> str:
+def describe_values(values: Values) -> str:
     """Return parameters in one line, without their section."""
     return ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in values.items())
 

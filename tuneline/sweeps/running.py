@@ -99,7 +99,7 @@ def run_sweep(root: Path, file: Path, workers: int, show: Show, *, restart: bool
             record.write(folder / "record.json")
             say(f"sweep: {name}: {len(record.trials) or sweep.trials} trials; first, the stages before {TRAIN_STAGE!r}, once")
             for tree in opened_trees:
-                prepare(tree, record.params, folder / "logs" / "prepare.log")
+                prepare_trials(tree, record.params, folder / "logs" / "prepare.log")
             record = SweepWorkers(folder, sweep, opened_trees, show, record).run()
             for tree in opened_trees:
                 tree.discard()
@@ -153,7 +153,7 @@ def on_same_inputs(tree: Experiment, record: SweepRecord) -> SweepRecord:
     return record.model_copy(update={"inputs": tree.inputs})
 
 
-def prepare(tree: Experiment, params: str, log: Path) -> None:
+def prepare_trials(tree: Experiment, params: str, log: Path) -> None:
     """Run the stages before the training, which all trials share; for the second worker, they are in DVC's cache."""
     stages = read_yaml(tree.path / PIPELINE)["stages"]
     deps = [dep if isinstance(dep, str) else next(iter(dep)) for dep in stages[TRAIN_STAGE].get("deps", [])]

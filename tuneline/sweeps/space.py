@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 from tuneline.core.errors import ParamsError
 from tuneline.core.files import read_yaml
 from tuneline.core.paths import FIRST_SWEEP
-from tuneline.params.loading import describe
+from tuneline.params.loading import describe_problem
 from tuneline.params.section import Positive, PositiveFloat, Section
 from tuneline.project.params_file import write
 
@@ -127,7 +127,7 @@ class Sweep(Section):
             return cls.model_validate(read_yaml(path))
         except ValidationError as error:
             lines = [
-                describe(problem)
+                describe_problem(problem)
                 for problem in error.errors()
                 if problem["type"] != "extra_forbidden" or "parameters" not in problem["loc"]
             ]

@@ -85,7 +85,7 @@ def _review(findings: Findings) -> None:
     """Take the rows that ``tuneline labels review --model linear`` finds, the most doubtful first."""
     import pyarrow.parquet as pq
 
-    from tuneline.cli.labels.review import review
+    from tuneline.cli.labels.review import review_labels
     from tuneline.params.loading import load_params
 
     params = load_params()
@@ -93,7 +93,7 @@ def _review(findings: Findings) -> None:
     for split in ("train", "validation", "test"):
         raw = pq.read_table(f"data/raw/{split}.parquet").to_pydict()
         numbers |= {(split, *texts): (split, number) for number, *texts in zip(raw["idx"], *(raw[name] for name in columns), strict=True)}
-    suspects = review(params, "linear", folds=5, most=10**9).suspects
+    suspects = review_labels(params, "linear", folds=5, most=10**9).suspects
     findings.rows[REVIEW] = [numbers[suspect.split, *suspect.texts] for suspect in suspects]
     findings.alarms += [REVIEW] if suspects else []
 

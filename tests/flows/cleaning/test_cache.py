@@ -18,7 +18,7 @@ from tests.dvc_files import add_remote, configure_dvc
 from tests.faults.kills import kills
 from tests.flows.cleaning.conftest import cleaning_of
 from tests.flows.conftest import sh
-from tuneline.project.dvc import CacheInUseError, Lock, cached_file, check_idle, collect, read_lock
+from tuneline.project.dvc import CacheInUseError, Lock, cached_file, check_idle, collect_garbage, read_lock
 from tuneline.project.repo import lock_at
 
 
@@ -166,7 +166,7 @@ def test_killed_collection_loses_nothing_that_is_used(toy, promoted):
     def collection() -> dict[str, int]:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(toy.root)
-            return collect(toy.root, [main], [], time.time() - 86400, dry=False, remote=False)
+            return collect_garbage(toy.root, [main], [], time.time() - 86400, dry=False, remote=False)
 
     def is_removal(event: str, arguments: tuple) -> bool:
         return event == "os.remove" and ".dvc/cache" in str(arguments[0])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from flows.ingestion.harvest import Delivery, collect
+from flows.ingestion.harvest import Delivery, collect_deliveries
 from flows.ingestion.ledger import Ingested, Ledger
 from flows.settings import IngestSource
 from tests.flows.postgres import postgres
@@ -43,7 +43,7 @@ class Collected(NamedTuple):
 def collected(source: IngestSource, root: Path, ledger: Ledger = Ledger()) -> Collected:  # noqa: B008 - it is frozen
     scratch = root / "scratch" / str(len(list((root / "scratch").glob("*"))))
     scratch.mkdir(parents=True)
-    return Collected(*collect(source, root, scratch, ledger, lambda _line: None))
+    return Collected(*collect_deliveries(source, root, scratch, ledger, lambda _line: None))
 
 
 def entry(found: Collected, **values) -> Ingested:

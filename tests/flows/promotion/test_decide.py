@@ -13,7 +13,7 @@ from flows.promotion.decide import (
     forget_unpushed,
     unpushed_results,
 )
-from flows.promotion.gate import PairedPredictions, PromotionCriterion, PromotionDecision, as_markdown, as_payload, decide
+from flows.promotion.gate import PairedPredictions, PromotionCriterion, PromotionDecision, as_markdown, as_payload, decide_promotion
 from flows.runs.checkout import RunSpec
 from flows.runs.repository import Repository
 from flows.runs.results import Run, RunResult
@@ -29,7 +29,7 @@ from tuneline.tasks import Classification
 def outcome() -> PromotionDecision:
     labels = np.arange(400) % 4
     rows = PairedPredictions(labels, labels, labels * 0, Classification(("a", "b", "c", "d")))
-    return decide(rows, [PromotionCriterion("latency of one row in ms", "999", "<= 250", met=False)], PromotionPolicy())
+    return decide_promotion(rows, [PromotionCriterion("latency of one row in ms", "999", "<= 250", met=False)], PromotionPolicy())
 
 
 def test_markdown_table_has_a_row_for_each_criterion(outcome):

@@ -6,7 +6,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.promotion import gate as candidates
-from flows.promotion.gate import PairedPredictions, PromotionCriterion, decide, measure, predictions, promotion_metric
+from flows.promotion.gate import (
+    PairedPredictions,
+    PromotionCriterion,
+    decide_promotion,
+    measure_criteria,
+    paired_predictions,
+    promotion_metric,
+)
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.settings import PromotionPolicy
@@ -33,7 +40,9 @@ def labels() -> np.ndarray:
 
 @pytest.mark.parametrize("metric", [None, "accuracy", "f1"])
 def test_better_model_is_promoted(labels, metric):
-    decision = decide(PairedPredictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), (), PromotionPolicy(metric=metric))
+    decision = decide_promotion(
+        PairedPredictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), (), PromotionPolicy(metric=metric)
+    )
     assert decision.metric == (metric or "accuracy")
     assert decision.promoted
     assert decision.reason == "every criterion is met"
@@ -41,34 +50,34 @@ def test_better_model_is_promoted(labels, metric):
 
 @pytest.mark.parametrize(("ours", "theirs"), [(0.8, 0.9), (0.9, 0.9)], ids=["worse", "as good"])
 def test_model_that_is_not_better_is_rejected_with_the_reason(labels, ours, theirs):
-    decision = decide(PairedPredictions(labels, model(labels, ours), model(labels, theirs), NAMES), (), POLICY)
+    decision = decide_promotion(PairedPredictions(labels, model(labels, ours), model(labels, theirs), NAMES), (), POLICY)
     assert not decision.promoted
     assert "accuracy over production" in decision.reason
 
 
 def test_insignificant_gain_is_rejected(labels):
     ours, theirs = model(labels, 0.805, seed=1), model(labels, 0.8, seed=2)
-    decision = decide(PairedPredictions(labels, ours, theirs, NAMES), (), POLICY)
+    decision = decide_promotion(PairedPredictions(labels, ours, theirs, NAMES), (), POLICY)
     assert not decision.promoted
 
 
 def test_too_few_rows_decide_nothing():
     labels = np.arange(99) % 4
-    decision = decide(PairedPredictions(labels, labels, model(labels, 0.2), NAMES), (), POLICY)
+    decision = decide_promotion(PairedPredictions(labels, labels, model(labels, 0.2), NAMES), (), POLICY)
     assert decision.reason == "rows of the reported split: 99, required >= 100"
-    assert decide(PairedPredictions(labels, labels, model(labels, 0.2), NAMES), (), PromotionPolicy(min_rows=99)).promoted
+    assert decide_promotion(PairedPredictions(labels, labels, model(labels, 0.2), NAMES), (), PromotionPolicy(min_rows=99)).promoted
 
 
 def test_first_model_must_beat_the_majority_baseline(labels):
-    assert decide(PairedPredictions(labels, model(labels, 0.8), None, NAMES), (), POLICY).promoted
-    decision = decide(PairedPredictions(labels, model(labels, 0.28), None, NAMES), (), POLICY)
+    assert decide_promotion(PairedPredictions(labels, model(labels, 0.8), None, NAMES), (), POLICY).promoted
+    decision = decide_promotion(PairedPredictions(labels, model(labels, 0.28), None, NAMES), (), POLICY)
     assert not decision.promoted
     assert "accuracy over the majority" in decision.reason
 
 
 def test_first_model_that_predicts_the_majority_is_rejected():
     labels = np.where(np.arange(1000) < 900, 0, 1)
-    assert not decide(PairedPredictions(labels, np.zeros_like(labels), None, Classification(("no", "yes"))), (), POLICY).promoted
+    assert not decide_promotion(PairedPredictions(labels, np.zeros_like(labels), None, Classification(("no", "yes"))), (), POLICY).promoted
 
 
 @pytest.fixture
@@ -89,13 +98,13 @@ def measured(tmp_path, monkeypatch):
         if values["megabytes"] is not None:
             (tmp_path / "models/model.onnx").write_bytes(bytes(values["megabytes"] * 2**20))
         monkeypatch.setattr(candidates, "_latency", lambda _pipeline, _model: latency)
-        return measure(Pipeline(Programs(tmp_path, "measured"), print), "onnx", PromotionPolicy(max_megabytes=2))
+        return measure_criteria(Pipeline(Programs(tmp_path, "measured"), print), "onnx", PromotionPolicy(max_megabytes=2))
 
     return measured
 
 
 def test_model_within_all_limits_is_promoted(labels, measured):
-    assert decide(PairedPredictions(labels, model(labels, 0.9), None, NAMES), measured(), POLICY).promoted
+    assert decide_promotion(PairedPredictions(labels, model(labels, 0.9), None, NAMES), measured(), POLICY).promoted
 
 
 @pytest.mark.parametrize(
@@ -110,14 +119,14 @@ def test_model_within_all_limits_is_promoted(labels, measured):
     ],
 )
 def test_better_model_outside_a_limit_is_rejected(labels, measured, change, said):
-    decision = decide(PairedPredictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), measured(**change), POLICY)
+    decision = decide_promotion(PairedPredictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), measured(**change), POLICY)
     assert not decision.promoted
     assert said in decision.reason
 
 
 @pytest.mark.parametrize("value", ["fp32_agreement", "fp32_max_abs_diff", "passed", "megabytes", "latency"])
 def test_missing_measurement_is_rejected(labels, measured, value):
-    decision = decide(PairedPredictions(labels, model(labels, 0.9), None, NAMES), measured(**{value: None}), POLICY)
+    decision = decide_promotion(PairedPredictions(labels, model(labels, 0.9), None, NAMES), measured(**{value: None}), POLICY)
     assert not decision.promoted
     assert "unknown" in decision.reason
 
@@ -125,24 +134,24 @@ def test_missing_measurement_is_rejected(labels, measured, value):
 def test_negative_min_gain_promotes_a_slightly_worse_model(labels):
     policy = PromotionPolicy(min_gain=-0.05)
     same = model(labels, 0.8)
-    assert decide(PairedPredictions(labels, same, same, NAMES), (), policy).promoted
-    assert not decide(PairedPredictions(labels, model(labels, 0.7), model(labels, 0.8), NAMES), (), policy).promoted
+    assert decide_promotion(PairedPredictions(labels, same, same, NAMES), (), policy).promoted
+    assert not decide_promotion(PairedPredictions(labels, model(labels, 0.7), model(labels, 0.8), NAMES), (), policy).promoted
 
 
 def test_regression_is_compared_by_correlation():
     draw = np.random.default_rng(0)
     labels = draw.normal(size=500)
     good, bad = labels + draw.normal(size=500) / 4, labels + draw.normal(size=500)
-    assert decide(PairedPredictions(labels, good, bad, Regression()), (), POLICY).promoted
-    assert not decide(PairedPredictions(labels, bad, good, Regression()), (), POLICY).promoted
-    assert decide(PairedPredictions(labels, bad, None, Regression()), (), POLICY).promoted
-    assert not decide(PairedPredictions(labels, draw.normal(size=500), None, Regression()), (), POLICY).promoted
+    assert decide_promotion(PairedPredictions(labels, good, bad, Regression()), (), POLICY).promoted
+    assert not decide_promotion(PairedPredictions(labels, bad, good, Regression()), (), POLICY).promoted
+    assert decide_promotion(PairedPredictions(labels, bad, None, Regression()), (), POLICY).promoted
+    assert not decide_promotion(PairedPredictions(labels, draw.normal(size=500), None, Regression()), (), POLICY).promoted
 
 
 @pytest.mark.parametrize(("metric", "names"), [("pearson", NAMES), ("accuracy", Regression())])
 def test_metric_that_cannot_decide_the_task_is_an_error(labels, metric, names):
     with pytest.raises(ValueError, match=r"promotion\.metric"):
-        decide(PairedPredictions(labels, labels, None, names), (), PromotionPolicy(metric=metric))
+        decide_promotion(PairedPredictions(labels, labels, None, names), (), PromotionPolicy(metric=metric))
 
 
 @pytest.mark.parametrize(("name", "task", "metric"), [(None, NAMES, "accuracy"), (None, Regression(), "pearson"), ("f1", NAMES, "f1")])
@@ -158,7 +167,7 @@ def test_promotion_metric_that_cannot_decide_is_an_error(name, task):
 
 def test_majority_baseline_predicts_the_most_frequent_label():
     labels = np.array([2, 0, 2, 1])
-    assert decide(PairedPredictions(labels, labels, None, NAMES), (), POLICY).gain.second == 0.5
+    assert decide_promotion(PairedPredictions(labels, labels, None, NAMES), (), POLICY).gain.second == 0.5
 
 
 @pytest.fixture
@@ -181,7 +190,7 @@ def accuracy(labels, predicted) -> float:
 
 def test_predictions_without_a_model_in_production(toy, registry, pipeline, make):
     make()
-    found = predictions(pipeline, registry, None)
+    found = paired_predictions(pipeline, registry, None)
     assert found.production is None
     assert found.task == NAMES
     assert accuracy(found.labels, found.candidate) == pytest.approx(0.825)
@@ -190,7 +199,7 @@ def test_predictions_without_a_model_in_production(toy, registry, pipeline, make
 def test_predictions_for_equal_rows_are_those_of_productions_run(toy, registry, pipeline, make):
     production = Version("v0.1.0", make())
     make("task=strong")
-    found = predictions(pipeline, registry, production)
+    found = paired_predictions(pipeline, registry, production)
     assert accuracy(found.labels, found.production) == pytest.approx(0.825)
     assert accuracy(found.labels, found.candidate) > 0.9
 
@@ -199,7 +208,7 @@ def test_predictions_for_other_rows_come_from_productions_model(toy, registry, p
     production = Version("v0.1.0", make())
     make("seed=7")
     into_shards(toy.root / "data/raw", rows=400)
-    found = predictions(pipeline, registry, production)
+    found = paired_predictions(pipeline, registry, production)
     # The same words are known, so both models are right about the same rows: production really saw the new ones.
     assert found.production.tolist() == found.candidate.tolist()
     assert len(found.labels) == 600
@@ -212,7 +221,7 @@ def test_predictions_report_why_production_cannot_be_compared(toy, registry, pip
     renamed = pq.read_table(path).rename_columns(["body", "labels", "idx"])
     path.unlink()
     pq.write_table(renamed, path)
-    found = predictions(pipeline, registry, production)
+    found = paired_predictions(pipeline, registry, production)
     assert found.production is None
     assert "no column 'text'" in found.incomparable
 
@@ -228,11 +237,11 @@ def test_predictions_are_sorted_by_row_index(tmp_path):
 
 def test_missing_predictions_error_names_the_file(toy, registry, pipeline):
     with pytest.raises(DataError, match=r"predictions\.parquet is missing"):
-        predictions(pipeline, registry, None)
+        paired_predictions(pipeline, registry, None)
 
 
 def values(pipeline: Pipeline) -> dict[str, str]:
-    return {one.name: one.value for one in measure(pipeline, "onnx", POLICY)}
+    return {one.name: one.value for one in measure_criteria(pipeline, "onnx", POLICY)}
 
 
 def test_measure_reads_metrics_and_measures_latency(toy, pipeline, make):
@@ -259,4 +268,4 @@ def test_measure_counts_external_weights(toy, pipeline, make):
 
 def test_unknown_artifact_is_an_error(pipeline):
     with pytest.raises(ArtifactError, match="no artifact 'classifier'"):
-        measure(pipeline, "classifier", POLICY)
+        measure_criteria(pipeline, "classifier", POLICY)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.runs.processes import RUN_VARIABLE, ProgramError, Programs, environment
+from flows.runs.processes import RUN_VARIABLE, ProgramError, Programs, stage_environment
 from tuneline.core.locks import BusyError, locked
 
 TRAINING = """
@@ -128,7 +128,7 @@ def test_arguments_are_not_interpreted_by_a_shell(programs):
 def test_programs_do_not_see_prefects_variables(place, mark, monkeypatch):
     monkeypatch.setenv("PREFECT_API_KEY", "secret")
     monkeypatch.setenv("PYTHONPATH", "/flows")
-    assert not {"PREFECT_API_KEY", "PYTHONPATH"} & set(environment())
+    assert not {"PREFECT_API_KEY", "PYTHONPATH"} & set(stage_environment())
 
 
 def test_stages_use_the_flows_python(programs):

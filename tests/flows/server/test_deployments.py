@@ -10,7 +10,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.events import emit_event
 
-from flows.train import training_lock
+from flows.train import machine_training_lock
 from tests.conftest import ROOT
 from tests.flows.conftest import UNLIKE, sh, tickets
 from tests.flows.prefect_server import flow_process, heartbeats, kill_outright, processes_of, until
@@ -169,7 +169,7 @@ def test_run_waits_while_another_trains_on_the_machine_and_can_be_cancelled(work
     def waits(run) -> None:
         worked.wait_for_line(run, "Waits for run nightly, which trains on this machine.", 200)
 
-    with training_lock("machine") as lock:
+    with machine_training_lock("machine") as lock:
         lock.acquire("nightly", print)
         run = worked.submit("train/train-on-demand", toy.root, promote=False)
         waits(run)

@@ -45,7 +45,7 @@ def settings_of(repository) -> str:
 
 def test_missing_clone_is_created_with_its_remotes(origin, tmp_path, monkeypatch):
     monkeypatch.setenv("TUNELINE_DVC_REMOTE", str(tmp_path / "artifacts"))
-    repository = worker.prepare()
+    repository = worker.prepare_repository()
     assert repository.root == tmp_path / "volume" / "line"
     assert repository.resolve("origin/main") == sh("git", "rev-parse", "main", cwd=origin).strip()
     config = dvc_config(repository.root)
@@ -54,27 +54,27 @@ def test_missing_clone_is_created_with_its_remotes(origin, tmp_path, monkeypatch
 
 
 def test_settings_are_updated_from_origin_at_start(origin):
-    worker.prepare()
+    worker.prepare_repository()
     save(origin, attempts=7)
-    assert settings_of(worker.prepare()) == "max_attempts: 7\n"
+    assert settings_of(worker.prepare_repository()) == "max_attempts: 7\n"
 
 
 def test_worker_starts_without_origin(origin, capsys):
-    worker.prepare()
+    worker.prepare_repository()
     origin.rename(origin.with_name("away"))
-    assert settings_of(worker.prepare()) == "max_attempts: 4\n"
+    assert settings_of(worker.prepare_repository()) == "max_attempts: 4\n"
     assert "Continuing with the clone as it is" in capsys.readouterr().err
 
 
 def test_interrupted_clone_is_repeated(origin, tmp_path):
     (tmp_path / "volume" / ".line.partial" / ".git").mkdir(parents=True)
-    assert settings_of(worker.prepare()) == "max_attempts: 4\n"
+    assert settings_of(worker.prepare_repository()) == "max_attempts: 4\n"
     assert sorted(path.name for path in (tmp_path / "volume").iterdir()) == ["line", "line.lock"]
 
 
 def test_workers_that_share_a_clone_create_it_once(origin, capsys):
     with ThreadPoolExecutor(4) as pool:
-        clones = [future.result() for future in [pool.submit(worker.prepare) for _ in range(4)]]
+        clones = [future.result() for future in [pool.submit(worker.prepare_repository) for _ in range(4)]]
     assert len({clone.root for clone in clones}) == 1
     assert capsys.readouterr().out.count("Cloning") == 1
 
@@ -83,7 +83,7 @@ def test_clone_does_not_remove_other_files(origin, tmp_path):
     (tmp_path / "volume" / "line").mkdir(parents=True)
     (tmp_path / "volume" / "line" / "thesis.txt").write_text("years of work")
     with pytest.raises(GitError, match="neither a clone nor empty"):
-        worker.prepare()
+        worker.prepare_repository()
     assert (tmp_path / "volume" / "line" / "thesis.txt").exists()
 
 
@@ -91,7 +91,7 @@ def test_missing_repository_error_names_the_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("TUNELINE_REPOSITORY", str(tmp_path))
     monkeypatch.delenv("TUNELINE_ORIGIN", raising=False)
     with pytest.raises(GitError, match="TUNELINE_ORIGIN"):
-        worker.prepare()
+        worker.prepare_repository()
 
 
 @pytest.mark.parametrize("name", ["TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"])

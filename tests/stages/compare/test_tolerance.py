@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stages.compare.logits import TrainedLogits, compare_logits
-from stages.compare.tolerance import ToleranceJudgement, judge, rows_named
+from stages.compare.tolerance import ToleranceJudgement, judge_comparison, rows_named
 from tests.params import params
 from tuneline.tasks import Classification
 
@@ -20,7 +20,7 @@ def tolerance(**limits):
 
 def judged(exported, is_exact=True, reference=REFERENCE, **limits):
     comparison = compare_logits(reference, np.asarray(exported, dtype=np.float32), 0.25, seed=0)
-    return judge(comparison, tolerance(**limits), "accuracy", is_exact)
+    return judge_comparison(comparison, tolerance(**limits), "accuracy", is_exact)
 
 
 def flipping(flips, rows):

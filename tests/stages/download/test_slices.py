@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.download.source import SourceSlice, refuse_overlaps, resolve, source_splits
+from stages.download.source import SourceSlice, refuse_overlaps, resolve_split, source_splits
 from tuneline.core.errors import DataError
 
 ROWS = {"train": 3668, "validation": 408, "extra": 7}
@@ -26,7 +26,7 @@ ROWS = {"train": 3668, "validation": 408, "extra": 7}
     ],
 )
 def test_slices_are_those_of_the_datasets_library(spec: str, slices: list[SourceSlice]):
-    assert resolve("train", spec, ROWS) == slices
+    assert resolve_split("train", spec, ROWS) == slices
 
 
 @given(cut=st.integers(0, 100), rows=st.integers(1, 10_000))
@@ -34,7 +34,7 @@ def test_two_slices_with_one_cut_share_nothing_and_lose_nothing(cut: int, rows: 
     parts = {}
     for split, spec in (("train", f"train[:{cut}%]"), ("validation", f"train[{cut}%:]")):
         try:
-            parts[split] = resolve(split, spec, {"train": rows})
+            parts[split] = resolve_split(split, spec, {"train": rows})
         except DataError:
             parts[split] = []
     refuse_overlaps(parts)
@@ -51,4 +51,4 @@ def test_a_sum_names_each_source_once():
 
 def test_an_overlap_in_a_sum_is_found():
     with pytest.raises(DataError, match="rows 4 to 6 of 'extra' would be in both train and test"):
-        refuse_overlaps({"train": resolve("train", "train+extra[4:]", ROWS), "test": resolve("test", "validation+extra", ROWS)})
+        refuse_overlaps({"train": resolve_split("train", "train+extra[4:]", ROWS), "test": resolve_split("test", "validation+extra", ROWS)})

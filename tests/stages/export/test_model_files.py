@@ -4,7 +4,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from stages.export.graph import clean, save_model, weight_bytes
+from stages.export.graph import clean_graph, save_model, weight_bytes
 
 WEIGHTS = np.arange(4096, dtype=np.float32).reshape(64, 64)
 
@@ -85,23 +85,23 @@ def model_with_branches():
 
 
 def test_clean_removes_paths_and_versions_at_any_depth():
-    cleaned = clean(model_with_branches())
+    cleaned = clean_graph(model_with_branches())
     assert b"/home/someone" not in cleaned.SerializeToString()
     assert b"2.13.0" not in cleaned.SerializeToString()
     onnx.checker.check_model(cleaned)
 
 
 def test_clean_removes_inferred_shapes_at_any_depth():
-    cleaned = clean(model_with_branches())
+    cleaned = clean_graph(model_with_branches())
     branches = [attribute.g for attribute in cleaned.graph.node[0].attribute]
     assert [len(graph.value_info) for graph in (cleaned.graph, *branches)] == [0, 0, 0]
 
 
 def test_clean_replaces_an_input_of_which_only_the_shape_is_read_by_the_first_input():
-    cleaned = clean(model_with_branches())
+    cleaned = clean_graph(model_with_branches())
     assert list(cleaned.graph.node[1].input) == ["x"]
     onnx.checker.check_model(cleaned)
 
 
 def test_clean_keeps_an_input_read_in_a_branch_and_drops_an_unread_one():
-    assert [value.name for value in clean(model_with_branches()).graph.input] == ["x", "condition"]
+    assert [value.name for value in clean_graph(model_with_branches()).graph.input] == ["x", "condition"]

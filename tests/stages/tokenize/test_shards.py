@@ -82,11 +82,11 @@ def test_run_continues_after_the_last_finished_file_with_exact_counts(project):
     tokenize.saved_tokenizer(state, read_base(state), RawTexts(splits["train"], state.data.text_columns), target)
     damaged.write_bytes(whole[:4] + b"\xff" * 56 + whole[60:])
     with pytest.raises(DataError, match=r"data/raw/train-00001-of-00003\.parquet cannot be read"):
-        tokenize.run(state, read_base(state), splits, target)
+        tokenize.tokenize_splits(state, read_base(state), splits, target)
     first = target / "train-00000-of-00003.parquet"
     before = first.stat().st_ino
     damaged.write_bytes(whole)
-    counts, done = tokenize.run(state, read_base(state), splits, target)
+    counts, done = tokenize.tokenize_splits(state, read_base(state), splits, target)
     assert (first.stat().st_ino, done.rows, counts["train"].rows) == (before, 88, 93)
     assert contents(target) == {name: content for name, content in expected.items() if name != "metrics"}
     total = sum(counts.values(), start=type(done)())

@@ -12,7 +12,7 @@ from stages.train import state
 from stages.train.data import read_inputs
 from stages.train.devices import create_accelerator
 from stages.train.interruption import Interruption
-from stages.train.loop import train
+from stages.train.loop import train_model
 from stages.train.state import TrainingResult
 from tests.conftest import ROOT
 from tests.stages.train import launcher, tiny_task
@@ -66,7 +66,7 @@ def trained(project, accelerated) -> Callable[..., TrainingResult]:
         if not resume:
             shutil.rmtree(CHECKPOINTS, ignore_errors=True)
         accelerator: Accelerator = create_accelerator(params)
-        return train(params, read_inputs(params.train), accelerator, Interruption())
+        return train_model(params, read_inputs(params.train), accelerator, Interruption())
 
     return run
 

@@ -145,7 +145,7 @@ def count_reductions() -> None:
     from stages.train import loop
 
     counts = {"micro_batches": 0, "reductions": 0}
-    fit, seed = loop.fit, loop._seed_dropout
+    fit, seed = loop.train_to_end, loop._seed_dropout
 
     def counting_fit(state):
         state.model.register_comm_hook(None, reduce)
@@ -160,7 +160,7 @@ def count_reductions() -> None:
         counts["reductions"] += 1
         return torch.distributed.all_reduce(bucket.buffer().div_(2), async_op=True).get_future().then(lambda done: done.value()[0])
 
-    loop.fit, loop._seed_dropout = counting_fit, counting_seed
+    loop.train_to_end, loop._seed_dropout = counting_fit, counting_seed
 
 
 def record_batches() -> None:

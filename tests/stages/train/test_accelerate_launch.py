@@ -8,7 +8,7 @@ from accelerate.commands.config.default import write_basic_config
 from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env, prepare_simple_launcher_cmd_env
 
-from stages.train.accelerate_launch import chosen_flags, machine_flags, parse, threads_per_process, validate
+from stages.train.accelerate_launch import chosen_flags, machine_flags, parse_launch, threads_per_process, validate
 from tests.conftest import ROOT
 from tuneline.core.errors import ParamsError
 from tuneline.core.launch import DeviceChoice
@@ -34,7 +34,7 @@ def _root(monkeypatch):
 
 def launched(name, choice=None, *flags):
     """Return the arguments of ``accelerate launch`` after its validation."""
-    return validate(name, parse(name, [*chosen_flags(name, choice), *flags]), choice)
+    return validate(name, parse_launch(name, [*chosen_flags(name, choice), *flags]), choice)
 
 
 @pytest.mark.parametrize(("name", "processes"), PROCESSES.items())

@@ -7,7 +7,7 @@ from transformers import BertConfig
 from stages.train.data import (
     check_fit,
     check_label_params,
-    data_files,
+    model_input_files,
     read_inputs,
     shard_batch,
     split_into_micro_batches,
@@ -31,7 +31,7 @@ def test_inputs_have_splits_labels_and_the_id_that_pads(project, names, outputs)
 
 def test_data_files_are_those_that_decide_the_training(project):
     """The identity of a run is made of their contents: a changed test split must not start a new run."""
-    assert [str(path) for path in data_files()] == [
+    assert [str(path) for path in model_input_files()] == [
         "data/tokenized/train.parquet",
         "data/tokenized/validation.parquet",
         "data/tokenized/tokenizer/tokenizer.json",

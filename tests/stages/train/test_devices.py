@@ -2,7 +2,7 @@ import pytest
 import torch
 from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
 
-from stages.train.accelerate_launch import parse, validate
+from stages.train.accelerate_launch import parse_launch, validate
 from stages.train.devices import (
     check_devices,
     check_precision,
@@ -140,7 +140,7 @@ def settings_of(name, monkeypatch):
     with monkeypatch.context() as patch:
         patch.chdir(ROOT / "tests")
         patch.delenv("ACCELERATE_USE_CPU", raising=False)
-        arguments = validate(name, parse(name, []), None)
+        arguments = validate(name, parse_launch(name, []), None)
         arguments.deepspeed_fields_from_accelerate_config = ""  # the launcher sets it
         launched = prepare_deepspeed_cmd_env(arguments)[1] if arguments.use_deepspeed else prepare_multi_gpu_env(arguments)
         for key, value in launched.items():

@@ -13,7 +13,7 @@ from stages.train.data import read_inputs
 from stages.train.devices import create_accelerator
 from stages.train.embeddings import UsedEmbeddings, fold_embeddings, train_used_embeddings, used_embeddings
 from stages.train.interruption import PAUSE_AT_STEP, Interruption, TrainingInterrupted
-from stages.train.loop import fit
+from stages.train.loop import train_to_end
 from tests.small_pipeline import FAMILIES, tiny_model
 from tests.stages.train import tiny_task
 
@@ -43,7 +43,7 @@ def test_training_used_embeddings_only_gives_the_same_weights(project, accelerat
         run = state.set_up(params, read_inputs(params.train), create_accelerator(params), Interruption(), params.train.micro_batch_size)
         before = weights_of(run)
         with run.logger.open(run.progress, run.total_steps):
-            fit(run)
+            train_to_end(run)
         results.append((weights_of(run), run.validation_logits, used_embeddings(run.model), before))
     (ours, logits, found, before), (expected, expected_logits, nothing, _) = results
     assert found is not None

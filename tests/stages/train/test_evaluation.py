@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stages.train.data import BatchLoader, read_inputs
 from stages.train.devices import create_accelerator
 from stages.train.interruption import Coordinator, Interruption, TrainingInterrupted
-from stages.train.loop import predict, restore_file_order, shard_split
+from stages.train.loop import predict_split, restore_file_order, shard_split
 from stages.train.model import build_model
 from tests.stages.train import tiny_task
 
@@ -51,7 +51,7 @@ def prediction(project, accelerated):
     interruption = Interruption()
 
     def run(batch_size):
-        return predict(accelerator, model, loader, batch_size, Coordinator(accelerator, interruption, None))
+        return predict_split(accelerator, model, loader, batch_size, Coordinator(accelerator, interruption, None))
 
     run.interruption, run.model, run.inputs = interruption, model, inputs
     return run

@@ -13,7 +13,7 @@ import torch
 from tests.conftest import ROOT
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tuneline.core.launch import choose, find_devices
+from tuneline.core.launch import choose_processes, find_devices
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA or ROCm GPU")]
 two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason=f"needs 2 GPUs; there are {torch.cuda.device_count()}")
@@ -52,7 +52,7 @@ def cpu_losses(folder: Path, data: Path) -> list[float]:
 
 def test_auto_chooses_all_gpus_and_the_precision_that_they_support(project, monkeypatch):
     monkeypatch.delenv("ACCELERATE_USE_CPU")
-    choice = choose(find_devices(), global_batch_size=8)
+    choice = choose_processes(find_devices(), global_batch_size=8)
     assert choice.device == "cuda"
     assert choice.precision == ("bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16")
     used = trained(project, launch="auto", global_batch_size=8)

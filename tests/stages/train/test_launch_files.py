@@ -7,7 +7,7 @@ from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env, prepare_simple_launcher_cmd_env
 
-from stages.train.accelerate_launch import chosen_flags, parse, validate
+from stages.train.accelerate_launch import chosen_flags, parse_launch, validate
 from tests.conftest import ROOT
 from tuneline.core.launch import AUTO, DeviceChoice, read_launch
 from tuneline.params.loading import load_params
@@ -34,7 +34,7 @@ def every(paths: list[Path]) -> pytest.MarkDecorator:
 def launched(path):
     """Return the arguments of ``accelerate launch`` after its validation."""
     choice = DeviceChoice("cpu", 1, "no") if path.stem == AUTO else None
-    return validate(path.stem, parse(path.stem, chosen_flags(path.stem, choice)), choice)
+    return validate(path.stem, parse_launch(path.stem, chosen_flags(path.stem, choice)), choice)
 
 
 @every(PATHS)

@@ -9,7 +9,7 @@ from transformers import get_scheduler
 from stages.train.data import read_inputs
 from stages.train.devices import create_accelerator
 from stages.train.interruption import Interruption
-from stages.train.loop import fit
+from stages.train.loop import train_to_end
 from stages.train.state import set_up
 from tests.stages.train import tiny_task
 
@@ -39,7 +39,7 @@ def test_training_gives_the_weights_of_the_textbook_loop(project, accelerated, m
     rows = [batch for epoch in range(2) for batch in state.sampler.epoch(epoch)]
     batches = [(state.train_loader.inputs(batch), state.train_loader.labels(batch)) for batch in rows]
     with state.logger.open(state.progress, state.total_steps):
-        fit(state)
+        train_to_end(state)
     train_by_the_textbook(model, batches, params.train.learning_rate, max_norm)
     ours = state.accelerator.unwrap_model(state.model).state_dict()
     assert state.total_steps == len(batches) == 16

@@ -1,6 +1,6 @@
 import numpy as np
 
-from stages.validate.near_duplicates import NO_ROW, first_copies, label_conflicts, leaks
+from stages.validate.near_duplicates import NO_ROW, first_copies, first_leaks, label_conflicts
 from tuneline.analysis import similarity
 
 
@@ -12,7 +12,7 @@ def test_partitions_change_no_result(monkeypatch):
     labels = rng.integers(0, 3, 700)
 
     def results() -> list[np.ndarray]:
-        return [first_copies(keys), label_conflicts(keys, labels, 0), leaks([keys[:400], keys[400:]], other)]
+        return [first_copies(keys), label_conflicts(keys, labels, 0), first_leaks([keys[:400], keys[400:]], other)]
 
     whole = results()
     assert all((found != NO_ROW).any() and (found == NO_ROW).any() for found in whole)

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from stages.validate.near_duplicates import NO_ROW, first_copies, label_conflicts, leaks
+from stages.validate.near_duplicates import NO_ROW, first_copies, first_leaks, label_conflicts
 from stages.validate.raw import read_raw
 from tests.params import params
 from tuneline.core.tables import SplitReader, raw_schema, write_table
@@ -76,7 +76,7 @@ def test_copy_points_to_the_first_row_with_its_text(values):
 @given(st.lists(KEYS, min_size=1, max_size=3), KEYS)
 def test_leak_points_to_the_first_earlier_row_with_its_text(earlier, values):
     before = [key for split in earlier for key in split]
-    result = leaks([keys(split) for split in earlier], keys(values)).tolist()
+    result = first_leaks([keys(split) for split in earlier], keys(values)).tolist()
     assert result == [before.index(key) if key in before else NO_ROW for key in values]
 
 

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from stages.validate.report import class_shares, data_overview, index_page, write_report
+from stages.validate.report import class_shares, data_overview, index_page, write_checks
 from stages.validate.results import check_tables
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, good_data
@@ -55,7 +55,7 @@ def data_with_markup() -> Data:
 def report(data: Data, folder):
     results = check_tables(derive_tables(data.params, data.write(folder / "data"), None))
     (folder / "report").mkdir()
-    write_report(folder / "report", results)
+    write_checks(folder / "report", results)
     return folder / "report"
 
 

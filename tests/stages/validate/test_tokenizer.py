@@ -4,7 +4,7 @@ import json
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from stages.validate.tokenized import Decoder, Vocabulary, comparable, evenly_spaced, load_tokenizer, pieces_match
+from stages.validate.tokenized import Decoder, Vocabulary, comparable, evenly_spaced, load_plain_tokenizer, pieces_match
 from tests.stages.validate.data import good_data, tokenizer_of
 from tuneline.core.errors import StageError
 
@@ -48,7 +48,7 @@ def test_comparable_texts_ignore_what_normalizers_change():
 def decoding(tmp_path_factory):
     data = good_data()
     folders = data.write(tmp_path_factory.mktemp("decoding") / "data")
-    tokenizer = load_tokenizer(folders.tokenizer)
+    tokenizer = load_plain_tokenizer(folders.tokenizer)
     return tokenizer, Decoder(tokenizer, Vocabulary.read(folders.tokenizer, texts=2), max_length=16)
 
 

@@ -14,8 +14,8 @@ from tuneline.analysis.text import (
     BOUNDARY,
     CONTROL_CLASS,
     VocabularyCounts,
+    combined_keys,
     normalized,
-    row_keys,
     text_keys,
     unordered_row_keys,
     words,
@@ -43,7 +43,7 @@ def test_keys_are_the_same_in_every_run():
 
 def test_order_of_two_texts_changes_ordered_keys_only():
     one, two = text_keys(pa.array(["a", "b", "c"])), text_keys(pa.array(["b", "a", "c"]))
-    ordered, unordered = row_keys([one, two]), unordered_row_keys([one, two])
+    ordered, unordered = combined_keys([one, two]), unordered_row_keys([one, two])
     assert ordered[0] != ordered[1]
     assert unordered[0] == unordered[1]
     assert len(np.unique(unordered)) == 2

@@ -4,7 +4,7 @@ import pytest
 
 from tests.checkpoints import checkpoint_files, write_checkpoint
 from tests.hub import LoopbackHub
-from tuneline.checkpoints.pretrained import find
+from tuneline.checkpoints.pretrained import find_pretrained
 from tuneline.core.errors import StageError
 
 NAME = "someone/small-bert"
@@ -26,7 +26,7 @@ def commit_of(hub: LoopbackHub) -> str:
 
 @pytest.mark.parametrize("revision", [None, "main", "stable"])
 def test_find_resolves_a_branch_and_lists_sizes(hub, revision):
-    found = find(NAME, revision)
+    found = find_pretrained(NAME, revision)
     files = checkpoint_files()
     assert found.commit == commit_of(hub)
     assert found.files == {name: len(content) for name, content in files.items()}
@@ -36,7 +36,7 @@ def test_find_resolves_a_branch_and_lists_sizes(hub, revision):
 
 def test_find_of_a_folder_lists_the_same_files(hub, tmp_path):
     write_checkpoint(tmp_path / "models/source/mine")
-    folder, repository = find("models/source/mine"), find(NAME)
+    folder, repository = find_pretrained("models/source/mine"), find_pretrained(NAME)
     assert folder.files == repository.files
     assert (folder.commit, folder.license(), folder.config()) == (None, repository.license(), repository.config())
     assert folder.tokenizer_files() == repository.tokenizer_files() == ["tokenizer.json", "tokenizer_config.json"]
@@ -51,13 +51,13 @@ def test_parameters_are_counted_without_a_download_of_the_weights(hub, tmp_path,
     expected = sum(array.size for name, content in files.items() if name.endswith(".safetensors") for array in load(content).values())
     if place == "hub":
         hub.add("models", "someone/counted", files)
-        assert find("someone/counted").parameters() == expected
+        assert find_pretrained("someone/counted").parameters() == expected
         assert not list((tmp_path / "home").rglob("*.safetensors"))
     else:
         (tmp_path / "models/source/counted").mkdir(parents=True)
         for name, content in files.items():
             (tmp_path / "models/source/counted" / name).write_bytes(content)
-        assert find("models/source/counted").parameters() == expected
+        assert find_pretrained("models/source/counted").parameters() == expected
 
 
 @pytest.mark.parametrize(
@@ -72,36 +72,36 @@ def test_parameters_are_counted_without_a_download_of_the_weights(hub, tmp_path,
 )
 def test_license_is_that_of_the_model_card(hub, card, license):  # noqa: A002
     hub.add("models", "someone/licensed", {**checkpoint_files(), "README.md": card})
-    assert find("someone/licensed").license() == license
+    assert find_pretrained("someone/licensed").license() == license
 
 
 def test_weights_are_fetched_once_and_found_in_the_cache_without_a_network(hub, monkeypatch):
-    found = find(NAME)
+    found = find_pretrained(NAME)
     found.fetch(sorted(found.files))
     hub.requests.clear()
     folder = found.fetch(["model.safetensors"])
     assert not [request for request in hub.requests if request.startswith("GET") and "/resolve/" in request]
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    offline = find(NAME, found.commit)
+    offline = find_pretrained(NAME, found.commit)
     assert offline.fetch(["model.safetensors"]) == folder
     assert offline.files == found.files
 
 
 def test_branch_is_not_guessed_from_the_cache_without_a_network(hub, monkeypatch):
-    find(NAME).fetch(["config.json"])
+    find_pretrained(NAME).fetch(["config.json"])
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(StageError, match=r"the hub cannot be asked for someone/small-bert, because HF_HUB_OFFLINE is set") as refused:
-        find(NAME, "main")
+        find_pretrained(NAME, "main")
     assert "commit that was fetched before" in refused.value.hint
 
 
 def test_incomplete_cache_is_not_taken_for_the_repository(hub, monkeypatch):
     """A cache with some of the files must not look like a checkpoint without weights."""
-    found = find(NAME)
+    found = find_pretrained(NAME)
     found.fetch(["config.json"])
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(StageError, match="HF_HUB_OFFLINE is set"):
-        find(NAME, found.commit)
+        find_pretrained(NAME, found.commit)
 
 
 REFUSED = {
@@ -125,14 +125,14 @@ def test_find_refuses(hub, tmp_path, case):
     (tmp_path / "models/source").mkdir(parents=True)
     (tmp_path / "models/source/tracked.dvc").touch()
     with pytest.raises(StageError, match=rf"--checkpoint: .*{message}") as refused:
-        find(name, revision, "--checkpoint")
+        find_pretrained(name, revision, "--checkpoint")
     assert len(str(refused.value).splitlines()) == 2
 
 
 def test_gated_model_says_how_to_get_access(hub):
     hub.gated.add(NAME)
     with pytest.raises(StageError, match=r"model\.checkpoint: access to someone/small-bert must be granted first") as refused:
-        find(NAME).config()
+        find_pretrained(NAME).config()
     assert "hf auth login" in refused.value.hint
 
 
@@ -141,7 +141,7 @@ def test_hub_that_is_away_is_named(tmp_path, monkeypatch):
     with LoopbackHub(tmp_path / "hub") as hub:
         hub.connect(monkeypatch, tmp_path / "home")
     with pytest.raises(StageError, match=rf"model\.checkpoint: {NAME} cannot be fetched from {hub.url}: .*refused") as refused:
-        find(NAME)
+        find_pretrained(NAME)
     assert "try again" in refused.value.hint
     assert refused.value.stage_status == 1, "another attempt may succeed"
 
@@ -149,8 +149,8 @@ def test_hub_that_is_away_is_named(tmp_path, monkeypatch):
 def test_download_that_breaks_off_is_one_clear_error(hub):
     hub.cut["model.safetensors"] = 1000
     with pytest.raises(StageError, match=rf"model\.checkpoint: {NAME} cannot be fetched from {hub.url}") as refused:
-        find(NAME).fetch(["model.safetensors"])
+        find_pretrained(NAME).fetch(["model.safetensors"])
     assert "What was downloaded is kept" in refused.value.hint
     hub.cut.clear()
-    folder = find(NAME).fetch(["model.safetensors"])
+    folder = find_pretrained(NAME).fetch(["model.safetensors"])
     assert (Path(folder) / "model.safetensors").read_bytes() == checkpoint_files()["model.safetensors"]

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tests.shards import into_shards
 from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
-from tuneline.cli.show import Predicted, compare, numbered
+from tuneline.cli.show import Predicted, compare_revisions, numbered
 from tuneline.core.errors import DataError
 from tuneline.tasks import Regression, task_with_names
 
@@ -27,7 +27,7 @@ def predicted(texts: str, labels: str, predictions: str, names: str = "abc") -> 
 def test_rows_are_joined_by_their_texts_and_scored_by_the_present_labels():
     now = predicted("pqrss", labels="abcaa", predictions="abcab")
     then = predicted("sxrqp", labels="dabba", predictions="dacbb", names="dcba")
-    found = compare(now, then, {})
+    found = compare_revisions(now, then, {})
     assert found.rows == 4, "p, q, r and the first s"
     assert found.left_out == (1, 1)
     assert found.relabelled == 2, "r was b, and s was d"
@@ -39,9 +39,9 @@ def test_rows_are_joined_by_their_texts_and_scored_by_the_present_labels():
 def test_models_without_a_common_row_or_task_are_refused():
     now = predicted("p", "a", "a")
     with pytest.raises(DataError, match="no row in common"):
-        compare(now, predicted("q", "a", "a"), {})
+        compare_revisions(now, predicted("q", "a", "a"), {})
     with pytest.raises(DataError, match="the other numbers"):
-        compare(now, Predicted({("p", 0): 0}, np.zeros(1), np.zeros(1), Regression()), {})
+        compare_revisions(now, Predicted({("p", 0): 0}, np.zeros(1), np.zeros(1), Regression()), {})
 
 
 def test_retrained_model_is_compared_with_the_one_before_the_corrections(project):

@@ -3,7 +3,7 @@
 import pytest
 
 from tuneline.core import machine
-from tuneline.core.launch import DeviceChoice, Devices, choose, find_devices
+from tuneline.core.launch import DeviceChoice, Devices, choose_processes, find_devices
 
 MACHINES = {
     "no accelerator": (Devices(), DeviceChoice("cpu", 1, "no")),
@@ -17,13 +17,13 @@ MACHINES = {
 
 @pytest.mark.parametrize(("devices", "expected"), MACHINES.values(), ids=MACHINES)
 def test_choice_uses_all_accelerators_in_the_fastest_safe_precision(devices, expected):
-    assert choose(devices, global_batch_size=32) == expected
+    assert choose_processes(devices, global_batch_size=32) == expected
 
 
 @pytest.mark.parametrize(("devices", "_"), MACHINES.values(), ids=MACHINES)
 def test_mixed_precision_of_the_user_wins(devices, _):
-    assert choose(devices, 32, "no").precision == "no"
-    assert choose(devices, 32, "bf16").precision == "bf16"
+    assert choose_processes(devices, 32, "no").precision == "no"
+    assert choose_processes(devices, 32, "bf16").precision == "bf16"
 
 
 @pytest.mark.parametrize(("flags", "precision"), [("avx512f avx512_bf16", "bf16"), ("amx_tile amx_bf16", "bf16"), ("avx512f", "no")])
@@ -31,18 +31,18 @@ def test_auto_precision_is_bf16_on_a_cpu_that_computes_it(flags, precision, tmp_
     monkeypatch.setattr(machine, "PROCESSORS", tmp_path / "cpuinfo")
     (tmp_path / "cpuinfo").write_text(f"flags\t\t: fpu {flags} rdpid\n")
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
-    assert choose(find_devices(), 32, "auto").precision == precision
-    assert choose(find_devices(), 32).precision == "no", "float32 unless it is asked for"
+    assert choose_processes(find_devices(), 32, "auto").precision == precision
+    assert choose_processes(find_devices(), 32).precision == "no", "float32 unless it is asked for"
 
 
 @pytest.mark.parametrize(("devices", "expected"), MACHINES.values(), ids=MACHINES)
 def test_auto_precision_on_other_devices_is_the_default(devices, expected):
-    assert choose(devices, 32, "auto") == expected
+    assert choose_processes(devices, 32, "auto") == expected
 
 
 def test_choice_has_no_more_processes_than_examples_in_a_batch():
-    assert choose(Devices("cuda", 8, (8, 0)), global_batch_size=4).processes == 4
-    assert choose(Devices("cuda", 8, (8, 0)), global_batch_size=12).processes == 8
+    assert choose_processes(Devices("cuda", 8, (8, 0)), global_batch_size=4).processes == 4
+    assert choose_processes(Devices("cuda", 8, (8, 0)), global_batch_size=12).processes == 8
 
 
 @pytest.mark.parametrize(

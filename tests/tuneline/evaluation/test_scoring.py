@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.hub import LoopbackHub
 from tuneline.core.errors import StageError
-from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, score, spread_metrics
+from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, compute_metrics, spread_metrics
 from tuneline.tasks import Classification, Regression
 
 PAIR = Classification(("no", "yes"))
@@ -51,7 +51,7 @@ def odd_one(tmp_path, monkeypatch):
 
 
 def test_score_adds_a_metric_of_the_library(odd_one):
-    scores = score(
+    scores = compute_metrics(
         PAIR, np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'odd': sum(predictions) / 4, 'note': 'x', 'list': [1, 2]}")]
     )
     assert scores.items() >= {"accuracy": 1.0, "f1": 1.0, "odd": 0.25}.items()
@@ -63,22 +63,22 @@ def test_program_with_the_name_of_a_metric_is_not_run(odd_one, tmp_path):
     odd_one("{'odd': 0.5}")
     (tmp_path / "odd_one").mkdir()
     (tmp_path / "odd_one/odd_one.py").write_text("raise SystemExit('this program ran')")
-    assert score(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", ["odd_one"])["odd"] == 0.5
+    assert compute_metrics(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", ["odd_one"])["odd"] == 0.5
 
 
 def test_custom_metric_overrides_the_one_of_the_project(odd_one):
-    assert score(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'accuracy': 0.5}")])["accuracy"] == 0.5
+    assert compute_metrics(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'accuracy': 0.5}")])["accuracy"] == 0.5
 
 
 @pytest.mark.parametrize("result", ["{'odd': float('nan')}", "{'odd': [1, 2]}", "{}"])
 def test_metric_without_finite_numbers_is_an_error(odd_one, result):
     with pytest.raises(StageError, match="gives no finite numbers"):
-        score(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", [odd_one(result)])
+        compute_metrics(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", [odd_one(result)])
 
 
 def test_metric_for_other_labels_is_an_error(odd_one):
     with pytest.raises(StageError, match="cannot score this"):
-        score(
+        compute_metrics(
             Regression(),
             np.array([0.5, 1], dtype=np.float32),
             np.array([0.5, 1], dtype=np.float32),
@@ -89,7 +89,7 @@ def test_metric_for_other_labels_is_an_error(odd_one):
 
 def test_missing_metric_is_an_error_with_its_name(odd_one):
     with pytest.raises(StageError, match=r"evaluate\.metrics: 'no_such' cannot be loaded"):
-        score(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", ["no_such"])
+        compute_metrics(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", ["no_such"])
 
 
 def test_score_leaves_no_files_and_needs_no_network(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import leak_difference
 from tuneline.metrics.table import METRIC_TABLE
-from tuneline.results.verdict import RunFacts, leaks
+from tuneline.results.verdict import RunFacts, leak_finding
 
 EVALUATED = {
     "accuracy": 0.823,
@@ -47,7 +47,7 @@ def test_interval_equals_that_of_drawing_rows_of_each_stratum(name):
 
 
 def test_sentence_tells_the_metric_without_leaked_rows():
-    effect = leaks(RunFacts(EVALUATED))
+    effect = leak_finding(RunFacts(EVALUATED))
     assert effect.level == "warning"
     assert effect.sentence == (
         "271 of 1,725 rows (15.7%) repeat or resemble a row of an earlier split. Accuracy without them: 0.792 (95 % interval 0.771 to "
@@ -60,10 +60,10 @@ def test_sentence_tells_the_metric_without_leaked_rows():
     [(-0.01, 0.02, "They do not clearly change it: "), (-0.02, -0.01, "They lower it: "), (0.01, 0.02, "They raise it")],
 )
 def test_sentence_follows_the_interval(low, high, words):
-    effect = leaks(RunFacts(EVALUATED | {"accuracy_from_leaks_low": low, "accuracy_from_leaks_high": high}))
+    effect = leak_finding(RunFacts(EVALUATED | {"accuracy_from_leaks_low": low, "accuracy_from_leaks_high": high}))
     assert words in effect.sentence
     assert (effect.level == "warning") == (low > 0)
 
 
 def test_metrics_without_leaked_rows_have_no_effect_to_tell():
-    assert leaks(RunFacts({"accuracy": 0.8, "rows": 10, "leaked_rows": 0})) is None
+    assert leak_finding(RunFacts({"accuracy": 0.8, "rows": 10, "leaked_rows": 0})) is None

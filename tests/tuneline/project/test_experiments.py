@@ -18,7 +18,7 @@ from tests.project import GIT_IDENTITY
 from tuneline.core.errors import StageError
 from tuneline.core.files import read_yaml
 from tuneline.project import experiments
-from tuneline.project.experiments import Experiment, find_experiment, opened, resolve, saved_experiments
+from tuneline.project.experiments import Experiment, find_experiment, opened, resolve_revision, saved_experiments
 from tuneline.project.repo import lock_at, unversioned
 
 STAGE = """
@@ -271,9 +271,9 @@ def test_experiments_are_found_by_name_and_the_one_on_head_first(root):
     assert find_experiment(root, "better") == first
     second = run(root, "better", skill(0.8))
     assert find_experiment(root, "better") == second
-    assert resolve(root, "better") == second.commit
-    assert resolve(root, "main") == sh(root, "git", "rev-parse", "main").strip()
-    assert resolve(root, "unknown") is None
+    assert resolve_revision(root, "better") == second.commit
+    assert resolve_revision(root, "main") == sh(root, "git", "rev-parse", "main").strip()
+    assert resolve_revision(root, "unknown") is None
     assert [one.name for one in saved_experiments(root)] == ["better", "better"]
     experiments.delete(second)
     assert saved_experiments(root) == [first]

@@ -8,7 +8,7 @@ import pytest
 from tests.params import write_params
 from tuneline.core.errors import ParamsError
 from tuneline.core.files import read_yaml
-from tuneline.project.overrides import params_with, parse
+from tuneline.project.overrides import params_with, parse_overrides
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def project(tmp_path, root, monkeypatch) -> Path:
 
 def changed_lines(project: Path, *overrides: str) -> list[str]:
     before = (project / "params.yaml").read_text().splitlines()
-    after = params_with(project, *parse(project, overrides)).splitlines()
+    after = params_with(project, *parse_overrides(project, overrides)).splitlines()
     return [line[1:].split("#")[0].strip() for line in difflib.ndiff(before, after) if line.startswith("+")]
 
 
@@ -32,7 +32,7 @@ def test_only_the_line_of_the_value_changes_and_its_comment_stays(project):
     text = (project / "params.yaml").read_text().replace("  learning_rate:", "  # from the paper\n  learning_rate:")
     text = text.replace("seed: 42", "seed: 42   # the answer")
     (project / "params.yaml").write_text(text)
-    after = params_with(project, *parse(project, ["train.learning_rate=1e-4"]))
+    after = params_with(project, *parse_overrides(project, ["train.learning_rate=1e-4"]))
     assert changed_lines(project, "train.learning_rate=1e-4") == ["learning_rate: 0.0001"]
     assert "# from the paper\n" in after
     assert "seed: 42   # the answer" in after
@@ -51,12 +51,12 @@ def test_alternative_that_is_given_replaces_the_other(project, override, lines):
 
 
 def test_alternative_replaces_one_that_an_earlier_run_set(project):
-    (project / "params.yaml").write_text(params_with(project, *parse(project, ["train.max_steps=60"])))
+    (project / "params.yaml").write_text(params_with(project, *parse_overrides(project, ["train.max_steps=60"])))
     assert changed_lines(project, "train.epochs=3") == ["epochs: 3", "max_steps: null"]
 
 
 def test_key_of_a_section_that_is_null_makes_the_section(project):
-    values, _ = parse(project, ["train.early_stopping.patience=3"])
+    values, _ = parse_overrides(project, ["train.early_stopping.patience=3"])
     text = params_with(project, values)
     (project / "params.yaml").write_text(text)
     assert read_yaml(project / "params.yaml")["train"]["early_stopping"] == {"patience": 3}
@@ -81,14 +81,14 @@ def test_key_of_a_section_that_is_null_makes_the_section(project):
 def test_wrong_override_is_refused_by_name(project, override, named):
     before = (project / "params.yaml").read_bytes()
     with pytest.raises(ParamsError) as refused:
-        params_with(project, *parse(project, [override]))
+        params_with(project, *parse_overrides(project, [override]))
     assert named in str(refused.value)
     assert (project / "params.yaml").read_bytes() == before
 
 
 def test_both_alternatives_are_refused(project):
     with pytest.raises(ParamsError, match=r"train\.epochs: give one of"):
-        params_with(project, *parse(project, ["train.epochs=3", "train.max_steps=5"]))
+        params_with(project, *parse_overrides(project, ["train.epochs=3", "train.max_steps=5"]))
 
 
 def test_layout_of_another_author_stays(project):
@@ -99,7 +99,7 @@ def test_layout_of_another_author_stays(project):
     end = next((index for index in range(at + 1, len(values)) if not values[index].startswith(" ")), len(values))
     odd = [f"  {line}" if line.startswith("  ") else line for line in values[at:end]]
     path.write_text("\n".join([*values[:at], *odd, *values[end:]]) + "\n")
-    after = params_with(project, *parse(project, ["train.learning_rate=1e-4"]))
+    after = params_with(project, *parse_overrides(project, ["train.learning_rate=1e-4"]))
     assert sum(old != new for old, new in zip(path.read_text().splitlines(), after.splitlines(), strict=True)) == 1
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.tuneline.project.conftest import DATA, FILE, dvc, pull, sh
 from tuneline.cli.doctor import check_checkout
 from tuneline.cli.run import command as run
-from tuneline.cli.show import warnings
+from tuneline.cli.show import warnings_of_lock
 from tuneline.core.errors import DataError
 from tuneline.project.dvc import read_lock
 from tuneline.project.source_versions import other_versions, require_present, set_back
@@ -89,7 +89,7 @@ def test_tuneline_run_and_the_first_stages_refuse_a_file_that_dvc_has_set_back(c
     monkeypatch.chdir(clone)
     with pytest.raises(DataError, match="DVC has set"):
         run()
-    (warning,) = warnings(clone, read_lock(clone), compared=False)
+    (warning,) = warnings_of_lock(clone, read_lock(clone), compared=False)
     assert warning.startswith("DVC has set data/source/tickets.dvc back")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, open_table
-from tuneline.readers.labelled import LabelledColumns, ValueProblemError, class_name, labelled_rows, number, plain_text
+from tuneline.readers.labelled import LabelledColumns, ValueProblemError, class_name, label_number, labelled_rows, plain_text
 from tuneline.readers.rows import STOP, BadRows
 
 
@@ -25,7 +25,7 @@ def test_group_is_the_same_however_it_is_written(value):
 @pytest.mark.parametrize("value", ["high", "1_000", "1,5", "\u0661", True, [1], "1e39", float("inf")])
 def test_what_is_no_number_of_32_bits_is_refused(value):
     with pytest.raises(ValueProblemError):
-        number(value)
+        label_number(value)
 
 
 @pytest.mark.parametrize(

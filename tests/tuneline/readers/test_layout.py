@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SHARED
-from tuneline.cli.init.planning import open_rows
+from tuneline.cli.init.planning import open_row_file
 from tuneline.core.errors import DataError
 from tuneline.readers.layout import detect_layout
 
@@ -150,7 +150,7 @@ def table(rows=TICKETS, header="text;label", delimiter=";"):
 def test_columns_have_the_names_in_the_file(tmp_path, content, columns):
     path = written(tmp_path, "a.csv", content)
     layout = detect_layout(path)
-    file = open_rows(path, layout)
+    file = open_row_file(path, layout)
     assert layout.is_clear
     assert file.columns == columns
     assert len(list(file.rows())) >= len(TICKETS)
@@ -162,7 +162,7 @@ def test_header_above_texts_with_delimiters_is_no_title(tmp_path):
     path = written(tmp_path, "a.csv", content)
     assert detect_layout(path).dialect.skip_lines == 0
     with pytest.raises(DataError, match="columns, but 2 in the header"):
-        list(open_rows(path, detect_layout(path)).rows())
+        list(open_row_file(path, detect_layout(path)).rows())
 
 
 @pytest.mark.parametrize(
@@ -176,16 +176,16 @@ def test_header_above_texts_with_delimiters_is_no_title(tmp_path):
 def test_quotes_inside_quoted_cells_are_read(tmp_path, rows, cell):
     content = "text,label\n" + "".join(f'"{row}","{"ab"[number % 2]}"\n' for number, row in enumerate(rows * 20))
     path = written(tmp_path, "a.csv", content)
-    assert next(iter(open_rows(path, detect_layout(path)).rows())) == (cell, "a")
+    assert next(iter(open_row_file(path, detect_layout(path)).rows())) == (cell, "a")
 
 
 def test_apostrophes_enclose_cells(tmp_path):
     """Those of words and of a text that begins with one do not."""
     content = "text;label\n" + "'he said; \"no\"';a\n'it isn''t';b\nisn't it;a\n" * 10
     path = written(tmp_path, "a.csv", content)
-    assert [row[0] for row in open_rows(path, detect_layout(path)).rows()][:3] == ['he said; "no"', "it isn't", "isn't it"]
+    assert [row[0] for row in open_row_file(path, detect_layout(path)).rows()][:3] == ['he said; "no"', "it isn't", "isn't it"]
     path = written(tmp_path, "b.csv", "text;label\n" + "'tis the season;a\nrock 'n' roll;b\n" * 10)
-    assert next(iter(open_rows(path, detect_layout(path)).rows())) == ("'tis the season", "a")
+    assert next(iter(open_row_file(path, detect_layout(path)).rows())) == ("'tis the season", "a")
 
 
 def test_one_broken_row_does_not_make_all_quotes_literal(tmp_path):
@@ -200,13 +200,13 @@ ARRAY = '[{"text": "x", "label": "a"}, {"text": "y", "label": "b"}]'
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
 def test_array_of_objects_is_read(tmp_path, name, content):
     path = written(tmp_path, name, content)
-    assert list(open_rows(path, detect_layout(path)).rows()) == [("x", "a"), ("y", "b")]
+    assert list(open_row_file(path, detect_layout(path)).rows()) == [("x", "a"), ("y", "b")]
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
 def test_json_lines_are_read_whatever_the_file_is_called(tmp_path, name):
     path = written(tmp_path, name, '{"text": "x", "label": "a"}\n{"text": "y", "label": "b"}\n')
-    assert list(open_rows(path, detect_layout(path)).rows()) == [("x", "a"), ("y", "b")]
+    assert list(open_row_file(path, detect_layout(path)).rows()) == [("x", "a"), ("y", "b")]
 
 
 def test_commands_for_other_json_work(tmp_path, monkeypatch):
@@ -217,7 +217,7 @@ def test_commands_for_other_json_work(tmp_path, monkeypatch):
         detect_layout(Path("a.json"))
     command = raised.value.hint.split("`")[1]
     subprocess.run(shlex.split(command), check=True)
-    assert list(open_rows(Path("a.jsonl"), detect_layout(Path("a.jsonl"))).rows()) == [("x, y", "a"), ("z", "b")]
+    assert list(open_row_file(Path("a.jsonl"), detect_layout(Path("a.jsonl"))).rows()) == [("x, y", "a"), ("z", "b")]
 
 
 ROWS_OF_CASES = {
@@ -238,4 +238,4 @@ def test_real_dirt_is_read(case, rows):
         pytest.skip("the folder shared/ is not beside this checkout")
     layout = detect_layout(path)
     assert layout.is_clear
-    assert len(list(open_rows(path, layout).rows())) == rows
+    assert len(list(open_row_file(path, layout).rows())) == rows

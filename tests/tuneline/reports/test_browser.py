@@ -35,7 +35,7 @@ def report_pages(folder):
 
 def checks_pages(folder):
     """Return the page of data with faults, and a page of Great Expectations."""
-    from stages.validate.report import write_report
+    from stages.validate.report import write_checks
     from stages.validate.results import check_tables
     from stages.validate.tables import derive_tables
 
@@ -44,7 +44,7 @@ def checks_pages(folder):
     data.raw["train"]["one"][20:120] = [data.raw["train"]["one"][0]] * 100
     data.raw["train"]["two"][20:120] = [data.raw["train"]["two"][0]] * 100
     (folder / "checks").mkdir()
-    write_report(folder / "checks", check_tables(derive_tables(data.params, data.write(folder / "data"), None)))
+    write_checks(folder / "checks", check_tables(derive_tables(data.params, data.write(folder / "data"), None)))
     return [folder / "checks/index.html", folder / "checks/data_docs/raw-train.html"]
 
 

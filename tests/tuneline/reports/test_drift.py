@@ -8,7 +8,7 @@ from tuneline.analysis.drift import Distribution
 from tuneline.analysis.text import VocabularyCounts, normalized, words
 from tuneline.core.errors import DataError
 from tuneline.reports.checks import Profile
-from tuneline.reports.drift import DriftLimits, RowCounts, measure
+from tuneline.reports.drift import DriftLimits, RowCounts, drift_measures
 
 NAMES = ["billing", "parcel", "login", "other"]
 LIMITS = DriftLimits()
@@ -37,7 +37,7 @@ def seen(profile: Profile, rows: list[str], labels: list[str] | None = None) -> 
 
 
 def drifted(profile: Profile, new: RowCounts) -> list[str]:
-    return [one.name for one in measure(profile, new, LIMITS) if one.drifted]
+    return [one.name for one in drift_measures(profile, new, LIMITS) if one.drifted]
 
 
 def test_texts_like_training_do_not_drift(profile):

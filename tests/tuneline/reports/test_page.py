@@ -5,7 +5,7 @@ import pytest
 
 from tuneline.analysis.drift import Distribution
 from tuneline.reports import page
-from tuneline.reports.page import BAD, FIRST, VARIABLES, canvas, draw_histograms, draw_lines, draw_spark, number, to_svg
+from tuneline.reports.page import BAD, FIRST, VARIABLES, canvas, draw_histograms, draw_lines, draw_spark, format_number, to_svg
 
 
 def drawn(name="curve", label="A curve"):
@@ -101,4 +101,4 @@ def test_sparks_of_one_scale_can_be_compared(figure):
 
 
 def test_numbers_have_three_digits_or_are_whole():
-    assert [number(value) for value in (0, 7.0, 0.1234, 12345.6, 2.5)] == ["0", "7", "0.123", "12,346", "2.5"]
+    assert [format_number(value) for value in (0, 7.0, 0.1234, 12345.6, 2.5)] == ["0", "7", "0.123", "12,346", "2.5"]

@@ -37,7 +37,7 @@ def exported(tmp_path, monkeypatch):
 
 
 def test_latency_is_measured_for_each_batch_size_and_written(exported):
-    latencies = page.measure_latency(exported, "test")
+    latencies = page.measure_latencies(exported, "test")
     assert [(name, [one.batch_size for one in found]) for name, found in latencies.measured.items()] == [("fp32", [1, 32])]
     assert all(0 < one.p50_ms <= one.p95_ms and one.rows_per_second > 0 for one in latencies.measured["fp32"])
     assert page.read_latency(exported) == latencies
@@ -46,4 +46,4 @@ def test_latency_is_measured_for_each_batch_size_and_written(exported):
 @pytest.mark.parametrize("missing", ["models/onnx/export.json", "data/tokenized/test.parquet"])
 def test_latency_is_none_without_models_or_rows(exported, missing):
     (exported / missing).unlink()
-    assert page.measure_latency(exported, "test") is None
+    assert page.measure_latencies(exported, "test") is None

@@ -221,7 +221,7 @@ def test_page_of_the_checks_is_linked_only_if_it_exists(project):
 
 def test_failed_rendering_leaves_the_previous_page(project, monkeypatch):
     before = write_page()
-    monkeypatch.setattr(page, "render", lambda report: 1 / 0)
+    monkeypatch.setattr(page, "render_report", lambda report: 1 / 0)
     done = CliRunner().invoke(app, ["report", "--no-latency"])
     assert done.exit_code == 1
     assert page.PAGE.read_text() == before

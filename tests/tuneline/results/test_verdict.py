@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
 from tuneline.project.dvc import read_lock
-from tuneline.results.verdict import RunFacts, about_errors, judge, next_steps
+from tuneline.results.verdict import RunFacts, about_errors, judge_run, next_steps
 
 BASE = {"rows": 1000, "accuracy": 0.9, "accuracy_low": 0.88, "accuracy_high": 0.92, "majority_accuracy": 0.3, "predicted_classes": 4}
 BASE |= {"accuracy_over_majority_low": 0.55, "accuracy_over_majority_high": 0.65, "never_predicted_classes": 0, "most_predicted_share": 0.3}
@@ -26,11 +26,11 @@ BEATEN = BASE | against("tfidf", 0.8, 0.05, 0.15)
 
 def named(evaluated, params=SCRATCH, **curves):
     """Return the findings by name, in their order."""
-    return {finding.name: finding for finding in judge(RunFacts(evaluated, params=params, **curves))}
+    return {finding.name: finding for finding in judge_run(RunFacts(evaluated, params=params, **curves))}
 
 
 def test_verdict_without_a_fault_is_one_sentence_with_the_interval_and_the_best_simple_model():
-    (finding,) = judge(RunFacts(BEATEN | against("frozen", 0.85, 0.02, 0.08), params=FINE_TUNED))
+    (finding,) = judge_run(RunFacts(BEATEN | against("frozen", 0.85, 0.02, 0.08), params=FINE_TUNED))
     assert (finding.level, finding.advice) == ("good", "")
     assert "0.900 (95 % interval 0.880 to 0.920) on 1,000 rows" in finding.sentence
     assert "the frozen checkpoint" in finding.sentence
@@ -38,7 +38,7 @@ def test_verdict_without_a_fault_is_one_sentence_with_the_interval_and_the_best_
 
 
 def test_verdict_without_metrics_is_empty():
-    assert judge(RunFacts({})) == []
+    assert judge_run(RunFacts({})) == []
 
 
 def test_collapsed_model_is_not_praised_although_it_beats_tfidf():
@@ -208,7 +208,7 @@ def test_frozen_head_is_not_judged_against_itself_but_against_the_cosine():
     assert list(named(BEATEN | ITSELF, FROZEN)) == ["good"]
     assert "not above a simple model" in named(BEATEN | ITSELF | against("cosine", 0.89, -0.01, 0.02), FROZEN)
     assert list(named(BEATEN | ITSELF, FINE_TUNED)) == ["not above a simple model"]
-    (finding,) = judge(RunFacts(BEATEN | ITSELF, params=FROZEN))
+    (finding,) = judge_run(RunFacts(BEATEN | ITSELF, params=FROZEN))
     assert "TF-IDF, the best of the simple models" in finding.sentence
 
 
@@ -224,7 +224,7 @@ def test_frozen_head_is_not_judged_against_itself_but_against_the_cosine():
     ],
 )
 def test_no_advice_for_a_frozen_head_is_about_the_training_that_did_not_happen(changes):
-    findings = judge(RunFacts(BEATEN | ITSELF | changes, params=FROZEN))
+    findings = judge_run(RunFacts(BEATEN | ITSELF | changes, params=FROZEN))
     assert findings[0].level == "bad" or "never predicted" in {finding.name for finding in findings}
     for finding in findings:
         assert not any(word in finding.advice for word in ("longer", "learning rate", "epochs", "class_weights"))
@@ -233,8 +233,8 @@ def test_no_advice_for_a_frozen_head_is_about_the_training_that_did_not_happen(c
 
 
 def test_fine_tuning_that_a_frozen_checkpoint_beats_names_the_run_that_publishes_it():
-    (worse, *_) = judge(RunFacts(BEATEN | against("frozen", 0.95, -0.06, -0.04), params=FINE_TUNED))
-    (unclear, *_) = judge(RunFacts(BEATEN | against("frozen", 0.9, -0.01, 0.01), params=FINE_TUNED))
+    (worse, *_) = judge_run(RunFacts(BEATEN | against("frozen", 0.95, -0.06, -0.04), params=FINE_TUNED))
+    (unclear, *_) = judge_run(RunFacts(BEATEN | against("frozen", 0.9, -0.01, 0.01), params=FINE_TUNED))
     assert "tuneline run model.head=frozen" in worse.advice
     assert "tuneline run model.head=frozen" in unclear.advice
     assert "tuneline run model.head=auto" in unclear.advice, "validation can decide"
@@ -255,7 +255,7 @@ def test_head_that_validation_chose_is_a_note_with_both_losses():
 )
 def test_fine_tuning_that_was_tried_is_not_advised_again(changes):
     run = RunFacts(BEATEN | ITSELF | changes, params=AUTO, training=BOTH, validation=IMPROVING, losses=FALLING)
-    texts = [str(finding) for finding in judge(run)] + [command for command, _ in next_steps(run)]
+    texts = [str(finding) for finding in judge_run(run)] + [command for command, _ in next_steps(run)]
     assert not any(word in text for text in texts for word in ("model.head", "epochs", "still improving"))
     assert any("larger checkpoint" in text for text in texts)
 
@@ -304,7 +304,7 @@ CLASSES = ("a", "b", "c")
 def test_report_card_and_show_say_the_same(tmp_path, monkeypatch, names, skill, first):
     monkeypatch.chdir(tmp_path)
     FinishedProject(tmp_path, names).run_pipeline(skill=skill).commit()
-    findings = judge(RunFacts.read(tmp_path, read_lock(tmp_path).params()))
+    findings = judge_run(RunFacts.read(tmp_path, read_lock(tmp_path).params()))
     assert findings[0].level == first
     assert {finding.name for finding in findings} >= {"overfitting"}, "from the curves"
     assert CliRunner().invoke(app, ["report", "--no-latency"]).exit_code == 0

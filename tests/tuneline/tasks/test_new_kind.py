@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from flows.promotion.gate import PairedPredictions, decide
+from flows.promotion.gate import PairedPredictions, decide_promotion
 from flows.settings import PromotionPolicy
 from tests.conftest import ROOT
 from tests.ordinal import Ordinal, nearest_ranks
@@ -98,7 +98,7 @@ def test_gate_decides_about_the_new_kind(project):
     table = read_table(project / "reports/predictions.parquet")
     labels = table["label"].to_numpy()
     rows = PairedPredictions(labels, labels, table["prediction"].to_numpy() * 0, read_task(table.schema, "label"))
-    decision = decide(rows, (), PromotionPolicy(min_rows=1))
+    decision = decide_promotion(rows, (), PromotionPolicy(min_rows=1))
     assert decision.promoted
     assert decision.metric == "accuracy"
 

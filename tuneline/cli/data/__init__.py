@@ -37,7 +37,7 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     import pyarrow as pa
 
     from tuneline.analysis.corrections import NEXT_STEPS, Corrections, corrections_locked, dropped_file
-    from tuneline.cli.data.repairs import added, choose, refuse_empty_splits, rows_of_split
+    from tuneline.cli.data.repairs import added, choose_rows, refuse_empty_splits, rows_of_split
     from tuneline.core.paths import FAILING_ROWS, RAW, SPLITS
     from tuneline.core.tables import SplitReader, check_text_columns
     from tuneline.params.loading import load_params
@@ -48,7 +48,7 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     choices = []
     for one in dict.fromkeys(check):
         with progress(f"data drop: {one}"):
-            choices.append(choice := choose(one, params, from_split))
+            choices.append(choice := choose_rows(one, params, from_split))
         counts = [f"{number:,} of {rows_of_split(split):,} rows of {split}" for split, number in choice.rows.items()]
         left = f"; {choice.left:,} more are not in {from_split}" if choice.left else ""
         none = "" if counts or left else f": {FAILING_ROWS}/ has no file of it"
@@ -73,7 +73,7 @@ def history(last: Last = 20, output: Page = Path("reports/data-history.html")) -
     A version is in a commit of the current branch, or in one that the model registry names, and of the same source and columns as the
     present one. DVC's cache has their profiles.
     """
-    from tuneline.cli.data.history import FETCH, changes_between, read_versions, render
+    from tuneline.cli.data.history import FETCH, changes_between, read_versions, render_history
     from tuneline.core.errors import StageError
     from tuneline.core.files import replace_file
     from tuneline.project.repo import git
@@ -91,7 +91,7 @@ def history(last: Last = 20, output: Page = Path("reports/data-history.html")) -
     output.parent.mkdir(parents=True, exist_ok=True)
     with progress("data history: differences"), replace_file(output) as partial:
         changes = [changes_between(version, before) for version, before in zip(shown, [*versions[1:], None], strict=False)]
-        partial.write_text(render(changes, more=len(versions) > last), encoding="utf-8")
+        partial.write_text(render_history(changes, more=len(versions) > last), encoding="utf-8")
     missing = sum(version.profile is None for version in shown)
     if missing:
         say(f"The profile of {missing} of {len(shown)} versions is not in DVC's cache: `{FETCH}` gets what the remote has.", error=True)
@@ -101,7 +101,7 @@ def history(last: Last = 20, output: Page = Path("reports/data-history.html")) -
 @app.command("recode")
 def recode(file: TextFile, encoding: Encoding = None, mojibake: Mojibake = False, output: Output = None) -> None:
     """Show the lines of a text file that are not UTF-8, and write a copy in which they are."""
-    from tuneline.cli.data.repairs import recode as write
+    from tuneline.cli.data.repairs import recode_file as write
     from tuneline.readers.text import known_encoding
 
     write(file, None if encoding is None else known_encoding(encoding), mojibake, output)

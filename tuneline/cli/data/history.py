@@ -15,7 +15,7 @@ from tuneline.core.records import Metrics, Record
 from tuneline.project.dvc import Lock, cached_out, read_lock
 from tuneline.project.repo import Commit, commits, lock_at, metrics_at, registries, task_settings
 from tuneline.reports.checks import CheckEntry, Checks, Profile, SplitProfile, WordCounts
-from tuneline.reports.page import draw_lines, draw_spark, environment, number
+from tuneline.reports.page import draw_lines, draw_spark, format_number, template_environment
 
 FETCH = "dvc fetch --all-commits reports/checks"
 
@@ -257,10 +257,10 @@ class ClassPlot(NamedTuple):
     newest: float
 
 
-def render(changes: Sequence[VersionChange], *, more: bool) -> str:
+def render_history(changes: Sequence[VersionChange], *, more: bool) -> str:
     """Return the page as HTML, with the newest version first. Everything that comes from the data is escaped."""
-    templates = environment(TEMPLATES)
-    templates.filters["number"] = number
+    templates = template_environment(TEMPLATES)
+    templates.filters["number"] = format_number
     templates.tests["large"] = is_large
     return templates.get_template("history.html.j2").render(
         changes=changes,

@@ -25,7 +25,7 @@ from tuneline.core.terminal import progress, say
 from tuneline.params import Params
 from tuneline.readers.files import not_a_file
 from tuneline.readers.rows import nearest
-from tuneline.readers.text import UTF_16, explained, is_cut, is_encoded, open_bytes, probable_encoding
+from tuneline.readers.text import UTF_16, is_cut, is_encoded, open_bytes, probable_encoding, read_errors_explained
 from tuneline.reports.checks import Checks
 
 Rows = NDArray[np.int64]
@@ -83,7 +83,7 @@ class ViolatingRows:
 
 
 def keys_of_rows(split: str, rows: Rows, texts: Sequence[str]) -> HashedRows:
-    """Return the hashes of rows of a raw split, as ``row_keys`` does; an empty string for a row that is not there. Row numbers ascend."""
+    """Return the hashes of rows of a raw split, as ``row_keys`` of ``tuneline.analysis.corrections`` does; an empty string for a row that is not there. Row numbers ascend."""
     raw = SplitReader.open(RAW, split, "download")
     keys: HashedRows = np.full(len(rows), "", dtype=object)
     for start in range(0, int(np.searchsorted(rows, raw.rows)), ROW_GROUP):
@@ -107,7 +107,7 @@ class RowsToDrop:
     left: int
 
 
-def choose(check: str, params: Params, from_split: str | None) -> RowsToDrop:
+def choose_rows(check: str, params: Params, from_split: str | None) -> RowsToDrop:
     """Choose the rows to drop for a check: from one split, or from the split of each violating row.
 
     Raises:
@@ -173,7 +173,7 @@ GUESSED_BYTES = 1 << 20
 """Bytes of lines that are not UTF-8 from which their encoding is guessed."""
 
 
-def recode(path: Path, encoding: str | None, mojibake: bool, output: Path | None) -> None:
+def recode_file(path: Path, encoding: str | None, mojibake: bool, output: Path | None) -> None:
     """Show the lines of a text file that are not UTF-8, and write a copy in which they are.
 
     Args:
@@ -228,7 +228,7 @@ def _write(output: Path, lines: Iterator[tuple[int, bytes, bytes]]) -> None:
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    with explained(str(path)), open_bytes(path) as (content, _), progress(f"data recode: {path}", unit="lines") as step:
+    with read_errors_explained(str(path)), open_bytes(path) as (content, _), progress(f"data recode: {path}", unit="lines") as step:
         for step.done, line in enumerate(content, 1):
             if b"\0" in line:
                 raise DataError(f"{path}, line {step.done:,}: a zero byte.", UTF_16)

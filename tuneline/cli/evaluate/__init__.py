@@ -35,7 +35,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model.
     """
-    from tuneline.cli.evaluate.results import evaluate, found_model, print_evaluation, read_labelled, write_errors, write_page
+    from tuneline.cli.evaluate.results import evaluate_file, found_model, print_evaluation, read_labelled, write_errors, write_page
     from tuneline.cli.predict import BAD_ROW_OPTIONS, refusing, text_columns
     from tuneline.core.records import Metrics
     from tuneline.core.terminal import say
@@ -49,7 +49,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         label_column = label or str(chosen.params.get("data.label_column", params.data.label_column))
         with refusing():
             rows = read_labelled(file, names, label_column, chosen.classifier.task, policy, by=by or (), encoding=encoding)
-        result = evaluate(params, chosen, rows)
+        result = evaluate_file(params, chosen, rows)
     print_evaluation(result)
     if json is not None:
         Metrics.of(result.metrics).write(json)

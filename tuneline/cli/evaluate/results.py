@@ -21,7 +21,7 @@ from rich.text import Text
 
 from tuneline.analysis.baselines import majority_model, tfidf_model
 from tuneline.cli.console import Console
-from tuneline.cli.init.planning import open_rows
+from tuneline.cli.init.planning import open_row_file
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
 from tuneline.cli.predict.streaming import ModelChoice, RowReport, TextClassifier
 from tuneline.core.errors import DataError, StageError
@@ -52,7 +52,7 @@ from tuneline.model.frozen_baselines import FrozenEncoder, fit_frozen_baselines
 from tuneline.onnx.records import EXPORT_RECORD, ExportRecord
 from tuneline.params import DataParams, Params
 from tuneline.project.dvc import by_key, cached_folder, cached_out
-from tuneline.project.experiments import resolve
+from tuneline.project.experiments import resolve_revision
 from tuneline.project.params_file import write
 from tuneline.project.repo import lock_at, registries
 from tuneline.project.spreadsheet import free_names, harmless, write_csv
@@ -61,12 +61,12 @@ from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text
 from tuneline.readers.layout import detect_layout
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, listed
 from tuneline.reports.checks import Profile
-from tuneline.reports.drift import DriftLimits, DriftMeasure, RowCounts, measure
+from tuneline.reports.drift import DriftLimits, DriftMeasure, RowCounts, drift_measures
 from tuneline.results.figures import CURVES, draw_confidence, draw_residuals
 from tuneline.results.findings import Finding
-from tuneline.results.page import metric_names, render, tiles_of
+from tuneline.results.page import metric_names, render_report, tiles_of
 from tuneline.results.predictions import Confusion, ReportedPredictions, largest_errors
-from tuneline.results.verdict import RunFacts, judge
+from tuneline.results.verdict import RunFacts, judge_run
 from tuneline.tasks import Task
 
 PROFILE = CHECKS / "profile.json"
@@ -125,7 +125,7 @@ def _commit(root: Path, name: str) -> str | None:
         found = next((version for version in tags.versions if version.name == name), None) or tags.in_stage(name)
         if found is not None:
             return found.commit
-    return resolve(root, name)
+    return resolve_revision(root, name)
 
 
 def _load(name: str, folder: Path, precision: str | None, profile: Profile | None) -> EvaluatedModel:
@@ -175,7 +175,7 @@ def read_labelled(
     Raises:
         DataError: The file cannot be read, lacks a column, has no rows, or a bad row where these are an error.
     """
-    file, printed = open_rows(path, detect_layout(path, encoding), policy=policy), RowReport()
+    file, printed = open_row_file(path, detect_layout(path, encoding), policy=policy), RowReport()
     others = dict.fromkeys(by, "--by")
     check_columns(file.columns, dict.fromkeys(texts, "--text") | {label: "--label"} | others, str(path))
     unit = file.source.unit
@@ -249,7 +249,7 @@ class FileEvaluation:
         return {title: self.metrics[key] for title, key in keys.items() if key is not None and key in self.metrics}
 
 
-def evaluate(params: Params, model: EvaluatedModel, file: LabelledFile) -> FileEvaluation:
+def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> FileEvaluation:
     """Predict the rows of a file and compute what the stage ``evaluate`` computes, with its functions.
 
     Raises:
@@ -274,7 +274,7 @@ def evaluate(params: Params, model: EvaluatedModel, file: LabelledFile) -> FileE
         for name, simple in simple_predictions(params, model, texts, notes):
             metrics |= baseline_metrics(predicted, name, simple)
         phase("slices")
-        record = slices_report(score_slices(make_slices(file, texts, lengths, schema), predicted), predicted.primary.name)
+        record = slices_report(score_slices(make_file_slices(file, texts, lengths, schema), predicted), predicted.primary.name)
         if record.worst is not None:
             metrics[f"worst_slice_{record.metric}"] = record.value(record.worst)
         drift = measure_drift(model, file, values, notes)
@@ -288,7 +288,7 @@ def evaluate(params: Params, model: EvaluatedModel, file: LabelledFile) -> FileE
         {name: estimate for name, estimate in known.items() if estimate is not None},
         record,
         drift,
-        judge(RunFacts(metrics, {"head_is_frozen": int(model.record.head == "frozen")}, model.params)),
+        judge_run(RunFacts(metrics, {"head_is_frozen": int(model.record.head == "frozen")}, model.params)),
         notes,
     )
 
@@ -337,7 +337,7 @@ def simple_predictions(
     yield from fit_frozen_baselines(encoder, (train, validation), columns, params.seed).predict(texts).items()
 
 
-def make_slices(file: LabelledFile, texts: Sequence[Sequence[str]], lengths: NDArray[np.int64], schema: Task) -> Iterator[RowSlice]:
+def make_file_slices(file: LabelledFile, texts: Sequence[Sequence[str]], lengths: NDArray[np.int64], schema: Task) -> Iterator[RowSlice]:
     """Yield the slices by length, shared words, class, and the columns that ``--by`` names."""
     yield from chain(length_slices(lengths), overlap_slices([texts]) if len(texts) == 2 else ())
     yield from label_slices(file.labels, schema.class_names)
@@ -355,7 +355,7 @@ def measure_drift(model: EvaluatedModel, file: LabelledFile, predicted: NDArray[
         notes.append(f"{len(file.labels)} rows are too few to measure drift; it takes {LIMITS.min_rows}.")
     else:
         given = model.classifier.task.decoded(predicted)
-        return measure(model.profile, RowCounts.of(model.profile, list(file.texts.values()), given), LIMITS)
+        return drift_measures(model.profile, RowCounts.of(model.profile, list(file.texts.values()), given), LIMITS)
     return []
 
 
@@ -422,7 +422,7 @@ def write_page(path: Path, result: FileEvaluation) -> None:
         "about_errors": shown.about_errors,
         "behaviour": None,
     }
-    write(path, render(report, "evaluation.html.j2"))
+    write(path, render_report(report, "evaluation.html.j2"))
 
 
 def draw(predictions: ReportedPredictions) -> dict[str, Markup]:

@@ -29,7 +29,7 @@ def table(ctx: typer.Context, sort: Sort = None, filtered: Filter = None, csv: C
     if ctx.invoked_subcommand is not None:
         return
     from tuneline.cli.console import Console
-    from tuneline.cli.experiments.table import WIDE, as_csv, as_list, as_table, chosen, read_rows
+    from tuneline.cli.experiments.table import WIDE, as_csv, as_list, chosen, experiments_table, read_rows
     from tuneline.project.experiments import unfinished
 
     root = Path.cwd()
@@ -39,7 +39,7 @@ def table(ctx: typer.Context, sort: Sort = None, filtered: Filter = None, csv: C
         return
     console = Console()
     if rows.rows:
-        console.print(as_table(rows, every=every) if console.width >= WIDE else as_list(rows, every=every))
+        console.print(experiments_table(rows, every=every) if console.width >= WIDE else as_list(rows, every=every))
     else:
         say("There is no such experiment on this commit. `tuneline run KEY=VALUE` makes one; --all shows those on other commits.")
     if names := unfinished(root):
@@ -49,7 +49,7 @@ def table(ctx: typer.Context, sort: Sort = None, filtered: Filter = None, csv: C
 @app.command("page")
 def page(output: Output = Path("reports/experiments.html"), every: All = False) -> None:
     """Write a page with the learning curves, the parameters and the table of all experiments: one file, without scripts or network."""
-    from tuneline.cli.experiments.page import render
+    from tuneline.cli.experiments.page import render_experiments
     from tuneline.cli.experiments.table import read_rows
     from tuneline.project.params_file import write
 
@@ -59,7 +59,7 @@ def page(output: Output = Path("reports/experiments.html"), every: All = False) 
         raise StageError(
             "There is no experiment on this commit.", "`tuneline run KEY=VALUE` makes one; --all shows those on other commits."
         )
-    write(output, render(root, rows))
+    write(output, render_experiments(root, rows))
     say(f"experiments: {output}, {len(rows.rows)} experiments")
 
 
@@ -69,7 +69,7 @@ def apply(name: Named, force: Force = False) -> None:
     from tuneline.project import experiments
 
     root = Path.cwd()
-    changed = experiments.apply(root, found(root, name), force=force)
+    changed = experiments.apply_experiment(root, found(root, name), force=force)
     say(f"experiments: {name} is in the working tree: {', '.join(changed) or 'nothing has changed'}.")
     say(f"Next: `dvc repro` scores test and exports; then: git commit -am 'Use {name}'")
 

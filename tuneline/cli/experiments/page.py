@@ -9,12 +9,12 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tuneline.cli.experiments.table import ExperimentRow, ExperimentRows, shown
+from tuneline.cli.experiments.table import ExperimentRow, ExperimentRows, format_value
 from tuneline.core.paths import PLOTS
 from tuneline.metrics.table import title_of
 from tuneline.project.dvc import cached_folder
-from tuneline.project.experiments import flat
-from tuneline.reports.page import FIGURE_WIDTH, FIRST, MUTED, SECOND, SURFACE, canvas, environment, number, to_svg
+from tuneline.project.experiments import flat_values
+from tuneline.reports.page import FIGURE_WIDTH, FIRST, MUTED, SECOND, SURFACE, canvas, format_number, template_environment, to_svg
 from tuneline.results.figures import Columns, read_columns
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ MAX_POINTS = 300
 """Points of a curve that are drawn."""
 
 
-def render(root: Path, rows: ExperimentRows) -> str:
+def render_experiments(root: Path, rows: ExperimentRows) -> str:
     """Return the page as HTML. Everything that comes from the project is escaped."""
-    templates = environment(TEMPLATES)
+    templates = template_environment(TEMPLATES)
     return templates.get_template("experiments.html.j2").render(
         rows=rows,
         metric=title_of(rows.metric) if rows.metric else "metric",
@@ -95,7 +95,7 @@ def draw_parallel(rows: ExperimentRows) -> Markup | None:
     ``None`` if fewer than two experiments have a score, or nothing differs. The axes are horizontal: any number fits a narrow screen.
     """
     scored = [row for row in rows.rows if row.score and row.score.metric == rows.metric]
-    values = [flat(row.experiment.params) for row in scored]
+    values = [flat_values(row.experiment.params) for row in scored]
     keys = [key for key in rows.short if any(one.get(key) != values[0].get(key) for one in values)][:MAX_AXES] if values else []
     if len(scored) < 2 or not keys:
         return None
@@ -117,13 +117,13 @@ def _placed(values: Sequence[Any]) -> tuple[list[float], Mapping[float, str]]:
     """Return the positions of values on an axis from 0 to 1, and its labels: numbers by size, anything else evenly spaced."""
     numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
     if len(numbers) < len(values):
-        names = sorted({shown(value) for value in values})
+        names = sorted({format_value(value) for value in values})
         at = {name: (index + 0.5) / len(names) for index, name in enumerate(names)}
         ticks = {at[name]: name[:12] for name in (names if len(names) <= 4 else (names[0], names[-1]))}
-        return [at[shown(value)] for value in values], ticks
+        return [at[format_value(value)] for value in values], ticks
     low, high = float(min(numbers)), float(max(numbers))
     if low == high:
-        return [0.5] * len(values), {0.5: shown(numbers[0])}
+        return [0.5] * len(values), {0.5: format_value(numbers[0])}
     scale = np.log if low > 0 and high / low >= LOGARITHMIC else np.asarray
     ends: NDArray[np.float64] = scale([low, high])
     positions = (scale(np.array(numbers, np.float64)) - ends[0]) / (ends[1] - ends[0])
@@ -131,7 +131,7 @@ def _placed(values: Sequence[Any]) -> tuple[list[float], Mapping[float, str]]:
 
 
 def _tick(value: float) -> str:
-    return f"{value:.3g}" if abs(value) < 0.01 else number(value)
+    return f"{value:.3g}" if abs(value) < 0.01 else format_number(value)
 
 
 def _draw_axis(axes: "Axes", height: float, title: str, ticks: Mapping[float, str]) -> None:

@@ -18,7 +18,7 @@ from tuneline.core.paths import PARAMS
 from tuneline.core.terminal import progress, visible
 from tuneline.metrics.table import title_of
 from tuneline.project.dvc import load_yaml
-from tuneline.project.experiments import BASE_EXPERIMENT, SavedExperiment, committed_result, flat, saved_experiments
+from tuneline.project.experiments import BASE_EXPERIMENT, SavedExperiment, committed_result, flat_values, saved_experiments
 from tuneline.project.repo import git
 from tuneline.project.validation import ScoreDifference, ValidationScore, compare_scores, validation_score
 
@@ -75,7 +75,7 @@ class ExperimentRow:
         if to_best:
             values |= {"to_best": to_best.value, "to_best_low": to_best.low, "to_best_high": to_best.high}
             values["distinguishable"] = str(to_best.distinguishable).lower()
-        return {**flat(one.params), **values}
+        return {**flat_values(one.params), **values}
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class ExperimentRows:
 
     def text(self, row: ExperimentRow, at_most: int | None = None) -> str:
         """Return what differs, as ``learning_rate=5e-05, epochs=3``."""
-        parts = [f"{self.short[key]}={shown(value)}" for key, value in row.differs.items()]
+        parts = [f"{self.short[key]}={format_value(value)}" for key, value in row.differs.items()]
         more = [f"and {len(parts) - at_most} more"] if at_most is not None and len(parts) > at_most else []
         return ", ".join([*parts[:at_most], *more])
 
@@ -98,7 +98,7 @@ class ExperimentRows:
         return names.most_common(1)[0][0] if names else None
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value of a parameter."""
     if isinstance(value, float):
         return f"{value:g}"
@@ -108,24 +108,26 @@ def shown(value: Any) -> str:
 def read_rows(root: Path, *, every: bool = False) -> ExperimentRows:
     """Read the finished experiments on HEAD, or all of them with ``every``, and the results committed there; the best first."""
     found = saved_experiments(root, None if every else git(root, "rev-parse", "HEAD"))
-    bases = {base: flat(load_yaml(git(root, "show", f"{base}:{PARAMS}")) or {}) for base in {one.base for one in found}}
+    bases = {base: flat_values(load_yaml(git(root, "show", f"{base}:{PARAMS}")) or {}) for base in {one.base for one in found}}
     without = bases.keys() - {one.base for one in found if one.name == BASE_EXPERIMENT}
     found += [result for base in without if (result := committed_result(root, base))]
     with progress("experiments", len(found), "experiments") as step:
         rows = []
         for one in found:
             differs = {
-                key: value for key, value in flat(one.params).items() if bases[one.base].get(key) != value and not key.startswith("run.")
+                key: value
+                for key, value in flat_values(one.params).items()
+                if bases[one.base].get(key) != value and not key.startswith("run.")
             }
             rows.append(ExperimentRow(one, validation_score(one.metrics(), one.params), differs))
             step.advance(1)
-        rows = ranked(root, rows)
+        rows = ranked_experiments(root, rows)
     last = Counter(key.rpartition(".")[2] for key in {key for row in rows for key in row.differs})
     short = {key: name if last[name := key.rpartition(".")[2]] == 1 else key for row in rows for key in row.differs}
     return ExperimentRows(rows, short)
 
 
-def ranked(root: Path, rows: Sequence[ExperimentRow]) -> list[ExperimentRow]:
+def ranked_experiments(root: Path, rows: Sequence[ExperimentRow]) -> list[ExperimentRow]:
     """Return the rows with the best first, and each compared with the best on the validation rows that both predicted."""
     metric = ExperimentRows(rows).metric
     scored = [row for row in rows if row.score and row.score.metric == metric]
@@ -156,7 +158,7 @@ def chosen(rows: ExperimentRows, filtered: str | None, sort: str | None) -> Expe
     return ExperimentRows(sorted(kept, key=order), rows.short)
 
 
-def as_table(rows: ExperimentRows, *, every: bool) -> Table:
+def experiments_table(rows: ExperimentRows, *, every: bool) -> Table:
     """Return the table for a terminal."""
     tested = any(row.test is not None for row in rows.rows)
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)

@@ -235,7 +235,7 @@ class ColumnChoice:
     decimal: str = "."
 
 
-def decide(
+def decide_columns(
     profiles: Sequence[ColumnProfile],
     sample: Sequence[Cells] = (),
     text: Sequence[str] = (),

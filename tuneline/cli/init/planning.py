@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from tuneline.analysis.corrections import dropped_file, label_file
 from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
 from tuneline.cli.console import Console
-from tuneline.cli.init.columns import NESTED, Cells, ColumnChoice, ColumnProfile, decide, profile, sampling
+from tuneline.cli.init.columns import NESTED, Cells, ColumnChoice, ColumnProfile, decide_columns, profile, sampling
 from tuneline.cli.init.placement import Placement, by_split, files_in, place
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS
@@ -91,7 +91,7 @@ def _cell(value: object) -> str | None:
     return NESTED if isinstance(value, (list, dict)) else plain_text(value)
 
 
-def open_rows(path: Path, layout: Layout, limits: Limits = DEFAULT_LIMITS, policy: BadRowPolicy = STOP) -> RowFile:
+def open_row_file(path: Path, layout: Layout, limits: Limits = DEFAULT_LIMITS, policy: BadRowPolicy = STOP) -> RowFile:
     """Open a source file."""
     file = RowFile(path, layout, [], limits, policy)
     if not layout.header:
@@ -214,16 +214,16 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
     files, current = by_split(files_in(paths)), params.data
     limits = Limits.of(current.files.max_cell_characters, current.files.max_row_group_mb, current.files.max_unpacked_mb)
     policy = BadRowPolicy("skip", current.max_bad_share)
-    sources = {split: open_rows(files[split], layout, limits, policy) for split, layout in layouts(files, choices, limits).items()}
+    sources = {split: open_row_file(files[split], layout, limits, policy) for split, layout in layouts(files, choices, limits).items()}
     train = sources["train"]
     sample: list[Cells] = []
     profiles = profile(train.columns, sampling(train.rows(), sample))
     if not profiles or profiles[0].rows == 0:
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
-    decision = decide(profiles, sample, choices.text, choices.label, choices.task)
+    decision = decide_columns(profiles, sample, choices.text, choices.label, choices.task)
     sources = {name: file.with_decimal(decision.decimal) for name, file in sources.items()}
     train = sources["train"]
-    notes = encoding_notes(train.layout.encoding, sample) if choices.encoding is None else []
+    notes = guessed_encoding_notes(train.layout.encoding, sample) if choices.encoding is None else []
     labelled = {split: file for split, file in sources.items() if split == "train" or _is_labelled(file, decision, notes)}
     placement = place({split: file.path for split, file in labelled.items()}, list(files.values()), train.layout, choices.name)
     notes += batch_notes([placement.folder / placement.specs[split] for split in labelled])
@@ -279,7 +279,7 @@ def unclear_header(path: Path, layout: Layout) -> UnclearHeaderError:
     return UnclearHeaderError(problem, hint)
 
 
-def encoding_notes(encoding: str, sample: Sequence[Cells]) -> list[str]:
+def guessed_encoding_notes(encoding: str, sample: Sequence[Cells]) -> list[str]:
     """Return a warning with an example if the encoding is a guess."""
     if encoding != WESTERN_ENCODING:
         return []
@@ -350,7 +350,7 @@ def show_plan(plan: Plan, params: Params) -> None:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     console.print(Text(f"  format: {plan.layout.described()}\n"), soft_wrap=True)
     console.print(splits_table(plan))
-    for note in [*plan.notes, *split_notes(plan), *warnings(plan, params)]:
+    for note in [*plan.notes, *split_notes(plan), *warnings_of_plan(plan, params)]:
         console.print(Text(f"  {note}"), soft_wrap=True)
 
 
@@ -431,7 +431,7 @@ def split_notes(plan: Plan) -> list[str]:
     return notes
 
 
-def warnings(plan: Plan, params: Params) -> list[str]:
+def warnings_of_plan(plan: Plan, params: Params) -> list[str]:
     """Return warnings: what would stop the pipeline, or give a poor model."""
     messages = [f"{target} is replaced: its content differs." for target in plan.placement.replaced]
     classes = plan.classes

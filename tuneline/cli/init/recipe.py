@@ -15,7 +15,7 @@ import typer
 from numpy.typing import NDArray
 from rich.text import Text
 
-from tuneline.checkpoints.pretrained import CONFIG, Pretrained, check_model_type, find
+from tuneline.checkpoints.pretrained import CONFIG, Pretrained, check_model_type, find_pretrained
 from tuneline.cli.console import Console
 from tuneline.cli.init.columns import Cells
 from tuneline.cli.init.planning import Plan, is_current
@@ -79,7 +79,7 @@ def open_checkpoint(name: str, revision: str | None) -> Checkpoint:
     """
     if problem := invalid_name(name, revision):
         raise ParamsError(f"{OPTION}: {problem}.")
-    pretrained = find(name, revision, OPTION)
+    pretrained = find_pretrained(name, revision, OPTION)
     check_model_type(pretrained)
     if not pretrained.tokenizer_files():
         hint = "Choose one that has a tokenizer; or save tokenizer and weights into one folder models/source/NAME and name that."

@@ -109,7 +109,7 @@ def run_trial(spec: TrialSpec) -> TrialResult | str:
     return TrialResult(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def measure(spec: TrialSpec) -> TrialResult:
+def measure_step(spec: TrialSpec) -> TrialResult:
     """Train a few micro-batches of random tokens.
 
     Raises:
@@ -195,4 +195,4 @@ def _check_memory(parameters: int) -> None:
 
 
 if __name__ == "__main__":
-    say(json.dumps(asdict(measure(TrialSpec(**json.load(sys.stdin))))))
+    say(json.dumps(asdict(measure_step(TrialSpec(**json.load(sys.stdin))))))

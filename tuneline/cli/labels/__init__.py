@@ -42,10 +42,10 @@ def queue(  # noqa: PLR0917 - typer calls it by name
     """
     from tuneline.cli.labels.queue import (
         check_replaced,
-        collect,
+        collect_scored_rows,
         count_labelled,
         labelled_keys,
-        predict,
+        predict_first_rows,
         rank,
         training_words,
         write_queue,
@@ -58,9 +58,9 @@ def queue(  # noqa: PLR0917 - typer calls it by name
         raise StageError(f"--id: {id_column!r} is a text column or the label column.", "Name a column with ids, or leave it out.")
     check_replaced(output, data, force, data.label_column, "Put it into the drop folder of flow ingest")
     if file is not None:
-        candidates, problems = predict(file, model, data, id_column, last_rows), list[str]()
+        candidates, problems = predict_first_rows(file, model, data, id_column, last_rows), list[str]()
     else:
-        candidates, problems = collect(scored, data.text_columns, id_column, last_rows)
+        candidates, problems = collect_scored_rows(scored, data.text_columns, id_column, last_rows)
     for problem in problems:
         say(f"left out: {problem}", error=True)
     if not candidates and file is not None:
@@ -100,7 +100,7 @@ def review(
     """
     from tuneline.cli.labels.queue import check_replaced
     from tuneline.cli.labels.review import choose_model
-    from tuneline.cli.labels.review import review as find
+    from tuneline.cli.labels.review import review_labels as find
     from tuneline.params.loading import load_params
     from tuneline.project.label_review import CORRECT, ROLES, write_review
     from tuneline.project.spreadsheet import free_names

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.similarity import WordSets
 from tuneline.analysis.text import EncodedWords, Keys, normalized, same_text_keys, words
-from tuneline.cli.init.planning import open_rows as open_detected
+from tuneline.cli.init.planning import open_row_file as open_detected
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
 from tuneline.cli.predict.streaming import ModelChoice, good_rows, windows
 from tuneline.core.errors import DataError, StageError
@@ -52,7 +52,7 @@ class ScoredRow:
     probabilities: dict[str, float]
 
 
-def collect(outbox: Path, texts: Sequence[str], id_column: str | None, last_rows: int) -> tuple[list[ScoredRow], list[str]]:
+def collect_scored_rows(outbox: Path, texts: Sequence[str], id_column: str | None, last_rows: int) -> tuple[list[ScoredRow], list[str]]:
     """Return the last scored rows, those of the latest file first, with an id if there is a column of ids; and why files were left out."""
     found, problems, characters = list[ScoredRow](), list[str](), 0
     columns = InputColumns(tuple(texts), () if id_column is None else (id_column,))
@@ -60,7 +60,7 @@ def collect(outbox: Path, texts: Sequence[str], id_column: str | None, last_rows
         before = len(found)
         try:
             with open_archived(Path(), scored, columns) as rows:
-                for row, prediction in joined(rows, predictions(scored)):
+                for row, prediction in joined(rows, scored_predictions(scored)):
                     if len(found) == last_rows or characters > MOST_CHARACTERS:
                         return found, problems
                     found.append(ScoredRow(plain_text(row.kept[id_column]) if id_column else None, row.texts, *prediction))
@@ -72,7 +72,7 @@ def collect(outbox: Path, texts: Sequence[str], id_column: str | None, last_rows
     return found, problems
 
 
-def predict(file: Path, model: Path, data: DataParams, id_column: str | None, most: int) -> list[ScoredRow]:
+def predict_first_rows(file: Path, model: Path, data: DataParams, id_column: str | None, most: int) -> list[ScoredRow]:
     """Return the first rows of a file, ``most`` at most, with the predictions that ``tuneline predict`` makes.
 
     Bad rows are reported, and a column of labels, which is not read.
@@ -110,7 +110,7 @@ def predict(file: Path, model: Path, data: DataParams, id_column: str | None, mo
     return found
 
 
-def predictions(scored: ScoredFile) -> Iterator[tuple[int, str | float, dict[str, float]]]:
+def scored_predictions(scored: ScoredFile) -> Iterator[tuple[int, str | float, dict[str, float]]]:
     """Yield the row number, the prediction and the probabilities of each row of a scored file."""
     try:
         with pq.ParquetFile(scored.path) as file:

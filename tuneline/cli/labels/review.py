@@ -348,7 +348,7 @@ class LabelReview:
     advice: str = ""
 
 
-def review(params: Params, model: Model, folds: int, most: int) -> LabelReview:
+def review_labels(params: Params, model: Model, folds: int, most: int) -> LabelReview:
     """Predict every labelled row with a model that was trained without it, and return the rows whose labels are probably wrong.
 
     The mean of two kinds of model is better than either: they seldom fail in the same rows. On 10,000 tickets with 300 wrong labels, and

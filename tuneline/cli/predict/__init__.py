@@ -73,7 +73,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model or a full disk.
     """
-    from tuneline.cli.predict.batch import BatchPrediction, ResultFolder, divide, is_stream, named_sources, named_target
+    from tuneline.cli.predict.batch import BatchPrediction, ResultFolder, divide_file, is_stream, named_sources, named_target
     from tuneline.cli.predict.streaming import ModelChoice, StreamOptions, predict_and_say
     from tuneline.cli.predict.writing import PredictionOutput
     from tuneline.engines import EngineOptions
@@ -104,7 +104,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     options = StreamOptions(batch_size, window, BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS))
     batch = BatchPrediction(choice, used, options, EngineOptions(engine, workers))
     with refusing():
-        parts = [] if is_stream(sources[0]) else [part for source in inputs for part in divide(source)]
+        parts = [] if is_stream(sources[0]) else [part for source in inputs for part in divide_file(source)]
         if parts and used.every:  # all results have the columns of the first file
             with open_table(inputs[0]) as table:
                 batch = replace(batch, columns=used.of(table))

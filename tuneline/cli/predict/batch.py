@@ -159,7 +159,7 @@ class Part:
         return f"{stem}.{kind}" if self.count == 1 else f"{stem}-{self.number:05d}-of-{self.count:05d}.{kind}"
 
 
-def divide(source: Input) -> list[Part]:
+def divide_file(source: Input) -> list[Part]:
     """Divide a file into tasks: a Parquet file into parts of ``TASK_ROWS`` rows, any other file into one."""
     path = source.path
     if path is None or source.kind != "parquet" or is_gzip(path):

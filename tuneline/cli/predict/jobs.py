@@ -54,13 +54,13 @@ def main() -> None:
 def predict_job(job: Job) -> tuple[int, str]:
     """Predict a file; return the exit status, and what a worker of another process has printed."""
     if job.options.engine == "local":
-        return predict(job), ""
+        return run_job(job), ""
     with redirect_stderr(io.StringIO()) as said:
-        status = predict(job)
+        status = run_job(job)
     return status, said.getvalue().rstrip("\n")
 
 
-def predict(job: Job) -> int:
+def run_job(job: Job) -> int:
     """Predict the rows of a file, print what is wrong with it, and return the status."""
     from tuneline.cli.predict.streaming import ModelChoice, StreamOptions, predict_and_say
     from tuneline.cli.predict.writing import PredictionOutput

@@ -20,7 +20,7 @@ from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, Writer
 from tuneline.core.errors import StageError
 from tuneline.core.terminal import progress, say
 from tuneline.model.batches import TokenizedRows
-from tuneline.model.encoding import EncodingError, encode_batch, flat
+from tuneline.model.encoding import EncodingError, encode_batch, flat_array
 from tuneline.onnx.records import TokenizerRecord, exported_file
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.readers.inputs import Input, InputColumns, InputRows, Row, open_rows
@@ -84,11 +84,11 @@ class TextClassifier:
         lengths = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
         total = int(offsets[-1])
-        values = {"input_ids": flat((encoding.ids for encoding in encodings), np.int64, total)}
+        values = {"input_ids": flat_array((encoding.ids for encoding in encodings), np.int64, total)}
         if "attention_mask" in self.classifier.inputs:
             values["attention_mask"] = np.ones(total, dtype=np.int64)
         if "token_type_ids" in self.classifier.inputs:
-            values["token_type_ids"] = flat((encoding.type_ids for encoding in encodings), np.int64, total)
+            values["token_type_ids"] = flat_array((encoding.type_ids for encoding in encodings), np.int64, total)
         full = np.flatnonzero(lengths == self.max_length).tolist()
         truncated = sum(bool(encodings[row].overflowing) for row in full)
         return EncodedRows(values, offsets, truncated)

@@ -45,9 +45,9 @@ def test_invalid_parameters_are_named_by_key(checkout):
 
 def test_missing_launch_configuration_is_an_error_with_the_available_ones(checkout):
     params = load_params(checkout / "params.yaml")
-    assert checks.check_launch(checkout, params.train).level == "ok"
+    assert checks.check_launch_of_machine(checkout, params.train).level == "ok"
     (checkout / launch_file(params.train.launch)).rename(checkout / "conf/accelerate/other.yaml")
-    result = checks.check_launch(checkout, params.train)
+    result = checks.check_launch_of_machine(checkout, params.train)
     assert result.level == "error"
     assert "other" in result.hint
 

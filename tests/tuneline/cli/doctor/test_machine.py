@@ -55,7 +55,7 @@ def test_disk_hint_keeps_the_versions_that_branches_and_tags_use(tmp_path, free)
 
 
 def launch_result(root, **changes):
-    return machine.check_launch(root, params(**changes).train)
+    return machine.check_launch_of_machine(root, params(**changes).train)
 
 
 def test_doctor_says_what_auto_chooses(checkout, monkeypatch):

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.conftest import ROOT
-from tuneline.cli.explain import REQUIRED, VARIES, find, flow, nested, read_reference, walk
+from tuneline.cli.explain import REQUIRED, VARIES, find_parameter, flow, nested, read_reference, walk
 from tuneline.core.files import read_yaml
 from tuneline.params.loading import default_values, known_keys
 
@@ -22,9 +22,9 @@ def test_reference_has_every_known_key(reference):
 
 def test_defaults_are_those_that_tasks_start_from(reference):
     defaults = default_values()
-    assert find(reference, "train.learning_rate").default == flow(defaults["train"]["learning_rate"])
-    assert find(reference, "data.files").default == flow(defaults["data"]["files"])
-    assert find(reference, "validate.duplicates.max").default == flow(defaults["validate"]["duplicates"]["max"])
+    assert find_parameter(reference, "train.learning_rate").default == flow(defaults["train"]["learning_rate"])
+    assert find_parameter(reference, "data.files").default == flow(defaults["data"]["files"])
+    assert find_parameter(reference, "validate.duplicates.max").default == flow(defaults["validate"]["duplicates"]["max"])
 
 
 def test_only_the_columns_have_no_default(reference):
@@ -34,12 +34,12 @@ def test_only_the_columns_have_no_default(reference):
 
 
 def test_optional_section_has_the_defaults_of_its_model(reference):
-    assert find(reference, "train.lora.rank").default == "8"
-    assert find(reference, "train.early_stopping.patience").default is REQUIRED
+    assert find_parameter(reference, "train.lora.rank").default == "8"
+    assert find_parameter(reference, "train.early_stopping.patience").default is REQUIRED
 
 
 def test_keys_in_common_have_a_default_only_where_it_is_the_same(reference):
-    common = {parameter.key: parameter.default for parameter in nested(find(reference, "compare"))}
+    common = {parameter.key: parameter.default for parameter in nested(find_parameter(reference, "compare"))}
     defaults = default_values()["compare"]
     for key in ("min_agreement", "required"):
         values = {flow(defaults[precision][key]) for precision in ("fp32", "fp16", "int8")}

@@ -1,11 +1,11 @@
 import pytest
 
-from tuneline.cli.init.columns import decide, profile
+from tuneline.cli.init.columns import decide_columns, profile
 from tuneline.core.errors import DataError
 
 
 def decided(columns, rows, **choices):
-    return decide(profile(columns, rows), rows, **choices)
+    return decide_columns(profile(columns, rows), rows, **choices)
 
 
 def rows_of(*makers, rows=40):

@@ -5,13 +5,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.cli.init.columns import NESTED
-from tuneline.cli.init.planning import open_rows
+from tuneline.cli.init.planning import open_row_file
 from tuneline.core.errors import DataError
 from tuneline.readers.layout import Layout, detect_layout
 
 
 def opened(path):
-    return open_rows(path, detect_layout(path))
+    return open_row_file(path, detect_layout(path))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
@@ -53,7 +53,7 @@ def test_ragged_row_is_named_by_its_line(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text('text,label\n"over\nlines",x\nonly one\n')
     with pytest.raises(DataError, match="line 4: 1 column, but 2 in the header"):
-        list(open_rows(path, Layout("delimited", compressed=False)).rows())
+        list(open_row_file(path, Layout("delimited", compressed=False)).rows())
 
 
 def test_file_that_is_not_parquet_is_refused(tmp_path):
@@ -73,7 +73,7 @@ def test_file_that_is_not_parquet_is_refused(tmp_path):
 def test_row_that_the_download_stage_would_refuse_is_refused(tmp_path, content, message):
     (tmp_path / "in.csv").write_bytes(content)
     with pytest.raises(DataError, match=message):
-        list(open_rows(tmp_path / "in.csv", Layout("delimited", compressed=False)).rows())
+        list(open_row_file(tmp_path / "in.csv", Layout("delimited", compressed=False)).rows())
 
 
 def test_lists_in_parquet_are_neither_text_nor_label_and_are_not_read(tmp_path):

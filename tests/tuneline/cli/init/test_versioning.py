@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from tests.dvc_files import init_dvc
 from tests.tuneline.cli.init.test_init import Terminal
 from tuneline.cli import app
-from tuneline.cli.doctor import check_versioned
+from tuneline.cli.doctor import check_files_versioned
 from tuneline.core.files import read_yaml
 from tuneline.project.git_hook import is_installed
 from tuneline.project.repo import missing, unversioned
@@ -30,7 +30,7 @@ def init(*words):
 
 
 def test_data_and_weights_are_added_to_dvc_and_said_before(repository, tickets, checkpoint):
-    assert check_versioned(repository).level == "warning"
+    assert check_files_versioned(repository).level == "warning"
     output = init(tickets, "--checkpoint", checkpoint)
     assert f"DVC keeps {checkpoint}, data/source/tickets (dvc add)" in output
     assert output.index("DVC keeps") < output.index("Written:")
@@ -38,7 +38,7 @@ def test_data_and_weights_are_added_to_dvc_and_said_before(repository, tickets, 
     assert (repository / f"{checkpoint}.dvc").is_file()
     assert unversioned(repository) == []
     assert missing(repository, read_yaml(repository / "params.yaml")) == []
-    assert check_versioned(repository).level == "ok"
+    assert check_files_versioned(repository).level == "ok"
 
 
 def test_changed_data_is_added_again(repository, tickets):
@@ -71,7 +71,7 @@ def test_hook_that_brings_data_is_offered(repository, tickets, monkeypatch, answ
 def test_doctor_names_what_is_not_versioned(repository, tickets):
     (repository / "data/source/mine").mkdir(parents=True)
     tickets.rename(repository / "data/source/mine/all.csv")
-    found = check_versioned(repository)
+    found = check_files_versioned(repository)
     assert found.level == "warning"
     assert "data/source/mine" in found.message
     assert found.hint == "dvc add 'data/source/mine'"
