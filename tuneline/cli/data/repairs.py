@@ -83,7 +83,10 @@ class ViolatingRows:
 
 
 def keys_of_rows(split: str, rows: Rows, texts: Sequence[str]) -> HashedRows:
-    """Return the hashes of rows of a raw split, as ``row_keys`` of ``tuneline.analysis.corrections`` does; an empty string for a row that is not there. Row numbers ascend."""
+    """Return the hashes of rows of a raw split, as ``corrections.row_keys`` does; an empty string for a row that is not there.
+
+    Row numbers ascend.
+    """
     raw = SplitReader.open(RAW, split, "download")
     keys: HashedRows = np.full(len(rows), "", dtype=object)
     for start in range(0, int(np.searchsorted(rows, raw.rows)), ROW_GROUP):
