@@ -30,7 +30,7 @@ def ended(message: str, problems: Sequence[str] = (), name: str = "Completed") -
 
 def ended_again(record: Path, repeat_hours: float, message: str, problems: Sequence[str], name: str = "Completed") -> State[Any]:
     """As ``ended``, but problems of which each made a run fail in the last ``repeat_hours`` are only listed; ``record`` tells."""
-    if problems and all(0 <= hours_since_event(record, one) < repeat_hours for one in problems):
+    if problems and all(0 <= hours_since_event(record, problem) < repeat_hours for problem in problems):
         return Completed(name=name, message=_listed(message, problems))
     record.unlink(missing_ok=True)
     if problems:

@@ -180,7 +180,8 @@ def _needed(cleaning: Cleaning) -> set[str]:
     """Return the commits whose branches stay: those in a stage, results that a run came to again not long ago, and those not pushed yet."""
     tags = cleaning.registry.tags()
     in_stages = {version.commit for version in tags.staged}
-    unpushed = {result.commit for one in unpushed_results(cleaning.repository) if (result := one.committed(cleaning.repository))}
+    committed = [unpushed_result.committed(cleaning.repository) for unpushed_result in unpushed_results(cleaning.repository)]
+    unpushed = {result.commit for result in committed if result}
     return in_stages | unpushed | Judgements(cleaning.repository).commits_since(cleaning.before(cleaning.retention.branch_days))
 
 

@@ -183,13 +183,13 @@ class Outbox:
 
 def new_files(inbox: Path, outbox: Outbox, settle_seconds: float) -> list[Incoming]:
     """List the files that can be scored, the oldest first. Those that are still being written are left for the next run."""
-    return sorted(settled(unscored(inbox, outbox), settle_seconds), key=lambda one: (one.mtime_ns, one.path))
+    return sorted(settled(unscored(inbox, outbox), settle_seconds), key=lambda file: (file.mtime_ns, file.path))
 
 
 def unscored(inbox: Path, outbox: Outbox) -> list[Incoming]:
     """List the files that were neither scored nor refused, in no order."""
     numbers = outbox.numbers()
-    return [one for one in incoming_files(inbox) if not outbox.has(one, numbers)]
+    return [file for file in incoming_files(inbox) if not outbox.has(file, numbers)]
 
 
 def incoming_files(inbox: Path) -> list[Incoming]:
@@ -216,11 +216,11 @@ def settled(files: Sequence[Incoming], seconds: float) -> list[Incoming]:
     A time in the future, from another machine's clock, does not tell when the file changed: such files are watched for ``seconds``.
     """
     now = time.time_ns()
-    future = [one for one in files if one.mtime_ns > now]
+    future = [file for file in files if file.mtime_ns > now]
     if future:
         time.sleep(seconds)
-    unchanged = [one for one in future if Incoming.find(one.path) == one]
-    return [one for one in (*unchanged, *(one for one in files if now - one.mtime_ns >= seconds * 1e9)) if not is_open(one.path)]
+    unchanged = [file for file in future if Incoming.find(file.path) == file]
+    return [file for file in (*unchanged, *(file for file in files if now - file.mtime_ns >= seconds * 1e9)) if not is_open(file.path)]
 
 
 def is_open(path: Path) -> bool:
@@ -238,7 +238,7 @@ def is_open(path: Path) -> bool:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # a writer that opens it now sends SIGIO otherwise, which ends this process
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
-        types = {Path(one.mountpoint): one.fstype for one in psutil.disk_partitions(all=True)}
+        types = {Path(partition.mountpoint): partition.fstype for partition in psutil.disk_partitions(all=True)}
         kind = next((types[folder] for folder in path.resolve().parents if folder in types), "")
         return error.errno == errno.EAGAIN and not kind.startswith(("nfs", "cifs", "smb"))  # these refuse for reasons of their own
     finally:
@@ -368,7 +368,7 @@ def archived_files(root: Path, outbox: Outbox, commit: str, names: Sequence[str]
     since = 0.0 if days is None else time.time() - days * 86400
     return [
         Archived(found.path, found.size, found.mtime_ns, found.ctime_ns, record, stem)
-        for place, (stem, record) in sorted(last.items(), key=lambda one: first[one[0]])
+        for place, (stem, record) in sorted(last.items(), key=lambda item: first[item[0]])
         if record.commit != commit and first[place] >= since and any(fnmatch(record.path, name) for name in names)
         if (found := Incoming.find(root / place))
     ]

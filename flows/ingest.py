@@ -416,9 +416,9 @@ def ingest(source: Name | None = None, push: bool | None = None, dry_run: bool =
 
 
 def _chosen(settings: Settings, name: str | None) -> list[IngestSource]:
-    chosen = [one for one in settings.ingest.sources if name in (None, one.name)]
+    chosen = [source for source in settings.ingest.sources if name in (None, source.name)]
     if name is not None and not chosen:
-        known = ", ".join(one.name for one in settings.ingest.sources) or "none"
+        known = ", ".join(source.name for source in settings.ingest.sources) or "none"
         raise ParamsError(f"source: {name!r} is not in ingest.sources of conf/flows.yaml.", f"There is {known}.")
     return chosen
 

@@ -67,22 +67,22 @@ def report_drift(model: FetchedModel, outbox: Outbox, limits: DriftSettings, sta
     measures = drift_measures(model.profile, counts, limits)
     table = [
         {
-            "": "❌" if one.drifted else "✅",
-            "measure": one.name,
-            "value": f"{one.value:.4g}",
-            "limit": f"{one.limit:g}",
-            "p-value": "" if one.p_value is None else f"{one.p_value:.1g}",
+            "": "❌" if measure.drifted else "✅",
+            "measure": measure.name,
+            "value": f"{measure.value:.4g}",
+            "limit": f"{measure.limit:g}",
+            "p-value": "" if measure.p_value is None else f"{measure.p_value:.1g}",
         }
-        for one in measures
+        for measure in measures
     ]
-    drifted = [one.name for one in measures if one.drifted]
+    drifted = [measure.name for measure in measures if measure.drifted]
     about = f"The last {counts.rows} rows, against the training data of {model.version.name} (`{model.version.commit[:12]}`)."
     create_table_artifact(table, key="drift", description=f"{'The data drifted.' if drifted else 'No drift.'} {about}")
-    for one in measures:
-        get_run_logger().info("%s: %.4g (limit %g)%s", one.name, one.value, one.limit, " DRIFTED" if one.drifted else "")
+    for measure in measures:
+        get_run_logger().info("%s: %.4g (limit %g)%s", measure.name, measure.value, measure.limit, " DRIFTED" if measure.drifted else "")
     if not drifted:
         return "no drift"
-    payload = {"version": model.version.name, "rows": counts.rows, "measures": [one._asdict() for one in measures]}
+    payload = {"version": model.version.name, "rows": counts.rows, "measures": [measure._asdict() for measure in measures]}
     resource = {"prefect.resource.id": "tuneline.data.inbox", "tuneline.version": model.version.name}
     record, event = state / "drift.json", "tuneline.data.drifted"
     send_if_due(record, model.version.name, limits.repeat_hours, event=event, resource=resource, payload=payload)

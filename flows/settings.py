@@ -290,5 +290,5 @@ def load_settings(root: Path) -> Settings:
     try:
         return Settings.model_validate(content or {})
     except ValidationError as error:
-        errors = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        errors = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
         raise ParamsError("\n  ".join([f"{SETTINGS} has errors:", *errors])) from None

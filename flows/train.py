@@ -263,41 +263,41 @@ def complete_unpushed(registry: Registry, settings: Settings, *, besides: str) -
     What fails is left for the next run.
     """
     repository, done = registry.repository, []
-    for one in unpushed_results(repository):
-        if one.checkout == besides:
+    for unpushed_result in unpushed_results(repository):
+        if unpushed_result.checkout == besides:
             continue
         try:
-            done.append(_complete(registry, settings, one))
+            done.append(_complete(registry, settings, unpushed_result))
         except BusyError:
             continue  # that run is in progress
         except Exception as error:
-            too_old = one.age_in_days(repository, time.time()) > GIVE_UP_DAYS
+            too_old = unpushed_result.age_in_days(repository, time.time()) > GIVE_UP_DAYS
             left = "It stays on its branch" if too_old else "The next run tries again"
-            get_run_logger().error("The result of %s cannot be completed. %s. %s", one.run.name, left, error)
+            get_run_logger().error("The result of %s cannot be completed. %s. %s", unpushed_result.run.name, left, error)
             if too_old:
-                forget_unpushed(repository, one.checkout)
+                forget_unpushed(repository, unpushed_result.checkout)
             if isinstance(error.__cause__, UnreachableError):
                 break
     return [message for message in done if message]
 
 
-def _complete(registry: Registry, settings: Settings, one: UnpushedResult) -> str:
+def _complete(registry: Registry, settings: Settings, unpushed_result: UnpushedResult) -> str:
     repository = registry.repository
-    with isolated(repository, one.checkout, one.spec.commit, one.spec.overrides) as found:
-        kept = one.committed(repository) if one in unpushed_results(repository) else None
+    with isolated(repository, unpushed_result.checkout, unpushed_result.spec.commit, unpushed_result.spec.overrides) as found:
+        kept = unpushed_result.committed(repository) if unpushed_result in unpushed_results(repository) else None
         if kept is None:  # a person removed the branch, or another run completed it
-            forget_unpushed(repository, one.checkout)
+            forget_unpushed(repository, unpushed_result.checkout)
             return ""
-        get_run_logger().info("Completing the result of %s, %s, which is not pushed.", one.run.name, kept.name)
-        checkout = replace(found, spec=one.spec)
+        get_run_logger().info("Completing the result of %s, %s, which is not pushed.", unpushed_result.run.name, kept.name)
+        checkout = replace(found, spec=unpushed_result.spec)
         repository.git("reset", "--hard", "--quiet", kept.commit, cwd=checkout.path)
         programs = Programs(checkout.path, checkout.name, locks=[checkout.lock])
         pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
         pipeline.restore(())
-        result, version = finish(EndedRun(one.run, checkout, pipeline, registry, settings, one.promote, push=True))
+        result, version = finish(EndedRun(unpushed_result.run, checkout, pipeline, registry, settings, unpushed_result.promote, push=True))
         came_to = f"{version.name} in {settings.promotion.stage}" if version else result.branch or "nothing new"
-        _say_completed(one.run, came_to)
-        return f"{one.run.name} completed: {came_to}"
+        _say_completed(unpushed_result.run, came_to)
+        return f"{unpushed_result.run.name} completed: {came_to}"
 
 
 def _say_completed(run: Run, came_to: str) -> None:

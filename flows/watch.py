@@ -171,7 +171,7 @@ def scoring_behind(repository: Repository, scoring: Scoring, limit: float | None
     event, resource = "tuneline.scoring.behind", "tuneline.scoring.inbox"
     outbox = Outbox(repository.root / scoring.outbox, repository.state / "scoring")
     waiting = unscored(repository.root / scoring.inbox, outbox)
-    age, message = _oldest({one.name: one.path for one in waiting}, "has waited to be scored for", now)
+    age, message = _oldest({file.name: file.path for file in waiting}, "has waited to be scored for", now)
     return Condition(event, resource, "inbox", message or "no file waits to be scored", age, limit)
 
 
@@ -281,13 +281,15 @@ def watch() -> State[Any]:
 
 
 def _report(conditions: list[Condition], records: Path, limits: Alerts) -> State[Any]:
-    for one in conditions:
-        record, resource = records / f"{one.event}.json", {"prefect.resource.id": one.resource, "tuneline.subject": one.subject}
-        payload = {"alert": one.event, "message": visible(one.message), "hours": one.age, "limit_hours": one.limit}
-        if one.alert:
-            send_if_due(record, one.subject, limits.repeat_hours, event=one.event, resource=resource, payload=payload)
+    for condition in conditions:
+        record = records / f"{condition.event}.json"
+        resource = {"prefect.resource.id": condition.resource, "tuneline.subject": condition.subject}
+        payload = {"alert": condition.event, "message": visible(condition.message), "hours": condition.age, "limit_hours": condition.limit}
+        if condition.alert:
+            send_if_due(record, condition.subject, limits.repeat_hours, event=condition.event, resource=resource, payload=payload)
         else:
             send_if_over(record, event=RESOLVED, resource=resource, payload=payload)
-    alerts = [one.message for one in conditions if one.alert]
-    message = visible("; ".join(alerts or [one.message for one in conditions]))  # not capitalized: it may begin with a file name
+    alerts = [condition.message for condition in conditions if condition.alert]
+    messages = alerts or [condition.message for condition in conditions]
+    message = visible("; ".join(messages))  # not capitalized: it may begin with a file name
     return Completed(name="Alert" if alerts else "Completed", message=message)

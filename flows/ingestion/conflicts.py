@@ -68,19 +68,19 @@ class Contradictions:
         by_key = dict.fromkeys(key for *_, key in self._rows if key != NO_HASH)
         known = _find(by_text, by_key, _batches(root, layout, self.columns, files))
         return [
-            Contradiction(one.source, one.place, one.texts, one.label, known.get(("text", text)) or known.get(("key", key)))
-            for one, text, key in self._rows
+            Contradiction(row.source, row.place, row.texts, row.label, known.get(("text", text)) or known.get(("key", key)))
+            for row, text, key in self._rows
         ]
 
 
 def write_contradictions(path: Path, data: DataParams, contradictions: Sequence[Contradiction]) -> None:
     """Write the review: each row as the data have it, with the label that the source gives as the proposed one."""
     suspects = []
-    for one in contradictions:
-        texts, label = one.known or (one.texts, "")
+    for contradiction in contradictions:
+        texts, label = contradiction.known or (contradiction.texts, "")
         (key,) = row_keys([pa.array([text], pa.string()) for text in texts]).to_pylist()
-        proposed = _class_name(data, one.label)
-        suspects.append(Suspect(key, "", texts, _class_name(data, label), proposed, None, f"{one.source}: {one.place}"))
+        proposed = _class_name(data, contradiction.label)
+        suspects.append(Suspect(key, "", texts, _class_name(data, label), proposed, None, f"{contradiction.source}: {contradiction.place}"))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_review(path, data, suspects)
 

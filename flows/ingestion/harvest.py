@@ -186,16 +186,16 @@ def url_files(source: IngestSource, scratch: Path, ledger: Ledger) -> Iterator[D
     if not paths:
         raise DataError(f"{shown(address)} matches no file.", "Correct the pattern in ingest.sources of conf/flows.yaml.")
     seen = ledger.etags(source.name)
-    for number, one in enumerate(paths):
-        name = shown(address if one == path else filesystem.unstrip_protocol(one))
-        ending = ending_of(PurePosixPath(urlsplit(one).path).name)
+    for number, file_path in enumerate(paths):
+        name = shown(address if file_path == path else filesystem.unstrip_protocol(file_path))
+        ending = ending_of(PurePosixPath(urlsplit(file_path).path).name)
         if ending is None:
             raise DataError(f"{name}: its name ends with none of {', '.join(ENDINGS)}.", "Name a file of labelled rows.")
-        etag = version_of(filesystem.info(one))
+        etag = version_of(filesystem.info(file_path))
         if etag is not None and seen.get(name) == etag:
             continue
         copy = scratch / f"{number}{ending}"
-        filesystem.get_file(one, str(copy))
+        filesystem.get_file(file_path, str(copy))
         yield Delivery(Read(name=name, sha256=file_hash(copy), etag=etag), copy)
 
 
@@ -303,12 +303,14 @@ class NewRows:
     @property
     def names(self) -> str:
         """The names of the sources."""
-        return ", ".join(one.source for one in self.entries)
+        return ", ".join(entry.source for entry in self.entries)
 
     @property
     def summary(self) -> str:
         """The counts of each source."""
-        return "; ".join(f"{one.source}: {one.counts}" + (f", at {one.revision[:12]}" if one.revision else "") for one in self.entries)
+        return "; ".join(
+            f"{entry.source}: {entry.counts}" + (f", at {entry.revision[:12]}" if entry.revision else "") for entry in self.entries
+        )
 
 
 class Harvester:
@@ -349,8 +351,10 @@ class Harvester:
             if staged:
                 entry = self._entry(source, staged)
                 result.entries.append(entry)
-                result.files += [one.delivery for one in staged if one.delivery.incoming]
-                result.done += [one.delivery for one in staged if one.delivery.incoming and not one.unmatched]
+                result.files += [staged_file.delivery for staged_file in staged if staged_file.delivery.incoming]
+                result.done += [
+                    staged_file.delivery for staged_file in staged if staged_file.delivery.incoming and not staged_file.unmatched
+                ]
                 if entry.batch:
                     result.batches.append(Path(entry.batch))
                 self._log(f"{source.name}: {entry.counts}")
@@ -410,25 +414,25 @@ class Harvester:
 
     def _entry(self, source: IngestSource, staged: Sequence[Staged]) -> Ingested:
         """Write the batch of a source and return its entry. While texts are missing, the watermark stays: those rows are read again."""
-        statuses = np.concatenate([one.statuses for one in staged])
+        statuses = np.concatenate([staged_file.statuses for staged_file in staged])
         counts = {status: int(np.count_nonzero(statuses == status)) for status in RowStatus}
-        unmatched = sum(one.unmatched for one in staged)
+        unmatched = sum(staged_file.unmatched for staged_file in staged)
         watermark = self._ledger.watermark(source.name) if unmatched else staged[-1].delivery.watermark
         now = datetime.now(UTC)
         return Ingested(
             date=now.isoformat(timespec="seconds"),
             source=source.name,
             batch=self._write(source, staged, now) if counts[RowStatus.NEW] else None,
-            files=[one.delivery.read for one in staged],
+            files=[staged_file.delivery.read for staged_file in staged],
             added=counts[RowStatus.NEW],
             duplicates=counts[RowStatus.DUPLICATE],
             conflicts=counts[RowStatus.CONFLICT],
             held_out=counts[RowStatus.HELD_OUT],
-            incomplete=sum(one.incomplete for one in staged),
-            bad=sum(one.bad for one in staged),
+            incomplete=sum(staged_file.incomplete for staged_file in staged),
+            bad=sum(staged_file.bad for staged_file in staged),
             unmatched=unmatched,
-            conflicting=[place for one in staged for place in one.conflicting][:PLACES],
-            contradictions=identity_of([one.hashes for one in staged], [one.statuses for one in staged]),
+            conflicting=[place for staged_file in staged for place in staged_file.conflicting][:PLACES],
+            contradictions=identity_of([staged_file.hashes for staged_file in staged], [staged_file.statuses for staged_file in staged]),
             watermark=watermark,
         )
 
@@ -443,10 +447,10 @@ class Harvester:
 
 
 def _new_rows(staged: Iterable[Staged], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for one in staged:
+    for staged_file in staged:
         first = 0
-        with pq.ParquetFile(one.path) as file:
+        with pq.ParquetFile(staged_file.path) as file:
             for batch in file.iter_batches(ROW_GROUP, columns=schema.names):
-                new = one.statuses[first : first + batch.num_rows] == RowStatus.NEW
+                new = staged_file.statuses[first : first + batch.num_rows] == RowStatus.NEW
                 yield batch.select(schema.names).cast(schema).filter(pa.array(new))
                 first += batch.num_rows

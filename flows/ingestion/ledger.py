@@ -86,7 +86,7 @@ class Ledger(Record):
 
     def knows_conflicts_of(self, entry: Ingested) -> bool:
         """Return True if an entry has no conflicts, or those that the last entry of its source with any has."""
-        known = (one.contradictions for one in reversed(self.entries) if one.source == entry.source and one.contradictions)
+        known = (earlier.contradictions for earlier in reversed(self.entries) if earlier.source == entry.source and earlier.contradictions)
         return entry.contradictions in (None, next(known, None))
 
     def watermark(self, source: str) -> str | int | float | None:

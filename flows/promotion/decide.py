@@ -129,8 +129,8 @@ def commit_undecided(ended: EndedRun) -> str:
     """Commit and record a result, once, also if an earlier attempt or another run that is not pushed either had it; return its name."""
     repository, checkout, run = ended.repository, ended.checkout, ended.run
     tree = ended.tree
-    for one in unpushed_results(repository):
-        if one.tree == tree and (known := one.committed(repository)):
+    for unpushed_result in unpushed_results(repository):
+        if unpushed_result.tree == tree and (known := unpushed_result.committed(repository)):
             return known.name
     result = earlier_result(repository, run.id)
     if result is None or repository.git("rev-parse", f"{result.commit}^{{tree}}") != tree:

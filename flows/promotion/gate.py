@@ -106,7 +106,10 @@ class PromotionDecision:
         """Return the decision and every criterion, for a commit message."""
         baseline = f"{self.production.name} in production" if self.production else "nothing in production yet"
         head = f"{self.outcome.capitalize()} ({baseline}): {self.reason}."
-        rows = [f"- {'+' if one.met else 'x'} {one.name}: {one.value} (required: {one.limit})" for one in self.criteria]
+        rows = [
+            f"- {'+' if criterion.met else 'x'} {criterion.name}: {criterion.value} (required: {criterion.limit})"
+            for criterion in self.criteria
+        ]
         return "\n".join([head, "", *rows])
 
 
@@ -297,8 +300,8 @@ def as_markdown(decision: PromotionDecision, promoted: Version | None, commit: s
     model = f"[`{commit[:12]}`]({link})" if link else f"`{commit[:12]}`"
     title = f"# {promoted.name} is in production" if promoted else "# Not promoted"
     baseline = f"{production.name} (`{production.commit[:12]}`)" if production else "none; the baseline is the most frequent label"
-    cells = ((one.name, one.value.replace("|", "\\|"), one.limit.replace("|", "\\|")) for one in decision.criteria)
-    rows = [f"| {'✅' if one.met else '❌'} | {' | '.join(row)} |" for one, row in zip(decision.criteria, cells, strict=True)]
+    cells = ((criterion.name, criterion.value.replace("|", "\\|"), criterion.limit.replace("|", "\\|")) for criterion in decision.criteria)
+    rows = [f"| {'✅' if criterion.met else '❌'} | {' | '.join(row)} |" for criterion, row in zip(decision.criteria, cells, strict=True)]
     table = ["| | criterion | value | required |", "|---|---|---|---|", *rows]
     return "\n".join([title, "", f"Candidate: {model}  ", f"In production before: {baseline}", "", *table])
 
@@ -317,5 +320,5 @@ def as_payload(decision: PromotionDecision, promoted: Version | None, commit: st
         "difference": gain.value,
         "interval": [gain.low, gain.high],
         "mcnemar_p": decision.test.p if decision.test else None,
-        "criteria": [asdict(one) for one in decision.criteria],
+        "criteria": [asdict(criterion) for criterion in decision.criteria],
     }

@@ -157,14 +157,16 @@ def read_entries(root: Path) -> list[dict[str, Any]]:
     except (OSError, YAMLError, TypeError, LookupError, AttributeError) as error:
         raise NotificationsError(f"{file} is not a list `automations` of Prefect automations: {error}") from None
     except ValidationError as error:
-        errors = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        errors = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
         raise NotificationsError("\n  ".join([f"{file} has errors:", *errors])) from None
     return list(entries)
 
 
 def automations_of(entries: list[dict[str, Any]], block: UUID) -> list[AutomationCore]:
     """Return the automations whose messages go to a block."""
-    return [AutomationCore.model_validate({**entry, "actions": [_sending(one, block) for one in entry["actions"]]}) for entry in entries]
+    return [
+        AutomationCore.model_validate({**entry, "actions": [_sending(action, block) for action in entry["actions"]]}) for entry in entries
+    ]
 
 
 def _sending(action: dict[str, Any], block: UUID) -> dict[str, Any]:
@@ -189,8 +191,8 @@ def apply_automations(client: SyncPrefectClient, wanted: Sequence[AutomationCore
     """
     for automation in wanted:
         existing = client.read_automations_by_name(automation.name)
-        automation.enabled = all(one.enabled for one in existing) if existing else automation.enabled
-        same = [one for one in existing if _content(one) == _content(automation)]
+        automation.enabled = all(former.enabled for former in existing) if existing else automation.enabled
+        same = [former for former in existing if _content(former) == _content(automation)]
         for outdated in existing:
             if outdated not in same[:1]:
                 client.delete_automation(outdated.id)
@@ -207,18 +209,18 @@ def _content(automation: AutomationCore) -> dict[str, Any]:
 
 def _comparable(trigger: dict[str, Any]) -> dict[str, Any]:
     sets: dict[str, Any] = {key: sorted(trigger[key]) for key in ("after", "expect", "for_each") if key in trigger}  # their order varies
-    nested = {"triggers": [_comparable(one) for one in trigger["triggers"]]} if "triggers" in trigger else {}
+    nested = {"triggers": [_comparable(nested_trigger) for nested_trigger in trigger["triggers"]]} if "triggers" in trigger else {}
     return {**trigger, **sets, **nested, "id": None}
 
 
 def _delete(client: SyncPrefectClient, block: UUID, keep: set[str]) -> list[str]:
     """Delete the automations that send to the block, except those with the names to keep, and return their names."""
     deleted = []
-    for one in client.read_automations():
-        sends = any(isinstance(action, SendNotification) and action.block_document_id == block for action in one.actions)
-        if sends and one.name not in keep:
-            client.delete_automation(one.id)
-            deleted.append(one.name)
+    for automation in client.read_automations():
+        sends = any(isinstance(action, SendNotification) and action.block_document_id == block for action in automation.actions)
+        if sends and automation.name not in keep:
+            client.delete_automation(automation.id)
+            deleted.append(automation.name)
     return deleted
 
 

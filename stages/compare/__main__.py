@@ -145,10 +145,10 @@ def read_logits(path: Path, rows: int) -> Logits:
 def comparison_metrics(comparisons: Mapping[str, LogitComparison], reference: TrainedLogits, published: Sequence[str]) -> dict[str, float]:
     """Return the metrics for ``metrics/compare.json``, each with its precision as prefix."""
     metrics = {f"trained_{name}": value for name, value in reference.quality(reference.logits).items()}
-    for precision, one in comparisons.items():
-        metrics |= {f"{precision}_{name}": value for name, value in one.metrics.items()}
-        if one.saturation:
-            metrics[f"{precision}_can_saturate"] = int(one.saturation.possible)
+    for precision, comparison in comparisons.items():
+        metrics |= {f"{precision}_{name}": value for name, value in comparison.metrics.items()}
+        if comparison.saturation:
+            metrics[f"{precision}_can_saturate"] = int(comparison.saturation.possible)
         metrics[f"{precision}_published"] = int(precision in published)
     return metrics
 

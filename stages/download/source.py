@@ -94,7 +94,7 @@ class StagedSplit:
 
     def file(self, index: int) -> BadRows:
         """Return the bad rows of the file that the row of this ``idx`` is from."""
-        return self.origins[bisect_right(self.origins, index, key=lambda one: one.first) - 1].bad
+        return self.origins[bisect_right(self.origins, index, key=lambda origin: origin.first) - 1].bad
 
     def place(self, batch: pa.RecordBatch, row: int) -> str:
         """Return where a row of a batch is: its file, and its line or row there."""

@@ -153,7 +153,10 @@ def write_outs(split: TokenizedSplit, logits: Logits, slices: Slices, behaviour:
     Behaviour(tests=behaviour).write(REPORTS / "behaviour.json")
     with replace_directory(PLOTS / "evaluation") as partial:
         write_plots(partial, logits, split.labels, split.task)
-        scores = [(f"{one.by}: {one.name}", f"{slices.value(one):.6g}", one.rows) for one in slices.slices]
+        scores = [
+            (f"{slice_metrics.by}: {slice_metrics.name}", f"{slices.value(slice_metrics):.6g}", slice_metrics.rows)
+            for slice_metrics in slices.slices
+        ]
         write_rows(partial / "slices.csv", ("slice", "score", "rows"), scores)
     metrics.write(METRICS / "evaluate.json")
 

@@ -40,15 +40,15 @@ def data_overview(profile: Profile) -> dict[str, Any]:
 
     The shares of classes are empty for a regression; the most frequent in train come first. The largest share is the full width of a bar.
     """
-    labels = {split: one.labels for split, one in profile.splits.items() if one.labels is not None}
-    characters = {split: one.characters for split, one in profile.splits.items()}
+    labels = {split: profiled.labels for split, profiled in profile.splits.items() if profiled.labels is not None}
+    characters = {split: profiled.characters for split, profiled in profile.splits.items()}
     classes = class_shares(profile.labels or (), labels)
     return {
-        "rows": {split: one.rows for split, one in profile.splits.items()},
+        "rows": {split: profiled.rows for split, profiled in profile.splits.items()},
         "lengths": draw_histograms("length", "Length", characters, logarithmic=True),
         "targets": draw_histograms("label", "Label", labels, logarithmic=False) if profile.task.ordered else None,
         "classes": classes,
-        "largest": max([fraction for one in classes for fraction in one.fractions.values()], default=0.0) or 1.0,
+        "largest": max([fraction for share in classes for fraction in share.fractions.values()], default=0.0) or 1.0,
     }
 
 

@@ -152,9 +152,9 @@ def write_row_files(folder: Path, found: Sequence[Violations], raw: Mapping[str,
     folder.mkdir()
     (folder / "README.md").write_text(README, encoding="utf-8")
     grouped: dict[str, dict[str, list[Violations]]] = {}
-    for one in found:
-        if one.of_split(raw):
-            grouped.setdefault(one.check.key, {}).setdefault(one.table.split, []).append(one)
+    for violations in found:
+        if violations.of_split(raw):
+            grouped.setdefault(violations.check.key, {}).setdefault(violations.table.split, []).append(violations)
     for check, splits in grouped.items():
         phase(f"rows of {check}")
         batches = (batch for name, split in raw.items() if name in splits for batch in _batches(splits[name], raw, split, text_columns))
@@ -166,11 +166,11 @@ def _batches(
     found: Sequence[Violations], raw: Mapping[str, RawSplit], split: RawSplit, text_columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split that violate the expectations of a check, with their texts. Rows that the raw split lacks are left out."""
-    every = np.unique(np.concatenate([one.rows for one in found]))
+    every = np.unique(np.concatenate([violations.rows for violations in found]))
     every = every[every < split.rows]
     for start in range(0, len(every), ROW_GROUP):
         rows = every[start : start + ROW_GROUP]
-        reasons = [_reasons(one, rows, raw) for one in found]
+        reasons = [_reasons(violations, rows, raw) for violations in found]
         columns = {name: [part.column(name).combine_chunks() for part in reasons] for name in reasons[0].column_names}
         reason = pc.binary_join_element_wise(*columns.pop("reason"), "; ", null_handling="skip")
         texts = split.source.take(rows, text_columns)
@@ -278,18 +278,20 @@ def run_expectations(
     Great Expectations catches exceptions of expectations; ``CheckOutcome`` has their messages. It gets ``at_most`` rows at a time for the
     expectations about single rows, whose results are added up.
     """
-    of_rows = [one for one in expected if isinstance(one, ColumnMapExpectation | ColumnPairMapExpectation)]
+    of_rows = [expectation for expectation in expected if isinstance(expectation, ColumnMapExpectation | ColumnPairMapExpectation)]
     parts: dict[str, list[ExpectationValidationResult]] = defaultdict(list)
-    for some, size in ((of_rows, at_most), ([one for one in expected if one not in of_rows], table.columns.rows)):
+    for some, size in ((of_rows, at_most), ([expectation for expectation in expected if expectation not in of_rows], table.columns.rows)):
         suite = gx.ExpectationSuite(table.name, expectations=some)
-        needed = {value for one in some for key, value in dict(one).items() if key.startswith("column")} & table.columns.names
+        needed = {
+            value for expectation in some for key, value in dict(expectation).items() if key.startswith("column")
+        } & table.columns.names
         for frame in table.columns.frames(sorted(needed) or sorted(table.columns.names)[:1], max(size, 1)) if some else ():
             phase(f"checks of {table.name}")
             for result in whole.get_batch({"dataframe": frame}).validate(suite, result_format=RESULT_FORMAT).results:
                 parts[_key(result.expectation_config)].append(result)
-    if lacking := [one.meta for one in expected if _key(one) not in parts]:
+    if lacking := [expectation.meta for expectation in expected if _key(expectation) not in parts]:
         raise ValueError(f"{table.name}: no result for {lacking[0]}; a violation would go unnoticed")
-    return [_added(parts[_key(one)]) for one in expected]
+    return [_added(parts[_key(expectation)]) for expectation in expected]
 
 
 def _key(expectation: Any) -> str:

@@ -103,11 +103,11 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     phase("labels")
     findings = examine_labels(raw, params.data.text_columns, labels, params.validate_)
     for split in raw:
-        one = findings.get(split, LabelFindings())
-        measured = {**measurements(data, split, tokenized.get(split)), **one.columns}
+        label_findings = findings.get(split, LabelFindings())
+        measured = {**measurements(data, split, tokenized.get(split)), **label_findings.columns}
         if measured:
             columns = data.written("measured", split, {name: np.array([value]) for name, value in measured.items()})
-            data.tables.append(Table("between", split, columns, notes=one.notes))
+            data.tables.append(Table("between", split, columns, notes=label_findings.notes))
     return data
 
 
@@ -234,8 +234,10 @@ def drift_columns(check: str, rule: DriftRule, values: Numbers, reference: Distr
     distances = {check: population_stability(counts, expected)}
     if ordered:
         distances[f"{check}_ks"] = kolmogorov_smirnov(counts, expected)
-    significant = {f"significant_{name}": one.value if one.p_value <= rule.significance else 0.0 for name, one in distances.items()}
-    return {**{name: one.value for name, one in distances.items()}, **significant}
+    significant = {
+        f"significant_{name}": distance.value if distance.p_value <= rule.significance else 0.0 for name, distance in distances.items()
+    }
+    return {**{name: distance.value for name, distance in distances.items()}, **significant}
 
 
 def profile_split(split: RawSplit, labels: Task) -> SplitProfile:

@@ -144,5 +144,5 @@ def base_lock(root: Path, saved: "SavedExperiment") -> "Lock":
     from tuneline.project.experiments import BASE_EXPERIMENT, saved_experiments
     from tuneline.project.repo import lock_at
 
-    named = [one for one in saved_experiments(root, saved.base) if one.name == BASE_EXPERIMENT]
+    named = [experiment for experiment in saved_experiments(root, saved.base) if experiment.name == BASE_EXPERIMENT]
     return named[0].lock if named else lock_at(root, saved.base)

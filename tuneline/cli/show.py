@@ -340,8 +340,14 @@ def comparison_table(comparison: RevisionComparison, revision: str) -> Table:
     """Return one row for each metric: of the present model, of the other one, and the difference with its interval."""
     title = f"On {comparison.rows:,} rows of both, of {comparison.split}"
     table = Table("", "now", revision, "difference", "95 % interval", title=title, title_justify="left")
-    for name, one in comparison.models.differences.items():
-        table.add_row(title_of(name), f"{one.first:.4f}", f"{one.second:.4f}", f"{one.value:+.4f}", f"{one.low:+.4f} to {one.high:+.4f}")
+    for name, difference in comparison.models.differences.items():
+        table.add_row(
+            title_of(name),
+            f"{difference.first:.4f}",
+            f"{difference.second:.4f}",
+            f"{difference.value:+.4f}",
+            f"{difference.low:+.4f} to {difference.high:+.4f}",
+        )
     return table
 
 

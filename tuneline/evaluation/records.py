@@ -43,9 +43,9 @@ class Slices(Record):
     """The slice with the lowest primary metric, of those with enough rows."""
     slices: Sequence[SliceMetrics]
 
-    def value(self, one: SliceMetrics) -> float:
+    def value(self, slice_metrics: SliceMetrics) -> float:
         """Return the primary metric of a slice."""
-        return one.metrics[self.metric]
+        return slice_metrics.metrics[self.metric]
 
 
 class TestedTexts(Record):

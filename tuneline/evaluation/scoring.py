@@ -207,25 +207,25 @@ def source_slices(specification: str, positions: NDArray[np.int64]) -> Iterator[
 def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[SliceMetrics]:
     """Return the metrics of each slice, the primary metric with its interval. Each slice is scored before the next is made."""
     scored = []
-    for one in slices:
-        labels, predictions = split.labels[one.rows], split.values[one.rows]
+    for row_slice in slices:
+        labels, predictions = split.labels[row_slice.rows], split.values[row_slice.rows]
         estimate = primary_interval(split.primary, labels, predictions, average=split.average)
         metrics = {split.primary.name: estimate.value, "low": estimate.low, "high": estimate.high}
-        if one.by != "label":  # where all rows have the same label, it is meaningless
+        if row_slice.by != "label":  # where all rows have the same label, it is meaningless
             metric = split.task.slice_metric
             metrics[metric.name] = compute_metric(metric, labels, predictions, split.average)
-        scored.append(SliceMetrics.model_validate({"by": one.by, "slice": one.name, "rows": len(labels), **metrics}))
+        scored.append(SliceMetrics.model_validate({"by": row_slice.by, "slice": row_slice.name, "rows": len(labels), **metrics}))
     return scored
 
 
 def slices_report(scored: Sequence[SliceMetrics], metric: str) -> Slices:
     """Return every slice, the smallest one, and the one of at least ``ENOUGH_ROWS`` rows with the worst primary metric."""
-    large = [one for one in scored if one.rows >= ENOUGH_ROWS]
+    large = [slice_metrics for slice_metrics in scored if slice_metrics.rows >= ENOUGH_ROWS]
     return Slices(
         metric=metric,
         level=LEVEL,
-        smallest=min(scored, key=lambda one: one.rows, default=None),
-        worst=min(large, key=lambda one: one.metrics[metric], default=None),
+        smallest=min(scored, key=lambda slice_metrics: slice_metrics.rows, default=None),
+        worst=min(large, key=lambda slice_metrics: slice_metrics.metrics[metric], default=None),
         slices=scored,
     )
 

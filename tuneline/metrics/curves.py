@@ -59,9 +59,9 @@ class Softmax:
         """The probability of the most probable class, of shape ``(rows,)``."""
         return 1.0 / self.total
 
-    def of_class(self, one: int) -> NDArray[np.float64]:
+    def of_class(self, index: int) -> NDArray[np.float64]:
         """Return the probability of a class, of shape ``(rows,)``: the same numbers as ``probabilities``."""
-        wide = self.logits[:, one].astype(np.float64)
+        wide = self.logits[:, index].astype(np.float64)
         wide -= self.largest
         result: NDArray[np.float64] = np.divide(np.exp(wide, out=wide), self.total, out=wide)
         return result
@@ -70,7 +70,7 @@ class Softmax:
 def scored_classes(labels: Classes, classes: int) -> list[int]:
     """Return the classes whose curves are defined: those of some rows, but not all. With two classes: the positive one."""
     candidates = [1] if classes == 2 else range(classes)
-    return [one for one in candidates if 0 < np.count_nonzero(labels == one) < len(labels)]
+    return [index for index in candidates if 0 < np.count_nonzero(labels == index) < len(labels)]
 
 
 def roc_curve(probability: Softmax, labels: Classes) -> Columns:
@@ -79,14 +79,14 @@ def roc_curve(probability: Softmax, labels: Classes) -> Columns:
     Labels have the shape ``(rows,)``. The columns are empty when no class can be scored.
     """
     scored = scored_classes(labels, probability.classes)
-    false, true = _mean_curve((_roc(labels == one, probability.of_class(one)) for one in scored), len(scored))
+    false, true = _mean_curve((_roc(labels == index, probability.of_class(index)) for index in scored), len(scored))
     return {"false_positive_rate": false, "true_positive_rate": true}
 
 
 def precision_recall_curve(probability: Softmax, labels: Classes) -> Columns:
     """Return precision over recall, averaged as in ``roc_curve``."""
     scored = scored_classes(labels, probability.classes)
-    recall, precision = _mean_curve((_precision_recall(labels == one, probability.of_class(one)) for one in scored), len(scored))
+    recall, precision = _mean_curve((_precision_recall(labels == index, probability.of_class(index)) for index in scored), len(scored))
     return {"recall": recall, "precision": precision}
 
 

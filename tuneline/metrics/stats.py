@@ -209,17 +209,18 @@ def _class_scores(
     Rows with the same label, predictions and stratum are alike: drawing how many of each there are is drawing rows, and fast.
     """
     (labels, *models, stratum), counts = distinct_rows((*columns, np.zeros(len(columns[0]), np.int64) if leaked is None else leaked))
-    scored = [(one, stratum >= 0) for one in models] + ([] if leaked is None else [(models[0], stratum == 0)])
+    scored = [(predictions, stratum >= 0) for predictions in models] + ([] if leaked is None else [(models[0], stratum == 0)])
 
     def scores(drawn: NDArray[np.int64]) -> Floats:
-        return np.stack([score(drawn * rows.astype(np.float64), labels, one, average) for one, rows in scored], axis=-1)
+        return np.stack([score(drawn * rows.astype(np.float64), labels, predictions, average) for predictions, rows in scored], axis=-1)
 
     yield scores(counts[None])
     for size in chunks(resamples, len(counts)):
         drawn = np.zeros((size, len(counts)), np.int64)
-        for one in np.unique(stratum):
-            total = counts[stratum == one].sum()
-            drawn[:, stratum == one] = generator.multinomial(total, counts[stratum == one] / total, size=size)
+        for index in np.unique(stratum):
+            members = stratum == index
+            total = counts[members].sum()
+            drawn[:, members] = generator.multinomial(total, counts[members] / total, size=size)
         yield scores(drawn)
 
 

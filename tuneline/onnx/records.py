@@ -93,7 +93,7 @@ def exported_file(path: Path, precision: str | None = None) -> Path:
     if not (folder / EXPORT_RECORD).exists():
         raise StageError(f"{folder} has no exported model: {EXPORT_RECORD} is missing.", NO_MODEL)
     record = UsageRecord.read(folder / EXPORT_RECORD)
-    models = {one.file: one for one in record.models.values()} if path.is_file() else record.models
+    models = {model.file: model for model in record.models.values()} if path.is_file() else record.models
     name = path.name if path.is_file() else precision or "fp32"
     if name not in models:
         raise _not_there(folder, name, record)

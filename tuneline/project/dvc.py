@@ -389,7 +389,7 @@ def push(root: Path, commit: str = "", *, weights: bool = True) -> list[str]:
         remote = repo.cloud.get_remote_odb(command="push")
         failed = transfer(repo.cache.local, remote, objects, validate_status=seen.append).failed
     missing = seen[0].missing
-    if any(not (missing and one.isdir) for one in failed):  # the list of a folder is not uploaded without its files
+    if any(not (missing and entry.isdir) for entry in failed):  # the list of a folder is not uploaded without its files
         raise UploadError(len(failed))
     return sorted({objects[lost] for lost in missing})
 

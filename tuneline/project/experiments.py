@@ -116,9 +116,9 @@ def committed_result(root: Path, commit: str) -> SavedExperiment | None:
 
 def find_experiment(root: Path, name: str) -> SavedExperiment | None:
     """Return the experiment of that name: on top of HEAD if there is one, else the latest of all bases."""
-    named = [one for one in saved_experiments(root) if one.name == name]
+    named = [experiment for experiment in saved_experiments(root) if experiment.name == name]
     head = git(root, "rev-parse", "HEAD")
-    return next((one for one in named if one.base == head), named[-1] if named else None)
+    return next((experiment for experiment in named if experiment.base == head), named[-1] if named else None)
 
 
 def resolve_revision(root: Path, revision: str) -> str | None:
@@ -147,7 +147,7 @@ def apply_experiment(root: Path, experiment: SavedExperiment, *, force: bool) ->
     if not force:
         _check_kept(root, experiment, [path for path in files if not path.startswith(GENERATED)])
     present = set(git(root, "ls-tree", "-r", "-z", "--name-only", experiment.commit).split("\x00"))
-    files += [path for one in (root / METRICS).glob("*.json") if (path := f"{METRICS}/{one.name}") not in {*present, *files}]
+    files += [path for file in (root / METRICS).glob("*.json") if (path := f"{METRICS}/{file.name}") not in {*present, *files}]
     before = {path: _content(root / path) for path in files}
     if written := [path for path in files if path in present]:
         run_git(root, "restore", f"--source={experiment.commit}", "--worktree", "--", *written)
@@ -265,7 +265,7 @@ class Experiment:
         commit = run_git(self.path, "commit-tree", tree, "-p", self.base, text=message)
         Path(index["GIT_INDEX_FILE"]).unlink(missing_ok=True)
         run_git(self.root, "update-ref", _ref(self.base, name), commit)
-        return next(one for one in saved_experiments(self.root, self.base) if one.name == name)
+        return next(experiment for experiment in saved_experiments(self.root, self.base) if experiment.name == name)
 
     def seconds(self) -> float | None:
         """Return the seconds of the training; ``None`` if DVC had its result."""

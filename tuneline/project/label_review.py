@@ -38,7 +38,7 @@ def write_review(path: Path, data: DataParams, suspects: Sequence[Suspect]) -> N
     names = free_names(ROLES, data.text_columns)
     header = [names[KEY], names[SPLIT], *data.text_columns, *(names[role] for role in (LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT))]
     rows = []
-    for one in suspects:
-        confidence = "" if one.confidence is None else round(one.confidence, 4)
-        rows.append((one.key, one.split, *one.texts, one.label, one.proposed, confidence, one.similar, ""))
+    for suspect in suspects:
+        confidence = "" if suspect.confidence is None else round(suspect.confidence, 4)
+        rows.append((suspect.key, suspect.split, *suspect.texts, suspect.label, suspect.proposed, confidence, suspect.similar, ""))
     write_csv(path, data, header, rows)

@@ -307,7 +307,7 @@ def _is_versioned(root: Path, path: Path) -> bool:
 
 def file_of_dvc(root: Path, path: Path) -> Path | None:
     """Return what DVC tracks that is a path or has it: the path itself or a folder with a ``.dvc`` file; ``None`` if nothing does."""
-    return next((one for one in (path, *path.parents) if one.name and (root / f"{one}.dvc").is_file()), None)
+    return next((folder for folder in (path, *path.parents) if folder.name and (root / f"{folder}.dvc").is_file()), None)
 
 
 def named(params: Mapping[str, Any]) -> list[Path]:
@@ -322,4 +322,8 @@ def named(params: Mapping[str, Any]) -> list[Path]:
 def missing(root: Path, params: Mapping[str, Any]) -> list[Path]:
     """Return of what parameters name the files and folders that neither git nor DVC has."""
     needed = named(params)
-    return [path for path in unversioned(root) if any(path == one or path in one.parents or one in path.parents for one in needed)]
+    return [
+        path
+        for path in unversioned(root)
+        if any(path == needed_path or path in needed_path.parents or needed_path in path.parents for needed_path in needed)
+    ]

@@ -169,21 +169,25 @@ def draw_histograms(name: str, title: str, distributions: Mapping[str, Distribut
     """
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-    filled = {split: one for split, one in distributions.items() if one.edges}
+    filled = {split: distribution for split, distribution in distributions.items() if distribution.edges}
     if not filled:
         return None
-    low, high = (end(edge for one in filled.values() for edge in (one.edges[0], one.edges[-1])) for end in (min, max))
+    low, high = (
+        end(edge for distribution in filled.values() for edge in (distribution.edges[0], distribution.edges[-1])) for end in (min, max)
+    )
     if logarithmic:
         low, high = max(low, 1.0) / 1.1, max(high, 1.0) * 1.1
     else:
         margin = (high - low) / 20 or 1.0
         low, high = low - margin, high + margin
     grid = np.geomspace(low, high, BINS + 1) if logarithmic else np.linspace(low, high, BINS + 1)
-    middles = {split: [format_number(one.quantile(level)) for level in (0.05, 0.5, 0.95)] for split, one in filled.items()}
+    middles = {
+        split: [format_number(distribution.quantile(level)) for level in (0.05, 0.5, 0.95)] for split, distribution in filled.items()
+    }
     words = {split: f"median {median}, 90 % in {low_end} to {high_end}" for split, (low_end, median, high_end) in middles.items()}
     with canvas((FIGURE_WIDTH, 0.3 + 0.95 * len(filled)), rows=len(filled)) as (figure, _):
-        for axes, (split, one) in zip(figure.axes, filled.items(), strict=True):
-            axes.stairs(_shares(one, grid), grid, fill=True, color=FIRST, alpha=0.75)
+        for axes, (split, distribution) in zip(figure.axes, filled.items(), strict=True):
+            axes.stairs(_shares(distribution, grid), grid, fill=True, color=FIRST, alpha=0.75)
             axes.set_title(f"{split}: {words[split]}", loc="left")
             axes.set_xlim(low, high)
             if logarithmic:

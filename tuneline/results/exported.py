@@ -41,20 +41,20 @@ def is_stale(root: Path, comparison: ComparisonRecord | None) -> bool:
 
 def findings(comparison: ComparisonRecord) -> Iterator[Finding]:
     """Yield what a user should know: that nothing is published, or which rounded model was left out, or is published in doubt."""
-    stopping = {precision: one for precision, one in comparison.models.items() if one.violations and one.required}
-    for precision, one in stopping.items():
-        sentence = f"There is no published model, because {precision} failed its comparison: {'; '.join(one.violations)}."
+    stopping = {precision: model for precision, model in comparison.models.items() if model.violations and model.required}
+    for precision, model in stopping.items():
+        sentence = f"There is no published model, because {precision} failed its comparison: {'; '.join(model.violations)}."
         yield Finding("nothing published", "bad", sentence, EARLIER_MODEL)
     if stopping:
         return
-    for precision, one in comparison.models.items():
-        if one.violations:
+    for precision, model in comparison.models.items():
+        if model.violations:
             sentence = (
-                f"The {precision} model is not published, because it differs too much from the trained one: {'; '.join(one.violations)}."
+                f"The {precision} model is not published, because it differs too much from the trained one: {'; '.join(model.violations)}."
             )
             yield Finding(
                 f"{precision} left out", "warning", sentence, "The fp32 model is published, and predicts the same as the trained one."
             )
-        elif one.unclear:
-            sentence = f"The {precision} model is published, but these rows do not show that it is good enough: {'; '.join(one.unclear)}."
+        elif model.unclear:
+            sentence = f"The {precision} model is published, but these rows do not show that it is good enough: {'; '.join(model.unclear)}."
             yield Finding(f"{precision} unclear", "note", sentence, "fp32 predicts the same as the trained model.")

@@ -219,22 +219,24 @@ def comparisons(run: RunFacts, metric: Metric) -> list[Comparison]:
         keys = (metric.name, metric.of_baseline(name), *metric.over(name))
         if all(key in run.evaluated for key in keys):
             found.append(Comparison(name, *(run.evaluated[str(key)] for key in keys)))
-    return sorted(found, key=lambda one: -one.simple)
+    return sorted(found, key=lambda comparison: -comparison.simple)
 
 
 def _against_simple_models(run: RunFacts, metric: Metric) -> list[Finding]:
     known = comparisons(run, metric)
-    uninformed = _uninformed(run, metric) or next((one for one in known if one.name == MAJORITY and not one.beaten), None)
+    uninformed = _uninformed(run, metric) or next(
+        (comparison for comparison in known if comparison.name == MAJORITY and not comparison.beaten), None
+    )
     if uninformed is not None:
         values = uninformed if isinstance(uninformed, str) else f"{uninformed.title}: {uninformed.numbers}"
         clearly = "" if not isinstance(uninformed, str) and uninformed.high < 0 else "clearly "
         sentence = f"{metric.title} is not {clearly}above {values}."
         return [Finding("not above the majority", "bad", sentence, _learn_more(run))]
-    unbeaten = [one for one in known if not one.beaten]
+    unbeaten = [comparison for comparison in known if not comparison.beaten]
     if unbeaten:
         best, *others = unbeaten
         verb = "is worse than" if best.high < 0 else "is not clearly better than"
-        also = f" Nor is it better than {' and '.join(one.title for one in others)}." if others else ""
+        also = f" Nor is it better than {' and '.join(comparison.title for comparison in others)}." if others else ""
         sentence = f"The model {verb} {best.title}: {metric.title} {best.numbers}.{also}"
         return [Finding("not above a simple model", "bad", sentence, _instead(run, best))]
     return [Finding("good", "good", _praise(run, metric, known))] if known else []
@@ -404,7 +406,7 @@ def leak_finding(run: RunFacts) -> Finding | None:
 
 def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
     """Return a note if the comparison with the best simple model that is not beaten is unclear, and there are few rows."""
-    unbeaten = next((one for one in comparisons(run, metric) if not one.beaten), None)
+    unbeaten = next((comparison for comparison in comparisons(run, metric) if not comparison.beaten), None)
     if unbeaten is None or unbeaten.high < 0 or unbeaten.high == unbeaten.low or run.rows >= FEW_ROWS:
         return None
     half, difference = (unbeaten.high - unbeaten.low) / 2, abs(unbeaten.model - unbeaten.simple)
@@ -438,7 +440,7 @@ def next_steps(run: RunFacts) -> list[tuple[str, str]]:
 def _training_steps(run: RunFacts) -> list[tuple[str, str]]:
     """Return the next steps after a fine-tuned model, or one that was trained from scratch."""
     steps, metric = [], run.metric
-    unbeaten = [one.name for one in comparisons(run, metric) if not one.beaten] if metric else []
+    unbeaten = [comparison.name for comparison in comparisons(run, metric) if not comparison.beaten] if metric else []
     if "frozen" in unbeaten and not run.has_tried_both:
         steps.append((TRY_BOTH, f"fit a linear model to the frozen checkpoint, too, and publish the better one{_cost(run, 1)}"))
     if _still_improving(run) is not None:

@@ -19,9 +19,14 @@ LATENCY_COLUMN = "ms"
 def ranked_configurations(record: SweepRecord) -> list[Configuration]:
     """Return the configurations, the best first: those that are trained to the end, then by how far they came."""
 
-    def order(one: Configuration) -> tuple[bool, int, float, int]:
-        mean = one.mean()
-        return not one.is_finished, 0 if one.is_finished else -one.steps, math.inf if mean is None else -record.sign * mean, one.number
+    def order(configuration: Configuration) -> tuple[bool, int, float, int]:
+        mean = configuration.mean()
+        return (
+            not configuration.is_finished,
+            0 if configuration.is_finished else -configuration.steps,
+            math.inf if mean is None else -record.sign * mean,
+            configuration.number,
+        )
 
     return sorted(record.configurations(), key=order)
 
@@ -29,27 +34,27 @@ def ranked_configurations(record: SweepRecord) -> list[Configuration]:
 def configuration_rows(record: SweepRecord, name: str, training: Collection[int] = ()) -> list[dict[str, str]]:
     """Return the rows of the table, the best first, as texts by column; trials with the numbers in ``training`` are being trained."""
     configurations, rows = ranked_configurations(record), []
-    for one in configurations:
-        mean, spread, latency = one.mean(), one.spread, one.latency_ms
+    for configuration in configurations:
+        mean, spread, latency = configuration.mean(), configuration.spread, configuration.latency_ms
         row = {
-            "trial": f"{name}-{one.number}" + (f" to {one.trials[-1].number}" if len(one.trials) > 1 else ""),
-            "parameters": describe_values(one.values),
+            "trial": f"{name}-{configuration.number}" + (f" to {configuration.trials[-1].number}" if len(configuration.trials) > 1 else ""),
+            "parameters": describe_values(configuration.values),
             record.metric: "" if mean is None else f"{mean:.4f}" + ("" if spread is None else f" ± {spread:.4f}"),
         }
         if any(other.latency_ms is not None for other in configurations):
-            row[LATENCY_COLUMN] = "" if latency is None else f"{latency:.2f}{' *' if on_front(record, one) else ''}"
-        rows.append({**row, "state": "trains" if any(trial.number in training for trial in one.trials) else one.state})
+            row[LATENCY_COLUMN] = "" if latency is None else f"{latency:.2f}{' *' if on_front(record, configuration) else ''}"
+        rows.append({**row, "state": "trains" if any(trial.number in training for trial in configuration.trials) else configuration.state})
     return rows
 
 
-def on_front(record: SweepRecord, one: Configuration) -> bool:
+def on_front(record: SweepRecord, configuration: Configuration) -> bool:
     """Return True if no other configuration is at least as good in both objectives, and better in one (Pareto)."""
     points = {
         other.number: (record.sign * mean, -other.latency_ms)
         for other in record.configurations()
         if (mean := other.mean()) is not None and other.latency_ms is not None
     }
-    own = points.get(one.number)
+    own = points.get(configuration.number)
     return own is not None and not any(other != own and other[0] >= own[0] and other[1] >= own[1] for other in points.values())
 
 
@@ -72,11 +77,11 @@ class Winner:
 
 def winner(root: Path, name: str, record: SweepRecord) -> Winner | None:
     """Return the best configuration of those that are trained to the end; ``None`` if there is none."""
-    compared = [one for one in ranked_configurations(record) if one.mean() is not None]
+    compared = [configuration for configuration in ranked_configurations(record) if configuration.mean() is not None]
     if not compared or not compared[0].is_finished:
         return None
     metric = METRIC_TABLE.get(record.metric)
-    files = [[predictions_file(root / SWEEP_STATE / name, trial.number) for trial in one.trials] for one in compared]
+    files = [[predictions_file(root / SWEEP_STATE / name, trial.number) for trial in configuration.trials] for configuration in compared]
     if metric is None or not metric.of_predictions or not all(file.exists() for seeds in files for file in seeds):
         return Winner(compared[0], len(compared))
     tables = [[read_table(file, ["label", "prediction"]) for file in seeds] for seeds in files]
@@ -101,7 +106,7 @@ def verdict(won: Winner | None, record: SweepRecord, name: str) -> str:
         sentences.append(f"On new rows, {expected}: corrected for the choice of the best.")
     if won.same:
         more = f" and {len(won.same) - 5} more" if len(won.same) > 5 else ""
-        others = ", ".join(f"{name}-{one.number}" for one in won.same[:5]) + more
+        others = ", ".join(f"{name}-{configuration.number}" for configuration in won.same[:5]) + more
         sentences.append(f"These rows cannot tell it apart from {others}; the best is still the best guess.")
     return "\n".join(sentences)
 

@@ -231,8 +231,8 @@ class SweepWorkers:
         while _is_drawing(self.sweep, self.record) and len(next_tasks(self.sweep, self.record, drawing=True)) < len(self.trees):
             configurations = self.record.configurations()
             directions = ["maximize" if self.record.greater_is_better else "minimize", *["minimize"] * self.sweep.measures_latency]
-            results = [_objectives(one) for one in configurations]
-            draw = next_draw(self.sweep, [one.values for one in configurations], results, directions)
+            results = [_objectives(configuration) for configuration in configurations]
+            draw = next_draw(self.sweep, [configuration.values for configuration in configurations], results, directions)
             self._write(self.record.with_draws([draw], self.sweep.seeds) if draw else self.record.model_copy(update={"exhausted": True}))
 
     def _record(self, trial: Trial | None) -> None:
@@ -242,8 +242,8 @@ class SweepWorkers:
         gone = [trial] if trial.error or trial.is_finished else []
         if not _is_drawing(self.sweep, self.record):
             gone += left_behind(self.sweep, self.record)
-        for one in gone:
-            shutil.rmtree(self.folder / "checkpoints" / str(one.number), ignore_errors=True)
+        for configuration in gone:
+            shutil.rmtree(self.folder / "checkpoints" / str(configuration.number), ignore_errors=True)
         check_errors(self.record)
 
     def _write(self, record: SweepRecord) -> None:

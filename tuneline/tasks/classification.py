@@ -157,7 +157,7 @@ class Classification(Task):
 
     def decoded(self, predictions: Labels) -> pa.Array:
         """Return the names of class ids."""
-        return pa.array([self.names[one] for one in predictions.tolist()], pa.string())
+        return pa.array([self.names[index] for index in predictions.tolist()], pa.string())
 
     def exact_text(self, label: Any) -> str:
         """Return the class name, given it or its id."""

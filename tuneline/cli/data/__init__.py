@@ -46,13 +46,13 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     for split in SPLITS:
         check_text_columns(SplitReader.open(RAW, split, "download"), params.data.text_columns)
     choices = []
-    for one in dict.fromkeys(check):
-        with progress(f"data drop: {one}"):
-            choices.append(choice := choose_rows(one, params, from_split))
+    for name in dict.fromkeys(check):
+        with progress(f"data drop: {name}"):
+            choices.append(choice := choose_rows(name, params, from_split))
         counts = [f"{number:,} of {rows_of_split(split):,} rows of {split}" for split, number in choice.rows.items()]
         left = f"; {choice.left:,} more are not in {from_split}" if choice.left else ""
         none = "" if counts or left else f": {FAILING_ROWS}/ has no file of it"
-        say(f"{one}: {', '.join(counts) or 'no rows'} to drop{none}{left}.")
+        say(f"{name}: {', '.join(counts) or 'no rows'} to drop{none}{left}.")
         refuse_empty_splits(choice)
     with corrections_locked():
         present = Corrections.read()

@@ -150,7 +150,10 @@ class VersionChange:
     def failed(self) -> list[CheckEntry] | None:
         """Failed checks, those that stop the pipeline first."""
         checks = self.version.checks
-        return sorted((one for one in checks.checks if one.status != "passed"), key=lambda one: not one.stops) if checks else None
+        if checks is None:
+            return None
+        failures = [result for result in checks.checks if result.status != "passed"]
+        return sorted(failures, key=lambda result: not result.stops)
 
     @property
     def failures(self) -> float | None:
@@ -177,7 +180,7 @@ def changes_between(version: DataVersion, before: DataVersion | None) -> Version
         new_classes=[name for name in counts if counts[name] and not counts_before.get(name)] if is_known else [],
         gone_classes=[name for name in counts_before if counts_before[name] and not counts.get(name)] if is_known else [],
         labels=_label_drift(current, former),
-        lengths=_number_drift(*(one.characters if one else None for one in (_train(current), _train(former)))),
+        lengths=_number_drift(*(profile.characters if profile else None for profile in (_train(current), _train(former)))),
         new_words=missing_words(words, words_before),
         gone_words=missing_words(words_before, words),
         new_common=_new_common(_train(current), _train(former)),
@@ -191,7 +194,7 @@ def _train(profile: Profile | None) -> SplitProfile | None:
 def rows_of(version: DataVersion) -> dict[str, int]:
     """Return the rows by split: of the profile, or of the metrics if it is not in the cache."""
     if version.profile:
-        return {split: one.rows for split, one in version.profile.splits.items()}
+        return {split: profiled.rows for split, profiled in version.profile.splits.items()}
     return {split: int(version.metrics[f"{split}_rows"]) for split in SPLITS if f"{split}_rows" in version.metrics}
 
 
@@ -208,7 +211,7 @@ def _label_drift(current: Profile | None, former: Profile | None) -> Distance | 
         return population_stability(*(np.array([rows.get(name, 0) for name in names]) for rows in (counts, reference)))
     if current is None or former is None or not (current.task.ordered and former.task.ordered):
         return None
-    return _number_drift(*(one.labels if one else None for one in (_train(current), _train(former))))
+    return _number_drift(*(profile.labels if profile else None for profile in (_train(current), _train(former))))
 
 
 def _number_drift(current: Distribution | None, former: Distribution | None) -> Distance | None:

@@ -279,7 +279,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
             metrics[f"worst_slice_{record.metric}"] = record.value(record.worst)
         drift = measure_drift(model, file, values, notes)
     table = [METRIC_TABLE[name] for name in metrics if name in METRIC_TABLE]
-    known = {one.name: metric_interval(one, file.labels, values, average=predicted.average, seed=params.seed) for one in table}
+    known = {metric.name: metric_interval(metric, file.labels, values, average=predicted.average, seed=params.seed) for metric in table}
     return FileEvaluation(
         model,
         file,
@@ -342,9 +342,9 @@ def make_file_slices(file: LabelledFile, texts: Sequence[Sequence[str]], lengths
     yield from chain(length_slices(lengths), overlap_slices([texts]) if len(texts) == 2 else ())
     yield from label_slices(file.labels, schema.class_names)
     for name, values in file.groups.items():
-        found = sorted(values.value_counts().to_pylist(), key=lambda one: -one["counts"])[:MAX_GROUPS]
+        found = sorted(values.value_counts().to_pylist(), key=lambda group: -group["counts"])[:MAX_GROUPS]
         column = np.array(values.to_pylist(), dtype=object)
-        yield from (RowSlice(name, str(one["values"] or "(none)"), np.flatnonzero(column == one["values"])) for one in found)
+        yield from (RowSlice(name, str(group["values"] or "(none)"), np.flatnonzero(column == group["values"])) for group in found)
 
 
 def measure_drift(model: EvaluatedModel, file: LabelledFile, predicted: NDArray[Any], notes: list[str]) -> list[DriftMeasure]:
@@ -377,7 +377,7 @@ def print_evaluation(result: FileEvaluation) -> None:
         ends_of = f"95 % interval {worst.low:.3f} to {worst.high:.3f}"
         lines.append(f"Worst slice: {worst.by} {worst.name}, {record.value(worst):.3f} ({worst.rows:,} rows, {ends_of}).")
     if result.drift:
-        drifted = [f"{one.name} {one.value:.3g} (limit {one.limit:g})" for one in result.drift if one.drifted]
+        drifted = [f"{measure.name} {measure.value:.3g} (limit {measure.limit:g})" for measure in result.drift if measure.drifted]
         lines.append(f"The texts drifted from the training data: {'; '.join(drifted)}." if drifted else "No drift from the training data.")
     for line in (*lines, *result.notes):
         console.print(Text(line))

@@ -68,14 +68,21 @@ class ExperimentRow:
 
     def values(self) -> dict[str, Any]:
         """Return what is known of it, by column; parameters by their dotted keys."""
-        one, score, to_best = self.experiment, self.score, self.to_best
-        values = {"name": one.name, "commit": one.commit, "base": one.base, "date": one.date, "seconds": self.seconds, "test": self.test}
+        experiment, score, to_best = self.experiment, self.score, self.to_best
+        values = {
+            "name": experiment.name,
+            "commit": experiment.commit,
+            "base": experiment.base,
+            "date": experiment.date,
+            "seconds": self.seconds,
+            "test": self.test,
+        }
         if score:
             values |= {"metric": score.metric, "validation": score.value, "low": score.low, "high": score.high}
         if to_best:
             values |= {"to_best": to_best.value, "to_best_low": to_best.low, "to_best_high": to_best.high}
             values["distinguishable"] = str(to_best.distinguishable).lower()
-        return {**flat_values(one.params), **values}
+        return {**flat_values(experiment.params), **values}
 
 
 @dataclass(frozen=True)
@@ -108,18 +115,20 @@ def format_value(value: Any) -> str:
 def read_rows(root: Path, *, every: bool = False) -> ExperimentRows:
     """Read the finished experiments on HEAD, or all of them with ``every``, and the results committed there; the best first."""
     found = saved_experiments(root, None if every else git(root, "rev-parse", "HEAD"))
-    bases = {base: flat_values(load_yaml(git(root, "show", f"{base}:{PARAMS}")) or {}) for base in {one.base for one in found}}
-    without = bases.keys() - {one.base for one in found if one.name == BASE_EXPERIMENT}
+    bases = {
+        base: flat_values(load_yaml(git(root, "show", f"{base}:{PARAMS}")) or {}) for base in {experiment.base for experiment in found}
+    }
+    without = bases.keys() - {experiment.base for experiment in found if experiment.name == BASE_EXPERIMENT}
     found += [result for base in without if (result := committed_result(root, base))]
     with progress("experiments", len(found), "experiments") as step:
         rows = []
-        for one in found:
+        for experiment in found:
             differs = {
                 key: value
-                for key, value in flat_values(one.params).items()
-                if bases[one.base].get(key) != value and not key.startswith("run.")
+                for key, value in flat_values(experiment.params).items()
+                if bases[experiment.base].get(key) != value and not key.startswith("run.")
             }
-            rows.append(ExperimentRow(one, validation_score(one.metrics(), one.params), differs))
+            rows.append(ExperimentRow(experiment, validation_score(experiment.metrics(), experiment.params), differs))
             step.advance(1)
         rows = ranked_experiments(root, rows)
     last = Counter(key.rpartition(".")[2] for key in {key for row in rows for key in row.differs})

@@ -249,18 +249,20 @@ def decide_columns(
     Raises:
         DataError: A named column is missing, or no column looks like text or like a label.
     """
-    known = {one.name: one for one in profiles}
+    known = {profile.name: profile for profile in profiles}
     for name in (*text, *([label] if label else [])):
         if name not in known:
             raise DataError(f"There is no column {name!r}.", f"Columns: {listed(known)}.")
-    labelled, why_label = (known[label], "named by you") if label else label_of([one for one in profiles if one.name not in text])
+    labelled, why_label = (
+        (known[label], "named by you") if label else label_of([profile for profile in profiles if profile.name not in text])
+    )
     check_label(labelled, named=label is not None)
-    others = [one for one in profiles if one is not labelled]
-    texts, why_text = (tuple(text), "named by you") if text else text_of(others, sample, [one.name for one in profiles])
+    others = [profile for profile in profiles if profile is not labelled]
+    texts, why_text = (tuple(text), "named by you") if text else text_of(others, sample, [profile.name for profile in profiles])
     chosen, why_task = (task, "named by you") if task else task_by_labels(labelled)
     named = " and ".join(repr(name) for name in texts)
     reasons = [f"text: {named} ({why_text})", f"label: {labelled.name!r} ({why_label})", f"task: {chosen} ({why_task})"]
-    if unread := [one.name for one in profiles if one.filled and one.name not in (*texts, labelled.name)]:
+    if unread := [profile.name for profile in profiles if profile.filled and profile.name not in (*texts, labelled.name)]:
         reasons.append(f"not read: {listed(unread)}")
     has_decimals = pa.types.is_floating(TASKS[chosen].staged_type)
     decimal = "," if has_decimals and labelled.has_decimal_commas else "."
@@ -295,15 +297,21 @@ WORDS_OF_TEXT = 4
 
 def label_of(profiles: Sequence[ColumnProfile]) -> tuple[ColumnProfile, str]:
     """Return the label column: one with a known name, else the one with the fewest classes, else the one with fractions."""
-    candidates = [one for one in profiles if one.filled and not one.nested and (one.is_numeric or one.has_decimal_commas or not one.many)]
-    named = [one for name in LABEL_NAMES for one in candidates if one.name.strip().lower() == name]
+    candidates = [
+        profile
+        for profile in profiles
+        if profile.filled and not profile.nested and (profile.is_numeric or profile.has_decimal_commas or not profile.many)
+    ]
+    named = [profile for name in LABEL_NAMES for profile in candidates if profile.name.strip().lower() == name]
     if named:
         return named[0], f"by its name{_also(named[1:])}"
-    categorical = [one for one in candidates if 2 <= len(one.classes) <= min(MOST_CLASSES, one.filled // 2) and one.fractions == 0]
+    categorical = [
+        profile for profile in candidates if 2 <= len(profile.classes) <= min(MOST_CLASSES, profile.filled // 2) and profile.fractions == 0
+    ]
     if categorical:
-        fewest, *others = sorted(categorical, key=lambda one: len(one.classes))
+        fewest, *others = sorted(categorical, key=lambda profile: len(profile.classes))
         return fewest, f"the column with the fewest distinct values, {len(fewest.classes)}{_also(others)}"
-    if fractions := [one for one in candidates if one.fractions]:
+    if fractions := [profile for profile in candidates if profile.fractions]:
         return fractions[-1], "the last column of numbers with fractions"
     raise DataError("No column looks like a label: few distinct values, or numbers.", "Name it: --label COLUMN")
 

@@ -249,7 +249,7 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
     """Return the recipe for a small new model; a configuration that the user wrote is kept."""
     steps_per_epoch = math.ceil(train_rows(plan, params) / SCRATCH_BATCH)
     epochs = min(max(SCRATCH_EPOCHS[0], math.ceil(SCRATCH_STEPS / steps_per_epoch)), SCRATCH_EPOCHS[1])
-    words = sum(one.words_at(0.95) for one in plan.profiles if one.name in plan.decision.text_columns)
+    words = sum(profile.words_at(0.95) for profile in plan.profiles if profile.name in plan.decision.text_columns)
     shortest, longest = SCRATCH_LENGTHS
     max_length = min(max(shortest, math.ceil(words * TOKENS_PER_WORD / 8) * 8), longest)
     config = scratch_config(params, max_length)

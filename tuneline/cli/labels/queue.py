@@ -252,7 +252,7 @@ def _distinct(order: NDArray[np.int64], sets: WordSets, most: int, similarity: f
 
 def _reason(row: ScoredRow, new_words: float | None, uncertain: bool) -> str:
     if row.probabilities and (uncertain or new_words is None):
-        best = sorted(row.probabilities.items(), key=lambda one: -one[1])[:2]
+        best = sorted(row.probabilities.items(), key=lambda item: -item[1])[:2]
         return "uncertain: " + ", ".join(f"{name} {probability:.2f}" for name, probability in best)
     return "one of the latest" if new_words is None else f"new: {new_words:.0%} of its words are not common in training"
 
@@ -278,11 +278,11 @@ def write_queue(path: Path, data: DataParams, id_column: str | None, choices: Se
     """Write the queue, with an empty label column."""
     own = [*([id_column] if id_column else []), *data.text_columns, data.label_column]
     rows = []
-    for one in choices:
-        row, classes = one.row, one.row.probabilities
+    for choice in choices:
+        row, classes = choice.row, choice.row.probabilities
         given = [*([row.id or ""] if id_column else []), *row.texts, ""]
         probability = round(max(classes.values()), 4) if classes else ""
-        new_words = "" if one.new_words is None else round(one.new_words, 2)
-        rows.append((*given, str(row.prediction), probability, new_words, one.reason))
+        new_words = "" if choice.new_words is None else round(choice.new_words, 2)
+        rows.append((*given, str(row.prediction), probability, new_words, choice.reason))
     added = free_names(("predicted", "probability", "new_words", "reason"), own).values()
     write_csv(path, data, [*own, *added], rows)

@@ -266,10 +266,12 @@ class ResultFolder:
                 names = {found.rpartition("/")[2] for found in files.ls(path, detail=False)}
             except FileNotFoundError:
                 return {}
-            found = [one for one in files.find(f"{path}/{RECORDS}") if one.endswith(".json")]
+            found = [record_path for record_path in files.find(f"{path}/{RECORDS}") if record_path.endswith(".json")]
             # At once on a storage. On this machine one by one, because ``cat`` takes a bracket in a name for a pattern.
             at_once = found and isinstance(self.place, str)
-            for place, content in (files.cat(found) if at_once else {one: files.cat_file(one) for one in found}).items():
+            for place, content in (
+                files.cat(found) if at_once else {record_path: files.cat_file(record_path) for record_path in found}
+            ).items():
                 name = place.rpartition("/")[2].removesuffix(".json")
                 with suppress(DataError):  # of another version: that result is made again
                     records[name] = ResultRecord.parse(content, name)
@@ -453,7 +455,7 @@ def kept_results(planned: Mapping[str, ResultRecord], folder: ResultFolder) -> d
     That is all of another model or of other options, and what was made of these inputs when they were different. Planned records are by
     the name of the result.
     """
-    there, commands, sources = folder.records(), {one.command for one in planned.values()}, {one.source for one in planned.values()}
+    there, commands, sources = folder.records(), {task.command for task in planned.values()}, {task.source for task in planned.values()}
     same = {name: record for name, record in there.items() if name in planned and record.task == planned[name].task}
     others = [name for name, record in there.items() if record.command not in commands]
     changed = [name for name, record in there.items() if name not in same and record.command in commands and record.source in sources]
