@@ -95,9 +95,9 @@ class Removed:
 
 def removal_summary(rows: Sequence[Removed]) -> str:
     """Return the rows in one line, for the state of a run."""
-    found = [f"{row.number} {row.what}" for row in rows if row.number]
+    parts = [f"{row.number} {row.what}" for row in rows if row.number]
     notes = [f"{row.what}: {row.note}" for row in rows if row.note]
-    return "; ".join([f"{sum(row.bytes for row in rows) / 1e6:.1f} MB: {', '.join(found) or 'nothing'}", *notes])
+    return "; ".join([f"{sum(row.bytes for row in rows) / 1e6:.1f} MB: {', '.join(parts) or 'nothing'}", *notes])
 
 
 def freed_size(paths: Iterable[Path]) -> int:
@@ -266,7 +266,7 @@ def clean_scored(cleaning: Cleaning, scoring: Scoring, wait: float = 600) -> tup
     root, retention = cleaning.repository.root, cleaning.retention
     what = ("scored files", "records of refused files")
     with suppress(BusyError), locked(cleaning.repository.state / "scoring.lock", wait):
-        waiting = {found.name for path in (root / scoring.inbox).glob("*") if (found := Incoming.find(path))}
+        waiting = {file.name for path in (root / scoring.inbox).glob("*") if (file := Incoming.find(path))}
         scored = {path: record for path in (root / scoring.outbox).glob("[!.]*.parquet") if (record := scored_record(path))}
         old = [path for path in _older(scored, cleaning.before(retention.scored_days)) if scored[path].path not in waiting]
         needed = {scored[path].archived for path in scored if path not in old}

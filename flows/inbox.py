@@ -67,10 +67,10 @@ class Incoming:
         Links are not followed: who may write in an inbox may not read all that the flows may.
         """
         try:
-            found = path.lstat()
+            status = path.lstat()
         except OSError:
             return None
-        return cls(path, found.st_size, found.st_mtime_ns, found.st_ctime_ns) if stat.S_ISREG(found.st_mode) else None
+        return cls(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns) if stat.S_ISREG(status.st_mode) else None
 
     @property
     def name(self) -> str:
@@ -89,8 +89,8 @@ class Incoming:
     @property
     def unchanged(self) -> bool:
         """True if it is still as it was found."""
-        found = Incoming.find(self.path)
-        return found is not None and (found.size, found.mtime_ns, found.ctime_ns) == (self.size, self.mtime_ns, self.ctime_ns)
+        file = Incoming.find(self.path)
+        return file is not None and (file.size, file.mtime_ns, file.ctime_ns) == (self.size, self.mtime_ns, self.ctime_ns)
 
     @property
     def sha256(self) -> str:
@@ -195,7 +195,7 @@ def unscored(inbox: Path, outbox: Outbox) -> list[Incoming]:
 def incoming_files(inbox: Path) -> list[Incoming]:
     """List the files of an inbox, in no order."""
     paths = inbox.iterdir() if inbox.is_dir() else ()
-    return [found for path in paths if is_data(path.name) and (found := Incoming.find(path))]
+    return [file for path in paths if is_data(path.name) and (file := Incoming.find(path))]
 
 
 def unread(folder: Path, reads: Callable[[str], object]) -> dict[Path, str]:

@@ -283,13 +283,13 @@ def complete_unpushed(registry: Registry, settings: Settings, *, besides: str) -
 
 def _complete(registry: Registry, settings: Settings, unpushed_result: UnpushedResult) -> str:
     repository = registry.repository
-    with isolated(repository, unpushed_result.checkout, unpushed_result.spec.commit, unpushed_result.spec.overrides) as found:
+    with isolated(repository, unpushed_result.checkout, unpushed_result.spec.commit, unpushed_result.spec.overrides) as isolated_checkout:
         kept = unpushed_result.committed(repository) if unpushed_result in unpushed_results(repository) else None
         if kept is None:  # a person removed the branch, or another run completed it
             forget_unpushed(repository, unpushed_result.checkout)
             return ""
         get_run_logger().info("Completing the result of %s, %s, which is not pushed.", unpushed_result.run.name, kept.name)
-        checkout = replace(found, spec=unpushed_result.spec)
+        checkout = replace(isolated_checkout, spec=unpushed_result.spec)
         repository.git("reset", "--hard", "--quiet", kept.commit, cwd=checkout.path)
         programs = Programs(checkout.path, checkout.name, locks=[checkout.lock])
         pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)

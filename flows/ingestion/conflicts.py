@@ -57,8 +57,8 @@ class Contradictions:
         texts = zip(*(table[name].to_pylist() for name in columns.texts), strict=True)
         labels = map(str, table[columns.label].to_pylist())
         for position, row, label in zip(positions.tolist(), texts, labels, strict=True):
-            found = Contradiction(source, place(position), row, label)
-            self._rows.append((found, int(hashes.texts[position]), int(hashes.keys[position])))
+            contradiction = Contradiction(source, place(position), row, label)
+            self._rows.append((contradiction, int(hashes.texts[position]), int(hashes.keys[position])))
 
     def resolved(self, root: Path, layout: DataLayout, files: FilesParams) -> list[Contradiction]:
         """Return the rows with those of the data in a checkout that they contradict, which are read once more for that."""

@@ -156,7 +156,7 @@ def folder_files(source: IngestSource, folder: Path, scratch: Path, log: Log) ->
         raise DataError(f"{source.folder} is not a folder.", f"`mkdir -p {source.folder}`, or correct ingest.sources in conf/flows.yaml.")
     for problem in unread(folder, ending_of).values():
         log(f"{source.name}: not read: {problem}. Read are files, not links, that end with {', '.join(ENDINGS)}.")
-    files = [found for path in labelled_files(folder) if (found := Incoming.find(path))]
+    files = [file for path in labelled_files(folder) if (file := Incoming.find(path))]
     complete = frozenset(settled(files, source.settle_seconds))
     for incoming in files:
         copy = scratch / incoming.path.name

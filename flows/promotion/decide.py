@@ -294,14 +294,14 @@ def _unpushed_file(repository: Repository, checkout: str) -> Path:
 
 def unpushed_results(repository: Repository) -> list[UnpushedResult]:
     """Return the recorded results, the oldest first. A file that cannot be read is removed: its result is on its branch all the same."""
-    found = []
+    results = []
     for file in sorted(repository.state.glob("*.unpushed"), key=lambda path: path.stat().st_mtime):
         try:
-            found.append(_UNPUSHED.validate_json(file.read_bytes()))
+            results.append(_UNPUSHED.validate_json(file.read_bytes()))
         except ValidationError:
             repository.log(f"{file} is damaged. What it recorded is on a branch runs/*, and is not pushed.")
             file.unlink()
-    return found
+    return results
 
 
 def forget_unpushed(repository: Repository, checkout: str) -> None:

@@ -214,12 +214,12 @@ def abandoned(repository: Repository) -> list[str]:
 
     Their remaining processes are killed first, so that nothing writes there.
     """
-    found = []
+    checkouts = []
     for name in _checkouts(repository):
         with contextlib.suppress(BusyError, FileNotFoundError), locked(repository.state / f"{name}.lock", wait=0):
             _kill_processes(name)
-            found.append((_record(repository, name).exists(), (repository.state / name).stat().st_mtime, name))
-    return [name for *_, name in sorted(found)]
+            checkouts.append((_record(repository, name).exists(), (repository.state / name).stat().st_mtime, name))
+    return [name for *_, name in sorted(checkouts)]
 
 
 def _kill_processes(name: str) -> None:

@@ -110,12 +110,12 @@ class Repository:
 
     def worktrees(self) -> list[Worktree]:
         """List the working trees."""
-        found = []
+        entries = []
         for entry in self.git("worktree", "list", "--porcelain").split("\n\n"):
             values = dict(line.partition(" ")[::2] for line in entry.splitlines())
             branch = values.get("branch", "").removeprefix("refs/heads/")
-            found.append(Worktree(Path(values["worktree"]), values.get("HEAD", ""), branch))
-        return found
+            entries.append(Worktree(Path(values["worktree"]), values.get("HEAD", ""), branch))
+        return entries
 
     def commit_page(self, commit: str) -> str | None:
         """Return the web page of a commit, if ``origin`` is on a host with the usual addresses; without credentials in the address."""

@@ -62,10 +62,10 @@ class Watch:
             deployment_id=filters.FlowRunFilterDeploymentId(is_null_=False),
             end_time=ended,
         )
-        found = await self._client.read_flow_runs(
+        runs = await self._client.read_flow_runs(
             flow_filter=filters.FlowFilter(name=filters.FlowFilterName(any_=FLOWS)), flow_run_filter=wanted
         )
-        return [(run, run.state) for run in found if run.state]
+        return [(run, run.state) for run in runs if run.state]
 
     async def _sign_of_life(self, run: FlowRun, state: State) -> tuple[UUID, ...]:
         """Return what changes while a run is alive: the id of its state, and of its last heartbeat, which may be an earlier attempt's."""
@@ -79,8 +79,8 @@ class Watch:
             "occurred": {"since": str(now - timedelta(days=1)), "until": str(now + timedelta(days=1))},
         }
         answer = await self._client.request("POST", "/events/filter", json={"filter": wanted, "limit": 1})
-        found = answer.raise_for_status().json()["events"]
-        return (state.id, *(UUID(one["id"]) for one in found))
+        events = answer.raise_for_status().json()["events"]
+        return (state.id, *(UUID(one["id"]) for one in events))
 
     async def _act(self, run: FlowRun, state: State) -> None:
         if not state.is_crashed():

@@ -48,16 +48,16 @@ class SplitFiles:
 
 def find_files(folder: Path, split: str) -> SplitFiles:
     """Find the files of a split; refuse two files of its name, what has its name and is none, and what is no batch in its folder."""
-    found = [path for ending in ENDINGS if os.path.lexists(path := folder / f"{split}{ending}")]
-    for path in found:
+    paths = [path for ending in ENDINGS if os.path.lexists(path := folder / f"{split}{ending}")]
+    for path in paths:
         if problem := not_a_file(path):
             raise DataError(f"{path} {problem}.", f"Rename it: batches are in a folder {split}/." if path.is_dir() else _MOVE)
-    if len(found) > 1:
-        raise DataError(f"{folder}: split {split!r} has {len(found)} files: {listed(path.name for path in found)}.", "Keep one.")
-    shards = [path for path in split_files(folder, split) if path not in found]
-    if found and shards:
-        raise DataError(f"{folder}: split {split!r} is {found[0].name} and {shards[0].name}.", "Keep one of them.")
-    files = SplitFiles(found[0] if found else None, (*shards, *_batch_files(folder / split)))
+    if len(paths) > 1:
+        raise DataError(f"{folder}: split {split!r} has {len(paths)} files: {listed(path.name for path in paths)}.", "Keep one.")
+    shards = [path for path in split_files(folder, split) if path not in paths]
+    if paths and shards:
+        raise DataError(f"{folder}: split {split!r} is {paths[0].name} and {shards[0].name}.", "Keep one of them.")
+    files = SplitFiles(paths[0] if paths else None, (*shards, *_batch_files(folder / split)))
     if not files.paths:
         raise DataError(f"{folder} has no file for split {split!r}.", _hint(folder, split))
     return files
@@ -120,9 +120,9 @@ def choose_files(splits: Mapping[str, SplitFiles], as_of: str | None, last_days:
 
 
 def _day(path: Path, option: str) -> Day:
-    found = _DATED.match(path.name)
+    match = _DATED.match(path.name)
     try:
-        return Day.fromisoformat(found[1] if found else "")
+        return Day.fromisoformat(match[1] if match else "")
     except ValueError:
         hint = f"Rename it, such as 2026-11-21-{path.name}, or set {option} to null."
         raise DataError(f"{path}: {option} is set, but the name of this batch does not begin with a date.", hint) from None

@@ -333,8 +333,8 @@ def _editor(change: TextChange) -> Callable[[str], str]:
 def typo(text: str) -> str:
     """Swap two neighbouring letters inside one word of four letters or more, chosen by a checksum of the text."""
     checksum = zlib.crc32(text.encode())
-    found = [match for match in _LONG_WORD.finditer(text) if match[0].isalpha()]
-    inside = (place for match in found for place in range(match.start() + 1, match.end() - 2))  # neither first nor last letter
+    words = [match for match in _LONG_WORD.finditer(text) if match[0].isalpha()]
+    inside = (place for match in words for place in range(match.start() + 1, match.end() - 2))  # neither first nor last letter
     swappable = [place for place in inside if text[place] != text[place + 1]]
     if not swappable:
         return text

@@ -81,8 +81,8 @@ def used_embeddings(model: nn.Module) -> tuple[str, UsedEmbeddings] | None:
 
 def fold_embeddings(model: nn.Module, weights: MutableMapping[str, Tensor]) -> None:
     """Replace the parts of the embeddings in ``weights``, those of ``model`` by name, by the table of the whole vocabulary."""
-    if found := used_embeddings(model):
-        name, embeddings = found
+    if used := used_embeddings(model):
+        name, embeddings = used
         for part, _ in embeddings.named_parameters():
             del weights[f"{name}.{part}"]
         weights[f"{name}.weight"] = embeddings.table()

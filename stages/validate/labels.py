@@ -329,11 +329,11 @@ def revealing_words(features: WordFeatures, rows: NDArray[np.bool_], labels: Ids
     counts = np.bincount(ids, minlength=len(features) * classes).reshape(-1, classes)
     total, criterion = counts.sum(axis=1), Criterion(np.bincount(labels[rows], minlength=classes), precision)
     candidates = np.nonzero((counts >= criterion.least * total[:, None]) & (counts >= MIN_ROWS))
-    found = [
+    giveaways = [
         criterion.apply(features.name(word), int(label), int(counts[word, label]), int(total[word]))
         for word, label in zip(*candidates, strict=True)
     ]
-    return sorted(filter(None, found), key=lambda giveaway: -giveaway.coverage)
+    return sorted(filter(None, giveaways), key=lambda giveaway: -giveaway.coverage)
 
 
 def revealing_numbers(name: str, values: Numbers, labels: Ids, classes: int, precision: float) -> list[Giveaway]:
@@ -372,18 +372,21 @@ def _revealing_lengths(
     ids, number = classes.ids(split.labels), len(classes.names)
     known = ids != UNLABELLED
     lengths = split.columns.column("characters")[known].astype(np.float64)
-    found = [
+    giveaways = [
         *revealing_numbers("number of characters", lengths, ids[known], number, rule.precision),
         *revealing_numbers("first number in the texts", first_numbers(texts), labels, number, rule.precision),
     ]
     positions = revealing_numbers("row", np.flatnonzero(known).astype(np.float64), ids[known], number, rule.precision)
     is_sorted = _coverage(positions) > rule.max
-    return found, [*_sentences(found, classes), *(["The rows are sorted by label:", *_sentences(positions, classes)] if is_sorted else [])]
+    return giveaways, [
+        *_sentences(giveaways, classes),
+        *(["The rows are sorted by label:", *_sentences(positions, classes)] if is_sorted else []),
+    ]
 
 
-def _coverage(found: Sequence[Giveaway]) -> float:
-    return max((giveaway.coverage for giveaway in found), default=0.0)
+def _coverage(giveaways: Sequence[Giveaway]) -> float:
+    return max((giveaway.coverage for giveaway in giveaways), default=0.0)
 
 
-def _sentences(found: Sequence[Giveaway], classes: LabelBins) -> list[str]:
-    return [giveaway.sentence(classes.names) for giveaway in found[:SHOWN]]
+def _sentences(giveaways: Sequence[Giveaway], classes: LabelBins) -> list[str]:
+    return [giveaway.sentence(classes.names) for giveaway in giveaways[:SHOWN]]

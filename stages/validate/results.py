@@ -147,12 +147,12 @@ def _json_value(value: Any) -> Any:
     return str(plain) if isinstance(plain, float) and not np.isfinite(plain) else plain
 
 
-def write_row_files(folder: Path, found: Sequence[Violations], raw: Mapping[str, RawSplit], text_columns: Sequence[str]) -> None:
+def write_row_files(folder: Path, all_violations: Sequence[Violations], raw: Mapping[str, RawSplit], text_columns: Sequence[str]) -> None:
     """Write the violating rows of each check, also of those that pass within their limit, to a new folder; no file if there are none."""
     folder.mkdir()
     (folder / "README.md").write_text(README, encoding="utf-8")
     grouped: dict[str, dict[str, list[Violations]]] = {}
-    for violations in found:
+    for violations in all_violations:
         if violations.of_split(raw):
             grouped.setdefault(violations.check.key, {}).setdefault(violations.table.split, []).append(violations)
     for check, splits in grouped.items():
@@ -163,14 +163,14 @@ def write_row_files(folder: Path, found: Sequence[Violations], raw: Mapping[str,
 
 
 def _batches(
-    found: Sequence[Violations], raw: Mapping[str, RawSplit], split: RawSplit, text_columns: Sequence[str]
+    all_violations: Sequence[Violations], raw: Mapping[str, RawSplit], split: RawSplit, text_columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split that violate the expectations of a check, with their texts. Rows that the raw split lacks are left out."""
-    every = np.unique(np.concatenate([violations.rows for violations in found]))
+    every = np.unique(np.concatenate([violations.rows for violations in all_violations]))
     every = every[every < split.rows]
     for start in range(0, len(every), ROW_GROUP):
         rows = every[start : start + ROW_GROUP]
-        reasons = [_reasons(violations, rows, raw) for violations in found]
+        reasons = [_reasons(violations, rows, raw) for violations in all_violations]
         columns = {name: [part.column(name).combine_chunks() for part in reasons] for name in reasons[0].column_names}
         reason = pc.binary_join_element_wise(*columns.pop("reason"), "; ", null_handling="skip")
         texts = split.source.take(rows, text_columns)
@@ -186,10 +186,10 @@ def _batches(
         )
 
 
-def _reasons(found: Violations, rows: Rows, raw: Mapping[str, RawSplit]) -> pa.Table:
+def _reasons(violations: Violations, rows: Rows, raw: Mapping[str, RawSplit]) -> pa.Table:
     """Return the description of rows, null for those that do not violate the expectation."""
-    inside = found.rows[np.isin(found.rows, rows)]
-    described = Violations(found.check, found.table, found.arguments, inside).described(raw)
+    inside = violations.rows[np.isin(violations.rows, rows)]
+    described = Violations(violations.check, violations.table, violations.arguments, inside).described(raw)
     places = pc.index_in(pa.array(rows), pa.array(inside))
     return pa.table({name: values.take(places) for name, values in described.items()})
 
@@ -361,7 +361,7 @@ def _violations(outcome: CheckOutcome, failing: Rows, data: DerivedData) -> Viol
     return Violations(outcome.check, table, outcome.arguments, failing)
 
 
-def _entry(outcome: CheckOutcome, found: Violations, data: DerivedData) -> CheckEntry:
+def _entry(outcome: CheckOutcome, violations: Violations, data: DerivedData) -> CheckEntry:
     rule: Rule = getattr(data.params.validate_, outcome.check.key)
     status: Status = "crashed" if outcome.crashed else "passed" if outcome.passed else "failed"
     return CheckEntry(
@@ -377,7 +377,7 @@ def _entry(outcome: CheckOutcome, found: Violations, data: DerivedData) -> Check
         failing=outcome.failing,
         observed=outcome.observed,
         expectation={"type": outcome.type, **outcome.arguments},
-        worst=list(found.worst(data.raw, data.params.data.text_columns)) if status == "failed" and len(found.rows) else [],
+        worst=list(violations.worst(data.raw, data.params.data.text_columns)) if status == "failed" and len(violations.rows) else [],
         notes=[printable(note) for note in outcome.table.notes.get(outcome.check.key, ())],
         hint=outcome.check.hint if status != "passed" else None,
     )

@@ -15,7 +15,7 @@ from tests.flows.prefect_server import until
 TRAINS = """
 import sys, time
 from pathlib import Path
-from flows.train import training_lock
+from flows.train import machine_training_lock
 from flows.runs.processes import Programs
 
 SAVES = '''
@@ -29,7 +29,7 @@ time.sleep(1.5)
 Path("saved").touch()
 '''
 name = sys.argv[1]
-with training_lock("machine") as lock:
+with machine_training_lock("machine") as lock:
     lock.acquire(name, lambda line: print(line, flush=True))
     Programs(Path("."), name, locks=lock.descriptors).run([sys.executable, "-c", SAVES], "A training", print)
 """

@@ -262,8 +262,8 @@ def check_data_and_outs(root: Path) -> Iterator[DoctorResult]:
     ``dvc status`` would take the data of another commit for changes, and its remedy, ``dvc repro``, would lose rows.
     """
     others = other_versions(root)
-    for found in map(OtherVersion.error, others):
-        yield error(found.problem, found.hint)
+    for refusal in map(OtherVersion.error, others):
+        yield error(refusal.problem, refusal.hint)
     if not others:
         yield check_pipeline(root)
     elif not git_hook.is_installed(root):

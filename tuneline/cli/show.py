@@ -125,10 +125,10 @@ def show_project(console: Console, root: Path) -> None:
 
 def warnings_of_lock(root: Path, lock: Lock, *, compared: bool) -> list[str]:
     """Return what a person has to know before the metrics: they, the data or the ONNX models are not what they seem to be."""
-    found = [outdated(root, lock), *(str(other.error()) for other in set_back(root))]
+    messages = [outdated(root, lock), *(str(other.error()) for other in set_back(root))]
     if compared and not (root / ONNX / EXPORT_RECORD).exists():
-        found.append(f"There is no published model in {ONNX}. {EARLIER_MODEL}")
-    return [warning for warning in found if warning]
+        messages.append(f"There is no published model in {ONNX}. {EARLIER_MODEL}")
+    return [warning for warning in messages if warning]
 
 
 def stage_facts(root: Path) -> dict[str, str]:

@@ -83,8 +83,8 @@ def peak_memory() -> int:
     ``getrusage`` is for kernels that do not tell it otherwise: it may have that of the process that started this one, such as DVC.
     """
     status = Path("/proc/self/status")
-    found = re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(encoding="utf-8"), re.MULTILINE) if status.exists() else None
-    return int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    match = re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(encoding="utf-8"), re.MULTILINE) if status.exists() else None
+    return int(match[1]) if match else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def require(path: Path, made_by: str) -> Path:

@@ -19,8 +19,8 @@ def best_temperature(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> 
     """Return the number by which logits are divided for the smallest log loss."""
     from scipy.optimize import minimize_scalar
 
-    found = minimize_scalar(lambda log: log_losses(logits / np.exp(log), labels).mean(), bounds=LOG_TEMPERATURES, method="bounded")
-    return float(np.exp(found.x))
+    minimum = minimize_scalar(lambda log: log_losses(logits / np.exp(log), labels).mean(), bounds=LOG_TEMPERATURES, method="bounded")
+    return float(np.exp(minimum.x))
 
 
 def log_losses(logits: NDArray[Any], labels: NDArray[np.int64]) -> Losses:

@@ -98,12 +98,12 @@ def saved_experiments(root: Path, base: str | None = None) -> list[SavedExperime
     """List the finished experiments, those of ``dvc exp run`` as well, the oldest first; of one base commit if it is given."""
     fields = "%(refname)%00%(objectname)%00%(committerdate:short)%00%(contents:body)%01"
     where = _ref(base, "") if base else "refs/exps/"
-    found = []
+    experiments = []
     for entry in git(root, "for-each-ref", "--sort=committerdate", f"--format={fields}", where).split("\x01"):
         ref, commit, date, body = (*entry.strip().split("\x00"), "", "", "")[:4]
         if match := re.fullmatch(r"refs/exps/([0-9a-f]{2})/([0-9a-f]{38})/([^/]+)", ref):
-            found.append(SavedExperiment(root, match[3], commit, match[1] + match[2], date, _record(body)))
-    return found
+            experiments.append(SavedExperiment(root, match[3], commit, match[1] + match[2], date, _record(body)))
+    return experiments
 
 
 def committed_result(root: Path, commit: str) -> SavedExperiment | None:
@@ -125,8 +125,8 @@ def resolve_revision(root: Path, revision: str) -> str | None:
     """Return the commit that a revision of git, or the name of an experiment, stands for; ``None`` if there is none."""
     if commit := git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"):
         return commit
-    found = find_experiment(root, revision)
-    return found.commit if found else None
+    experiment = find_experiment(root, revision)
+    return experiment.commit if experiment else None
 
 
 def delete(experiment: SavedExperiment) -> None:

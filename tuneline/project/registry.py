@@ -105,8 +105,8 @@ class RegistryTags:
     def versions(self) -> list[Version]:
         """The registered versions, the lowest first."""
         ended = self._deregistered
-        found = [tag for tag in self._annotated() if tag.version and not tag.cancels and tag.version not in ended]
-        return [Version(str(tag.version), tag.commit) for tag in sorted(found, key=lambda tag: version_key(str(tag.version)))]
+        tags = [tag for tag in self._annotated() if tag.version and not tag.cancels and tag.version not in ended]
+        return [Version(str(tag.version), tag.commit) for tag in sorted(tags, key=lambda tag: version_key(str(tag.version)))]
 
     @property
     def stages(self) -> list[str]:

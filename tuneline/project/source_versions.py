@@ -54,27 +54,27 @@ class OtherVersion:
 
 def set_back(root: Path) -> list[OtherVersion]:
     """List the ``.dvc`` files in the working tree that name the data of another commit than git has staged. Only git is asked."""
-    found = []
+    versions = []
     for file, wanted in _staged(root).items():
         named = _md5(_text(root / file))
         commit = _first_commit(root, file, named) if named and named != wanted else None
         if commit:
-            found.append(OtherVersion(file, commit, True, cached_file(root, wanted) is not None))
-    return found
+            versions.append(OtherVersion(file, commit, True, cached_file(root, wanted) is not None))
+    return versions
 
 
 def other_versions(root: Path) -> list[OtherVersion]:
     """List what has another version than git names: ``set_back``, and files and folders, which DVC hashes, if they have changed."""
     staged = _staged(root)
     unchanged = [file for file, wanted in staged.items() if _md5(_text(root / file)) == wanted]
-    found = set_back(root)
+    versions = set_back(root)
     for file, present in present_hashes(root, unchanged).items():
         if present == staged[file]:
             continue
         commit, is_cached = _first_commit(root, file, present), cached_file(root, staged[file]) is not None
         if commit or not is_cached:  # else it is a change by the user, of what was here
-            found.append(OtherVersion(file, commit, False, is_cached))
-    return found
+            versions.append(OtherVersion(file, commit, False, is_cached))
+    return versions
 
 
 def require_present(root: Path) -> None:

@@ -96,10 +96,10 @@ def compare_scores(root: Path, first: Lock, second: Lock, metric: str, seed: int
     if schema != read_task(theirs.schema, "label"):
         return None
     labels, predictions, others = (column.to_numpy() for column in (ours["label"], ours["prediction"], theirs["prediction"]))
-    found = paired_difference(entry, labels, predictions, others, average=schema.averaging(None), seed=seed)
+    difference = paired_difference(entry, labels, predictions, others, average=schema.averaging(None), seed=seed)
     if entry.greater_is_better:
-        return ScoreDifference(found.value, found.low, found.high, len(labels))
-    return ScoreDifference(-found.value, -found.high, -found.low, len(labels))
+        return ScoreDifference(difference.value, difference.low, difference.high, len(labels))
+    return ScoreDifference(-difference.value, -difference.high, -difference.low, len(labels))
 
 
 def _validation_files(root: Path, lock: Lock) -> list[Path | None]:

@@ -230,12 +230,12 @@ def list_files(url: str, depth: int = 1) -> list[RemoteFile]:
         files.invalidate_cache()
         if "*" in path:
             root = path.partition("*")[0].rpartition("/")[0]
-            found = dict(_matching(files, root, path.removeprefix(f"{root}/").split("/")))
+            matches = dict(_matching(files, root, path.removeprefix(f"{root}/").split("/")))
         elif url.endswith("/") or (not url.startswith("http") and files.isdir(path)):  # of HTTP, that would read the file
-            found = dict(_below(files, path, depth))
+            matches = dict(_below(files, path, depth))
         else:
             return [_found(files, path, files.info(path), url)]
-        listed = [_found(files, name, info) for name, info in sorted(found.items()) if not name.endswith("/")]
+        listed = [_found(files, name, info) for name, info in sorted(matches.items()) if not name.endswith("/")]
     if not listed:
         raise DataError(f"{shown(url)} has no files.", "Check the address; a folder ends in /, and * stands for any part of a name.")
     return listed

@@ -140,11 +140,11 @@ def largest_errors(predictions: ReportedPredictions, raw: SplitReader | None, te
     task, labels, predicted, sizes = predictions.task, predictions.labels, predictions.predicted, predictions.error_sizes
     wrong = np.flatnonzero(predictions.errors)
     rows = wrong[np.argsort(-sizes[wrong], kind="stable")][:MAX_ERRORS]
-    found = []
+    errors = []
     for row, text in zip(rows.tolist(), read_texts(raw, rows, text_columns), strict=True):
         label, prediction, size = task.label_text(labels[row]), task.label_text(predicted[row]), float(sizes[row])
-        found.append(ModelError(row, text, label, prediction, size, task.error_size_text(size)))
-    return found
+        errors.append(ModelError(row, text, label, prediction, size, task.error_size_text(size)))
+    return errors
 
 
 def read_texts(raw: SplitReader | None, rows: NDArray[np.int64], text_columns: Sequence[str]) -> list[list[tuple[str, str]]]:

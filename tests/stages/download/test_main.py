@@ -168,8 +168,8 @@ def test_sample_and_files_import_nothing_heavy():
     """Seconds of start-up, which quick stages do not need."""
     code = (
         "import sys, stages.download.__main__, stages.download.sample, stages.download.files\n"
-        "from stages.download.source import resolve, source_splits\n"
-        "print(source_splits('train', 'part.1'), resolve('train', 'part.1', {'part.1': 3}), *sys.modules)"
+        "from stages.download.source import resolve_split, source_splits\n"
+        "print(source_splits('train', 'part.1'), resolve_split('train', 'part.1', {'part.1': 3}), *sys.modules)"
     )
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)})
     assert not {"torch", "transformers", "datasets", "pandas"} & set(modules.stdout.split())

@@ -99,10 +99,10 @@ import socket, sys
 def refuse(*_): raise AssertionError("connected to the network")
 socket.socket.connect = refuse
 import numpy as np
-from tuneline.evaluation.scoring import score
+from tuneline.evaluation.scoring import compute_metrics
 from tuneline.tasks import Classification, Regression
-assert score(Classification(("no", "yes")), np.array([0, 1]), np.array([0, 1]), "binary")["accuracy"] == 1.0
-assert score(Regression(), np.array([0.0, 1.0], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32), "binary")["mse"] == 0.0
+assert compute_metrics(Classification(("no", "yes")), np.array([0, 1]), np.array([0, 1]), "binary")["accuracy"] == 1.0
+assert compute_metrics(Regression(), np.array([0.0, 1.0], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32), "binary")["mse"] == 0.0
 assert not {"evaluate", "datasets"} & set(sys.modules)
 """
     environment = {name: value for name, value in os.environ.items() if name not in ("HF_HOME", "HF_HUB_OFFLINE")}

@@ -78,8 +78,8 @@ class ViolatingRows:
             keys = [same_text_keys(batch.columns) for batch in file.iter_batches(ROW_GROUP, columns=stored)]
         wanted = np.concatenate(keys)[self.split != split]
         batches = SplitReader.open(RAW, split, "download").batches(self._texts)
-        found = [np.isin(same_text_keys(batch.columns), wanted) for batch in batches]
-        return np.flatnonzero(np.concatenate([np.empty(0, bool), *found]))
+        matches = [np.isin(same_text_keys(batch.columns), wanted) for batch in batches]
+        return np.flatnonzero(np.concatenate([np.empty(0, bool), *matches]))
 
 
 def keys_of_rows(split: str, rows: Rows, texts: Sequence[str]) -> HashedRows:

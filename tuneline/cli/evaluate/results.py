@@ -342,9 +342,9 @@ def make_file_slices(file: LabelledFile, texts: Sequence[Sequence[str]], lengths
     yield from chain(length_slices(lengths), overlap_slices([texts]) if len(texts) == 2 else ())
     yield from label_slices(file.labels, schema.class_names)
     for name, values in file.groups.items():
-        found = sorted(values.value_counts().to_pylist(), key=lambda group: -group["counts"])[:MAX_GROUPS]
+        groups = sorted(values.value_counts().to_pylist(), key=lambda group: -group["counts"])[:MAX_GROUPS]
         column = np.array(values.to_pylist(), dtype=object)
-        yield from (RowSlice(name, str(group["values"] or "(none)"), np.flatnonzero(column == group["values"])) for group in found)
+        yield from (RowSlice(name, str(group["values"] or "(none)"), np.flatnonzero(column == group["values"])) for group in groups)
 
 
 def measure_drift(model: EvaluatedModel, file: LabelledFile, predicted: NDArray[Any], notes: list[str]) -> list[DriftMeasure]:

@@ -114,15 +114,16 @@ def format_value(value: Any) -> str:
 
 def read_rows(root: Path, *, every: bool = False) -> ExperimentRows:
     """Read the finished experiments on HEAD, or all of them with ``every``, and the results committed there; the best first."""
-    found = saved_experiments(root, None if every else git(root, "rev-parse", "HEAD"))
+    experiments = saved_experiments(root, None if every else git(root, "rev-parse", "HEAD"))
     bases = {
-        base: flat_values(load_yaml(git(root, "show", f"{base}:{PARAMS}")) or {}) for base in {experiment.base for experiment in found}
+        base: flat_values(load_yaml(git(root, "show", f"{base}:{PARAMS}")) or {})
+        for base in {experiment.base for experiment in experiments}
     }
-    without = bases.keys() - {experiment.base for experiment in found if experiment.name == BASE_EXPERIMENT}
-    found += [result for base in without if (result := committed_result(root, base))]
-    with progress("experiments", len(found), "experiments") as step:
+    without = bases.keys() - {experiment.base for experiment in experiments if experiment.name == BASE_EXPERIMENT}
+    experiments += [result for base in without if (result := committed_result(root, base))]
+    with progress("experiments", len(experiments), "experiments") as step:
         rows = []
-        for experiment in found:
+        for experiment in experiments:
             differs = {
                 key: value
                 for key, value in flat_values(experiment.params).items()

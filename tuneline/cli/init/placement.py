@@ -63,8 +63,8 @@ def files_in(paths: Sequence[Path]) -> Sequence[Path]:
     """Return the files, or those of a single folder that have a known suffix; refuse a folder without any."""
     if len(paths) != 1 or not paths[0].is_dir():
         return paths
-    found = [path for path in sorted(paths[0].iterdir()) if not path.name.startswith(".") and not path.is_dir()]
-    known = [path for path in found if Path(path.name.lower().removesuffix(".gz")).suffix in FAMILY_OF_SUFFIX]
+    files = [path for path in sorted(paths[0].iterdir()) if not path.name.startswith(".") and not path.is_dir()]
+    known = [path for path in files if Path(path.name.lower().removesuffix(".gz")).suffix in FAMILY_OF_SUFFIX]
     if not known:
         raise DataError(
             f"{paths[0]} has no file with one of the suffixes {', '.join(FAMILY_OF_SUFFIX)}.", "Name a file, or another folder."

@@ -111,14 +111,15 @@ def review(
     if model == "auto":
         model, reason = choose_model(folds)
         say(reason)
-    found = find(params, model, folds, rows)
-    measured = f"{found.metric} of the out-of-fold predictions: {found.agreement:.3f}"
-    say(f"{found.doubtful:,} of {found.rows:,} labels are doubtful; {measured}.")
-    if found.advice:
-        say(found.advice)
-    if found.suspects:
-        write_review(output, params.data, found.suspects)
-        say(f"The {len(found.suspects):,} most doubtful: {output}. Fill in the column {correct!r} where another label is right, then run:")
+    label_review = find(params, model, folds, rows)
+    measured = f"{label_review.metric} of the out-of-fold predictions: {label_review.agreement:.3f}"
+    say(f"{label_review.doubtful:,} of {label_review.rows:,} labels are doubtful; {measured}.")
+    if label_review.advice:
+        say(label_review.advice)
+    if label_review.suspects:
+        write_review(output, params.data, label_review.suspects)
+        written = f"The {len(label_review.suspects):,} most doubtful: {output}."
+        say(f"{written} Fill in the column {correct!r} where another label is right, then run:")
         say(f"  tuneline labels apply {output}")
 
 

@@ -66,12 +66,12 @@ def named_sources(files: Sequence[str], target: DataFile | None, *, any_ending: 
         return [path]
     if streams := [name for name in files if name == "-" or is_stream(as_path(name))]:
         raise StageError(f"{streams[0]} cannot be read together with other files.", "Name files only, or pipe all rows in.")
-    found = [file for name in files for file in _named(name, any_ending)]
-    for source in found:
+    sources = [file for name in files for file in _named(name, any_ending)]
+    for source in sources:
         same = isinstance(source, Path) and isinstance(target, Path) and target.exists() and target.samefile(source)
         if same or source == target:
             raise StageError(f"--output: {target} is also the input, which would be overwritten.", "Name another file.")
-    return [*found]
+    return [*sources]
 
 
 def is_stream(path: DataFile | None) -> bool:
@@ -109,8 +109,8 @@ def _named(word: str, any_ending: bool) -> Sequence[DataFile]:
 def _local(path: Path) -> Sequence[DataFile]:
     if path.is_dir():
         return sorted(path.iterdir())
-    if "*" in path.name and not os.path.lexists(path) and (found := sorted(path.parent.glob(path.name))):
-        return found
+    if "*" in path.name and not os.path.lexists(path) and (matches := sorted(path.parent.glob(path.name))):
+        return matches
     if problem := not_a_file(path):
         raise StageError(f"{path} {problem}.", "Check the path; - is standard input.")
     return [path]
