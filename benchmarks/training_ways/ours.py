@@ -69,7 +69,7 @@ class _Padding:
 def metered(meter: Meter, options: argparse.Namespace) -> Any:
     """Measure the steps of the loop, and make it train the same model as the other methods."""
     train_batch, evaluate, save = loop.train_batch, loop.evaluate_validation, Checkpoints.save
-    build, files, adapt = setup.build_model, checkpoints.data_files, cpu.short_waits_on_shared_cores
+    build, files, adapt = setup.build_model, checkpoints.model_input_files, cpu.short_waits_on_shared_cores
 
     def counting(state: Any, rows: Any) -> Any:
         lengths = state.sampler.rows.lengths_of(rows)
@@ -90,9 +90,9 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
 
     loop.train_batch, loop.evaluate_validation, Checkpoints.save = counting, unmetered(evaluate), unmetered(save)  # type: ignore[method-assign]
     setup.build_model = lambda *_: (new_model(options), frozenset())
-    checkpoints.data_files = lambda: iter(())
+    checkpoints.model_input_files = lambda: iter(())
     if options.waits == "fixed":
         cpu.short_waits_on_shared_cores = contextlib.nullcontext  # type: ignore[assignment]
     yield
     loop.train_batch, loop.evaluate_validation, Checkpoints.save = train_batch, evaluate, save  # type: ignore[method-assign]
-    setup.build_model, checkpoints.data_files, cpu.short_waits_on_shared_cores = build, files, adapt
+    setup.build_model, checkpoints.model_input_files, cpu.short_waits_on_shared_cores = build, files, adapt

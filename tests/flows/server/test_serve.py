@@ -152,7 +152,7 @@ from flows.server import serve
 from tuneline.core.processes import ending
 serve.end_on_signals()
 env = dict(os.environ)
-with contextlib.suppress(KeyboardInterrupt), ending(serve.start("http.server", "--bind", "127.0.0.1", "0", env=env)) as server:
+with contextlib.suppress(KeyboardInterrupt), ending(serve.start_module("http.server", "--bind", "127.0.0.1", "0", env=env)) as server:
     while server.poll() is None:
         time.sleep(0.1)
 """

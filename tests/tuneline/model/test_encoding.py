@@ -119,7 +119,7 @@ def test_tokenizer_without_token_types_gives_no_token_type_ids(wordpiece):
 
 @pytest.mark.parametrize("sizes", [[25], [1] * 25, [3, 0, 11, 2, 9]])
 def test_row_groups_do_not_depend_on_input_batches(wordpiece, sizes, monkeypatch):
-    monkeypatch.setattr(encoding, "CHUNK", 4)
+    monkeypatch.setattr(encoding, "ENCODED_AT_A_TIME", 4)
     monkeypatch.setattr(encoding, "ROW_GROUP", 8)
     texts = sentences(25)
     starts = np.cumsum([0, *sizes])
@@ -167,7 +167,7 @@ def test_text_for_which_the_tokenizer_takes_too_many_steps_is_an_error_with_its_
 
 
 def test_row_of_an_encoding_error_counts_from_the_first_row_of_all_chunks(runaway, monkeypatch):
-    monkeypatch.setattr(encoding, "CHUNK", 4)
+    monkeypatch.setattr(encoding, "ENCODED_AT_A_TIME", 4)
     monkeypatch.setattr(encoding, "ROW_GROUP", 8)
     rows = iter([batch([*sentences(9), RUNAWAY, "parcel"])])
     with pytest.raises(EncodingError) as raised:
