@@ -161,9 +161,11 @@ def disk_filling(repository: Repository, limit: float | None, now: datetime) -> 
     left = {what: shutil.disk_usage(path).free / rates[what] * 7 * 24 for what, path in places.items() if rates[what] > 0}
     first = min(left, key=left.__getitem__, default="")
     hours = left.get(first)
-    told = (f"{what} {decimal(size)}{f' ({growth[what] / 1e6:+,.1f} MB a week)' if what in growth else ''}" for what, size in sizes.items())
+    sizes_in_words = (
+        f"{what} {decimal(size)}{f' ({growth[what] / 1e6:+,.1f} MB a week)' if what in growth else ''}" for what, size in sizes.items()
+    )
     when = f"the disk of {first} is full in {spell(hours)} at this rate: " if hours is not None else ""
-    return Condition("tuneline.disk.filling", "tuneline.disk.stores", first, f"{when}{', '.join(told)}", hours, limit, ahead=True)
+    return Condition("tuneline.disk.filling", "tuneline.disk.stores", first, f"{when}{', '.join(sizes_in_words)}", hours, limit, ahead=True)
 
 
 def scoring_behind(repository: Repository, scoring: Scoring, limit: float | None, now: datetime) -> Condition:

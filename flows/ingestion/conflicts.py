@@ -92,34 +92,36 @@ def _class_name(data: DataParams, label: str) -> str:
     return names[int(label)] if is_id else label
 
 
-Known = tuple[list[pa.Array], pa.Array, pa.Array | None]
+KnownRows = tuple[list[pa.Array], pa.Array, pa.Array | None]
 """Texts, labels and keys of rows of the data."""
 
 
-def _batches(root: Path, layout: DataLayout, columns: BatchColumns, files: FilesParams) -> Iterator[Known]:
+def _batches(root: Path, layout: DataLayout, columns: BatchColumns, files: FilesParams) -> Iterator[KnownRows]:
     for split in (layout.split, *layout.held):
         for path in layout.files(root, split):
             yield from known_rows(path, columns, files)
 
 
-def _find(by_text: Iterable[int], by_key: Iterable[int], batches: Iterable[Known]) -> dict[tuple[str, int], tuple[tuple[str, ...], str]]:
+def _find(
+    by_text: Iterable[int], by_key: Iterable[int], batches: Iterable[KnownRows]
+) -> dict[tuple[str, int], tuple[tuple[str, ...], str]]:
     """Return texts and label of the first row of the data with each hash: of its texts, or of its key."""
-    wanted = {"text": np.array(list(by_text), np.uint64), "key": np.array(list(by_key), np.uint64)}
-    found: dict[tuple[str, int], tuple[tuple[str, ...], str]] = {}
+    required = {"text": np.array(list(by_text), np.uint64), "key": np.array(list(by_key), np.uint64)}
+    rows: dict[tuple[str, int], tuple[tuple[str, ...], str]] = {}
     for texts, labels, keys in batches:
         hashes = RowHashes.of(texts, labels, keys)
         for name, values in (("text", hashes.texts), ("key", hashes.keys)):
-            for row in np.flatnonzero(np.isin(values, wanted[name])).tolist():
+            for row in np.flatnonzero(np.isin(values, required[name])).tolist():
                 given = tuple(text[row].as_py() for text in texts)
-                found.setdefault((name, int(values[row])), (given, str(labels[row].as_py())))
-    return found
+                rows.setdefault((name, int(values[row])), (given, str(labels[row].as_py())))
+    return rows
 
 
 def identity_of(hashes: Sequence[RowHashes], statuses: Sequence[NDArray[np.int8]]) -> str | None:
     """Return a hash of the contradicting rows of a source, whatever their order; ``None`` if there are none."""
     pairs = {
-        (int(one.texts[row]), int(one.labels[row]))
-        for one, status in zip(hashes, statuses, strict=True)
+        (int(file_hashes.texts[row]), int(file_hashes.labels[row]))
+        for file_hashes, status in zip(hashes, statuses, strict=True)
         for row in np.flatnonzero(status == RowStatus.CONFLICT).tolist()
     }
     return hashlib.sha256(repr(sorted(pairs)).encode()).hexdigest()[:16] if pairs else None

@@ -20,7 +20,7 @@ from tuneline.project.repo import tagger_of
 CHANGED = "tuneline.production.changed"
 
 
-class Told(Record):
+class ReportedTags(Record):
     """``.dvc/tmp/flows/production.json``: the objects of the tags that people were told of, and the commit in production then."""
 
     tags: Sequence[str]
@@ -52,8 +52,8 @@ def remember_if_first(registry: Registry, stage: str) -> None:
 def tell_of_changes(registry: Registry, stage: str) -> list[str]:
     """Send an event for each change since the last call, and return what changed, in words. The first call only remembers."""
     remember_if_first(registry, stage)
-    told = Told.read_if_valid(_record(registry)) or Told(tags=(), production=None)
-    found = changes(registry, stage, told)
+    reported = ReportedTags.read_if_valid(_record(registry)) or ReportedTags(tags=(), production=None)
+    found = changes(registry, stage, reported)
     for identity, change in found.items():
         resource = {"prefect.resource.id": f"tuneline.production.{registry.artifact}", "prefect.resource.name": registry.artifact}
         send(CHANGED, resource, {"stage": stage, **asdict(change)}, identity)
@@ -61,9 +61,9 @@ def tell_of_changes(registry: Registry, stage: str) -> list[str]:
     return [change.message for change in found.values()]
 
 
-def changes(registry: Registry, stage: str, told: Told) -> dict[UUID, ProductionChange]:
+def changes(registry: Registry, stage: str, reported: ReportedTags) -> dict[UUID, ProductionChange]:
     """Return the changes of a stage since people were told, each with the id of its event, in their order."""
-    tags, known = registry.tags(), set(told.tags)
+    tags, known = registry.tags(), set(reported.tags)
     new = [tag for tag in tags.tags if tag.stage in {stage, stage + HOLD} and tag.object not in known]
     new.sort(key=lambda tag: tag.number)
     found = {}
@@ -71,7 +71,7 @@ def changes(registry: Registry, stage: str, told: Told) -> dict[UUID, Production
         group = list(made_at_once)
         if change := _change(registry, tags, stage, group):
             found[uuid5(NAMESPACE_URL, " ".join(tag.object for tag in group))] = change
-    if known - {tag.object for tag in tags.tags} and (removal := _removal(registry, tags, stage, told, new)):
+    if known - {tag.object for tag in tags.tags} and (removal := _removal(registry, tags, stage, reported, new)):
         found[uuid5(NAMESPACE_URL, " ".join(["removed", *sorted(known)]))] = removal
     return found
 
@@ -101,13 +101,15 @@ def _describe_stage(tags: RegistryTags, stage: str, group: Sequence[RegistryTag]
     return f"{after.name} is in {stage}{' again' if was_there else ''}, in place of {before.name if before else 'nothing'}"
 
 
-def _removal(registry: Registry, tags: RegistryTags, stage: str, told: Told, new: Sequence[RegistryTag]) -> ProductionChange | None:
+def _removal(
+    registry: Registry, tags: RegistryTags, stage: str, reported: ReportedTags, new: Sequence[RegistryTag]
+) -> ProductionChange | None:
     """Return what the removal of tags has changed; ``None`` if what is in the stage is there by a new tag, or was there before."""
     present = tags.in_stage(stage)
     commit = present.commit if present else None
-    if commit == told.production or any(tag.commit == commit for tag in new):
+    if commit == reported.production or any(tag.commit == commit for tag in new):
         return None
-    name, before = present.name if present else None, (told.production or "nothing")[:12]
+    name, before = present.name if present else None, (reported.production or "nothing")[:12]
     return ProductionChange(
         f"{registry.artifact}: tags were removed; {name or 'nothing'} is in {stage} now, in place of {before}.", name, before
     )
@@ -125,4 +127,4 @@ def _record(registry: Registry) -> Path:
 def _remember(registry: Registry, stage: str) -> None:
     tags = registry.tags()
     present = tags.in_stage(stage)
-    Told(tags=[tag.object for tag in tags.tags], production=present.commit if present else None).write(_record(registry))
+    ReportedTags(tags=[tag.object for tag in tags.tags], production=present.commit if present else None).write(_record(registry))

@@ -41,37 +41,39 @@ class OtherVersion:
     def error(self) -> DataError:
         """Return the error, with what to do."""
         data = self.file.with_suffix("")
-        whose = f"that of commit {self.commit}" if self.commit else "not what git names, which was never here"
-        problem = f"{data} is {whose}, because git brings {self.file} and not its data."
+        restore = f"dvc {'checkout' if self.is_cached else 'pull'} {self.file}"
+        keep = f"git add {self.file}"
         if self.set_back:
             problem = f"DVC has set {self.file} back to the data of commit {self.commit}, because git brings no data."
-        restore = f"dvc {'checkout' if self.is_cached else 'pull'} {self.file}"
-        if self.set_back:
             restore = f"git restore {self.file} && {restore}"
-        keep = f"git add {self.file}" if self.set_back else f"dvc add {data} && git add {self.file}"
+        else:
+            whose = f"that of commit {self.commit}" if self.commit else "not what git names, which was never here"
+            problem = f"{data} is {whose}, because git brings {self.file} and not its data."
+            keep = f"dvc add {data} && {keep}"
         return DataError(problem, f"{restore}. Only if you mean the data that is here: {keep}")
 
 
 def set_back(root: Path) -> list[OtherVersion]:
     """List the ``.dvc`` files in the working tree that name the data of another commit than git has staged. Only git is asked."""
     versions = []
-    for file, wanted in _staged(root).items():
+    for file, required in _staged(root).items():
         named = _md5(_text(root / file))
-        commit = _first_commit(root, file, named) if named and named != wanted else None
+        commit = _first_commit(root, file, named) if named and named != required else None
         if commit:
-            versions.append(OtherVersion(file, commit, True, cached_file(root, wanted) is not None))
+            versions.append(OtherVersion(file, commit, True, cached_file(root, required) is not None))
     return versions
 
 
 def other_versions(root: Path) -> list[OtherVersion]:
     """List what has another version than git names: ``set_back``, and files and folders, which DVC hashes, if they have changed."""
     staged = _staged(root)
-    unchanged = [file for file, wanted in staged.items() if _md5(_text(root / file)) == wanted]
+    unchanged = [file for file, required in staged.items() if _md5(_text(root / file)) == required]
     versions = set_back(root)
     for file, present in present_hashes(root, unchanged).items():
         if present == staged[file]:
             continue
-        commit, is_cached = _first_commit(root, file, present), cached_file(root, staged[file]) is not None
+        commit = _first_commit(root, file, present)
+        is_cached = cached_file(root, staged[file]) is not None
         if commit or not is_cached:  # else it is a change by the user, of what was here
             versions.append(OtherVersion(file, commit, False, is_cached))
     return versions
@@ -113,6 +115,6 @@ def _first_commit(root: Path, file: Path, md5: str) -> Commit | None:
 
 
 if __name__ == "__main__":
-    found = set_back(Path()) if "--within-repro" in sys.argv else other_versions(Path())
-    for other in found:
+    versions = set_back(Path()) if "--within-repro" in sys.argv else other_versions(Path())
+    for other in versions:
         sys.exit(visible(f"{other.error()}"))

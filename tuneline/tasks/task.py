@@ -156,7 +156,7 @@ class Task(ABC):
 
     @abstractmethod
     def exact_text(self, label: Any) -> str:
-        """Return a label, or what a person wrote as one, as reviews and corrections have it; a ``ValueError`` if it is no number."""
+        """Return a label, or what a person wrote as one, as reviews and corrections have it; a ``ValueError`` if it is not numeric."""
 
     @abstractmethod
     def label_text(self, label: Any) -> str:

@@ -7,7 +7,7 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.promotion.__main__ import main
-from flows.promotion.changes import CHANGED, Told, changes, remember_if_first, tell_of_changes
+from flows.promotion.changes import CHANGED, ReportedTags, changes, remember_if_first, tell_of_changes
 from tests.faults.clones import Machine, clone, git, origin
 from tests.flows.prefect_server import events, until
 from tuneline.project.registry import Version
@@ -48,7 +48,7 @@ def test_history_and_promotions_of_runs_are_no_news(one):
 def test_promotion_by_hand_is_told_once_with_who_and_why(one, served):
     one.promote()
     message = "onnx: v0.3.0 is in production, in place of v0.2.0. By one <one@localhost>: It is better."
-    before = Told.read(one.root / ".dvc/tmp/flows/production.json")
+    before = ReportedTags.read(one.root / ".dvc/tmp/flows/production.json")
     assert told(one) == [message]
     assert told(one) == []
     ((identity, change),) = changes(one.registry, "production", before).items()
@@ -102,7 +102,7 @@ def test_removal_of_tags_is_told_with_what_is_in_production_now(one):
 
 
 def test_two_machines_give_an_event_the_same_identity(one, tmp_path):
-    before = Told.read(one.root / ".dvc/tmp/flows/production.json")
+    before = ReportedTags.read(one.root / ".dvc/tmp/flows/production.json")
     two = clone(tmp_path, "two")
     one.promote()
     two.fetch()
