@@ -1,13 +1,15 @@
 """Measure the data checks at growing sizes: seconds without imports, peak memory, and how time grows.
 
-- ``tokenized``: every check of tokenized columns, on one split of ``--rows`` rows. Scalar columns come from flat Arrow arrays.
+- ``tokenized``: every check of tokenized columns, on one split of ``--rows`` rows. Scalar columns come from
+  flat Arrow arrays.
 - ``stage``: everything that the stage does, report included, on splits of 80, 10 and 10 percent of the rows.
-- ``pandas``: the checks of ``tokenized`` the straightforward way: list columns in pandas, scalars row by row in Python, the same suite.
+- ``pandas``: the checks of ``tokenized`` the straightforward way: list columns in pandas, scalars row by row
+  in Python, the same suite.
 - ``lists``: the one check that Great Expectations supports on a list column itself: uniqueness of the rows.
 
-Each measurement runs in its own process; a method that takes longer than ``--limit`` seconds is not run at a larger size. Rows are
-random words, about as many as in MRPC's pairs. Run in the root of the project, on an otherwise idle machine:
-``python -m benchmarks.checks``.
+Each measurement runs in its own process; a method that takes longer than ``--limit`` seconds is not run at a
+larger size. Rows are random words, about as many as in MRPC's pairs. Run in the root of the project, on an
+otherwise idle machine: ``python -m benchmarks.checks``.
 """
 
 import argparse
@@ -52,10 +54,16 @@ def words() -> list[str]:
 
 def tokenizer() -> Tokenizer:
     """Return a tokenizer that has each word as one token."""
-    made = Tokenizer(models.WordLevel({word: number for number, word in enumerate([*SPECIAL, *words()])}, unk_token=SPECIAL[1]))
+    made = Tokenizer(
+        models.WordLevel(
+            {word: number for number, word in enumerate([*SPECIAL, *words()])}, unk_token=SPECIAL[1]
+        )
+    )
     made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     made.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     made.add_special_tokens(list(SPECIAL))
     return made
@@ -67,33 +75,52 @@ def write_data(folder: Path, sizes: Mapping[str, int]) -> None:
     for kind in ("raw", "tokenized/tokenizer"):
         (folder / kind).mkdir(parents=True)
     for split, rows in sizes.items():
-        groups = [group(generator, lexicon, min(ROW_GROUP, rows - start)) for start in range(0, rows, ROW_GROUP)]
-        for side, (kind, schema) in enumerate((("raw", raw_schema(COLUMNS, LABELS)), ("tokenized", tokenized_schema(True, LABELS)))):
-            batches = [pa.record_batch([columns[side][name] for name in schema.names], schema=schema) for columns in groups]
+        groups = [
+            group(generator, lexicon, min(ROW_GROUP, rows - start)) for start in range(0, rows, ROW_GROUP)
+        ]
+        for side, (kind, schema) in enumerate(
+            (("raw", raw_schema(COLUMNS, LABELS)), ("tokenized", tokenized_schema(True, LABELS)))
+        ):
+            batches = [
+                pa.record_batch([columns[side][name] for name in schema.names], schema=schema)
+                for columns in groups
+            ]
             write_batches(folder / kind / f"{split}.parquet", schema, batches)
     tokenizer().save(str(folder / "tokenized/tokenizer/tokenizer.json"))
     config = {"unk_token": SPECIAL[1], "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
     (folder / "tokenized/tokenizer/tokenizer_config.json").write_text(json.dumps(config))
 
 
-def group(generator: np.random.Generator, lexicon: pa.StringArray, rows: int) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
+def group(
+    generator: np.random.Generator, lexicon: pa.StringArray, rows: int
+) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
     """Return the columns of random rows, raw and tokenized."""
     lengths = generator.integers(*LENGTHS, size=(2, rows))
     drawn = [generator.integers(0, WORDS, size=int(side.sum())) for side in lengths]
     texts = [
-        pc.binary_join(pa.ListArray.from_arrays(np.r_[0, np.cumsum(side)].astype(np.int32), lexicon.take(pa.array(ids))), " ")
+        pc.binary_join(
+            pa.ListArray.from_arrays(np.r_[0, np.cumsum(side)].astype(np.int32), lexicon.take(pa.array(ids))),
+            " ",
+        )
         for side, ids in zip(lengths, drawn, strict=True)
     ]
     labels = pa.array(generator.integers(0, 2, rows))
     totals = lengths.sum(axis=0) + 3
     offsets = np.r_[0, np.cumsum(totals)].astype(np.int32)
-    row, position = np.repeat(np.arange(rows), totals), np.arange(offsets[-1]) - np.repeat(offsets[:-1], totals)
+    row, position = (
+        np.repeat(np.arange(rows), totals),
+        np.arange(offsets[-1]) - np.repeat(offsets[:-1], totals),
+    )
     first = lengths[0][row] + 1
     ids = np.full(offsets[-1], 3, dtype=np.int32)
     ids[position == 0] = 2
     ids[(position > 0) & (position < first)] = drawn[0] + len(SPECIAL)
     ids[(position > first) & (position < totals[row] - 1)] = drawn[1] + len(SPECIAL)
-    flat = {"input_ids": ids, "attention_mask": np.ones(len(ids), np.int8), "token_type_ids": (position > first).astype(np.int8)}
+    flat = {
+        "input_ids": ids,
+        "attention_mask": np.ones(len(ids), np.int8),
+        "token_type_ids": (position > first).astype(np.int8),
+    }
     lists = {name: pa.ListArray.from_arrays(offsets, pa.array(values)) for name, values in flat.items()}
     raw = {"one": texts[0], "two": texts[1], "labels": labels, "idx": pa.array(np.arange(rows))}
     return raw, {**lists, "labels": labels}
@@ -101,7 +128,9 @@ def group(generator: np.random.Generator, lexicon: pa.StringArray, rows: int) ->
 
 def parameters() -> Params:
     """Return the default parameters for these columns."""
-    return Params.model_validate({"data": {"text_columns": list(COLUMNS)}, "model": {"config": {"model_type": "bert"}}})
+    return Params.model_validate(
+        {"data": {"text_columns": list(COLUMNS)}, "model": {"config": {"model_type": "bert"}}}
+    )
 
 
 def check_tokenized(folder: Path, derive: Callable[..., Any]) -> None:
@@ -114,9 +143,13 @@ def check_tokenized(folder: Path, derive: Callable[..., Any]) -> None:
 
     params, vocabulary = parameters(), Vocabulary.read(folder / "tokenized/tokenizer", 2)
     columns = derive(folder, vocabulary)
-    table = CheckedTable("tokenized", "train", columns, tokenized_limits(vocabulary, params.tokenize.max_length, columns.rows))
+    table = CheckedTable(
+        "tokenized", "train", columns, tokenized_limits(vocabulary, params.tokenize.max_length, columns.rows)
+    )
     results = run_expectations(table, list(expectations(table, params.validate_)), batch_definition())
-    if failed := [outcome for outcome in (read_outcome(table, result) for result, _ in results) if not outcome.passed]:
+    if failed := [
+        outcome for outcome in (read_outcome(table, result) for result, _ in results) if not outcome.passed
+    ]:
         raise SystemExit(f"valid data fails {failed[0].check.key}: {failed[0].crashed or failed[0].failing}")
 
 
@@ -138,7 +171,9 @@ def in_pandas(folder: Path) -> None:
 
     def derive(folder: Path, vocabulary: Any) -> StoredColumns:
         frame = row_by_row(folder / "tokenized/train.parquet", vocabulary)
-        return write_columns(folder / "derived/train.parquet", {name: frame[name].to_numpy() for name in frame})
+        return write_columns(
+            folder / "derived/train.parquet", {name: frame[name].to_numpy() for name in frame}
+        )
 
     check_tokenized(folder, derive)
 
@@ -164,7 +199,9 @@ def row_by_row(path: Path, vocabulary: Any) -> pd.DataFrame:
             "type_tokens": types.map(len),
             "smallest_type": types.map(min),
             "largest_type": types.map(max),
-            "type_drops": types.map(lambda row: sum(after < before for before, after in itertools.pairwise(row))),
+            "type_drops": types.map(
+                lambda row: sum(after < before for before, after in itertools.pairwise(row))
+            ),
             "labels": lists["labels"],
         }
     )
@@ -173,12 +210,18 @@ def row_by_row(path: Path, vocabulary: Any) -> pd.DataFrame:
 def on_lists(folder: Path) -> None:
     """Check the uniqueness of the rows on the list column."""
     import great_expectations as gx
-    from great_expectations.expectations.core.expect_column_values_to_be_unique import ExpectColumnValuesToBeUnique
+    from great_expectations.expectations.core.expect_column_values_to_be_unique import (
+        ExpectColumnValuesToBeUnique,
+    )
 
     frame = pd.read_parquet(folder / "tokenized/train.parquet")
     frame["input_ids"] = frame["input_ids"].map(list)
     source = gx.get_context(mode="ephemeral").data_sources.add_pandas("lists")
-    batch = source.add_dataframe_asset("train").add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
+    batch = (
+        source.add_dataframe_asset("train")
+        .add_batch_definition_whole_dataframe("all")
+        .get_batch({"dataframe": frame})
+    )
     batch.validate(ExpectColumnValuesToBeUnique(column="input_ids"), result_format="BOOLEAN_ONLY")
 
 
@@ -188,7 +231,11 @@ def stage(folder: Path) -> None:
     from stages.validate.results import check_tables
     from stages.validate.tables import DataFolders, derive_tables
 
-    results = check_tables(derive_tables(parameters(), DataFolders(folder / "raw", folder / "tokenized", folder / "derived"), None))
+    results = check_tables(
+        derive_tables(
+            parameters(), DataFolders(folder / "raw", folder / "tokenized", folder / "derived"), None
+        )
+    )
     if results.errors:
         raise SystemExit(f"valid data fails {results.errors[0].check}")
     (folder / "report").mkdir()
@@ -201,9 +248,21 @@ WAYS = {"tokenized": tokenized, "stage": stage, "pandas": in_pandas, "lists": on
 def measure(way: str, rows: int, limit: float) -> dict[str, float] | None:
     """Measure one method at one size in its own process; return ``None`` if it exceeds the time limit or fails."""
     with tempfile.TemporaryDirectory() as folder:
-        sizes = {split: int(rows * share) for split, share in SHARES.items()} if way == "stage" else {"train": rows}
+        sizes = (
+            {split: int(rows * share) for split, share in SHARES.items()}
+            if way == "stage"
+            else {"train": rows}
+        )
         write_data(Path(folder) / "data", sizes)
-        command = [sys.executable, "-m", "benchmarks.checks", "--way", way, "--folder", str(Path(folder) / "data")]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.checks",
+            "--way",
+            way,
+            "--folder",
+            str(Path(folder) / "data"),
+        ]
         try:
             done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=limit)
         except subprocess.TimeoutExpired:
@@ -229,17 +288,31 @@ def run_one(way: str, folder: Path) -> None:
 
 def main() -> None:
     """Print a table of all methods at all sizes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--limit", type=float, default=300.0, help="time limit of one measurement, in seconds")
+    parser.add_argument(
+        "--limit", type=float, default=300.0, help="time limit of one measurement, in seconds"
+    )
     parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.way:
         run_one(arguments.way, arguments.folder)
         return
-    table = Table("method", "rows", "seconds", "rows/s", "growth", "processor s", "peak MB", "imports, s", title="Data checks")
+    table = Table(
+        "method",
+        "rows",
+        "seconds",
+        "rows/s",
+        "growth",
+        "processor s",
+        "peak MB",
+        "imports, s",
+        title="Data checks",
+    )
     for way in arguments.ways:
         before: tuple[int, float] | None = None
         for rows in sorted(arguments.rows):

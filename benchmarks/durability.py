@@ -1,7 +1,7 @@
 """Measure what it costs to bring files to the disk before they are renamed (tuneline/files): a checkpoint and a small state file.
 
-``os.fsync`` is called or not, in alternation, on the file system of ``--folder``. All that is written is brought to the disk between two
-measurements, so that none pays for the one before.
+``os.fsync`` is called or not, in alternation, on the file system of ``--folder``. All that is written is
+brought to the disk between two measurements, so that none pays for the one before.
 
 Run in the root of the project, with nothing else running: ``python -m benchmarks.durability``.
 """
@@ -26,7 +26,10 @@ BLOCK = os.urandom(2**20)
 def write_checkpoint(folder: Path, megabytes: int) -> None:
     """Write what a checkpoint consists of: weights, an optimizer of twice their size, small files."""
     with replace_directory(folder / "step") as partial:
-        for name, size in (("model.safetensors", megabytes // 3), ("optimizer.bin", megabytes - megabytes // 3)):
+        for name, size in (
+            ("model.safetensors", megabytes // 3),
+            ("optimizer.bin", megabytes - megabytes // 3),
+        ):
             with (partial / name).open("wb") as file:
                 for _ in range(size):
                     file.write(BLOCK)
@@ -55,14 +58,18 @@ def measure(write: Callable[[], None], rounds: int) -> tuple[float, float]:
 
 def main() -> None:
     """Measure and print the medians."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--folder", type=Path, default=Path(), help="where to write")
     options = parser.parse_args()
     table = Table("written", "with fsync, ms", "without, ms")
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         folder = Path(temporary)
-        writes: dict[str, Callable[[], None]] = {"small state file": lambda: write_json(folder / "state.json", {"version": "v1"})}
+        writes: dict[str, Callable[[], None]] = {
+            "small state file": lambda: write_json(folder / "state.json", {"version": "v1"})
+        }
         for size in (1, 10, 100, 1000):
             writes[f"checkpoint of {size} MB"] = lambda size=size: write_checkpoint(folder, size)  # type: ignore[misc]
         for name, write in writes.items():

@@ -1,11 +1,12 @@
 """Measure what flow ``train`` adds to a run of the pipeline, compared with the stages' commands and with ``dvc repro``.
 
-Three ways alternate, each in a clone of the last commit with a cache of its own: the commands of ``dvc.yaml`` one after the other;
-``dvc repro``; the flow, requested through the API of a real server (SQLite) and run by a real worker that is ready. The model is
-small, so that the overhead is not lost in the noise of the stages; every round has its own seed, so that every stage runs. The flow runs
-a commit with these parameters, as every night; overrides of a run take another second, in which Hydra composes them. From the
-second round on a model is in production, which the gate has to compare and which is replaced: the most work a run can have.
-Run ``python -m benchmarks.flows`` in the root of the project, with nothing else running on the machine.
+Three ways alternate, each in a clone of the last commit with a cache of its own: the commands of ``dvc.yaml``
+one after the other; ``dvc repro``; the flow, requested through the API of a real server (SQLite) and run by a
+real worker that is ready. The model is small, so that the overhead is not lost in the noise of the stages;
+every round has its own seed, so that every stage runs. The flow runs a commit with these parameters, as every
+night; overrides of a run take another second, in which Hydra composes them. From the second round on a model
+is in production, which the gate has to compare and which is replaced: the most work a run can have. Run
+``python -m benchmarks.flows`` in the root of the project, with nothing else running on the machine.
 """
 
 import argparse
@@ -51,7 +52,11 @@ def clone(folder: Path) -> Path:
     """Clone the last commit, and let the gate pass any model: the promotion is part of the measurement."""
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
     settings = folder / "conf" / "flows.yaml"
-    passing = settings.read_text().replace("min_gain: 0.0 ", "min_gain: -1.0").replace("min_rows: 100 ", "min_rows: 1 ")
+    passing = (
+        settings.read_text()
+        .replace("min_gain: 0.0 ", "min_gain: -1.0")
+        .replace("min_rows: 100 ", "min_rows: 1 ")
+    )
     settings.write_text(passing)
     return folder
 
@@ -89,7 +94,9 @@ def parameters(seed: int) -> list[str]:
 def run(command: list[str], root: Path) -> None:
     """Run a program of this environment; print its output and exit if it fails."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(command, cwd=root, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=root, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.exit(f"{shlex.join(command)}:\n{done.stdout}{done.stderr}")
 
@@ -103,7 +110,9 @@ def prefect(home: Path, port: int) -> Iterator[SyncPrefectClient]:
     home.mkdir()
     with (home / "log").open("w") as log, serve.server("127.0.0.1", port, env, stdout=log, stderr=log):
         deploy(env)
-        worker = serve.start_module("flows.server.prefect_worker", "worker", "start", "--pool", POOL, env=env, stdout=log, stderr=log)
+        worker = serve.start_module(
+            "flows.server.prefect_worker", "worker", "start", "--pool", POOL, env=env, stdout=log, stderr=log
+        )
         client_settings = {PREFECT_API_URL: env["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: login}
         with ending(worker), temporary_settings(client_settings), get_client(sync_client=True) as client:
             while not client.read_workers_for_work_pool(POOL):
@@ -132,7 +141,9 @@ def phases(found: FlowRun, tasks: list[TaskRun]) -> dict[str, float]:
     inside = sum(seconds(task.start_time, task.end_time) for task in stages)
     return {
         "until the flow starts (worker, process, imports)": seconds(found.created, found.start_time),
-        "until the first stage (checkout, parameters, graph)": seconds(found.start_time, stages[0].start_time),
+        "until the first stage (checkout, parameters, graph)": seconds(
+            found.start_time, stages[0].start_time
+        ),
         "tasks of the stages": inside,
         "between them": seconds(stages[0].start_time, stages[-1].end_time) - inside,
         "after the last (gate, commit, promotion)": seconds(stages[-1].end_time, found.end_time),
@@ -148,7 +159,13 @@ def show(console: Console, taken: dict[str, list[float]], parts: list[dict[str, 
     """Print medians: seconds and overhead of each way, and the parts of the flow."""
     medians = {way: statistics.median(values) for way, values in taken.items()}
     alone, repro = medians["the stages' commands"], medians["dvc repro"]
-    table = Table("way", "seconds", "over the stages", "over dvc repro", title=f"Small pipeline, medians of {len(parts)} rounds")
+    table = Table(
+        "way",
+        "seconds",
+        "over the stages",
+        "over dvc repro",
+        title=f"Small pipeline, medians of {len(parts)} rounds",
+    )
     for way, value in medians.items():
         table.add_row(way, f"{value:.1f}", f"{value - alone:+.1f}", f"{value - repro:+.1f}")
     console.print(table)
@@ -166,9 +183,14 @@ def main() -> None:
     options = parser.parse_args()
     taken: dict[str, list[float]] = {}
     parts: list[dict[str, float]] = []
-    by_hand: dict[str, Callable[[Path, int], float]] = {"the stages' commands": command_line, "dvc repro": dvc_repro}
+    by_hand: dict[str, Callable[[Path, int], float]] = {
+        "the stages' commands": command_line,
+        "dvc repro": dvc_repro,
+    }
     with tempfile.TemporaryDirectory() as folder, prefect(Path(folder) / "prefect", options.port) as client:
-        roots = {way: clone(Path(folder) / str(number)) for number, way in enumerate([*by_hand, "flow train"])}
+        roots = {
+            way: clone(Path(folder) / str(number)) for number, way in enumerate([*by_hand, "flow train"])
+        }
         for seed in range(1, options.rounds + 1):
             for way, measure in by_hand.items():
                 taken.setdefault(way, []).append(measure(roots[way], seed))

@@ -3,14 +3,15 @@
 - ``torch eager`` and ``torch compiled``: the model without an export.
 - ``reference``: fp32 as torch's exporter writes it with its defaults.
 - ``fp32``, ``int8``, ``int8 static``: what the stage ``export`` writes.
-- ``OpenVINO fp32`` and ``int8``: the same files in OpenVINO, if it is installed (``pip install '.[openvino]'``); ``bf16``: the first in
-  bf16, which it computes on processors with AVX512-BF16 or AMX only.
-- With ``--optimizations``: fp32 with ONNX Runtime's graph optimizations at each level, and through its BERT fusion tool.
+- ``OpenVINO fp32`` and ``int8``: the same files in OpenVINO, if it is installed (``pip install
+  '.[openvino]'``); ``bf16``: the first in bf16, which it computes on processors with AVX512-BF16 or AMX only.
+- With ``--optimizations``: fp32 with ONNX Runtime's graph optimizations at each level, and through its BERT
+  fusion tool.
 
-The model is a BERT with random weights, or that of ``--checkpoint``. Rows are random, as long as MRPC's pairs under BERT's tokenizer, and
-padded to the longest row of their batch. Backends take turns with the same ``BLOCK`` batches; the first ones of a turn do not count,
-because threads of the backend before still spin. Run in the root of the project, on an otherwise idle machine:
-``python -m benchmarks.inference``.
+The model is a BERT with random weights, or that of ``--checkpoint``. Rows are random, as long as MRPC's pairs
+under BERT's tokenizer, and padded to the longest row of their batch. Backends take turns with the same
+``BLOCK`` batches; the first ones of a turn do not count, because threads of the backend before still spin.
+Run in the root of the project, on an otherwise idle machine: ``python -m benchmarks.inference``.
 """
 
 import argparse
@@ -88,10 +89,18 @@ def batches(rows: int, count: int, seed: int = 0) -> Iterator[Batch]:
     """Yield padded batches of random ids, with lengths as in MRPC."""
     generator = np.random.default_rng(seed)
     for _ in range(count):
-        lengths = np.interp(generator.random(rows), np.linspace(0, 1, len(MRPC_LENGTHS)), MRPC_LENGTHS).round().astype(int)
+        lengths = (
+            np.interp(generator.random(rows), np.linspace(0, 1, len(MRPC_LENGTHS)), MRPC_LENGTHS)
+            .round()
+            .astype(int)
+        )
         mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
         segments = (np.arange(lengths.max()) > lengths[:, None] // 2).astype(np.int64) * mask
-        yield dict(zip(INPUTS, (generator.integers(1000, VOCABULARY, mask.shape) * mask, mask, segments), strict=True))
+        yield dict(
+            zip(
+                INPUTS, (generator.integers(1000, VOCABULARY, mask.shape) * mask, mask, segments), strict=True
+            )
+        )
 
 
 def run_in_torch(model: Any) -> Backend:
@@ -99,7 +108,9 @@ def run_in_torch(model: Any) -> Backend:
 
     def run(batch: Batch) -> NDArray[np.float32]:
         with torch.inference_mode():
-            logits: NDArray[np.float32] = model(**{name: torch.from_numpy(values) for name, values in batch.items()}).logits.numpy()
+            logits: NDArray[np.float32] = model(
+                **{name: torch.from_numpy(values) for name, values in batch.items()}
+            ).logits.numpy()
         return logits
 
     return run
@@ -123,7 +134,12 @@ def onnx_ways(model: PreTrainedModel, folder: Path) -> Iterator[Contender]:
     reference = folder / "reference.onnx"
     example = {name: torch.from_numpy(values) for name, values in next(batches(2, 1)).items()}
     shape = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence")}
-    options = {"dynamo": True, "dynamic_shapes": dict.fromkeys(example, shape), "external_data": False, "verbose": False}
+    options = {
+        "dynamo": True,
+        "dynamic_shapes": dict.fromkeys(example, shape),
+        "external_data": False,
+        "verbose": False,
+    }
     torch.onnx.export(model, (), str(reference), kwargs=example, output_names=["logits"], **options)
     yield loaded("reference", reference)
     model.set_attn_implementation("eager")
@@ -151,7 +167,11 @@ def openvino_ways(folder: Path) -> Iterator[Contender]:
         return
     core = openvino.Core()
     for name, file, precision in (("fp32", "fp32", "f32"), ("bf16", "fp32", "bf16"), ("int8", "int8", "f32")):
-        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads(), "INFERENCE_PRECISION_HINT": precision}
+        settings = {
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_NUM_THREADS": threads(),
+            "INFERENCE_PRECISION_HINT": precision,
+        }
         compiled = core.compile_model(folder / f"{file}.onnx", "CPU", settings)
         yield Contender(f"OpenVINO {name}", partial(run_openvino, compiled))
 
@@ -180,9 +200,13 @@ def optimization_ways(folder: Path) -> Iterator[Contender]:
     for name in ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL"):
         options = session_options()
         options.graph_optimization_level = getattr(level, name)
-        session = onnxruntime.InferenceSession(str(folder / "fp32.onnx"), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            str(folder / "fp32.onnx"), options, providers=["CPUExecutionProvider"]
+        )
         yield Contender(name.removeprefix("ORT_").lower().replace("_", " "), run_session(session))
-    optimize_model(str(folder / "fp32.onnx"), "bert", opt_level=0).save_model_to_file(str(folder / "fused.onnx"))
+    optimize_model(str(folder / "fp32.onnx"), "bert", opt_level=0).save_model_to_file(
+        str(folder / "fused.onnx")
+    )
     yield loaded("BERT fusions", folder / "fused.onnx")
 
 
@@ -211,8 +235,20 @@ def report(contenders: list[Contender], rounds: Mapping[int, int], console: Cons
     """Print one table per batch size."""
     differences = largest_difference(contenders)
     for rows in rounds:
-        table = Table(title=f"batch {rows}: {len(contenders[0].seconds[rows])} batches, {threads()} threads", title_justify="left")
-        for title in ("backend", "p50 ms", "p95 ms", "p99 ms", "rows/s", "x eager", "MB", "largest difference"):
+        table = Table(
+            title=f"batch {rows}: {len(contenders[0].seconds[rows])} batches, {threads()} threads",
+            title_justify="left",
+        )
+        for title in (
+            "backend",
+            "p50 ms",
+            "p95 ms",
+            "p99 ms",
+            "rows/s",
+            "x eager",
+            "MB",
+            "largest difference",
+        ):
             table.add_column(title, justify="left" if title == "backend" else "right")
         eager = np.median(contenders[0].seconds[rows])
         for contender in contenders:
@@ -226,14 +262,27 @@ def report(contenders: list[Contender], rounds: Mapping[int, int], console: Cons
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--checkpoint", default=None, help="folder of a BERT checkpoint, instead of --layers and --hidden")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--checkpoint", default=None, help="folder of a BERT checkpoint, instead of --layers and --hidden"
+    )
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=256)
-    parser.add_argument("--scale", type=float, default=1.0, help="fraction of the default number of rounds (0.1: a quick look)")
-    parser.add_argument("--optimizations", action="store_true", help="also try ONNX Runtime's graph optimizations one by one")
     parser.add_argument(
-        "--cpu-time", action="store_true", help="measure CPU time instead of wall time, for a busy machine; with OMP_NUM_THREADS=1"
+        "--scale",
+        type=float,
+        default=1.0,
+        help="fraction of the default number of rounds (0.1: a quick look)",
+    )
+    parser.add_argument(
+        "--optimizations", action="store_true", help="also try ONNX Runtime's graph optimizations one by one"
+    )
+    parser.add_argument(
+        "--cpu-time",
+        action="store_true",
+        help="measure CPU time instead of wall time, for a busy machine; with OMP_NUM_THREADS=1",
     )
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # exporters warn about their own internals
@@ -243,7 +292,11 @@ def main() -> None:
     rounds = {rows: max(round(count * options.scale), 2) for rows, count in ROUNDS.items()}
     with tempfile.TemporaryDirectory() as folder:
         ways = [*onnx_ways(model_of(options), Path(folder)), *openvino_ways(Path(folder))]
-        contenders = [*torch_ways(model_of(options)), *ways, *(optimization_ways(Path(folder)) if options.optimizations else [])]
+        contenders = [
+            *torch_ways(model_of(options)),
+            *ways,
+            *(optimization_ways(Path(folder)) if options.optimizations else []),
+        ]
         measure(contenders, rounds, time.process_time if options.cpu_time else time.perf_counter)
         report(contenders, rounds, Console(width=120))
 

@@ -1,9 +1,10 @@
 """Weights in 7 and in 8 bits: agreement with fp32 and speed of a trained classifier, for every quantization method.
 
-Run in the root of a project in which the pipeline has run: ``python -m benchmarks.int8``, on an otherwise idle machine. The
-models are kept in ``--folder``, so that another processor can run the same ones: on a machine of that kind, or, for the agreement
-alone, emulated (``--no-speed --rows 200`` under ``qemu-x86_64 -cpu Haswell``). ``plain`` is a session with ONNX Runtime's defaults;
-``exact`` multiplies 8-bit weights without clipping where the processor would clip (``session.x64quantprecision``).
+Run in the root of a project in which the pipeline has run: ``python -m benchmarks.int8``, on an otherwise
+idle machine. The models are kept in ``--folder``, so that another processor can run the same ones: on a
+machine of that kind, or, for the agreement alone, emulated (``--no-speed --rows 200`` under ``qemu-x86_64
+-cpu Haswell``). ``plain`` is a session with ONNX Runtime's defaults; ``exact`` multiplies 8-bit weights
+without clipping where the processor would clip (``session.x64quantprecision``).
 """
 
 import argparse
@@ -42,7 +43,11 @@ def write_models(folder: Path, names: Sequence[str]) -> None:
     params = load_params()
     train, validation = (SplitReader.open(TOKENIZED, name, "tokenize") for name in ("train", "validation"))
     rows = QuantizationRows(train, validation, 0, params.seed, params.compare.close_rmse)
-    columns = ["input_ids", "attention_mask", *(["token_type_ids"] if "token_type_ids" in split("train").values else [])]
+    columns = [
+        "input_ids",
+        "attention_mask",
+        *(["token_type_ids"] if "token_type_ids" in split("train").values else []),
+    ]
     fp32 = to_onnx(load_for_tracing(CLASSIFIER), columns, params.export.opset)
     save_model(fp32, folder / "fp32.onnx")
     for name in names:
@@ -82,10 +87,18 @@ def run(path: Path, exact: bool, rows: TokenizedSplit) -> tuple[NDArray[np.float
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--folder", type=Path, default=Path("reports/benchmark-int8"))
     parser.add_argument("--rows", type=int, help="of the reported split; all unless given")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, help="all unless given; fp32 is always one of them")
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        choices=MODELS,
+        default=MODELS,
+        help="all unless given; fp32 is always one of them",
+    )
     parser.add_argument("--no-speed", action="store_true", help="one round: agreement alone")
     options = parser.parse_args()
     models = ["fp32", *(name for name in options.models if name != "fp32")]
@@ -101,9 +114,19 @@ def main() -> None:
             seconds[way].append(spent)
     reference = logits["fp32", False]
     table = Table(
-        title=f"{len(rows)} rows, {threads()} threads, processor clips 8-bit products: {processor_saturates()}", title_justify="left"
+        title=(
+            f"{len(rows)} rows, {threads()} threads, processor clips 8-bit products: {processor_saturates()}"
+        ),
+        title_justify="left",
     )
-    for title in ("model", "session", "agreement with fp32", "accuracy", "mean difference of logits", "x fp32"):
+    for title in (
+        "model",
+        "session",
+        "agreement with fp32",
+        "accuracy",
+        "mean difference of logits",
+        "x fp32",
+    ):
         table.add_column(title)
     base = np.median(seconds["fp32", False])
     for way in ways:

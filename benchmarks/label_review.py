@@ -1,8 +1,9 @@
 """Judge ``reports/labels/review.csv`` of the embedded sample, whose wrong labels are known.
 
-Start, in a project with the sample: ``tuneline labels review``, then ``python -m benchmarks.label_review``. It generates the tickets
-with and without wrong labels and prints how many of the first rows of the file have one (precision), how many of all that have one are
-among them (recall), and how many of their proposed labels are right.
+Start, in a project with the sample: ``tuneline labels review``, then ``python -m benchmarks.label_review``.
+It generates the tickets with and without wrong labels and prints how many of the first rows of the file have
+one (precision), how many of all that have one are among them (recall), and how many of their proposed labels
+are right.
 """
 
 import csv
@@ -19,8 +20,12 @@ from tuneline.params.loading import load_params
 def wrong_labels(rows: int, mislabelled: float, seed: int) -> dict[str, str]:
     """Return the right label of each ticket that has a wrong one, by the hash of its texts."""
     given, right = (list(write_tickets(rows, share, seed)) for share in (mislabelled, 0.0))
-    keys = row_keys([pa.array([getattr(ticket, name) for ticket in given]) for name in Ticket._fields[:2]]).to_pylist()
-    return {key: one.queue for key, one, other in zip(keys, right, given, strict=True) if one.queue != other.queue}
+    keys = row_keys(
+        [pa.array([getattr(ticket, name) for ticket in given]) for name in Ticket._fields[:2]]
+    ).to_pylist()
+    return {
+        key: one.queue for key, one, other in zip(keys, right, given, strict=True) if one.queue != other.queue
+    }
 
 
 def main() -> None:
@@ -34,8 +39,14 @@ def main() -> None:
     for number in sorted({len(wrong) // 3, 2 * len(wrong) // 3, len(wrong), len(rows)}):
         found = [row for row in rows[:number] if row["key"] in wrong]
         right = sum(row["proposed"] == wrong[row["key"]] for row in found)
-        precision, recall, proposals = len(found) / min(number, len(rows)), len(found) / len(wrong), right / max(len(found), 1)
-        print(f"first {number}: precision {precision:.3f}, recall {recall:.3f}, right proposals {proposals:.3f}")
+        precision, recall, proposals = (
+            len(found) / min(number, len(rows)),
+            len(found) / len(wrong),
+            right / max(len(found), 1),
+        )
+        print(
+            f"first {number}: precision {precision:.3f}, recall {recall:.3f}, right proposals {proposals:.3f}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """Measure the search for near-duplicates: what it finds of planted copies, what it names in clean data, and its time and memory.
 
-- ``--mrpc FOLDER``: copies of rows of MRPC (GLUE's ``train.tsv``, ``validation.tsv`` and ``test.tsv``) are changed and planted in test.
-  A table has the fraction found by kind of change, and the rows that the clean data names: for the search itself, and for similarities
-  with other weights of words, compared exactly.
-- ``--rows 1000000``: the search of generated rows, in a process of its own. Word frequencies follow Zipf's law, a third of the words of a
-  row are those of its topic, and one row in a hundred is a copy of another one with one word in ten replaced.
+- ``--mrpc FOLDER``: copies of rows of MRPC (GLUE's ``train.tsv``, ``validation.tsv`` and ``test.tsv``) are
+  changed and planted in test. A table has the fraction found by kind of change, and the rows that the clean
+  data names: for the search itself, and for similarities with other weights of words, compared exactly.
+- ``--rows 1000000``: the search of generated rows, in a process of its own. Word frequencies follow Zipf's
+  law, a third of the words of a row are those of its topic, and one row in a hundred is a copy of another one
+  with one word in ten replaced.
 
-Run in the root of the project, on an otherwise idle machine: ``python -m benchmarks.near_duplicates --rows 1000000``.
+Run in the root of the project, on an otherwise idle machine: ``python -m benchmarks.near_duplicates --rows
+1000000``.
 """
 
 import argparse
@@ -49,12 +51,17 @@ def read_mrpc(folder: Path) -> list[list[Row]]:
     splits = []
     for split in SPLITS:
         with (folder / f"{split}.tsv").open(encoding="utf-8-sig", newline="") as file:
-            splits.append([tuple(row[3:5]) for row in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)][1:])
+            splits.append(
+                [tuple(row[3:5]) for row in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)][1:]
+            )
     return splits
 
 
 def changes(rows: Sequence[Row], rng: random.Random) -> dict[str, Callable[[str], str]]:
-    """Return the ways to change a copy, by name. New words are drawn from all different words of the rows: most of them are rare."""
+    """Return the ways to change a copy, by name.
+
+    New words are drawn from all different words of the rows: most of them are rare.
+    """
     texts = [text.split() for row in rows for text in row]
     vocabulary = sorted({word for text in texts for word in text})
     names = [word for text in texts for word in text[1:] if word[:1].isupper()]
@@ -83,7 +90,14 @@ def changes(rows: Sequence[Row], rng: random.Random) -> dict[str, Callable[[str]
 
     def renamed(text: str) -> str:
         first, *rest = text.split()
-        new = [rng.choice(names if word[:1].isupper() else numbers) if is_name(word) and rng.random() < 0.5 else word for word in rest]
+        new = [
+            (
+                rng.choice(names if word[:1].isupper() else numbers)
+                if is_name(word) and rng.random() < 0.5
+                else word
+            )
+            for word in rest
+        ]
         return " ".join([first, *new])
 
     def is_name(word: str) -> bool:
@@ -126,7 +140,9 @@ def encode(rows: Sequence[Row]) -> tuple[list[EncodedWords], NDArray[np.uint64]]
 def search(splits: Sequence[Sequence[Row]], similarity: float) -> list[NearDuplicateRows]:
     """Search splits for near-duplicates."""
     encoded = [encode(rows) for rows in splits]
-    return find_near_duplicates([batches for batches, _ in encoded], [keys for _, keys in encoded], similarity)
+    return find_near_duplicates(
+        [batches for batches, _ in encoded], [keys for _, keys in encoded], similarity
+    )
 
 
 def weighted(sets: WordSets, power: float) -> WordSets:
@@ -152,7 +168,9 @@ def compare(splits: list[list[Row]], similarity: float) -> Table:
     """Return the table of what is found."""
     rows = [row for split in splits for row in split]
     kinds = list(planted(rows))
-    table = Table("similarity", *(kind for kind, _, _ in kinds), "named in clean data", title="Found of planted copies")
+    table = Table(
+        "similarity", *(kind for kind, _, _ in kinds), "named in clean data", title="Found of planted copies"
+    )
     found = []
     for _, _, copies in kinds:
         origin = search([*splits[:2], [*splits[2], *copies]], similarity)[2].origin[-len(copies) :]
@@ -173,10 +191,18 @@ def compare(splits: list[list[Row]], similarity: float) -> Table:
 
 
 def generated(rows: int, seed: int = 1) -> tuple[list[EncodedWords], NDArray[np.uint64], float]:
-    """Return words and keys of generated rows, and the seconds for normalizing and encoding them. The last 1 % are changed copies."""
+    """Return words and keys of generated rows, and the seconds for normalizing and encoding them.
+
+    The last 1 % are changed copies.
+    """
     generator = np.random.default_rng(seed)
     syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
-    lexicon = pa.array([syllables[n % 70] + syllables[n // 70 % 70] + syllables[n // 4900 % 70] for n in range(DIFFERENT_WORDS)])
+    lexicon = pa.array(
+        [
+            syllables[n % 70] + syllables[n // 70 % 70] + syllables[n // 4900 % 70]
+            for n in range(DIFFERENT_WORDS)
+        ]
+    )
     frequencies = np.cumsum(1 / np.arange(1, DIFFERENT_WORDS + 1))
     lengths, copies = generator.integers(20, 60, rows), rows // 100
     lengths[-copies:] = lengths[:copies]
@@ -187,14 +213,18 @@ def generated(rows: int, seed: int = 1) -> tuple[list[EncodedWords], NDArray[np.
 
     ids = drawn(int(ends[-1]))
     topic = np.repeat(generator.integers(0, TOPICS, rows), lengths)
-    of_topic = (topic * 97 + (generator.random(len(ids)) ** 2 * WORDS_OF_A_TOPIC).astype(np.int64) * 31) % DIFFERENT_WORDS
+    of_topic = (
+        topic * 97 + (generator.random(len(ids)) ** 2 * WORDS_OF_A_TOPIC).astype(np.int64) * 31
+    ) % DIFFERENT_WORDS
     ids = np.where(generator.random(len(ids)) < 1 / 3, of_topic, ids).astype(np.int32)
     copied = ids[: ends[copies - 1]]
     ids[-len(copied) :] = np.where(generator.random(len(copied)) < 0.1, drawn(len(copied)), copied)
     batches, keys, seconds = [], [], 0.0
     for start in range(0, rows, BATCH):
         offsets = np.r_[0, ends][start : start + BATCH + 1]
-        lists = pa.ListArray.from_arrays(pa.array(offsets - offsets[0], pa.int32()), lexicon.take(pa.array(ids[offsets[0] : offsets[-1]])))
+        lists = pa.ListArray.from_arrays(
+            pa.array(offsets - offsets[0], pa.int32()), lexicon.take(pa.array(ids[offsets[0] : offsets[-1]]))
+        )
         texts = pc.binary_join(lists, " ")
         started = time.perf_counter()
         column = normalized(texts)
@@ -222,7 +252,9 @@ def measure(rows: int, similarity: float) -> dict[str, Any]:
 
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mrpc", type=Path, help="folder of MRPC")
     parser.add_argument("--rows", type=int, nargs="*", default=[], help="numbers of generated rows")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
@@ -235,13 +267,23 @@ def main() -> None:
     if arguments.mrpc:
         console.print(compare(read_mrpc(arguments.mrpc), similarity))
     if arguments.rows:
-        columns = ("rows", "encoding, s", "search, s", "processor, s", "peak MB", "copies found", "others named")
+        columns = (
+            "rows",
+            "encoding, s",
+            "search, s",
+            "processor, s",
+            "peak MB",
+            "copies found",
+            "others named",
+        )
         table = Table(*columns, title="Search of generated rows")
         for rows in arguments.rows:
             command = [sys.executable, "-m", "benchmarks.near_duplicates", "--one", str(rows)]
             one = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             seconds = (f"{one[name]:.1f}" for name in ("encoding", "search", "processor"))
-            table.add_row(f"{rows:,}", *seconds, f"{one['peak']:,.0f}", f"{one['found']:.1%}", f"{one['others']:.3%}")
+            table.add_row(
+                f"{rows:,}", *seconds, f"{one['peak']:,.0f}", f"{one['found']:.1%}", f"{one['others']:.3%}"
+            )
         console.print(table)
 
 

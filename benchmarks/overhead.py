@@ -1,10 +1,12 @@
 """Measure what the stages take outside training: seconds of each stage, imports apart, beside the plain import of torch and transformers.
 
-Every command of ``dvc.yaml`` runs in a copy of the project. In the first round it also runs with Python's import timer, whose slower
-run gives only the imports. Then ``dvc repro --force`` runs all stages: what it takes longer than they did is DVC's own. The steps of
-training (``training_seconds`` in ``reports/timing/train.json``) are subtracted. CPU seconds suffer less from other load.
-Run ``python -m benchmarks.overhead`` in the root of a project whose pipeline has run, with nothing else running on the machine;
-``--project FOLDER`` measures another checkout, such as one of an earlier commit, with the libraries of this environment.
+Every command of ``dvc.yaml`` runs in a copy of the project. In the first round it also runs with Python's
+import timer, whose slower run gives only the imports. Then ``dvc repro --force`` runs all stages: what it
+takes longer than they did is DVC's own. The steps of training (``training_seconds`` in
+``reports/timing/train.json``) are subtracted. CPU seconds suffer less from other load. Run ``python -m
+benchmarks.overhead`` in the root of a project whose pipeline has run, with nothing else running on the
+machine; ``--project FOLDER`` measures another checkout, such as one of an earlier commit, with the libraries
+of this environment.
 """
 
 import argparse
@@ -42,7 +44,9 @@ class Cost(NamedTuple):
 
 def copy_project(project: Path, folder: Path) -> None:
     """Copy what git tracks and what the pipeline wrote, without checkpoints and caches."""
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=project, capture_output=True, text=True, check=True).stdout
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=project, capture_output=True, text=True, check=True
+    ).stdout
     for name in filter(None, tracked.split("\0")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(project / name, folder / name)
@@ -50,7 +54,9 @@ def copy_project(project: Path, folder: Path) -> None:
         shutil.copytree(project / name, folder / name, dirs_exist_ok=True)
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
     identity = ["-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]  # dvclive needs a commit
-    subprocess.run(["git", *identity, "commit", "--quiet", "--allow-empty", "--message", "Start"], cwd=folder, check=True)
+    subprocess.run(
+        ["git", *identity, "commit", "--quiet", "--allow-empty", "--message", "Start"], cwd=folder, check=True
+    )
 
 
 def run(command: str, folder: Path, **variables: str) -> tuple[Cost, str]:
@@ -61,10 +67,16 @@ def run(command: str, folder: Path, **variables: str) -> tuple[Cost, str]:
     """
     environment = {**os.environ, "PYTHONPATH": str(folder), "DVC_NO_ANALYTICS": "1", **variables}
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(shlex.split(command), cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        shlex.split(command), cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
-        raise SystemExit("\n".join([command, *(line for line in done.stderr.splitlines() if not line.startswith("import time:"))]))
+        raise SystemExit(
+            "\n".join(
+                [command, *(line for line in done.stderr.splitlines() if not line.startswith("import time:"))]
+            )
+        )
     return Cost(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime), done.stderr
 
 
@@ -81,14 +93,20 @@ def training_seconds(folder: Path) -> float:
 
 def commands(folder: Path) -> dict[str, str]:
     """Return the command of each stage."""
-    params, pipeline = (YAML(typ="safe", pure=True).load(folder / name) for name in ("params.yaml", "dvc.yaml"))
-    return {name: stage["cmd"].replace("${train.launch}", params["train"]["launch"]) for name, stage in pipeline["stages"].items()}
+    params, pipeline = (
+        YAML(typ="safe", pure=True).load(folder / name) for name in ("params.yaml", "dvc.yaml")
+    )
+    return {
+        name: stage["cmd"].replace("${train.launch}", params["train"]["launch"])
+        for name, stage in pipeline["stages"].items()
+    }
 
 
 def measure_round(folder: Path) -> dict[str, Cost]:
     """Run every stage, then all of them with DVC, and return the cost outside training.
 
-    The CPU seconds of the stage ``train`` include its steps, which use several cores; they are not returned (NaN).
+    The CPU seconds of the stage ``train`` include its steps, which use several cores; they are not returned
+    (NaN).
     """
     costs = {}
     for name, command in commands(folder).items():
@@ -103,12 +121,17 @@ def measure_round(folder: Path) -> dict[str, Cost]:
 
 def measure_imports(folder: Path) -> dict[str, float]:
     """Return the seconds that each stage takes to import modules."""
-    return {name: import_seconds(run(command, folder, PYTHONPROFILEIMPORTTIME="1")[1]) for name, command in commands(folder).items()}
+    return {
+        name: import_seconds(run(command, folder, PYTHONPROFILEIMPORTTIME="1")[1])
+        for name, command in commands(folder).items()
+    }
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--project", type=Path, default=Path())
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
@@ -116,12 +139,26 @@ def main() -> None:
         copy_project(options.project.resolve(), Path(place))
         imports = measure_imports(Path(place))
         rounds = [measure_round(Path(place)) for _ in range(options.rounds)]
-    table = Table("stage", "seconds", "CPU seconds", "imports", title=f"outside training, median of {options.rounds}", title_justify="left")
+    table = Table(
+        "stage",
+        "seconds",
+        "CPU seconds",
+        "imports",
+        title=f"outside training, median of {options.rounds}",
+        title_justify="left",
+    )
     total = 0.0
     for name in rounds[0]:
-        wall, cpu = (statistics.median(values) for values in zip(*(costs[name] for costs in rounds), strict=True))
+        wall, cpu = (
+            statistics.median(values) for values in zip(*(costs[name] for costs in rounds), strict=True)
+        )
         total += 0 if name == PLAIN else wall
-        table.add_row(name, f"{wall:.1f}", "" if math.isnan(cpu) else f"{cpu:.1f}", f"{imports[name]:.1f}" if name in imports else "")
+        table.add_row(
+            name,
+            f"{wall:.1f}",
+            "" if math.isnan(cpu) else f"{cpu:.1f}",
+            f"{imports[name]:.1f}" if name in imports else "",
+        )
     table.add_section()
     table.add_row("all, outside training", f"{total:.1f}")
     Console(width=100).print(table)

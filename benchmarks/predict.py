@@ -1,8 +1,8 @@
 """Measure ``tuneline predict`` against a bare ONNX Runtime loop on the same batches, in alternation, and its start-up time.
 
-The bare loop gets padded batches in memory and discards the logits; the command also reads, tokenizes, sorts and writes. The model is
-a BERT with random weights, and the texts are as long as MRPC's. Run in the root of the project, on an otherwise idle machine:
-``python -m benchmarks.predict``.
+The bare loop gets padded batches in memory and discards the logits; the command also reads, tokenizes, sorts
+and writes. The model is a BERT with random weights, and the texts are as long as MRPC's. Run in the root of
+the project, on an otherwise idle machine: ``python -m benchmarks.predict``.
 """
 
 import argparse
@@ -34,7 +34,11 @@ from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.rows import STOP, BadRows
 
-WORDS = [f"{stem}{ending}" for stem in ("parcel", "invoice", "refund", "order", "carrier", "login") for ending in ("", "s", "ed", "ing")]
+WORDS = [
+    f"{stem}{ending}"
+    for stem in ("parcel", "invoice", "refund", "order", "carrier", "login")
+    for ending in ("", "s", "ed", "ing")
+]
 BATCH, WINDOW = 32, 4096
 Clock = Callable[[], float]
 
@@ -46,34 +50,57 @@ def write_model(folder: Path, layers: int, hidden: int) -> None:
     model = bert(layers, hidden)
     model.set_attn_implementation("eager")
     fp32 = to_onnx(model, ("input_ids", "attention_mask", "token_type_ids"), 20)
-    record = export_record(labels=["no", "yes"], text_columns=["first", "second"], tokenizer=tokenizer_record(folder))
+    record = export_record(
+        labels=["no", "yes"], text_columns=["first", "second"], tokenizer=tokenizer_record(folder)
+    )
     models = {}
     for name, one in {"fp32": fp32, "int8": to_dynamic_int8(fp32, reduce_range=True)}.items():
         embed(one, record)
-        models[name] = {"file": f"{name}.onnx", "sha256": {file.name: file_hash(file) for file in save_model(one, folder / f"{name}.onnx")}}
+        models[name] = {
+            "file": f"{name}.onnx",
+            "sha256": {file.name: file_hash(file) for file in save_model(one, folder / f"{name}.onnx")},
+        }
     record.model_copy(update={"models": export_record(models).models}).write(folder / EXPORT_RECORD)
 
 
 def write_rows(path: Path, rows: int) -> None:
     """Write pairs of texts as JSON Lines."""
     generator = np.random.default_rng(0)
-    lengths = np.interp(generator.random(rows), np.linspace(0, 1, len(MRPC_LENGTHS)), MRPC_LENGTHS).round().astype(int) - 3
+    lengths = (
+        np.interp(generator.random(rows), np.linspace(0, 1, len(MRPC_LENGTHS)), MRPC_LENGTHS)
+        .round()
+        .astype(int)
+        - 3
+    )
     with path.open("w", encoding="utf-8") as file:
         for length in lengths:
             words = generator.choice(WORDS, length)
-            file.write(json.dumps({"first": " ".join(words[: length // 2]), "second": " ".join(words[length // 2 :])}) + "\n")
+            file.write(
+                json.dumps(
+                    {"first": " ".join(words[: length // 2]), "second": " ".join(words[length // 2 :])}
+                )
+                + "\n"
+            )
 
 
 def verification(model: Path) -> float:
     """Return the seconds in which the command compares the files of a model with their hashes before it loads them."""
-    code = "import sys, time; from tuneline.onnx.records import exported_file; started = time.perf_counter(); "
+    code = (
+        "import sys, time; from tuneline.onnx.records import exported_file; started = time.perf_counter(); "
+    )
     code += "exported_file(__import__('pathlib').Path(sys.argv[1])); print(time.perf_counter() - started)"
-    return float(subprocess.run([sys.executable, "-c", code, str(model)], capture_output=True, text=True, check=True).stdout)
+    return float(
+        subprocess.run(
+            [sys.executable, "-c", code, str(model)], capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 def same_batches(model: TextClassifier, path: Path) -> Iterator[Batch]:
     """Yield the batches that the command makes from a file."""
-    rows = [Row(1, (line["first"], line["second"]), {}) for line in map(json.loads, path.open(encoding="utf-8"))]
+    rows = [
+        Row(1, (line["first"], line["second"]), {}) for line in map(json.loads, path.open(encoding="utf-8"))
+    ]
     for window in windows(iter(rows), BATCH, WINDOW):
         encoded = model.encode([row.texts for row in window])
         for batch in length_sorted_batches(encoded.lengths, BATCH):
@@ -93,7 +120,10 @@ def command(model: TextClassifier, path: Path, clock: Clock) -> float:
     started = clock()
     source = Input(path, "jsonl", Dialect(",", literal=False))
     output, columns = PredictionOutput(path.with_suffix(".out"), "jsonl"), OutputColumns(model.task, ())
-    with open_rows(source, InputColumns(model.text_columns, ())) as rows, open_writer(output, columns) as writer:
+    with (
+        open_rows(source, InputColumns(model.text_columns, ())) as rows,
+        open_writer(output, columns) as writer,
+    ):
         predict_rows(model, rows, writer, StreamOptions(BATCH, WINDOW, STOP), BadRows("rows", "row", STOP))
     return clock() - started
 
@@ -103,7 +133,10 @@ def start(model: Path, path: Path) -> float:
     code = f"from tuneline.cli import app; app(['predict', '--model', {str(model)!r}])"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     started = time.perf_counter()
-    with path.open("rb") as rows, subprocess.Popen([sys.executable, "-c", code], stdin=rows, **pipes) as running:
+    with (
+        path.open("rb") as rows,
+        subprocess.Popen([sys.executable, "-c", code], stdin=rows, **pipes) as running,
+    ):
         running.stdout.readline()
         seconds = time.perf_counter() - started
         running.terminate()
@@ -112,20 +145,32 @@ def start(model: Path, path: Path) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--cpu-time", action="store_true", help="measure CPU time instead of wall time, for a busy machine; with OMP_NUM_THREADS=1"
+        "--cpu-time",
+        action="store_true",
+        help="measure CPU time instead of wall time, for a busy machine; with OMP_NUM_THREADS=1",
     )
     options = parser.parse_args()
     clock = time.process_time if options.cpu_time else time.perf_counter
     table = Table(
-        title=f"{options.rows:,} rows, BERT {options.layers} x {options.hidden}, medians of {options.rounds}", title_justify="left"
+        title=f"{options.rows:,} rows, BERT {options.layers} x {options.hidden}, medians of {options.rounds}",
+        title_justify="left",
     )
-    for head in ("model", "bare loop rows/s", "tuneline predict rows/s", "relative speed", "first prediction s", "of it hashes s"):
+    for head in (
+        "model",
+        "bare loop rows/s",
+        "tuneline predict rows/s",
+        "relative speed",
+        "first prediction s",
+        "of it hashes s",
+    ):
         table.add_column(head, justify="left" if head == "model" else "right")
     with tempfile.TemporaryDirectory() as temporary:
         folder, path = Path(temporary), Path(temporary, "rows.jsonl")
@@ -134,7 +179,9 @@ def main() -> None:
         for precision in ("fp32", "int8"):
             model = TextClassifier.load(folder / f"{precision}.onnx", None)
             batches = list(same_batches(model, path))
-            pairs = [(bare_loop(model, batches, clock), command(model, path, clock)) for _ in range(options.rounds)]
+            pairs = [
+                (bare_loop(model, batches, clock), command(model, path, clock)) for _ in range(options.rounds)
+            ]
             bare, whole = (statistics.median(column) for column in zip(*pairs, strict=True))
             first, hashes = (
                 statistics.median(seconds(folder / f"{precision}.onnx") for _ in range(options.rounds))

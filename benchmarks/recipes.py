@@ -1,16 +1,18 @@
 """Measure what the recipe of ``tuneline init`` is worth beside simple models: on samples of a data set, accuracy on its test file.
 
-For each number of rows and each seed, a clone of this repository gets that many rows of ``train.csv``, an eighth as many for validation,
-and all rows of ``test.csv``; then ``tuneline init`` and ``dvc repro evaluate``. Where the recipe leaves the head to validation,
-fine-tuning with the same values (``model.head: null``) is measured as well. Prints a table with the mean and range over the seeds, and the
-seconds of ``train``.
+For each number of rows and each seed, a clone of this repository gets that many rows of ``train.csv``, an
+eighth as many for validation, and all rows of ``test.csv``; then ``tuneline init`` and ``dvc repro
+evaluate``. Where the recipe leaves the head to validation, fine-tuning with the same values (``model.head:
+null``) is measured as well. Prints a table with the mean and range over the seeds, and the seconds of
+``train``.
 
-``python -m benchmarks.recipes FOLDER --checkpoint models/source/NAME --rows 300 1000 --seeds 0 1 2``, with both files in FOLDER, and the
-checkpoint in ``models/source/``. The other options are those of ``tuneline init``, such as ``--text first --text second --label same``.
+``python -m benchmarks.recipes FOLDER --checkpoint models/source/NAME --rows 300 1000 --seeds 0 1 2``, with
+both files in FOLDER, and the checkpoint in ``models/source/``. The other options are those of ``tuneline
+init``, such as ``--text first --text second --label same``.
 
-``--trainer`` trains the same tokens with ``transformers.Trainer`` as well: three epochs in batches of 16, once at 5e-5 and once at 1e-4,
-the other arguments left at their defaults. ``--no-tuned`` leaves out fine-tuning where the recipe leaves the head to validation. For
-regressions, the metric is Pearson's r.
+``--trainer`` trains the same tokens with ``transformers.Trainer`` as well: three epochs in batches of 16,
+once at 5e-5 and once at 1e-4, the other arguments left at their defaults. ``--no-tuned`` leaves out
+fine-tuning where the recipe leaves the head to validation. For regressions, the metric is Pearson's r.
 """
 
 import argparse
@@ -84,9 +86,21 @@ def measure(arguments: argparse.Namespace, rows: int, seed: int, options: Sequen
         run(ROOT, "git", "clone", "--quiet", str(ROOT), str(project))
         shutil.copytree(ROOT / checkpoint, project / checkpoint)
         prepare(arguments.folder, rows, seed, Path(scratch) / "sample")
-        run(project, "tuneline", "init", f"{scratch}/sample", "--checkpoint", checkpoint, "--yes", "--no-trial", *options)
+        run(
+            project,
+            "tuneline",
+            "init",
+            f"{scratch}/sample",
+            "--checkpoint",
+            checkpoint,
+            "--yes",
+            "--no-trial",
+            *options,
+        )
         set_param(project, "seed", seed)
-        set_param(project, "validate.leakage.max", 1.0)  # STS-B has texts twice, and a sample shall not stop for them
+        set_param(
+            project, "validate.leakage.max", 1.0
+        )  # STS-B has texts twice, and a sample shall not stop for them
         results = reproduce(project, "recipe")
         if arguments.trainer:
             for rate in TRAINER_RATES:
@@ -135,7 +149,9 @@ def train_with_trainer(project: Path, checkpoint: str, rate: float, seed: int) -
             save_strategy="no",
             disable_tqdm=True,
         )
-        trainer = Trainer(model, arguments, data_collator=DataCollatorWithPadding(tokenizer), train_dataset=splits["train"])
+        trainer = Trainer(
+            model, arguments, data_collator=DataCollatorWithPadding(tokenizer), train_dataset=splits["train"]
+        )
         trainer.train()
         logits = np.asarray(trainer.predict(splits["test"]).predictions)
     if regression:
@@ -149,8 +165,14 @@ def reproduce(project: Path, model: str) -> Row:
     run(project, "dvc", "repro", "evaluate")
     metrics = json.loads((project / "metrics/evaluate.json").read_text())
     name = "accuracy" if "accuracy" in metrics else "pearson"
-    columns = {column: key for column, key in COLUMNS.items() if column in {"majority", "TF-IDF", "frozen", "cosine", model}}
-    results = {column: metrics[key.format(name)] for column, key in columns.items() if key.format(name) in metrics}
+    columns = {
+        column: key
+        for column, key in COLUMNS.items()
+        if column in {"majority", "TF-IDF", "frozen", "cosine", model}
+    }
+    results = {
+        column: metrics[key.format(name)] for column, key in columns.items() if key.format(name) in metrics
+    }
     timing = json.loads((project / "reports/timing/train.json").read_text())
     results[f"seconds ({model})"] = timing["seconds"]
     results[f"seconds ({model}, all stages)"] = round(time.monotonic() - started)
@@ -159,13 +181,20 @@ def reproduce(project: Path, model: str) -> Row:
 
 def main() -> None:
     """Measure, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--rows", type=int, nargs="+", default=[300, 1000])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the samples")
     parser.add_argument("--trainer", action="store_true", help="train with transformers.Trainer as well")
-    parser.add_argument("--no-tuned", dest="tuned", action="store_false", help="do not fine-tune where validation chooses the head")
+    parser.add_argument(
+        "--no-tuned",
+        dest="tuned",
+        action="store_false",
+        help="do not fine-tune where validation chooses the head",
+    )
     arguments, options = parser.parse_known_args()
     for rows in arguments.rows:
         results = [measure(arguments, rows, seed, options) for seed in arguments.seeds]

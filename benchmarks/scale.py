@@ -1,14 +1,17 @@
 """Measure the stages on large data: seconds, rows per second and peak memory, by number of rows and engine, in one run.
 
-Rows are generated: one text of 12 to 40 words, whose frequencies follow Zipf's law; a third of the words are those of the class, and one
-row in a hundred is a copy of another one with one word in ten replaced. 98 % of the rows are in train. The stages run one after the other
-in a project of their own, each as ``dvc repro`` would start it.
+Rows are generated: one text of 12 to 40 words, whose frequencies follow Zipf's law; a third of the words are
+those of the class, and one row in a hundred is a copy of another one with one word in ten replaced. 98 % of
+the rows are in train. The stages run one after the other in a project of their own, each as ``dvc repro``
+would start it.
 
-Memory is that of the process and all its children: the peak of their proportional set sizes (a page that several share counts once), and
-the part of it that is anonymous, which the system cannot take back; pages of memory-mapped files and of Ray's object store are the rest.
+Memory is that of the process and all its children: the peak of their proportional set sizes (a page that
+several share counts once), and the part of it that is anonymous, which the system cannot take back; pages of
+memory-mapped files and of Ray's object store are the rest.
 
-Run in the root of the project, with nothing else running: ``python -m benchmarks.scale --rows 100000 1000000``. Ten million rows take more
-than an hour, and 20 GB in ``--folder``. A line per measurement is added to ``--results``, so that nothing is lost if the run is stopped.
+Run in the root of the project, with nothing else running: ``python -m benchmarks.scale --rows 100000
+1000000``. Ten million rows take more than an hour, and 20 GB in ``--folder``. A line per measurement is added
+to ``--results``, so that nothing is lost if the run is stopped.
 """
 
 import argparse
@@ -85,7 +88,12 @@ class Measurement:
 def lexicon() -> pa.Array:
     """Return different words of four to six letters, the most frequent first."""
     syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
-    return pa.array([syllables[n % 70] + syllables[n // 70 % 70] + ("" if n < 4900 else syllables[n // 4900]) for n in range(WORDS)])
+    return pa.array(
+        [
+            syllables[n % 70] + syllables[n // 70 % 70] + ("" if n < 4900 else syllables[n // 4900])
+            for n in range(WORDS)
+        ]
+    )
 
 
 def blocks(rows: int, seed: int) -> Iterator[pa.Table]:
@@ -97,8 +105,14 @@ def blocks(rows: int, seed: int) -> Iterator[pa.Table]:
         yield _block(generator, count, words, cumulative)
 
 
-def _block(generator: np.random.Generator, count: int, words: pa.Array, cumulative: NDArray[np.float64]) -> pa.Table:
-    labels, lengths, copies = generator.integers(0, len(CLASSES), count), generator.integers(12, 41, count), count // 100
+def _block(
+    generator: np.random.Generator, count: int, words: pa.Array, cumulative: NDArray[np.float64]
+) -> pa.Table:
+    labels, lengths, copies = (
+        generator.integers(0, len(CLASSES), count),
+        generator.integers(12, 41, count),
+        count // 100,
+    )
     if copies:
         labels[-copies:], lengths[-copies:] = labels[:copies], lengths[:copies]
     ends = np.cumsum(lengths)
@@ -107,7 +121,11 @@ def _block(generator: np.random.Generator, count: int, words: pa.Array, cumulati
         return np.searchsorted(cumulative, generator.random(number) * cumulative[-1])
 
     ids = drawn(int(ends[-1]))
-    of_class = np.repeat(labels, lengths) * WORDS_OF_A_CLASS + 1_000 + (generator.random(len(ids)) ** 2 * WORDS_OF_A_CLASS).astype(np.int64)
+    of_class = (
+        np.repeat(labels, lengths) * WORDS_OF_A_CLASS
+        + 1_000
+        + (generator.random(len(ids)) ** 2 * WORDS_OF_A_CLASS).astype(np.int64)
+    )
     ids = np.where(generator.random(len(ids)) < 1 / 3, of_class, ids)
     if copies:
         copied = ids[: ends[copies - 1]]
@@ -126,7 +144,9 @@ def write_project(folder: Path, rows: int, shard_rows: int) -> None:
     for name in ("conf", "project"):
         (folder / name).symlink_to(ROOT / name)
     (folder / "data/corrections").mkdir()
-    (folder / "params.yaml").write_text(changed(ROOT / "params.yaml", {**SETTINGS, "data.shard_rows": shard_rows}), encoding="utf-8")
+    (folder / "params.yaml").write_text(
+        changed(ROOT / "params.yaml", {**SETTINGS, "data.shard_rows": shard_rows}), encoding="utf-8"
+    )
 
 
 def set_engine(folder: Path, engine: str) -> None:
@@ -144,7 +164,15 @@ def command(stage: str, folder: Path, engine: str) -> list[str]:
     output = folder / f"predictions-{engine}"
     tuneline = str(Path(sys.executable).with_name("tuneline"))
     model = ["--model", "models/candidates"]  # stage compare would publish it
-    return [tuneline, "predict", str(folder / "data/source/train"), "--output", f"{output}/", *model, *options]
+    return [
+        tuneline,
+        "predict",
+        str(folder / "data/source/train"),
+        "--output",
+        f"{output}/",
+        *model,
+        *options,
+    ]
 
 
 def measured(arguments: Sequence[str], folder: Path) -> tuple[float, float, float]:
@@ -190,7 +218,9 @@ def _memory(pid: int) -> tuple[float, float]:
     return values["Pss:"], values["Pss_Anon:"]
 
 
-def measure(rows: int, shard_rows: int, stages: Sequence[str], engines: Sequence[str], folder: Path) -> Iterator[Measurement]:
+def measure(
+    rows: int, shard_rows: int, stages: Sequence[str], engines: Sequence[str], folder: Path
+) -> Iterator[Measurement]:
     """Run the stages on generated rows; those that have engines with each of them."""
     write_project(folder, rows, shard_rows)
     for stage in STAGES:
@@ -206,21 +236,41 @@ def table(results: Sequence[Measurement]) -> Table:
     for one in results:
         speed = f"{one.rows / one.seconds:,.0f}"
         drawn.add_row(
-            f"{one.rows:,}", one.stage, one.engine, f"{one.seconds:.1f}", speed, f"{one.peak_mb:,.0f}", f"{one.anonymous_mb:,.0f}"
+            f"{one.rows:,}",
+            one.stage,
+            one.engine,
+            f"{one.seconds:.1f}",
+            speed,
+            f"{one.peak_mb:,.0f}",
+            f"{one.anonymous_mb:,.0f}",
         )
     return drawn
 
 
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
-    parser.add_argument("--shard-rows", type=int, default=100_000, help="rows of a file, which is the unit of work of Ray's workers")
     parser.add_argument(
-        "--stages", nargs="+", choices=STAGES, default=["tokenize", "validate", "baseline", "train", "evaluate", "export", "predict"]
+        "--shard-rows",
+        type=int,
+        default=100_000,
+        help="rows of a file, which is the unit of work of Ray's workers",
+    )
+    parser.add_argument(
+        "--stages",
+        nargs="+",
+        choices=STAGES,
+        default=["tokenize", "validate", "baseline", "train", "evaluate", "export", "predict"],
     )
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=["local", "ray1", "ray2"])
-    parser.add_argument("--folder", type=Path, help="where the projects are written; default: the system's folder of temporary files")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where the projects are written; default: the system's folder of temporary files",
+    )
     parser.add_argument("--results", type=Path, default=Path("reports/scale.jsonl"))
     options = parser.parse_args()
     options.results.parent.mkdir(parents=True, exist_ok=True)
@@ -231,7 +281,11 @@ def main() -> None:
                 results.append(one)
                 with options.results.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(one)) + "\n")
-                print(f"{one.rows:,} rows, {one.stage}, {one.engine}: {one.seconds:.1f} s, {one.peak_mb:,.0f} MB", flush=True)
+                print(
+                    f"{one.rows:,} rows, {one.stage}, {one.engine}: {one.seconds:.1f} s,"
+                    f" {one.peak_mb:,.0f} MB",
+                    flush=True,
+                )
     Console(width=120).print(table(results))
 
 

@@ -1,7 +1,8 @@
 """Measure flow ``score`` on many small files, with a real Prefect server (SQLite) and the model of the tests' small pipeline.
 
-Only the run of the flow is measured: the start of its process by a worker takes the same time for any number of files.
-Run ``python -m benchmarks.scoring --files 8 300`` in the root of the project, with nothing else running on the machine.
+Only the run of the flow is measured: the start of its process by a worker takes the same time for any number
+of files. Run ``python -m benchmarks.scoring --files 8 300`` in the root of the project, with nothing else
+running on the machine.
 """
 
 import argparse
@@ -55,7 +56,11 @@ def prefect(home: Path, port: int) -> Iterator[None]:
     env = {**served, "PREFECT_HOME": str(home), "PREFECT_SERVER_UI_ENABLED": "false"}
     home.mkdir()
     client = {PREFECT_API_URL: env["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: login}
-    with (home / "log").open("w") as log, serve.server("127.0.0.1", port, env, stdout=log, stderr=log), temporary_settings(client):
+    with (
+        (home / "log").open("w") as log,
+        serve.server("127.0.0.1", port, env, stdout=log, stderr=log),
+        temporary_settings(client),
+    ):
         yield
 
 
@@ -82,12 +87,16 @@ def run() -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--files", type=int, nargs="+", default=[8, 300])
     parser.add_argument("--rows", type=int, default=20, help="rows of each file")
     parser.add_argument("--port", type=int, default=4210)
     options = parser.parse_args()
-    table = Table("files", "seconds", "seconds per file", title=f"One run of flow score, files of {options.rows} rows")
+    table = Table(
+        "files", "seconds", "seconds per file", title=f"One run of flow score, files of {options.rows} rows"
+    )
     with tempfile.TemporaryDirectory() as folder, prefect(Path(folder) / "prefect", options.port):
         root = make_repository(Path(folder) / "repository")
         os.environ[REPOSITORY_VARIABLE] = str(root)

@@ -1,10 +1,12 @@
 """Measure successive halving against the grid: optimizer steps, and the best validation metric, on 27 configurations.
 
-Every configuration (nine learning rates around that of ``params.yaml``, three warmups) is trained to the end, with an evaluation at each
-ninth of its steps. That is the grid. A training that pauses and goes on has the bytes of one that does not
-(tests/stages/train/test_resume.py), so what halving would have done follows from these curves, by the function that decides in a sweep.
+Every configuration (nine learning rates around that of ``params.yaml``, three warmups) is trained to the end,
+with an evaluation at each ninth of its steps. That is the grid. A training that pauses and goes on has the
+bytes of one that does not (tests/stages/train/test_resume.py), so what halving would have done follows from
+these curves, by the function that decides in a sweep.
 
-Run in the root of a project, after ``dvc repro validate``: ``python -m benchmarks.sweep --steps 90 --seeds 3``.
+Run in the root of a project, after ``dvc repro validate``: ``python -m benchmarks.sweep --steps 90 --seeds
+3``.
 """
 
 import argparse
@@ -33,8 +35,17 @@ Curve = list[tuple[int, float]]
 def space(rate: float, steps: int) -> Sweep:
     """Return the 27 configurations, with halving."""
     rates = [float(f"{rate * 2**power:.3g}") for power in range(-5, 4)]
-    parameters = {"train.learning_rate": {"choice": rates}, "train.warmup_ratio": {"choice": [0.0, 0.05, 0.1]}}
-    return Sweep.model_validate({"parameters": parameters, "sampler": "grid", "halving": {"factor": FACTOR, "first_steps": steps // RUNGS}})
+    parameters = {
+        "train.learning_rate": {"choice": rates},
+        "train.warmup_ratio": {"choice": [0.0, 0.05, 0.1]},
+    }
+    return Sweep.model_validate(
+        {
+            "parameters": parameters,
+            "sampler": "grid",
+            "halving": {"factor": FACTOR, "first_steps": steps // RUNGS},
+        }
+    )
 
 
 def curve(values: Values, params: dict[str, Any], steps: int, seed: int) -> Curve:
@@ -42,11 +53,19 @@ def curve(values: Values, params: dict[str, Any], steps: int, seed: int) -> Curv
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
     varied = {key.removeprefix("train."): value for key, value in values.items()}
-    length = {"epochs": None, "max_steps": steps, "evaluate_every_steps": steps // RUNGS, "early_stopping": None, "seed": seed}
+    length = {
+        "epochs": None,
+        "max_steps": steps,
+        "evaluate_every_steps": steps // RUNGS,
+        "early_stopping": None,
+        "seed": seed,
+    }
     run = {**params["run"], "checkpoint_every_steps": None, "trackers": []}
     parsed = parse_params({**params, "train": {**params["train"], **length, **varied}, "run": run})
     try:
-        state = train_model(parsed, read_inputs(parsed.train), create_accelerator(parsed), Interruption()).state
+        state = train_model(
+            parsed, read_inputs(parsed.train), create_accelerator(parsed), Interruption()
+        ).state
     except DataError:
         return []
     finally:
@@ -61,11 +80,20 @@ def curve(values: Values, params: dict[str, Any], steps: int, seed: int) -> Curv
 
 def halve(sweep: Sweep, curves: list[Curve], metric: str, total: int) -> SweepRecord:
     """Return the record of the sweep that has these learning curves."""
-    record = SweepRecord(sweep={}, inputs="", params="", metric=metric, greater_is_better=metric not in {"loss", "mse"}, threads=1)
+    record = SweepRecord(
+        sweep={},
+        inputs="",
+        params="",
+        metric=metric,
+        greater_is_better=metric not in {"loss", "mse"},
+        threads=1,
+    )
     record = record.with_draws(all_draws(sweep), [None])
     while tasks := next_tasks(sweep, record):
         for task in tasks:
-            record = record.with_trial(_trained(task.trial, curves[task.trial.configuration], task.pause or total, total))
+            record = record.with_trial(
+                _trained(task.trial, curves[task.trial.configuration], task.pause or total, total)
+            )
     return record
 
 
@@ -74,13 +102,17 @@ def _trained(trial: Trial, found: Curve, step: int, total: int) -> Trial:
         return trial.model_copy(update={"error": "NaN"})
     value = next(metric for at, metric in reversed(found) if at <= step)
     end = {"metric": value} if step >= total else {}
-    return trial.model_copy(update={"steps": min(step, total), "total_steps": total, "rungs": (*trial.rungs, value), **end})
+    return trial.model_copy(
+        update={"steps": min(step, total), "total_steps": total, "rungs": (*trial.rungs, value), **end}
+    )
 
 
 def main() -> None:
     """Train the grid for each seed, and print what halving needs and finds."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=90, help="optimizer steps of a training, a multiple of 9")
+    parser.add_argument(
+        "--steps", type=int, default=90, help="optimizer steps of a training, a multiple of 9"
+    )
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     params = YAML(typ="safe", pure=True).load(Path("params.yaml"))
@@ -93,11 +125,21 @@ def main() -> None:
         chosen = max(trial.metric for trial in record.trials if trial.metric is not None)
         grid, steps = options.steps * len(curves), sum(trial.steps for trial in record.trials)
         results.append(
-            {"seed": seed, "grid": max(ends), "halving": chosen, "median": statistics.median(ends), "grid_steps": grid, "steps": steps}
+            {
+                "seed": seed,
+                "grid": max(ends),
+                "halving": chosen,
+                "median": statistics.median(ends),
+                "grid_steps": grid,
+                "steps": steps,
+            }
         )
         ratios.append(grid / steps)
         print(json.dumps(results[-1]), flush=True)
-    print(f"halving took {1 / statistics.fmean(ratios):.1%} of the grid's steps, {statistics.fmean(ratios):.2f} x fewer")
+    print(
+        f"halving took {1 / statistics.fmean(ratios):.1%} of the grid's steps, {statistics.fmean(ratios):.2f}"
+        " x fewer"
+    )
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
 - The Rust tokenizer alone, which discards the ids: an upper bound for any method in Python.
 - The stage: Parquet to Parquet, including all columns and counts.
 
-Run in the root of the project: ``python -m benchmarks.tokenize``. Texts are MRPC's, repeated, if MRPC is next to the
-checkout; else random words.
+Run in the root of the project: ``python -m benchmarks.tokenize``. Texts are MRPC's, repeated, if MRPC is next
+to the checkout; else random words.
 """
 
 import argparse
@@ -28,7 +28,15 @@ from rich.console import Console
 from rich.table import Table
 from transformers import PreTrainedTokenizerFast
 
-from stages.tokenize.tokenizer import TRAINING_ROWS, RawTexts, SavedTokenizer, Shard, save_tokenizer, tokenize_shard, train_wordpiece
+from stages.tokenize.tokenizer import (
+    TRAINING_ROWS,
+    RawTexts,
+    SavedTokenizer,
+    Shard,
+    save_tokenizer,
+    tokenize_shard,
+    train_wordpiece,
+)
 from tuneline.core.tables import SplitReader, raw_schema, write_batches
 from tuneline.model.architectures import load_tokenizer
 from tuneline.model.encoding import ENCODED_AT_A_TIME, Encoder
@@ -47,9 +55,15 @@ def pairs() -> list[tuple[str, str]]:
         return [(first, second) for _, _, _, first, second in (line.split("\t") for line in lines)]
     random = np.random.default_rng(0)
     words = np.array(
-        [f"{stem}{ending}" for stem in ("parcel", "invoice", "refund", "order", "carrier", "login") for ending in ("", "s", "ed", "ing")]
+        [
+            f"{stem}{ending}"
+            for stem in ("parcel", "invoice", "refund", "order", "carrier", "login")
+            for ending in ("", "s", "ed", "ing")
+        ]
     )
-    return [tuple(" ".join(random.choice(words, random.integers(12, 30))) for _ in COLUMNS) for _ in range(4000)]  # type: ignore[misc]
+    return [
+        tuple(" ".join(random.choice(words, random.integers(12, 30))) for _ in COLUMNS) for _ in range(4000)
+    ]  # type: ignore[misc]
 
 
 def write_raw(path: Path, rows: int) -> None:
@@ -60,7 +74,10 @@ def write_raw(path: Path, rows: int) -> None:
         for start in range(0, rows, 10_000):
             index = range(start, min(start + 10_000, rows))
             first, second = zip(*(texts[row % len(texts)] for row in index), strict=True)
-            yield pa.record_batch([pa.array(first), pa.array(second), pa.array([row % 2 for row in index]), pa.array(index)], schema=schema)
+            yield pa.record_batch(
+                [pa.array(first), pa.array(second), pa.array([row % 2 for row in index]), pa.array(index)],
+                schema=schema,
+            )
 
     write_batches(path, schema, batches())
 
@@ -85,13 +102,21 @@ def with_datasets(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: in
         return tokenizer(batch["first"], batch["second"], truncation=True, max_length=max_length)
 
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        rows.map(encode, batched=True, remove_columns=COLUMNS, load_from_cache_file=False, cache_file_name=f"{folder}/map.arrow")
+        rows.map(
+            encode,
+            batched=True,
+            remove_columns=COLUMNS,
+            load_from_cache_file=False,
+            cache_file_name=f"{folder}/map.arrow",
+        )
 
 
 def with_rust_alone(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:
     """Encode the rows and discard the ids."""
     encoder = Encoder(tokenizer, max_length, pairs=True)
-    texts = _TEXTS.setdefault(path, list(zip(*pq.read_table(path, columns=COLUMNS).to_pydict().values(), strict=True)))
+    texts = _TEXTS.setdefault(
+        path, list(zip(*pq.read_table(path, columns=COLUMNS).to_pydict().values(), strict=True))
+    )
     for start in range(0, len(texts), ENCODED_AT_A_TIME):
         encoder.encode(texts[start : start + ENCODED_AT_A_TIME])
 
@@ -106,10 +131,24 @@ def with_the_stage(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: i
         save_tokenizer(tokenizer, max_length, folder)
     names = tokenizer.truncation_side, tokenizer.unk_token_id, tokenizer.model_input_names
     saved = SavedTokenizer(folder / "tokenizer.json", *names)
-    tokenize_shard(Shard("train", path, path.with_name("tokenized.parquet"), path.with_name("counts.json"), saved, COLUMNS, max_length))
+    tokenize_shard(
+        Shard(
+            "train",
+            path,
+            path.with_name("tokenized.parquet"),
+            path.with_name("counts.json"),
+            saved,
+            COLUMNS,
+            max_length,
+        )
+    )
 
 
-WAYS: dict[str, Way] = {"datasets.map": with_datasets, "Rust tokenizer alone": with_rust_alone, "stage": with_the_stage}
+WAYS: dict[str, Way] = {
+    "datasets.map": with_datasets,
+    "Rust tokenizer alone": with_rust_alone,
+    "stage": with_the_stage,
+}
 
 
 def measure(rows: int, rounds: int, max_length: int) -> dict[str, float]:
@@ -139,25 +178,48 @@ def measure_memory(rows: int, max_length: int) -> None:
 
 def memory_of(rows: int, max_length: int) -> float:
     """Return the peak memory in MB, measured in its own process."""
-    command = [sys.executable, "-m", "benchmarks.tokenize", "--memory-of", str(rows), "--max-length", str(max_length)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.tokenize",
+        "--memory-of",
+        str(rows),
+        "--max-length",
+        str(max_length),
+    ]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def main() -> None:
     """Measure and print two tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=23_496)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--max-length", type=int, default=128)
-    parser.add_argument("--memory-of", type=int, help="measure only the memory for this number of rows, in this process")
+    parser.add_argument(
+        "--memory-of", type=int, help="measure only the memory for this number of rows, in this process"
+    )
     options = parser.parse_args()
     if options.memory_of:
         measure_memory(options.memory_of, options.max_length)
         return
     speeds = measure(options.rows, options.rounds, options.max_length)
-    table = Table("method", "rows/s", "of datasets.map", "of Rust alone", title=f"{options.rows:,} pairs, {os.cpu_count()} cores")
+    table = Table(
+        "method",
+        "rows/s",
+        "of datasets.map",
+        "of Rust alone",
+        title=f"{options.rows:,} pairs, {os.cpu_count()} cores",
+    )
     for name, speed in speeds.items():
-        table.add_row(name, f"{speed:,.0f}", f"{speed / speeds['datasets.map']:.2f}", f"{speed / speeds['Rust tokenizer alone']:.2f}")
+        table.add_row(
+            name,
+            f"{speed:,.0f}",
+            f"{speed / speeds['datasets.map']:.2f}",
+            f"{speed / speeds['Rust tokenizer alone']:.2f}",
+        )
     memory = Table("rows", "peak memory of the stage, MB")
     for rows in (options.rows, options.rows * 8):
         memory.add_row(f"{rows:,}", f"{memory_of(rows, options.max_length):,.0f}")

@@ -1,17 +1,19 @@
 """Measure the training of one model on the same data by several methods.
 
-(a) ``textbook``: a shuffled DataLoader, padding per batch, ``torch.optim.AdamW`` with its defaults, a linear schedule.
-(b) ``trainer``: Hugging Face ``Trainer`` with its defaults. (c) ``grouped``: the same, grouping by length.
-(d) ``ours``: the loop of the train stage, with checkpoints and evaluation; ``whole``: the same with
-``first_token_only: false``, which is (d) without its largest saving; ``plain``: that with ``bucket_window: 1``, so without sorting by
-length, as the textbook tasks (conf/task/mrpc.yaml) train.
+(a) ``textbook``: a shuffled DataLoader, padding per batch, ``torch.optim.AdamW`` with its defaults, a linear
+schedule. (b) ``trainer``: Hugging Face ``Trainer`` with its defaults. (c) ``grouped``: the same, grouping by
+length. (d) ``ours``: the loop of the train stage, with checkpoints and evaluation; ``whole``: the same with
+``first_token_only: false``, which is (d) without its largest saving; ``plain``: that with ``bucket_window:
+1``, so without sorting by length, as the textbook tasks (conf/task/mrpc.yaml) train.
 
-Every run has its own process, which measures its own memory. Methods alternate, so a machine that slows down affects all of them.
-Without ``--seeds``, speed is measured (one epoch, or ``--steps``); with it, the quality on the validation split after ``--epochs``, over
-that number of seeds. ``--checkpoint FOLDER`` fine-tunes its weights; its tokenizer must be that of bert-base-uncased.
+Every run has its own process, which measures its own memory. Methods alternate, so a machine that slows down
+affects all of them. Without ``--seeds``, speed is measured (one epoch, or ``--steps``); with it, the quality
+on the validation split after ``--epochs``, over that number of seeds. ``--checkpoint FOLDER`` fine-tunes its
+weights; its tokenizer must be that of bert-base-uncased.
 
-Run in the root of the project: ``python -m benchmarks.training``. Pairs are MRPC's with the tokenizer of bert-base-uncased if
-both are next to the checkout; else random rows of the same lengths. On a GPU: ``make bench-gpu ARGS="--peak-tflops 989"``.
+Run in the root of the project: ``python -m benchmarks.training``. Pairs are MRPC's with the tokenizer of
+bert-base-uncased if both are next to the checkout; else random rows of the same lengths. On a GPU: ``make
+bench-gpu ARGS="--peak-tflops 989"``.
 """
 
 import argparse
@@ -39,8 +41,20 @@ Result = dict[str, float]
 def measure(way: str, seed: int, options: argparse.Namespace) -> Result:
     """Run one method in its own process and return its measurements."""
     with tempfile.TemporaryDirectory() as folder:
-        arguments = [f"--{name.replace('_', '-')}={value}" for name, value in vars(options).items() if name in RUN and value is not None]
-        command = [sys.executable, "-m", "benchmarks.training_ways.run", way, f"--seed={seed}", f"--folder={folder}", *arguments]
+        arguments = [
+            f"--{name.replace('_', '-')}={value}"
+            for name, value in vars(options).items()
+            if name in RUN and value is not None
+        ]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.training_ways.run",
+            way,
+            f"--seed={seed}",
+            f"--folder={folder}",
+            *arguments,
+        ]
         allocator = ALLOCATOR if way in OURS else {}
         environment = {**os.environ, **allocator, "PYTHONPATH": str(Path.cwd())}
         done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
@@ -50,7 +64,20 @@ def measure(way: str, seed: int, options: argparse.Namespace) -> Result:
         return result
 
 
-RUN = ("layers", "hidden", "batch", "epochs", "steps", "rows", "device", "bf16", "learning_rate", "checkpoint", "profile", "clock")
+RUN = (
+    "layers",
+    "hidden",
+    "batch",
+    "epochs",
+    "steps",
+    "rows",
+    "device",
+    "bf16",
+    "learning_rate",
+    "checkpoint",
+    "profile",
+    "clock",
+)
 """Options that are passed to each run."""
 
 
@@ -66,15 +93,32 @@ def compare_speed(options: argparse.Namespace, console: Console) -> None:
         for way in options.ways:
             result = measure(way, seed=number, options=options)
             results[way].append(result)
-            console.print(f"round {number + 1}: {way} {result['samples_per_second']:.1f} samples/s", style="dim")
+            console.print(
+                f"round {number + 1}: {way} {result['samples_per_second']:.1f} samples/s", style="dim"
+            )
     table = Table(
-        "method", "samples/s in steps", "end to end", "tokens/s", "padding", "matmul share", "peak MB", "after imports, MB", "ours / method"
+        "method",
+        "samples/s in steps",
+        "end to end",
+        "tokens/s",
+        "padding",
+        "matmul share",
+        "peak MB",
+        "after imports, MB",
+        "ours / method",
     )
     middle = {way: medians(runs) for way, runs in results.items()}
     ours = middle.get("ours", {}).get("samples_per_second", 0.0)
     for way, result in middle.items():
-        numbers = [result["samples_per_second"], result["end_to_end_samples_per_second"], result["tokens_per_second"]]
-        shares = [f"{result['padding_share']:.1%}", f"{result['matmul_share']:.0%}" if options.profile else "-"]
+        numbers = [
+            result["samples_per_second"],
+            result["end_to_end_samples_per_second"],
+            result["tokens_per_second"],
+        ]
+        shares = [
+            f"{result['padding_share']:.1%}",
+            f"{result['matmul_share']:.0%}" if options.profile else "-",
+        ]
         memory = [f"{result['peak_mb']:.0f}", f"{result['imported_mb']:.0f}"]
         ratio = f"{ours / result['samples_per_second']:.2f} x" if ours else "-"
         table.add_row(way, *(f"{number:,.1f}" for number in numbers), *shares, *memory, ratio)
@@ -82,7 +126,9 @@ def compare_speed(options: argparse.Namespace, console: Console) -> None:
     if options.peak_tflops:
         for way, result in middle.items():
             share = 6 * result["parameters"] * result["tokens_per_second"] / (options.peak_tflops * 1e12)
-            console.print(f"{way}: {share:.1%} of the device's peak (6 x parameters without embeddings x tokens)")
+            console.print(
+                f"{way}: {share:.1%} of the device's peak (6 x parameters without embeddings x tokens)"
+            )
 
 
 def compare_quality(options: argparse.Namespace, console: Console) -> None:
@@ -94,7 +140,11 @@ def compare_quality(options: argparse.Namespace, console: Console) -> None:
             console.print(f"seed {seed}: {way} {results[way][-1]}", style="dim", highlight=False)
     table = Table("method", "accuracy", "F1", "loss", *(f"seed {seed}" for seed in range(options.seeds)))
     for way, runs in results.items():
-        table.add_row(way, *(spread([run[name] for run in runs]) for name in QUALITY), *(f"{run['accuracy']:.4f}" for run in runs))
+        table.add_row(
+            way,
+            *(spread([run[name] for run in runs]) for name in QUALITY),
+            *(f"{run['accuracy']:.4f}" for run in runs),
+        )
     console.print(table)
 
 
@@ -103,12 +153,16 @@ QUALITY = ("accuracy", "f1", "loss")
 
 def spread(values: Sequence[float]) -> str:
     """Return mean and standard deviation."""
-    return f"{statistics.mean(values):.4f}" + (f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else "")
+    return f"{statistics.mean(values):.4f}" + (
+        f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
+    )
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the options."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add: Any = parser.add_argument
     add("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     add("--checkpoint", default=None, help="folder of a BERT checkpoint, instead of --layers and --hidden")
@@ -123,9 +177,25 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--learning-rate", type=float, default=1e-4)
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--bf16", type=int, choices=(0, 1), default=0)
-    add("--clock", choices=("wall", "cpu"), default="wall", help="cpu: CPU time of all threads, for a busy machine")
-    add("--profile", type=int, choices=(0, 1), default=1, help="measure the fraction of time in matrix products, after the timed steps")
-    add("--peak-tflops", type=float, default=None, help="peak of the device, to print the fraction that is used")
+    add(
+        "--clock",
+        choices=("wall", "cpu"),
+        default="wall",
+        help="cpu: CPU time of all threads, for a busy machine",
+    )
+    add(
+        "--profile",
+        type=int,
+        choices=(0, 1),
+        default=1,
+        help="measure the fraction of time in matrix products, after the timed steps",
+    )
+    add(
+        "--peak-tflops",
+        type=float,
+        default=None,
+        help="peak of the device, to print the fraction that is used",
+    )
     options = parser.parse_args(arguments)
     if options.epochs is None:
         options.epochs = 1 if options.seeds is None else 3
@@ -140,7 +210,9 @@ def main() -> None:
     if options.device == "cuda" and not torch.cuda.is_available():
         console.print("skipped: torch finds no GPU")
         return
-    model = Path(options.checkpoint).name if options.checkpoint else f"BERT {options.layers} x {options.hidden}"
+    model = (
+        Path(options.checkpoint).name if options.checkpoint else f"BERT {options.layers} x {options.hidden}"
+    )
     console.print(f"{model}, batch {options.batch}, {options.steps or f'{options.epochs} epochs of'} steps")
     if options.seeds is None:
         compare_speed(options, console)

@@ -1,11 +1,12 @@
 """Simulate a year of nights, each with a new result: what they leave, month by month, and whether a night's bookkeeping slows down.
 
-In a repository of the small pipeline of the tests, with an origin and a DVC remote, each night ends as flow ``train`` with ``push`` does:
-its result is committed, pushed, judged, and promoted every ``PROMOTED`` nights; every week ends with flow ``clean``, with the default
-retention. The clocks of this process, of git and of the files are moved, nothing waits, and there is no server. What does not depend on
-the nights before is left out: stages and gate do not run (their outs, of random bytes, are written to DVC's cache, and the decision is
-given), and DVC is imported once. Time is that of the processor, of this process and the programs that it starts.
-Run ``python -m benchmarks.year`` in the root of the project.
+In a repository of the small pipeline of the tests, with an origin and a DVC remote, each night ends as flow
+``train`` with ``push`` does: its result is committed, pushed, judged, and promoted every ``PROMOTED`` nights;
+every week ends with flow ``clean``, with the default retention. The clocks of this process, of git and of the
+files are moved, nothing waits, and there is no server. What does not depend on the nights before is left out:
+stages and gate do not run (their outs, of random bytes, are written to DVC's cache, and the decision is
+given), and DVC is imported once. Time is that of the processor, of this process and the programs that it
+starts. Run ``python -m benchmarks.year`` in the root of the project.
 """
 
 import argparse
@@ -54,8 +55,16 @@ def decision(*, promoted: bool) -> PromotionDecision:
     """Return a decision with all its criteria."""
     labels = np.arange(400) % 4
     rows = PairedPredictions(labels, labels, labels * 0, ("a", "b", "c", "d"))
-    names = ("agreement of the model", "logit difference of model.onnx", "data checks", "size in MB", "latency of one row in ms")
-    return judge(rows, [PromotionCriterion(name, "999", "<= 250", met=promoted) for name in names], PromotionPolicy())
+    names = (
+        "agreement of the model",
+        "logit difference of model.onnx",
+        "data checks",
+        "size in MB",
+        "latency of one row in ms",
+    )
+    return judge(
+        rows, [PromotionCriterion(name, "999", "<= 250", met=promoted) for name in names], PromotionPolicy()
+    )
 
 
 @dataclass
@@ -95,9 +104,13 @@ class Year:
         predictions = self._store(draw.bytes(PREDICTIONS))
         lock = dvc.Lock(self.first)
         text = self.first.replace(str(lock.out("models/onnx")), model)
-        (checkout.path / "dvc.lock").write_text(text.replace(str(lock.out("reports/predictions.parquet")), predictions))
+        (checkout.path / "dvc.lock").write_text(
+            text.replace(str(lock.out("reports/predictions.parquet")), predictions)
+        )
         (checkout.path / "metrics").mkdir(exist_ok=True)
-        (checkout.path / "metrics" / "evaluate.json").write_text(json.dumps({"accuracy": 0.8 + night / 10_000}))
+        (checkout.path / "metrics" / "evaluate.json").write_text(
+            json.dumps({"accuracy": 0.8 + night / 10_000})
+        )
         entry = dvc.cache_folder(self.root) / "runs" / "aa" / f"aa{night}" / f"{night}"
         entry.parent.mkdir(parents=True)
         entry.write_text(f"cmd: python toy.py launch\nouts:\n- path: models/onnx\n  md5: {model}\n")
@@ -115,7 +128,10 @@ class Year:
         began, night = time.time_ns(), len(self.nights)
         os.environ["GIT_COMMITTER_DATE"] = os.environ["GIT_AUTHOR_DATE"] = f"{int(self.now)} +0000"
         run = Run(f"id-{night}", f"night-{night}")
-        with patch.object(time, "time", lambda: self.now), patch.object(decide, "gate", lambda *_: decision(promoted=not night % PROMOTED)):
+        with (
+            patch.object(time, "time", lambda: self.now),
+            patch.object(decide, "gate", lambda *_: decision(promoted=not night % PROMOTED)),
+        ):
             with isolated(self.repository, f"{run.name}-0a1b2c3d", "main") as checkout:
                 self.write_result(checkout)
                 before = processor_seconds()
@@ -131,13 +147,18 @@ class Year:
         for version in registry.tags().staged:  # as each run that pushes does at its start
             dvc.push(checkout.path, version.commit)
         pipeline = Pipeline(Programs(checkout.path, checkout.name, locks=[checkout.lock]), lambda _line: None)
-        _, version = decide.finish(decide.EndedRun(run, checkout, pipeline, registry, self.settings, promote=True, push=True))
+        _, version = decide.finish(
+            decide.EndedRun(run, checkout, pipeline, registry, self.settings, promote=True, push=True)
+        )
         if (version is None) != bool(len(self.nights) % PROMOTED):
             sys.exit(f"{run.name} was not judged as its decision says")
 
     def _clean(self) -> None:
         before, registry = processor_seconds(), Registry(self.repository, "onnx")
-        _, problems = clean_all(Cleaning(registry, self.settings.retention, self.now, lambda _line: None, push=True), self.settings)
+        _, problems = clean_all(
+            Cleaning(registry, self.settings.retention, self.now, lambda _line: None, push=True),
+            self.settings,
+        )
         if problems:
             sys.exit("\n".join(problems))
         self.weeks.append(processor_seconds() - before)
@@ -151,15 +172,34 @@ class Year:
     def row(self) -> list[str]:
         """Return what is there now, as cells of the table."""
         origin, tags = self.root.parent / "origin.git", Registry(self.repository, "onnx").tags()
-        branches = [len(sh("git", "for-each-ref", "refs/heads/runs", cwd=folder).splitlines()) for folder in (self.root, origin)]
-        folders = (dvc.cache_folder(self.root), self.root.parent / "shelf", self.root / ".git", self.repository.state)
+        branches = [
+            len(sh("git", "for-each-ref", "refs/heads/runs", cwd=folder).splitlines())
+            for folder in (self.root, origin)
+        ]
+        folders = (
+            dvc.cache_folder(self.root),
+            self.root.parent / "shelf",
+            self.root / ".git",
+            self.repository.state,
+        )
         month = self.nights[-MONTH:]
         sizes = [f"{size_mb(folder):,.1f}" for folder in folders]
         seconds = f"{statistics.median(month):.2f}", f"{self.weeks[-1]:.1f}"
         return [str(len(self.nights)), *map(str, branches), str(len(tags.versions)), *sizes, *seconds]
 
 
-HEAD = ["night", "branches here", "in origin", "versions", "cache MB", "DVC remote MB", "git MB", "state MB", "night s", "cleaning s"]
+HEAD = [
+    "night",
+    "branches here",
+    "in origin",
+    "versions",
+    "cache MB",
+    "DVC remote MB",
+    "git MB",
+    "state MB",
+    "night s",
+    "cleaning s",
+]
 
 
 def processor_seconds() -> float:
@@ -196,7 +236,12 @@ def main() -> None:
     """Simulate and print; exit with 1 if a night has become slower than ``SLOWER`` times the first ones."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nights", type=int, default=365)
-    parser.add_argument("--megabytes", type=float, default=1.0, help="size of the weights of each result (default: %(default)s)")
+    parser.add_argument(
+        "--megabytes",
+        type=float,
+        default=1.0,
+        help="size of the weights of each result (default: %(default)s)",
+    )
     options = parser.parse_args()
     table = Table(*HEAD)
     with tempfile.TemporaryDirectory() as folder, repository(Path(folder)) as made:
@@ -207,7 +252,9 @@ def main() -> None:
             if night % MONTH == 0 or night == options.nights:
                 table.add_row(*year.row())
     Console(width=120).print(table)
-    first, last = (statistics.median(nights) for nights in (year.nights[: 2 * PROMOTED], year.nights[-2 * PROMOTED :]))
+    first, last = (
+        statistics.median(nights) for nights in (year.nights[: 2 * PROMOTED], year.nights[-2 * PROMOTED :])
+    )
     print(f"The last nights take {last:.2f} s, the first {first:.2f} s: {last / first:.2f} x.")
     if last > SLOWER * first:
         sys.exit(f"That is more than {SLOWER} x.")

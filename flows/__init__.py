@@ -1,4 +1,7 @@
-"""Prefect flows that schedule the pipeline. They run its stages through ``dvc``: no import of ``stages`` or torch."""
+"""Prefect flows that schedule the pipeline.
+
+They run its stages through ``dvc``: no import of ``stages`` or torch.
+"""
 
 import logging
 import os
@@ -8,7 +11,10 @@ from tuneline.core.terminal import visible
 
 
 class VisibleRecord(logging.LogRecord):
-    """A record of the log. Messages contain names of files, labels and refs, and are printed by workers and by ``prefect``."""
+    """A record of the log.
+
+    Messages contain names of files, labels and refs, and are printed by workers and by ``prefect``.
+    """
 
     def getMessage(self) -> str:  # noqa: N802 - its name in logging
         """Return the message with control characters as codes."""

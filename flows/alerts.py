@@ -28,7 +28,9 @@ def ended(message: str, problems: Sequence[str] = (), name: str = "Completed") -
     return Failed(message=text) if problems else Completed(name=name, message=text)
 
 
-def ended_again(record: Path, repeat_hours: float, message: str, problems: Sequence[str], name: str = "Completed") -> State[Any]:
+def ended_again(
+    record: Path, repeat_hours: float, message: str, problems: Sequence[str], name: str = "Completed"
+) -> State[Any]:
     """As ``ended``, but problems of which each made a run fail in the last ``repeat_hours`` are only listed; ``record`` tells."""
     if problems and all(0 <= hours_since_event(record, problem) < repeat_hours for problem in problems):
         return Completed(name=name, message=_listed(message, problems))
@@ -43,19 +45,27 @@ def _listed(message: str, problems: Sequence[str]) -> str:
     return visible("\n".join([message, *problems[:REPORTED], *more]))
 
 
-def send(event: str, resource: Mapping[str, str], payload: Mapping[str, Any], identity: UUID | None = None) -> None:
+def send(
+    event: str, resource: Mapping[str, str], payload: Mapping[str, Any], identity: UUID | None = None
+) -> None:
     """Emit an event and wait until it is sent. The server takes one with the same identity once."""
     emit_event(event=event, resource=dict(resource), payload=dict(payload), id=identity)
     EventsWorker.drain_all(timeout=SENT_WITHIN)  # emit_event only hands it to a thread
 
 
 def send_if_due(
-    record: Path, subject: str, repeat_hours: float, *, event: str, resource: Mapping[str, str], payload: Mapping[str, Any]
+    record: Path,
+    subject: str,
+    repeat_hours: float,
+    *,
+    event: str,
+    resource: Mapping[str, str],
+    payload: Mapping[str, Any],
 ) -> None:
     """Emit an event, unless that was done for this subject in the last ``repeat_hours``.
 
-    Another subject has its event at once. The time is recorded in a file after the event was sent: a kill in between repeats the event,
-    and never loses it.
+    Another subject has its event at once. The time is recorded in a file after the event was sent: a kill in
+    between repeats the event, and never loses it.
     """
     if 0 <= hours_since_event(record, subject) < repeat_hours:
         return
@@ -64,7 +74,9 @@ def send_if_due(
     write_json(record, {subject: time.time()})
 
 
-def send_if_over(record: Path, *, event: str, resource: Mapping[str, str], payload: Mapping[str, Any]) -> None:
+def send_if_over(
+    record: Path, *, event: str, resource: Mapping[str, str], payload: Mapping[str, Any]
+) -> None:
     """Emit an event once if ``send_if_due`` recorded another one before; the record is then removed."""
     if record.exists():
         send(event, resource, payload)

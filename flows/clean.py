@@ -1,7 +1,8 @@
 """Flow ``clean``: removes what runs leave behind and nobody needs any more, as ``retention`` in ``conf/flows.yaml`` says.
 
-Kind by kind: branches, checkouts, models, refused batches, scored files, leftovers, and at last DVC's cache. Every step can be killed and
-run again. What a live run uses stays. Prefect's server removes its own old runs (flows/server/api.py).
+Kind by kind: branches, checkouts, models, refused batches, scored files, leftovers, and at last DVC's cache.
+Every step can be killed and run again. What a live run uses stays. Prefect's server removes its own old runs
+(flows/server/api.py).
 """
 
 import json
@@ -61,13 +62,19 @@ class Cleaning:
         return self.registry.repository
 
     def before(self, days: float | None) -> float:
-        """Return the Unix time that is so many days ago; what is older goes. Minus infinity to keep for ever."""
+        """Return the Unix time that is so many days ago; what is older goes.
+
+        Minus infinity to keep for ever.
+        """
         return float("-inf") if days is None else self.now - days * DAY
 
 
 @dataclass(frozen=True)
 class Removed:
-    """What is removed of one kind: its names, else its number. The note says what is left although it is old, or other facts."""
+    """What is removed of one kind: its names, else its number.
+
+    The note says what is left although it is old, or other facts.
+    """
 
     what: str
     names: Sequence[str] = ()
@@ -97,7 +104,9 @@ def removal_summary(rows: Sequence[Removed]) -> str:
     """Return the rows in one line, for the state of a run."""
     parts = [f"{row.number} {row.what}" for row in rows if row.number]
     notes = [f"{row.what}: {row.note}" for row in rows if row.note]
-    return "; ".join([f"{sum(row.bytes for row in rows) / 1e6:.1f} MB: {', '.join(parts) or 'nothing'}", *notes])
+    return "; ".join(
+        [f"{sum(row.bytes for row in rows) / 1e6:.1f} MB: {', '.join(parts) or 'nothing'}", *notes]
+    )
 
 
 def freed_size(paths: Iterable[Path]) -> int:
@@ -122,11 +131,15 @@ class Cleaned(Record):
 def clock_problem(cleaning: Cleaning) -> str | None:
     """Return why the clock may be ahead; ``None`` if the last cleaning, or before the first one the newest commit, is recent.
 
-    A clock that is months ahead makes every result old. Only cleanings tell: other runs have dated their results by that clock before the
-    next cleaning begins.
+    A clock that is months ahead makes every result old. Only cleanings tell: other runs have dated their
+    results by that clock before the next cleaning begins.
     """
     retention = cleaning.retention
-    limits = [days for days in (retention.branch_days, retention.scored_days, retention.refused_days) if days is not None]
+    limits = [
+        days
+        for days in (retention.branch_days, retention.scored_days, retention.refused_days)
+        if days is not None
+    ]
     if not limits:
         return None
     limit = max(PAUSE, min(limits))
@@ -134,14 +147,21 @@ def clock_problem(cleaning: Cleaning) -> str | None:
     if cleaned := Cleaned.read_if_valid(cleaning.repository.state / CLEANED):
         last, what = cleaned.time, "the last cleaning"
     else:
-        newest = cleaning.repository.git("for-each-ref", "--sort=-creatordate", "--count=1", "--format=%(creatordate:unix)")
+        newest = cleaning.repository.git(
+            "for-each-ref", "--sort=-creatordate", "--count=1", "--format=%(creatordate:unix)"
+        )
         last, what = float(newest or cleaning.now), "the newest commit"
     days = (cleaning.now - last) / DAY
     if days <= limit:
         return None
 
-    clock = f"The clock of this machine says {_date(cleaning.now)}, {days:.0f} days after {what} ({_date(last)})."
-    remedy = "If it is right, because no cleaning ran for so long, start this flow once with --param clock_is_right=true."
+    clock = (
+        f"The clock of this machine says {_date(cleaning.now)}, {days:.0f} days after {what} ({_date(last)})."
+    )
+    remedy = (
+        "If it is right, because no cleaning ran for so long, start this flow once with --param"
+        " clock_is_right=true."
+    )
     return f"{clock} If that is wrong, correct it. {remedy}"
 
 
@@ -165,14 +185,22 @@ def clean_branches(cleaning: Cleaning) -> Removed:
         here = _old(cleaning, "refs/heads/", needed)
         there: dict[str, str] = {}
         if cleaning.push and repository.has_remote():
-            repository.transfer("fetch", "--prune", "--no-tags", "origin", "+refs/heads/runs/*:refs/remotes/origin/runs/*")
+            repository.transfer(
+                "fetch", "--prune", "--no-tags", "origin", "+refs/heads/runs/*:refs/remotes/origin/runs/*"
+            )
             there = _old(cleaning, "refs/remotes/origin/", needed)
         if there and not cleaning.dry_run:
             leases = (f"--force-with-lease=refs/heads/{name}:{commit}" for name, commit in there.items())
-            repository.transfer("push", "--quiet", *leases, "origin", *(f":refs/heads/{name}" for name in there))
+            repository.transfer(
+                "push", "--quiet", *leases, "origin", *(f":refs/heads/{name}" for name in there)
+            )
         if here and not cleaning.dry_run:
             # In one transaction, and only if they still are at these commits.
-            repository.git("update-ref", "--stdin", text="".join(f"delete refs/heads/{name} {commit}\n" for name, commit in here.items()))
+            repository.git(
+                "update-ref",
+                "--stdin",
+                text="".join(f"delete refs/heads/{name} {commit}\n" for name, commit in here.items()),
+            )
     return Removed(what, [*here], note=f"{len(there)} in origin" if there else "")
 
 
@@ -180,9 +208,16 @@ def _needed(cleaning: Cleaning) -> set[str]:
     """Return the commits whose branches stay: those in a stage, results that a run came to again not long ago, and those not pushed yet."""
     tags = cleaning.registry.tags()
     in_stages = {version.commit for version in tags.staged}
-    committed = [unpushed_result.committed(cleaning.repository) for unpushed_result in unpushed_results(cleaning.repository)]
+    committed = [
+        unpushed_result.committed(cleaning.repository)
+        for unpushed_result in unpushed_results(cleaning.repository)
+    ]
     unpushed = {result.commit for result in committed if result}
-    return in_stages | unpushed | Judgements(cleaning.repository).commits_since(cleaning.before(cleaning.retention.branch_days))
+    return (
+        in_stages
+        | unpushed
+        | Judgements(cleaning.repository).commits_since(cleaning.before(cleaning.retention.branch_days))
+    )
 
 
 def _old(cleaning: Cleaning, prefix: str, needed: set[str]) -> dict[str, str]:
@@ -202,9 +237,15 @@ def clean_checkouts(cleaning: Cleaning) -> tuple[Removed, Removed]:
         names = abandoned(repository)
         ended = {name: (repository.state / name).stat().st_mtime for name in names}
         many = superfluous(repository, retention.checkouts)
-        old = [name for name in names if name in many or ended[name] < cleaning.before(retention.checkout_days)]
-        with_checkpoints = [name for name in names if name not in old and (repository.state / name / CHECKPOINTS).is_dir()]
-        resumable = [name for name in with_checkpoints if ended[name] < cleaning.before(retention.checkpoint_days)]
+        old = [
+            name for name in names if name in many or ended[name] < cleaning.before(retention.checkout_days)
+        ]
+        with_checkpoints = [
+            name for name in names if name not in old and (repository.state / name / CHECKPOINTS).is_dir()
+        ]
+        resumable = [
+            name for name in with_checkpoints if ended[name] < cleaning.before(retention.checkpoint_days)
+        ]
         checkpoints = [repository.state / name / CHECKPOINTS for name in resumable]
         rows = (
             Removed("checkouts of failed runs", old, freed_size(repository.state / name for name in old)),
@@ -240,7 +281,9 @@ def clean_models(cleaning: Cleaning) -> Removed:
 def clean_refused_batches(cleaning: Cleaning) -> Removed:
     """Remove batches that flow ``ingest`` set aside long ago, with the reports of their checks."""
     folders = (cleaning.repository.state / REFUSED_BATCHES).glob("[!.]*/")
-    return _discard_all(cleaning, "refused batches", _older(folders, cleaning.before(cleaning.retention.refused_days)))
+    return _discard_all(
+        cleaning, "refused batches", _older(folders, cleaning.before(cleaning.retention.refused_days))
+    )
 
 
 def _discard_all(cleaning: Cleaning, what: str, folders: Sequence[Path]) -> Removed:
@@ -261,27 +304,49 @@ RESUMABLE_DAYS = 7
 def clean_scored(cleaning: Cleaning, scoring: Scoring, wait: float = 600) -> tuple[Removed, Removed]:
     """Remove old scored files, and inputs whose last scored file goes; and old records of refused files.
 
-    The folder of scored files is the only record of what was scored, so what is still in the inbox keeps its result.
+    The folder of scored files is the only record of what was scored, so what is still in the inbox keeps its
+    result.
     """
     root, retention = cleaning.repository.root, cleaning.retention
     what = ("scored files", "records of refused files")
     with suppress(BusyError), locked(cleaning.repository.state / "scoring.lock", wait):
         waiting = {file.name for path in (root / scoring.inbox).glob("*") if (file := Incoming.find(path))}
-        scored = {path: record for path in (root / scoring.outbox).glob("[!.]*.parquet") if (record := scored_record(path))}
-        old = [path for path in _older(scored, cleaning.before(retention.scored_days)) if scored[path].path not in waiting]
+        scored = {
+            path: record
+            for path in (root / scoring.outbox).glob("[!.]*.parquet")
+            if (record := scored_record(path))
+        }
+        old = [
+            path
+            for path in _older(scored, cleaning.before(retention.scored_days))
+            if scored[path].path not in waiting
+        ]
         needed = {scored[path].archived for path in scored if path not in old}
         inputs = {scored[path].archived for path in old} - needed - {None}
-        archived = [path for name in sorted(map(str, inputs)) if scoring.archive and (path := _inside(root / scoring.archive, root / name))]
-        records = ((path, RefusedRecord.read_if_valid(path)) for path in (root / scoring.outbox).glob("[!.]*.error.json"))
+        archived = [
+            path
+            for name in sorted(map(str, inputs))
+            if scoring.archive and (path := _inside(root / scoring.archive, root / name))
+        ]
+        records = (
+            (path, RefusedRecord.read_if_valid(path))
+            for path in (root / scoring.outbox).glob("[!.]*.error.json")
+        )
         errors = {path: reason for path, reason in records if reason}
-        refused = [path for path in _older(errors, cleaning.before(retention.refused_days)) if errors[path].path not in waiting]
+        refused = [
+            path
+            for path in _older(errors, cleaning.before(retention.refused_days))
+            if errors[path].path not in waiting
+        ]
         names = [path.name for path in old]
         note = f"with {len(archived)} archived inputs" if archived else ""
         rows = (
             Removed(what[0], names, freed_size([*old, *archived]), note),
             Removed(what[1], [path.name for path in refused], freed_size(refused)),
         )
-        for path in () if cleaning.dry_run else (*archived, *old, *refused):  # a result without its input goes next time
+        for path in (
+            () if cleaning.dry_run else (*archived, *old, *refused)
+        ):  # a result without its input goes next time
             path.unlink(missing_ok=True)
         return rows
     return Removed(what[0], note="left: files are being scored"), Removed(what[1])
@@ -302,9 +367,19 @@ def clean_leftovers(cleaning: Cleaning, scoring: Scoring) -> Removed:
     repository, state = cleaning.repository, cleaning.repository.state
     before = cleaning.before(1)
     folders = [state, state / MODELS, state / REFUSED_BATCHES, repository.root / scoring.outbox]
-    left = [path for folder in folders for path in folder.glob(".*") if path.suffix in {".partial", ".former"} and _is_free(path)]
+    left = [
+        path
+        for folder in folders
+        for path in folder.glob(".*")
+        if path.suffix in {".partial", ".former"} and _is_free(path)
+    ]
     week = cleaning.before(RESUMABLE_DAYS)
-    resumable = [path for folder in OUTS for path in (repository.root / folder).glob(f".*{RESUMABLE}") if _newest(path) < week]
+    resumable = [
+        path
+        for folder in OUTS
+        for path in (repository.root / folder).glob(f".*{RESUMABLE}")
+        if _newest(path) < week
+    ]
     left += [path for path in resumable if _is_free(path)]
     with locked(state / "checkouts.lock", wait=CHECKOUTS_WAIT):
         runs: dict[str, list[Path]] = {}
@@ -312,10 +387,19 @@ def clean_leftovers(cleaning: Cleaning, scoring: Scoring) -> Removed:
             if match := _RUN_NAME.fullmatch(path.name):
                 runs.setdefault(match["run"], []).append(path)
         gone = {run: paths for run, paths in runs.items() if not (state / run / ".git").exists()}
-        gone = {run: paths for run, paths in gone.items() if all(path.stat().st_mtime < before for path in paths)}
+        gone = {
+            run: paths for run, paths in gone.items() if all(path.stat().st_mtime < before for path in paths)
+        }
         locks = {run: state / f"{run}.lock" for run in gone}
-        free = [path for run, paths in gone.items() if not locks[run].exists() or _is_free(locks[run]) for path in paths]
-        row = Removed("leftovers of killed programs", [path.name for path in (*left, *free)], freed_size([*left, *free]))
+        free = [
+            path
+            for run, paths in gone.items()
+            if not locks[run].exists() or _is_free(locks[run])
+            for path in paths
+        ]
+        row = Removed(
+            "leftovers of killed programs", [path.name for path in (*left, *free)], freed_size([*left, *free])
+        )
         for path in () if cleaning.dry_run else [*left, *free]:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
     return row
@@ -339,14 +423,19 @@ POLL = 20.0
 def clean_cache(cleaning: Cleaning, removed: Collection[str]) -> Removed:
     """Remove the objects that nothing names.
 
-    Runs store and restore objects before a commit names them, so this waits until none is active, and holds the lock without which
-    none starts. Branches and checkouts in ``removed`` count as removed: a dry run has not removed them.
+    Runs store and restore objects before a commit names them, so this waits until none is active, and holds
+    the lock without which none starts. Branches and checkouts in ``removed`` count as removed: a dry run has
+    not removed them.
     """
     repository, retention = cleaning.repository, cleaning.retention
     if retention.cache_days is None:
         return Removed("objects of DVC's cache")
-    if not retention.own_cache and not (folder := cache_folder(repository.root).resolve()).is_relative_to(repository.root.resolve()):
-        return Removed("objects of DVC's cache", note=f"left: other clones may use {folder} (retention.own_cache)")
+    if not retention.own_cache and not (folder := cache_folder(repository.root).resolve()).is_relative_to(
+        repository.root.resolve()
+    ):
+        return Removed(
+            "objects of DVC's cache", note=f"left: other clones may use {folder} (retention.own_cache)"
+        )
     until = time.monotonic() + (0 if cleaning.dry_run else retention.cache_wait_minutes * 60)
     while True:
         with locked(repository.state / "checkouts.lock", wait=CHECKOUTS_WAIT) as lock:
@@ -369,7 +458,9 @@ def _collect(cleaning: Cleaning, removed: Collection[str], lock: int) -> Removed
     """Run the program, which inherits the lock: if this process is killed, no run starts before the program has ended."""
     repository, retention = cleaning.repository, cleaning.retention
     gone = {(repository.state / name).resolve() for name in removed}
-    heads = {tree.path.resolve(): tree.head for tree in repository.worktrees() if tree.head.strip("0")}  # else without a commit
+    heads = {
+        tree.path.resolve(): tree.head for tree in repository.worktrees() if tree.head.strip("0")
+    }  # else without a commit
     trees = {path: head for path, head in heads.items() if path not in gone}
     others = [path for path in trees if path != repository.root.resolve() and (path / ".dvc").is_dir()]
     options = {
@@ -389,10 +480,13 @@ def _collect(cleaning: Cleaning, removed: Collection[str], lock: int) -> Removed
     return Removed("objects of DVC's cache", bytes=found["bytes"], count=found["objects"], note=note)
 
 
-def used_commits(repository: Repository, without: Collection[str], heads: Collection[str], *, everything: bool) -> list[str]:
+def used_commits(
+    repository: Repository, without: Collection[str], heads: Collection[str], *, everything: bool
+) -> list[str]:
     """Return the commits whose outs are used: of refs (branches, tags, DVC's experiments) but ``without``, of stashes, and ``heads``.
 
-    With ``everything``, what runs of other clones have pushed counts, too. The DVC remote has its outs, so this cache need not.
+    With ``everything``, what runs of other clones have pushed counts, too. The DVC remote has its outs, so
+    this cache need not.
     """
     excluded = [f"refs/heads/{name}" for name in without] + ([] if everything else ["refs/remotes/*/runs/*"])
     patterns = (f"--exclude={pattern}" for pattern in excluded)
@@ -406,7 +500,8 @@ def clean(dry_run: bool = False, clock_is_right: bool = False) -> State[Any]:
 
     Args:
         dry_run: Only report what would be removed.
-        clock_is_right: Clean although the last cleaning was longer ago than results are kept; else the clock counts as wrong then.
+        clock_is_right: Clean although the last cleaning was longer ago than results are kept; else the clock
+            counts as wrong then.
     """
     repository = Repository.here(get_run_logger().warning)
     settings = load_settings(repository.root)
@@ -415,7 +510,14 @@ def clean(dry_run: bool = False, clock_is_right: bool = False) -> State[Any]:
     registry = Registry(repository, settings.promotion.artifact)
     try:
         with locked(repository.state / "clean.lock", wait=0):
-            cleaning = Cleaning(registry, settings.retention, time.time(), get_run_logger().info, dry_run, settings.training.push)
+            cleaning = Cleaning(
+                registry,
+                settings.retention,
+                time.time(),
+                get_run_logger().info,
+                dry_run,
+                settings.training.push,
+            )
             if not clock_is_right and (problem := clock_problem(cleaning)):
                 return ended("Nothing was removed.", [problem])
             if not dry_run:

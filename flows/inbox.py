@@ -1,7 +1,7 @@
 """The files to score, and the folder of the scored ones: which files are new, and which were scored or refused before.
 
-The drop folders of flow ``ingest`` have the same rules: what is a file, when it is complete, and that one that was taken too early is
-read again.
+The drop folders of flow ``ingest`` have the same rules: what is a file, when it is complete, and that one
+that was taken too early is read again.
 """
 
 import errno
@@ -30,9 +30,15 @@ from tuneline.readers.files import not_a_file
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 LONGEST_NAME = 200
-"""Bytes of a name in the outbox before its suffix. File systems allow 255, and a partial file has a longer name than the file."""
+"""Bytes of a name in the outbox before its suffix.
+
+File systems allow 255, and a partial file has a longer name than the file.
+"""
 _RESULT = re.compile(r"(?P<stem>[^.].*?)(?:\.(?P<number>[2-9]|[1-9][0-9]+))?\.parquet", re.DOTALL)
-"""Name of a result. A stem ends like the name of a data file or with a hash, so ``NAME.2`` is never the stem of another file."""
+"""Name of a result.
+
+A stem ends like the name of a data file or with a hash, so ``NAME.2`` is never the stem of another file.
+"""
 Numbers = Mapping[str, Sequence[int]]
 """Numbers of the results of each stem, ascending."""
 
@@ -45,7 +51,11 @@ class RefusedRecord(FileRecord):
 
 def _shown(path: Path) -> str:
     """Return its name on one line, without what a terminal obeys: who may write in an inbox must not write lines of a log."""
-    return visible(os.fsencode(path.name).decode(errors="backslashreplace")).replace("\n", "\\n").replace("\t", "\\t")
+    return (
+        visible(os.fsencode(path.name).decode(errors="backslashreplace"))
+        .replace("\n", "\\n")
+        .replace("\t", "\\t")
+    )
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,11 @@ class Incoming:
             status = path.lstat()
         except OSError:
             return None
-        return cls(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns) if stat.S_ISREG(status.st_mode) else None
+        return (
+            cls(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            if stat.S_ISREG(status.st_mode)
+            else None
+        )
 
     @property
     def name(self) -> str:
@@ -90,7 +104,11 @@ class Incoming:
     def unchanged(self) -> bool:
         """True if it is still as it was found."""
         file = Incoming.find(self.path)
-        return file is not None and (file.size, file.mtime_ns, file.ctime_ns) == (self.size, self.mtime_ns, self.ctime_ns)
+        return file is not None and (file.size, file.mtime_ns, file.ctime_ns) == (
+            self.size,
+            self.mtime_ns,
+            self.ctime_ns,
+        )
 
     @property
     def sha256(self) -> str:
@@ -103,7 +121,9 @@ class Incoming:
 
     def matches(self, record: FileRecord | None) -> bool:
         """Return True if a record is of this file in its present state."""
-        return record is not None and record.model_dump(include=set(FileRecord.model_fields)) == self.as_record()
+        return (
+            record is not None and record.model_dump(include=set(FileRecord.model_fields)) == self.as_record()
+        )
 
 
 @dataclass(frozen=True)
@@ -129,8 +149,8 @@ class Outbox:
     """The folder of scored files.
 
     Attributes:
-        folder: Contains the results: ``<file>.parquet``, later ones ``<file>.2.parquet``, ...; and ``<file>.error.json`` for a refused
-            file.
+        folder: Contains the results: ``<file>.parquet``, later ones ``<file>.2.parquet``, ...; and
+            ``<file>.error.json`` for a refused file.
         scratch: Another folder, for the predictions of the files that are being scored.
     """
 
@@ -161,13 +181,22 @@ class Outbox:
 
     def record(self, incoming: Incoming, numbers: Numbers) -> ScoredRecord | None:
         """Return the record of the last result of this file in its present state; ``None`` if there is none that is whole."""
-        records = (scored_record(self.scored(incoming.stem, number)) for number in reversed(numbers.get(incoming.stem, ())))
+        records = (
+            scored_record(self.scored(incoming.stem, number))
+            for number in reversed(numbers.get(incoming.stem, ()))
+        )
         return next(filter(incoming.matches, records), None)
 
     def has(self, incoming: Incoming, numbers: Numbers | None = None) -> bool:
-        """Return True if this file, in its present state, was scored or refused before. A damaged record says nothing."""
+        """Return True if this file, in its present state, was scored or refused before.
+
+        A damaged record says nothing.
+        """
         refused = RefusedRecord.read_if_valid(self.refused(incoming))
-        return incoming.matches(refused) or self.record(incoming, self.numbers() if numbers is None else numbers) is not None
+        return (
+            incoming.matches(refused)
+            or self.record(incoming, self.numbers() if numbers is None else numbers) is not None
+        )
 
     def refuse(self, incoming: Incoming, reason: str) -> None:
         """Record why a file was not scored, so that it is not tried again until it changes or the record is deleted."""
@@ -182,8 +211,13 @@ class Outbox:
 
 
 def new_files(inbox: Path, outbox: Outbox, settle_seconds: float) -> list[Incoming]:
-    """List the files that can be scored, the oldest first. Those that are still being written are left for the next run."""
-    return sorted(settled(unscored(inbox, outbox), settle_seconds), key=lambda file: (file.mtime_ns, file.path))
+    """List the files that can be scored, the oldest first.
+
+    Those that are still being written are left for the next run.
+    """
+    return sorted(
+        settled(unscored(inbox, outbox), settle_seconds), key=lambda file: (file.mtime_ns, file.path)
+    )
 
 
 def unscored(inbox: Path, outbox: Outbox) -> list[Incoming]:
@@ -202,7 +236,13 @@ def unread(folder: Path, reads: Callable[[str], object]) -> dict[Path, str]:
     """Describe what is in an inbox whose files are read by their names, but is never read; hidden names and other folders are left out."""
     found = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        reason = not_a_file(path) if reads(path.name) else None if path.is_dir() else "has an ending that is not read"
+        reason = (
+            not_a_file(path)
+            if reads(path.name)
+            else None
+            if path.is_dir()
+            else "has an ending that is not read"
+        )
         if path.is_symlink():
             reason = "is a link, which is not followed"
         if reason and not path.name.startswith((".", "_")):
@@ -213,20 +253,26 @@ def unread(folder: Path, reads: Callable[[str], object]) -> dict[Path, str]:
 def settled(files: Sequence[Incoming], seconds: float) -> list[Incoming]:
     """Return the files that did not change in the last ``seconds``, and that nobody writes, as far as the system tells.
 
-    A time in the future, from another machine's clock, does not tell when the file changed: such files are watched for ``seconds``.
+    A time in the future, from another machine's clock, does not tell when the file changed: such files are
+    watched for ``seconds``.
     """
     now = time.time_ns()
     future = [file for file in files if file.mtime_ns > now]
     if future:
         time.sleep(seconds)
     unchanged = [file for file in future if Incoming.find(file.path) == file]
-    return [file for file in (*unchanged, *(file for file in files if now - file.mtime_ns >= seconds * 1e9)) if not is_open(file.path)]
+    return [
+        file
+        for file in (*unchanged, *(file for file in files if now - file.mtime_ns >= seconds * 1e9))
+        if not is_open(file.path)
+    ]
 
 
 def is_open(path: Path) -> bool:
     """Return True if a process has a file open for writing; False also where that cannot be known, as of another user's file.
 
-    Linux refuses a lease for reading while it is. A lease that is held for an instant delays a writer by as much.
+    Linux refuses a lease for reading while it is. A lease that is held for an instant delays a writer by as
+    much.
     """
     if sys.platform != "linux":
         return False
@@ -235,12 +281,18 @@ def is_open(path: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # a writer that opens it now sends SIGIO otherwise, which ends this process
+        fcntl.fcntl(
+            descriptor, fcntl.F_SETSIG, signal.SIGURG
+        )  # a writer that opens it now sends SIGIO otherwise, which ends this process
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
-        types = {Path(partition.mountpoint): partition.fstype for partition in psutil.disk_partitions(all=True)}
+        types = {
+            Path(partition.mountpoint): partition.fstype for partition in psutil.disk_partitions(all=True)
+        }
         kind = next((types[folder] for folder in path.resolve().parents if folder in types), "")
-        return error.errno == errno.EAGAIN and not kind.startswith(("nfs", "cifs", "smb"))  # these refuse for reasons of their own
+        return error.errno == errno.EAGAIN and not kind.startswith(
+            ("nfs", "cifs", "smb")
+        )  # these refuse for reasons of their own
     finally:
         os.close(descriptor)
     return False
@@ -249,7 +301,11 @@ def is_open(path: Path) -> bool:
 def was_written_on(path: Path, taken: TakenRecord) -> bool:
     """Return True if a file has another content than when it was read: a writer that paused has gone on, in the file that was moved."""
     found = Incoming.find(path)
-    return found is not None and (found.size, found.mtime_ns) != (taken.size, taken.mtime_ns) and found.sha256 != taken.sha256
+    return (
+        found is not None
+        and (found.size, found.mtime_ns) != (taken.size, taken.mtime_ns)
+        and found.sha256 != taken.sha256
+    )
 
 
 def unused(target: Path, digest: str) -> Path:
@@ -276,7 +332,8 @@ class Archive:
     def place(self, incoming: Incoming, number: int) -> str | None:
         """Return the path of a file in the archive, relative to the repository, if its result has this number.
 
-        ``tickets.csv`` for ``tickets.csv.parquet``, ``tickets.csv.2.csv`` for ``tickets.csv.2.parquet``: the suffix tells the format.
+        ``tickets.csv`` for ``tickets.csv.parquet``, ``tickets.csv.2.csv`` for ``tickets.csv.2.parquet``: the
+        suffix tells the format.
         """
         if self.folder is None:
             return None
@@ -290,7 +347,10 @@ class Archive:
         return place is not None and os.path.lexists(self.root / place)
 
     def move(self, incoming: Incoming, place: str) -> None:
-        """Move a file into the archive, as it was when it was scored. A kill leaves it in one of the two folders, or whole in both."""
+        """Move a file into the archive, as it was when it was scored.
+
+        A kill leaves it in one of the two folders, or whole in both.
+        """
         if is_open(incoming.path) or not incoming.unchanged:
             raise ChangedError("It changed after it was scored, or is being written.")
         target = self.root / place
@@ -316,18 +376,27 @@ class Archive:
     def take_back(self, inbox: Path, outbox: Outbox) -> list[str]:
         """Move the files that were written on after they were scored back to the inbox, to be scored again; return what was done."""
         done = []
-        for record in (scored_record(outbox.scored(stem, number)) for stem, numbers in outbox.numbers().items() for number in numbers):
+        for record in (
+            scored_record(outbox.scored(stem, number))
+            for stem, numbers in outbox.numbers().items()
+            for number in numbers
+        ):
             if record and record.archived and was_written_on(archived := self.root / record.archived, record):
                 try:
                     archived.rename(unused(inbox / record.path, record.sha256))
                     done.append(f"{record.path} was written on after it was scored: it is scored again.")
                 except OSError as error:
-                    done.append(f"{record.archived} was written on after it was scored, and cannot be scored again: {error}")
+                    done.append(
+                        f"{record.archived} was written on after it was scored, and cannot be scored again:"
+                        f" {error}"
+                    )
         return done
 
     def _complete(self, incoming: Incoming, record: ScoredRecord, place: str) -> None:
         if incoming.sha256 != record.sha256:
-            raise ChangedError("It has the name, size and time of a file that was scored, but another content. `touch` it.")
+            raise ChangedError(
+                "It has the name, size and time of a file that was scored, but another content. `touch` it."
+            )
         found = Incoming.find(self.root / place)
         if found is None:
             self.move(incoming, place)
@@ -353,10 +422,13 @@ def _renamed(path: Path, target: Path) -> bool:
     return True
 
 
-def archived_files(root: Path, outbox: Outbox, commit: str, names: Sequence[str], days: float | None = None) -> list[Archived]:
+def archived_files(
+    root: Path, outbox: Outbox, commit: str, names: Sequence[str], days: float | None = None
+) -> list[Archived]:
     """List the archived inputs whose last result is not by the model of a commit, in the order in which they were first scored.
 
-    Of those, the ones with one of ``names``, which may be patterns, that were first scored in the last so many ``days``.
+    Of those, the ones with one of ``names``, which may be patterns, that were first scored in the last so
+    many ``days``.
     """
     first: dict[str, float] = {}
     last: dict[str, tuple[str, ScoredRecord]] = {}
@@ -369,6 +441,8 @@ def archived_files(root: Path, outbox: Outbox, commit: str, names: Sequence[str]
     return [
         Archived(found.path, found.size, found.mtime_ns, found.ctime_ns, record, stem)
         for place, (stem, record) in sorted(last.items(), key=lambda item: first[item[0]])
-        if record.commit != commit and first[place] >= since and any(fnmatch(record.path, name) for name in names)
+        if record.commit != commit
+        and first[place] >= since
+        and any(fnmatch(record.path, name) for name in names)
         if (found := Incoming.find(root / place))
     ]

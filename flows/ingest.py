@@ -60,7 +60,11 @@ PROBLEMS = "ingest-problems.json"
 """Record in ``.dvc/tmp/flows/`` of the files that made a run fail."""
 NAMED = 5
 """Files of a source that a commit message names."""
-INGESTED, REFUSED_EVENT, CONFLICTING = "tuneline.data.ingested", "tuneline.data.refused", "tuneline.data.conflicting"
+INGESTED, REFUSED_EVENT, CONFLICTING = (
+    "tuneline.data.ingested",
+    "tuneline.data.refused",
+    "tuneline.data.conflicting",
+)
 RESOURCE = "tuneline.data.source"
 
 
@@ -72,7 +76,8 @@ class RefusedDataError(Exception):
 class HubRevision:
     """A new commit of the data set that a source follows, in the checkout ``root``, with the text columns.
 
-    ``before`` has the hashes of the texts of ``data/raw`` before, by split; it is empty if the checkout had none.
+    ``before`` has the hashes of the texts of ``data/raw`` before, by split; it is empty if the checkout had
+    none.
     """
 
     source: IngestSource
@@ -90,7 +95,10 @@ class HubRevision:
             StageError: The hub has no such branch, or cannot be reached.
         """
         if data.source != "hub":
-            hint = "A source with hub: true follows the data set of data.path; for files, name a folder, url or query."
+            hint = (
+                "A source with hub: true follows the data set of data.path; for files, name a folder, url or"
+                " query."
+            )
             raise ParamsError(f"{source.name}: data.source is {data.source!r}, not 'hub'.", hint)
         from huggingface_hub import HfApi
 
@@ -100,23 +108,33 @@ class HubRevision:
             return None
         texts = tuple(data.text_columns)
         before = raw_texts(root, texts)
-        params_file.write(root / PARAMS, params_file.changed(root / PARAMS, {"data.revision": commit}))  # keeps the comments
+        params_file.write(
+            root / PARAMS, params_file.changed(root / PARAMS, {"data.revision": commit})
+        )  # keeps the comments
         return cls(source, commit, root, texts, before)
 
     @property
     def found(self) -> Ingested:
         """The entry of the ledger, before the stages have run: without a number of rows."""
-        return Ingested(date=datetime.now(UTC).isoformat(timespec="seconds"), source=self.source.name, revision=self.commit)
+        return Ingested(
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            source=self.source.name,
+            revision=self.commit,
+        )
 
     def entry(self) -> Ingested:
         """Return the entry of the ledger, after the stages have run; a ``RefusedDataError`` if held-out rows are now in train."""
         after = raw_texts(self.root, self.texts)
         nothing = np.zeros(0, np.uint64)
-        held = np.concatenate([nothing, *(self.before.get(split, nothing) for split in SPLITS if split != "train")])
+        held = np.concatenate(
+            [nothing, *(self.before.get(split, nothing) for split in SPLITS if split != "train")]
+        )
         train, trained = after.get("train", nothing), self.before.get("train", nothing)
         moved = int(np.count_nonzero(np.isin(train, held) & ~np.isin(train, trained)))
         if moved:
-            raise RefusedDataError(f"{moved:,} rows that were in validation or test are in train in {self.commit[:12]}.")
+            raise RefusedDataError(
+                f"{moved:,} rows that were in validation or test are in train in {self.commit[:12]}."
+            )
         added = sum(map(len, after.values())) - sum(map(len, self.before.values())) if self.before else 0
         return self.found.model_copy(update={"added": max(0, added)})
 
@@ -126,7 +144,10 @@ def raw_texts(root: Path, texts: tuple[str, ...]) -> dict[str, Keys]:
     found = {}
     for split in SPLITS:
         if raw := SplitReader.find(root / RAW, split):
-            hashes = [RowHashes.of(batch.columns, pa.nulls(len(batch), pa.string()), None).texts for batch in raw.batches(texts)]
+            hashes = [
+                RowHashes.of(batch.columns, pa.nulls(len(batch), pa.string()), None).texts
+                for batch in raw.batches(texts)
+            ]
             found[split] = np.concatenate([np.zeros(0, np.uint64), *hashes])
     return found
 
@@ -152,7 +173,9 @@ class IngestAttempt:
 
     def run(self) -> State[Any] | None:
         """Collect, check and commit; ``None`` if the branch has moved."""
-        if self.checkout.spec.ref != self.branch and not self.dry_run:  # an attempt that was killed after its push left this clone behind
+        if (
+            self.checkout.spec.ref != self.branch and not self.dry_run
+        ):  # an attempt that was killed after its push left this clone behind
             follow_origin(self.repository, self.branch, self.checkout.spec.commit)
         self.pipeline.restore(self.pipeline.graph().sources)
         self.new = new = task(name="collect", task_run_name="collect", **UNCACHED)(self.collect)()
@@ -196,7 +219,14 @@ class IngestAttempt:
             self.revision = HubRevision.find(sources[0], data, root)
             return NewRows(entries=[self.revision.found] if self.revision else [])
         texts = partial(find_texts, repository.root, repository.root / self.settings.scoring.outbox)
-        harvester = Harvester(repository.root, root, data, key=self.settings.ingest.key, find_texts=texts, log=self.pipeline.on_line)
+        harvester = Harvester(
+            repository.root,
+            root,
+            data,
+            key=self.settings.ingest.key,
+            find_texts=texts,
+            log=self.pipeline.on_line,
+        )
         tracked = harvester.layout.tracked(root, repository)
         new = harvester.harvest(sources, root / ".dvc" / "tmp" / "ingest")
         new.tracked = tracked
@@ -217,10 +247,17 @@ class IngestAttempt:
             try:
                 stage_task(stage, self.settings.policy(stage))(self.pipeline)
             except ProgramError:
-                checks = Checks.read_if_valid(self.checkout.path / CHECKS / "checks.json") if stage == "validate" else None
+                checks = (
+                    Checks.read_if_valid(self.checkout.path / CHECKS / "checks.json")
+                    if stage == "validate"
+                    else None
+                )
                 if not (failed := [entry for entry in checks.checks if entry.stops] if checks else []):
                     raise
-                lines = (f"{entry.check}, {entry.split}: {entry.found} (allowed: {entry.allowed})" for entry in failed)
+                lines = (
+                    f"{entry.check}, {entry.split}: {entry.found} (allowed: {entry.allowed})"
+                    for entry in failed
+                )
                 raise RefusedDataError("\n".join(lines)) from None
         if self.revision:
             self.new.entries = [self.revision.entry()]
@@ -232,7 +269,9 @@ class IngestAttempt:
         try:
             fetch_profile(self.pipeline, self.repository, Version(spec.ref, spec.commit), target)
         except ProgramError as error:
-            message = "The profile of the present data cannot be had, so the new data is compared with nothing"
+            message = (
+                "The profile of the present data cannot be had, so the new data is compared with nothing"
+            )
             self.pipeline.on_line(f"{message}: {error.reason}")
 
     def commit(self) -> str:
@@ -253,7 +292,10 @@ class IngestAttempt:
 
     def _version(self, tracked: Path) -> list[str]:
         """Add the folder of the batches to DVC, and return the files that git has to have."""
-        file, ignored = f"{tracked}.dvc", tracked.parent / ".gitignore"  # dvc add lists the folder there, if git does not ignore it already
+        file, ignored = (
+            f"{tracked}.dvc",
+            tracked.parent / ".gitignore",
+        )  # dvc add lists the folder there, if git does not ignore it already
         self.pipeline.dvc("add", "--quiet", str(tracked), what="Versioning the new rows")
         if self.push:
             require_remote(self.checkout.path)
@@ -264,12 +306,17 @@ class IngestAttempt:
         problems = self.new.problems
         if self.dry_run:
             return ended(message, problems, name)
-        return ended_again(self.repository.state / PROBLEMS, self.settings.alerts.repeat_hours, message, problems, name)
+        return ended_again(
+            self.repository.state / PROBLEMS, self.settings.alerts.repeat_hours, message, problems, name
+        )
 
     def _nothing_new(self) -> State[Any] | None:
         new, required = self.new, self.settings.ingest.min_rows
         if 0 < new.rows < required:
-            return self._ended(f"{new.rows:,} new rows wait until there are {required:,} (ingest.min_rows): {new.summary}", "NothingNew")
+            return self._ended(
+                f"{new.rows:,} new rows wait until there are {required:,} (ingest.min_rows): {new.summary}",
+                "NothingNew",
+            )
         conflicts = ""
         if not self.dry_run:
             conflicts = self._tell_of_conflicts()  # before they are counted: a kill in between repeats it
@@ -277,7 +324,9 @@ class IngestAttempt:
                 return None
             put_away(self.repository, new.done, DONE)
             if committed := committed_by(self.repository, self.checkout.spec.commit, runtime.flow_run.id):
-                return self._ingested(*committed, ", by an earlier attempt of this run")  # which was killed, maybe before its event
+                return self._ingested(
+                    *committed, ", by an earlier attempt of this run"
+                )  # which was killed, maybe before its event
         return self._ended(f"{new.summary or 'Nothing new.'}{conflicts}", "NothingNew")
 
     def _unknown_conflicts(self) -> list[Ingested]:
@@ -288,7 +337,11 @@ class IngestAttempt:
     def _count_conflicts(self, entries: Sequence[Ingested]) -> str:
         """Commit the ledger alone, with entries that gave no row, and return the commit."""
         counts = "\n".join(f"{entry.source}: {entry.counts}" for entry in entries)
-        return self._commit(entries, [], f"Count rows that contradict the data\n\n{counts}\n\n{RUN_TRAILER}: {runtime.flow_run.id}")
+        return self._commit(
+            entries,
+            [],
+            f"Count rows that contradict the data\n\n{counts}\n\n{RUN_TRAILER}: {runtime.flow_run.id}",
+        )
 
     def _tell_of_conflicts(self) -> str:
         """List rows that contradict the data and were not listed yet, send an event if their share is large, and say so."""
@@ -298,18 +351,35 @@ class IngestAttempt:
         review = self.repository.state / REFUSED_BATCHES / f"{self.checkout.name}-conflicts" / "review.csv"
         data = load_params(self.checkout.path / PARAMS).data
         write_contradictions(review, data, new.contradictions)
-        message = f"{new.conflicts:,} rows ({new.conflict_share:.1%}) contradict the data and are left out. They are listed in {review}."
-        todo = f"Where the new label is right, copy it from column 'proposed' to 'correct', then: tuneline labels apply {review}"
+        message = (
+            f"{new.conflicts:,} rows ({new.conflict_share:.1%}) contradict the data and are left out. They"
+            f" are listed in {review}."
+        )
+        todo = (
+            "Where the new label is right, copy it from column 'proposed' to 'correct', then: tuneline"
+            f" labels apply {review}"
+        )
         get_run_logger().warning("%s %s", message, todo)
         if new.conflict_share > limit:
-            identity = uuid5(NAMESPACE_URL, " ".join(f"{entry.source} {entry.contradictions}" for entry in unknown))
-            payload = {"source": new.names, "message": f"{message} {todo}", "rows": new.conflicts, "share": new.conflict_share}
+            identity = uuid5(
+                NAMESPACE_URL, " ".join(f"{entry.source} {entry.contradictions}" for entry in unknown)
+            )
+            payload = {
+                "source": new.names,
+                "message": f"{message} {todo}",
+                "rows": new.conflicts,
+                "share": new.conflict_share,
+            }
             send(CONFLICTING, {"prefect.resource.id": RESOURCE}, payload, identity)
         return f". {message}"
 
     def _refused(self, checks: str) -> State[Any]:
         """Keep refused batches and the report of their checks under ``.dvc/tmp/flows/refused/``, and put the files away."""
-        new, root, kept = self.new, self.checkout.path, self.repository.state / REFUSED_BATCHES / self.checkout.name
+        new, root, kept = (
+            self.new,
+            self.checkout.path,
+            self.repository.state / REFUSED_BATCHES / self.checkout.name,
+        )
         if self.dry_run:
             return ended(f"The data checks would refuse {new.summary}:", [checks])
         with replace_directory(kept) as folder:
@@ -319,7 +389,9 @@ class IngestAttempt:
                 shutil.copytree(root / CHECKS, folder / "checks")
         put_away(self.repository, new.files, REFUSED)
         message = f"The data checks refused {new.summary}; nothing was committed. Kept in {kept}."
-        self._send(REFUSED_EVENT, f"{message}\n{checks}", rows=new.rows, checks=checks.splitlines(), folder=str(kept))
+        self._send(
+            REFUSED_EVENT, f"{message}\n{checks}", rows=new.rows, checks=checks.splitlines(), folder=str(kept)
+        )
         return ended(message, [checks])
 
     def _ingested(self, commit: str, rows: int, more: str) -> State[Any]:
@@ -329,18 +401,36 @@ class IngestAttempt:
 
     def _send(self, event: str, message: str, **payload: Any) -> None:
         """Emit an event, with a message for people and a payload for programs."""
-        send(event, {"prefect.resource.id": RESOURCE}, {"source": self.new.names, "message": message, **payload})
+        send(
+            event,
+            {"prefect.resource.id": RESOURCE},
+            {"source": self.new.names, "message": message, **payload},
+        )
 
 
 def _commit_message(new: NewRows, run_id: str) -> str:
     """Return what came from where, and how many rows."""
-    from_where = ", ".join(f"{entry.source} {entry.revision[:12] if entry.revision else f'{entry.added:,}'}" for entry in new.entries)
+    from_where = ", ".join(
+        f"{entry.source} {entry.revision[:12] if entry.revision else f'{entry.added:,}'}"
+        for entry in new.entries
+    )
     body = []
     for entry in new.entries:
         names = [read.name for read in entry.files]
         more = [f"and {len(names) - NAMED} more"] if len(names) > NAMED else []
-        body.append(f"{entry.source}: {entry.counts}" + (f" ({', '.join([*names[:NAMED], *more])})" if names else ""))
-    return "\n".join([f"Ingest new rows: {from_where}", "", *body, "", f"{ROWS_TRAILER}: {new.rows}", f"{RUN_TRAILER}: {run_id}"])
+        body.append(
+            f"{entry.source}: {entry.counts}" + (f" ({', '.join([*names[:NAMED], *more])})" if names else "")
+        )
+    return "\n".join(
+        [
+            f"Ingest new rows: {from_where}",
+            "",
+            *body,
+            "",
+            f"{ROWS_TRAILER}: {new.rows}",
+            f"{RUN_TRAILER}: {run_id}",
+        ]
+    )
 
 
 def committed_by(repository: Repository, ref: str, run_id: str) -> tuple[str, int] | None:
@@ -357,17 +447,27 @@ class Taken(Record):
 
 
 def put_away(repository: Repository, deliveries: Sequence[Delivery], folder: str) -> None:
-    """Move files of drop folders to a folder beside them. A file that changed since it was read stays; none is overwritten."""
+    """Move files of drop folders to a folder beside them.
+
+    A file that changed since it was read stays; none is overwritten.
+    """
     record, taken, moves = repository.state / TAKEN, {}, {}
     for file, sha256 in ((one.incoming, one.read.sha256) for one in deliveries):
         if file is None or not file.unchanged:
             continue
-        target = unused(file.path.parent / folder / file.path.name, hashlib.sha256(f"{sha256}{file.mtime_ns}".encode()).hexdigest())
+        target = unused(
+            file.path.parent / folder / file.path.name,
+            hashlib.sha256(f"{sha256}{file.mtime_ns}".encode()).hexdigest(),
+        )
         moves[file.path] = target
         taken[_quoted(repository, target)] = TakenRecord(**file.as_record(), sha256=sha256)
     if folder == DONE and taken:  # first: what is moved must be known
         before = Taken.read_if_valid(record) or Taken()
-        kept = {name: one for name, one in before.files.items() if (repository.root / unquote(name, errors="surrogateescape")).exists()}
+        kept = {
+            name: one
+            for name, one in before.files.items()
+            if (repository.root / unquote(name, errors="surrogateescape")).exists()
+        }
         Taken(files={**kept, **taken}).write(record)
     for path, target in moves.items():
         target.parent.mkdir(exist_ok=True)
@@ -386,7 +486,9 @@ def take_back(repository: Repository, sources: Sequence[IngestSource]) -> None:
             record = taken.files.get(_quoted(repository, path))
             if record and was_written_on(path, record):
                 path.rename(unused(folder / path.name, record.sha256))
-                get_run_logger().warning("%s was written on after it was read: it is read again.", record.path)
+                get_run_logger().warning(
+                    "%s was written on after it was read: it is read again.", record.path
+                )
 
 
 @flow(name="ingest", persist_result=False)
@@ -419,12 +521,19 @@ def _chosen(settings: Settings, name: str | None) -> list[IngestSource]:
     chosen = [source for source in settings.ingest.sources if name in (None, source.name)]
     if name is not None and not chosen:
         known = ", ".join(source.name for source in settings.ingest.sources) or "none"
-        raise ParamsError(f"source: {name!r} is not in ingest.sources of conf/flows.yaml.", f"There is {known}.")
+        raise ParamsError(
+            f"source: {name!r} is not in ingest.sources of conf/flows.yaml.", f"There is {known}."
+        )
     return chosen
 
 
-def _ingest(repository: Repository, settings: Settings, sources: list[IngestSource], *, push: bool, dry_run: bool) -> State[Any]:
-    """Try until the branch has not moved in between. What a killed attempt left is discarded: its rows are on the branch, or read again."""
+def _ingest(
+    repository: Repository, settings: Settings, sources: list[IngestSource], *, push: bool, dry_run: bool
+) -> State[Any]:
+    """Try until the branch has not moved in between.
+
+    What a killed attempt left is discarded: its rows are on the branch, or read again.
+    """
     branch = settings.ingest.branch
     if not dry_run:
         take_back(repository, sources)

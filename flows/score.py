@@ -2,7 +2,8 @@
 
 Files are predicted in one process after the other, and the result of each is written, or why there is none.
 
-Drift: the rows are compared with the train split in ``reports/checks/profile.json`` of the model's commit (``tuneline/reports/drift.py``).
+Drift: the rows are compared with the train split in ``reports/checks/profile.json`` of the model's commit
+(``tuneline/reports/drift.py``).
 """
 
 import json
@@ -76,16 +77,33 @@ def report_drift(model: FetchedModel, outbox: Outbox, limits: DriftSettings, sta
         for measure in measures
     ]
     drifted = [measure.name for measure in measures if measure.drifted]
-    about = f"The last {counts.rows} rows, against the training data of {model.version.name} (`{model.version.commit[:12]}`)."
-    create_table_artifact(table, key="drift", description=f"{'The data drifted.' if drifted else 'No drift.'} {about}")
+    about = (
+        f"The last {counts.rows} rows, against the training data of {model.version.name}"
+        f" (`{model.version.commit[:12]}`)."
+    )
+    create_table_artifact(
+        table, key="drift", description=f"{'The data drifted.' if drifted else 'No drift.'} {about}"
+    )
     for measure in measures:
-        get_run_logger().info("%s: %.4g (limit %g)%s", measure.name, measure.value, measure.limit, " DRIFTED" if measure.drifted else "")
+        get_run_logger().info(
+            "%s: %.4g (limit %g)%s",
+            measure.name,
+            measure.value,
+            measure.limit,
+            " DRIFTED" if measure.drifted else "",
+        )
     if not drifted:
         return "no drift"
-    payload = {"version": model.version.name, "rows": counts.rows, "measures": [measure._asdict() for measure in measures]}
+    payload = {
+        "version": model.version.name,
+        "rows": counts.rows,
+        "measures": [measure._asdict() for measure in measures],
+    }
     resource = {"prefect.resource.id": "tuneline.data.inbox", "tuneline.version": model.version.name}
     record, event = state / "drift.json", "tuneline.data.drifted"
-    send_if_due(record, model.version.name, limits.repeat_hours, event=event, resource=resource, payload=payload)
+    send_if_due(
+        record, model.version.name, limits.repeat_hours, event=event, resource=resource, payload=payload
+    )
     return f"drifted: {', '.join(drifted)}"
 
 
@@ -119,11 +137,15 @@ def predict_files(pipeline: Pipeline, files: Sequence[Incoming], options: JobOpt
         part = waiting[:FILES]
         output = _Output(part, Path(options.folder), pipeline.on_line, on_end)
         try:
-            pipeline.programs.run([*command, *(str(incoming.path) for incoming in part)], "The prediction", output.read)
+            pipeline.programs.run(
+                [*command, *(str(incoming.path) for incoming in part)], "The prediction", output.read
+            )
         except ProgramError as error:
             if not output.begun:
                 raise
-            output.end(error.code)  # by the file that was being predicted: it may need more memory than there is
+            output.end(
+                error.code
+            )  # by the file that was being predicted: it may need more memory than there is
         del waiting[: output.ended]
 
 
@@ -233,8 +255,12 @@ class Results:
         else:
             while self.archive.has(place := self.archive.place(incoming, number)):
                 number += 1
-            self.outbox.refused(incoming).unlink(missing_ok=True)  # first: a kill must not leave the result beside an earlier refusal
-        self.rows += self._write_result(predictions, self.outbox.scored(incoming.stem, number), incoming, place)
+            self.outbox.refused(incoming).unlink(
+                missing_ok=True
+            )  # first: a kill must not leave the result beside an earlier refusal
+        self.rows += self._write_result(
+            predictions, self.outbox.scored(incoming.stem, number), incoming, place
+        )
         self.files += 1
         self._numbers[incoming.stem] = [number]
         if isinstance(incoming, Archived):
@@ -251,13 +277,24 @@ class Results:
         Return the number of rows. An input that is no longer as it was found has no result.
         """
         file, keep, version = pq.ParquetFile(predictions), self.scoring.keep, self.model.version
-        names = file.schema_arrow.names  # row, the copied columns (maybe under another name), then the predictions
+        names = (
+            file.schema_arrow.names
+        )  # row, the copied columns (maybe under another name), then the predictions
         name_of = dict(zip(self.options.keep, names[1:], strict=False))
         texts = [name_of[column] for column in self.model.text_columns]
-        kept = [name for name in names if name not in {name_of[column] for column in name_of if column not in keep}]
-        fields = [file.schema_arrow.field(name).with_name(f"input_{name}" if name == VERSION else name) for name in kept]
+        kept = [
+            name
+            for name in names
+            if name not in {name_of[column] for column in name_of if column not in keep}
+        ]
+        fields = [
+            file.schema_arrow.field(name).with_name(f"input_{name}" if name == VERSION else name)
+            for name in kept
+        ]
         schema = pa.schema([*fields, pa.field(VERSION, pa.string())])
-        profile = None if isinstance(incoming, Archived) else self.model.profile  # a row counts once for the drift
+        profile = (
+            None if isinstance(incoming, Archived) else self.model.profile
+        )  # a row counts once for the drift
         rows, counts = 0, RowCounts.empty(profile) if profile else None
         with replace_file(target) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
             for batch in file.iter_batches():
@@ -267,8 +304,15 @@ class Results:
                 versions = pa.array([version.name] * batch.num_rows, pa.string())
                 writer.write_batch(pa.record_batch([*batch.select(kept).columns, versions], schema=schema))
                 rows += batch.num_rows
-            origin = {**incoming.as_record(), "sha256": incoming.sha256, "version": version.name, "commit": version.commit}
-            record = ScoredRecord(**origin, rows=rows, seen=counts.to_json() if counts else None, archived=place)
+            origin = {
+                **incoming.as_record(),
+                "sha256": incoming.sha256,
+                "version": version.name,
+                "commit": version.commit,
+            }
+            record = ScoredRecord(
+                **origin, rows=rows, seen=counts.to_json() if counts else None, archived=place
+            )
             writer.add_key_value_metadata({METADATA: record.model_dump_json()})
             _check_unchanged(incoming)
         return rows
@@ -281,11 +325,16 @@ def _check_unchanged(incoming: Incoming) -> None:
 
 @task(name="score files", task_run_name="score files", **UNCACHED)
 def score_files(pipeline: Pipeline, waiting: Sequence[Incoming], results: Results) -> Results:
-    """Score files. One task for all of them: a task of its own takes longer than the prediction of a small file."""
+    """Score files.
+
+    One task for all of them: a task of its own takes longer than the prediction of a small file.
+    """
     try:
         predict_files(pipeline, waiting, results.options, results.add)
     except ProgramError as error:
-        results.problems.append(f"{len(waiting) - results.ended} files not scored, the next run tries again: {error.reason}")
+        results.problems.append(
+            f"{len(waiting) - results.ended} files not scored, the next run tries again: {error.reason}"
+        )
     return results
 
 
@@ -294,9 +343,10 @@ def score(rescore: list[str] | None = None, rescore_days: float | None = None) -
     """Score the new files, and report drift.
 
     Args:
-        rescore: Names, or patterns of names, of archived files that are scored again if their last result is by another model than the
-            one in production: `["*"]`, `["tickets-*.csv"]`.
-        rescore_days: Score only those again that were first scored in the last so many days; without `rescore`, all of these.
+        rescore: Names, or patterns of names, of archived files that are scored again if their last result is
+            by another model than the one in production: `["*"]`, `["tickets-*.csv"]`.
+        rescore_days: Score only those again that were first scored in the last so many days; without
+            `rescore`, all of these.
     """
     repository = Repository.here()
     settings = load_settings(repository.root)
@@ -313,9 +363,14 @@ def score(rescore: list[str] | None = None, rescore_days: float | None = None) -
         return ended("Another run is scoring; the next run scores what it leaves.", name="Skipped")
 
 
-def _score(registry: Registry, settings: Settings, lock: int, again: Sequence[str] | None, days: float | None) -> State[Any]:
+def _score(
+    registry: Registry, settings: Settings, lock: int, again: Sequence[str] | None, days: float | None
+) -> State[Any]:
     repository, scoring, stage = registry.repository, settings.scoring, settings.promotion.stage
-    inbox, outbox = repository.root / scoring.inbox, Outbox(repository.root / scoring.outbox, repository.state / "scoring")
+    inbox, outbox = (
+        repository.root / scoring.inbox,
+        Outbox(repository.root / scoring.outbox, repository.state / "scoring"),
+    )
     archive = Archive(repository.root, scoring.archive)
     problems = archive.complete(inbox, outbox)
     for message in archive.take_back(inbox, outbox):
@@ -331,7 +386,9 @@ def _score(registry: Registry, settings: Settings, lock: int, again: Sequence[st
     if not waiting:
         return _logged("No new file.", problems, "NothingNew")
     outbox.prepare()
-    pipeline = Pipeline(Programs(repository.root, f"score-{os.getpid()}", locks=[lock]), get_run_logger().info)
+    pipeline = Pipeline(
+        Programs(repository.root, f"score-{os.getpid()}", locks=[lock]), get_run_logger().info
+    )
     model = fetch_model(registry, version, pipeline)
     results = score_files(pipeline, waiting, Results(model, outbox, archive, scoring))
     drift = report_drift(model, outbox, scoring.drift, repository.state)
@@ -341,7 +398,10 @@ def _score(registry: Registry, settings: Settings, lock: int, again: Sequence[st
 
 
 def _production(registry: Registry, stage: str) -> Version | None:
-    """Return what is in production in ``origin``, if that answers. What changed there is logged, and if no gate decided about it."""
+    """Return what is in production in ``origin``, if that answers.
+
+    What changed there is logged, and if no gate decided about it.
+    """
     for message in (*registry.fetch_if_possible(), *tell_of_changes(registry, stage)):
         get_run_logger().warning("%s", message)
     if ungated := why_no_gate(registry.repository.root, registry.tags(), stage):

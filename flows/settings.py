@@ -60,7 +60,8 @@ class IngestSource(SettingsSection):
 
     Attributes:
         name: Part of the names of its batch files.
-        folder: Drop folder, relative to the repository. Files that were ingested are moved to its folder ``done/``.
+        folder: Drop folder, relative to the repository. Files that were ingested are moved to its folder
+            ``done/``.
         settle_seconds: folder: seconds since its last change before a file is read.
         url: Address of a file for fsspec, or a pattern with ``*``.
         options: url: storage options, each by the name of the environment variable that has its value.
@@ -70,7 +71,8 @@ class IngestSource(SettingsSection):
         since: query: value of ``:since`` in the first run.
         hub: Follow ``revision`` of the data set that ``data.path`` names.
         revision: hub: branch or tag.
-        id: Column of an id. A file or query with it and without the text columns has late labels of scored texts.
+        id: Column of an id. A file or query with it and without the text columns has late labels of scored
+            texts.
     """
 
     name: Name
@@ -90,13 +92,21 @@ class IngestSource(SettingsSection):
     def _consistent(self) -> Self:
         kinds = [kind for kind in SOURCE_KINDS if getattr(self, kind)]
         if len(kinds) != 1:
-            raise ValueError(f"{self.name}: must have exactly one of {', '.join(SOURCE_KINDS)}, not {' and '.join(kinds) or 'none'}")
+            raise ValueError(
+                f"{self.name}: must have exactly one of {', '.join(SOURCE_KINDS)}, not"
+                f" {' and '.join(kinds) or 'none'}"
+            )
         if self.query and not self.database:
-            raise ValueError(f"{self.name}: query needs database, the name of the environment variable with the database's URL")
+            raise ValueError(
+                f"{self.name}: query needs database, the name of the environment variable with the"
+                " database's URL"
+            )
         if self.watermark and self.since is None:
             raise ValueError(f"{self.name}: watermark needs since, the value of :since in the first run")
         if self.url and urlsplit(self.url).password is not None:
-            raise ValueError(f"{self.name}: url contains a password; name an environment variable in options instead")
+            raise ValueError(
+                f"{self.name}: url contains a password; name an environment variable in options instead"
+            )
         for path in filter(None, (self.folder, self.query)):
             if path.is_absolute() or ".." in path.parts:
                 raise ValueError(f"{self.name}: {path} is outside the repository")
@@ -268,7 +278,9 @@ class Settings(SettingsSection):
     def _consistent(self) -> Self:
         for name, policy in self.stages.items():
             if len(policy.retry_delay_seconds) > policy.retries:
-                raise ValueError(f"stages.{name}.retry_delay_seconds: more delays than retries ({policy.retries})")
+                raise ValueError(
+                    f"stages.{name}.retry_delay_seconds: more delays than retries ({policy.retries})"
+                )
         return self
 
 
@@ -285,7 +297,10 @@ def load_settings(root: Path) -> Settings:
         content = read_yaml(path)
     except ParamsError as error:
         # Of the clone and not of the commit that is trained: the worker pulls it when it starts.
-        hint = f"`git log -1 -- {SETTINGS}` names its last commit. Correct it in a new one, then `git pull --ff-only` in {root}."
+        hint = (
+            f"`git log -1 -- {SETTINGS}` names its last commit. Correct it in a new one, then `git pull"
+            f" --ff-only` in {root}."
+        )
         raise ParamsError(error.problem, hint) from None
     try:
         return Settings.model_validate(content or {})

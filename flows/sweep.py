@@ -42,7 +42,9 @@ def sweep(file: str, workers: int = 1, ref: Ref | None = None) -> State[Any]:
         machine_training_lock(settings.training.one_per) as machine,
     ):
         machine.acquire(checkout.name, log_line)
-        programs = Programs(checkout.path, run, settings.training.environment, locks=[checkout.lock, *machine.descriptors])
+        programs = Programs(
+            checkout.path, run, settings.training.environment, locks=[checkout.lock, *machine.descriptors]
+        )
         programs.run([*COMMAND, file, "--workers", str(workers)], f"Sweep {name}", log_line)
         record = SweepRecord.read(checkout.path / SWEEP_STATE / name / "record.json", "Run the flow again.")
         message = verdict(winner(checkout.path, name, record), record, name)

@@ -2,9 +2,9 @@
 
 A model that is better than the one in production replaces it; docs/promotion.md defines "better".
 
-One training runs at a time on a machine or a GPU, across deployments, workers and clones. Its locks are files of the machine that the
-operating system locks. The supervisor of each program of the run inherits them: the next training starts when the last process of the one
-before has ended, however it ended.
+One training runs at a time on a machine or a GPU, across deployments, workers and clones. Its locks are files
+of the machine that the operating system locks. The supervisor of each program of the run inherits them: the
+next training starts when the last process of the one before has ended, however it ended.
 """
 
 import contextlib
@@ -21,14 +21,23 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from prefect import flow, get_run_logger, runtime, task
-from prefect._internal.control_listener import get_intent  # nothing public tells a cancellation from another SIGTERM
+from prefect._internal.control_listener import (
+    get_intent,
+)  # nothing public tells a cancellation from another SIGTERM
 from prefect.client.orchestration import get_client
 from prefect.client.schemas import State
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Completed
 from pydantic import Field
 
-from flows.promotion.decide import PROMOTION_WAIT, EndedRun, UnpushedResult, finish, forget_unpushed, unpushed_results
+from flows.promotion.decide import (
+    PROMOTION_WAIT,
+    EndedRun,
+    UnpushedResult,
+    finish,
+    forget_unpushed,
+    unpushed_results,
+)
 from flows.promotion.production import fetch_reference, push_versions
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
@@ -56,7 +65,9 @@ class MachineLockError(Exception):
 
     def __init__(self, error: OSError) -> None:
         remedy = f"Set {MACHINE_LOCKS} to a folder on a local disk, the same for all workers of the machine."
-        super().__init__(f"The locks of this machine in {_folder()} cannot be used ({error.strerror}). {remedy}")
+        super().__init__(
+            f"The locks of this machine in {_folder()} cannot be used ({error.strerror}). {remedy}"
+        )
 
 
 @dataclass(frozen=True)
@@ -74,7 +85,10 @@ class TrainingLock:
         return tuple(self.files)
 
     def acquire(self, run: str, on_line: Callable[[str], None]) -> None:
-        """Wait until no other run trains here, and say when that begins and ends. A signal whose handler raises ends the wait."""
+        """Wait until no other run trains here, and say when that begins and ends.
+
+        A signal whose handler raises ends the wait.
+        """
         waited_since = None
         for file, shared in self.files.items():
             while not _try_lock(file, shared=shared):
@@ -97,7 +111,13 @@ class TrainingLock:
 @contextlib.contextmanager
 def machine_training_lock(one_per: str | None) -> Iterator[TrainingLock]:
     """Open the locks of this machine, without locking them, else a ``MachineLockError``; ``one_per`` as in ``conf/flows.yaml``."""
-    gpus = sorted({re.sub(r"[^\w-]", "-", name.strip()) for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")} - {"", "-1"})
+    gpus = sorted(
+        {
+            re.sub(r"[^\w-]", "-", name.strip())
+            for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        }
+        - {"", "-1"}
+    )
     if one_per is None:
         names = {}
     elif one_per == "machine" or not gpus:
@@ -135,7 +155,10 @@ def _try_lock(file: int, *, shared: bool) -> bool:
 
 @contextlib.contextmanager
 def training(
-    checkout: Checkout, machine: TrainingLock, checkpoints: SharedCheckpoints | None, on_line: Callable[[str], None]
+    checkout: Checkout,
+    machine: TrainingLock,
+    checkpoints: SharedCheckpoints | None,
+    on_line: Callable[[str], None],
 ) -> Iterator[None]:
     """Wait for the machine and fetch the checkpoints of an earlier attempt; copy those that are completed in the block."""
     machine.acquire(checkout.name, on_line)
@@ -174,12 +197,15 @@ def train(  # noqa: PLR0917 - Prefect calls it by name
     """Run the pipeline and commit the result.
 
     Args:
-        ref: Branch, tag or commit to run; default: `training.ref`. One of a remote (`origin/main`) is fetched first.
+        ref: Branch, tag or commit to run; default: `training.ref`. One of a remote (`origin/main`) is fetched
+            first.
         task: A task of `conf/task/`, as in `dvc exp run -S task=NAME`.
-        overrides: Parameters, as after `-S`: `train.learning_rate=1e-3`. Interpolations (`${...}`) are refused.
+        overrides: Parameters, as after `-S`: `train.learning_rate=1e-3`. Interpolations (`${...}`) are
+            refused.
         as_of: Train on the batches up to this date, as in `data.as_of`: a training of that day is repeated.
         last_days: Train on the batches of the last days, as in `data.last_days`.
-        push: Push the result (weights: if promoted) to the DVC remote, commit and tags to git remote `origin`; default: `training.push`.
+        push: Push the result (weights: if promoted) to the DVC remote, commit and tags to git remote
+            `origin`; default: `training.push`.
         promote: Put the model into production if it is better than the one there.
     """
     repository = Repository.here(log=lambda message: _warn([message]))
@@ -193,36 +219,52 @@ def train(  # noqa: PLR0917 - Prefect calls it by name
     period = {"data.as_of": as_of, "data.last_days": last_days}
     given = [f"{key}={value}" for key, value in period.items() if value is not None]
     parameters = (*([f"task={task}"] if task else []), *(overrides or []), *given)
-    with isolated(repository, f"{safe_name(runtime.flow_run.name)}-{runtime.flow_run.id[:8]}", ref, parameters) as checkout:
+    with isolated(
+        repository, f"{safe_name(runtime.flow_run.name)}-{runtime.flow_run.id[:8]}", ref, parameters
+    ) as checkout:
         return _run(repository, settings, checkout, push=push, promote=promote)
 
 
-def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push: bool, promote: bool) -> State[Any]:
+def _run(
+    repository: Repository, settings: Settings, checkout: Checkout, *, push: bool, promote: bool
+) -> State[Any]:
     _log_checkout(checkout)
     registry = Registry(repository, settings.promotion.artifact)
     completed = _refresh(registry, settings, checkout, push=push)
     with machine_training_lock(settings.training.one_per) as machine:
         locks = [checkout.lock, *machine.descriptors]
         programs = Programs(checkout.path, checkout.name, settings.training.environment, locks=locks)
-        shared = SharedCheckpoints.open(repository, settings.training.checkpoints, checkout, get_run_logger().warning)
+        shared = SharedCheckpoints.open(
+            repository, settings.training.checkpoints, checkout, get_run_logger().warning
+        )
         pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
         for stage in prepare(pipeline, checkout, registry, settings.promotion.stage).stages:
-            with training(checkout, machine, shared, log_line) if stage == STAGE else contextlib.nullcontext():
+            with (
+                training(checkout, machine, shared, log_line) if stage == STAGE else contextlib.nullcontext()
+            ):
                 stage_task(stage, settings.policy(stage))(pipeline)
         machine.release()
         run = Run(runtime.flow_run.id, safe_name(runtime.flow_run.name))
         try:
             result, version = finish(EndedRun(run, checkout, pipeline, registry, settings, promote, push))
         except BaseException as error:
-            if not isinstance(error, Exception):  # cancelled: nobody expects the result of a cancelled run in production
+            if not isinstance(
+                error, Exception
+            ):  # cancelled: nobody expects the result of a cancelled run in production
                 forget_unpushed(repository, checkout.name)
             raise
         if shared is not None:
             shared.remove()
     promoted = f"{version.name} in {settings.promotion.stage}; " if version else ""
-    message = f"{metrics_summary(checkout)}; {promoted}{result.branch or 'nothing new'}, commit {result.commit[:12]}"
+    message = (
+        f"{metrics_summary(checkout)}; {promoted}{result.branch or 'nothing new'}, commit"
+        f" {result.commit[:12]}"
+    )
     held = filter(None, [registry.tags().hold(settings.promotion.stage)])
-    return Completed(message="; ".join([message, *completed, *held]), name="Completed" if result.branch or version else "NothingNew")
+    return Completed(
+        message="; ".join([message, *completed, *held]),
+        name="Completed" if result.branch or version else "NothingNew",
+    )
 
 
 @task(name="prepare", task_run_name="prepare", **UNCACHED)
@@ -233,7 +275,10 @@ def prepare(pipeline: Pipeline, checkout: Checkout, registry: Registry, stage: s
     graph = pipeline.graph()
     pipeline.restore(graph.sources)
     if version := fetch_reference(pipeline, registry, stage):
-        pipeline.on_line(f"The data will be compared with those of {registry.artifact} {version.name}, which is in {stage}.")
+        pipeline.on_line(
+            f"The data will be compared with those of {registry.artifact} {version.name}, which is in"
+            f" {stage}."
+        )
     return graph
 
 
@@ -251,7 +296,10 @@ def _refresh(registry: Registry, settings: Settings, checkout: Checkout, *, push
     if not push:
         return []
     try:
-        push_versions(Pipeline(Programs(checkout.path, checkout.name, locks=[checkout.lock]), log_line), registry.tags().staged)
+        push_versions(
+            Pipeline(Programs(checkout.path, checkout.name, locks=[checkout.lock]), log_line),
+            registry.tags().staged,
+        )
     except ProgramError as error:
         _warn([f"What is in production may have no second copy: {error}"])
     return complete_unpushed(registry, settings, besides=checkout.name)
@@ -273,7 +321,9 @@ def complete_unpushed(registry: Registry, settings: Settings, *, besides: str) -
         except Exception as error:
             too_old = unpushed_result.age_in_days(repository, time.time()) > GIVE_UP_DAYS
             left = "It stays on its branch" if too_old else "The next run tries again"
-            get_run_logger().error("The result of %s cannot be completed. %s. %s", unpushed_result.run.name, left, error)
+            get_run_logger().error(
+                "The result of %s cannot be completed. %s. %s", unpushed_result.run.name, left, error
+            )
             if too_old:
                 forget_unpushed(repository, unpushed_result.checkout)
             if isinstance(error.__cause__, UnreachableError):
@@ -283,19 +333,37 @@ def complete_unpushed(registry: Registry, settings: Settings, *, besides: str) -
 
 def _complete(registry: Registry, settings: Settings, unpushed_result: UnpushedResult) -> str:
     repository = registry.repository
-    with isolated(repository, unpushed_result.checkout, unpushed_result.spec.commit, unpushed_result.spec.overrides) as isolated_checkout:
-        kept = unpushed_result.committed(repository) if unpushed_result in unpushed_results(repository) else None
+    with isolated(
+        repository, unpushed_result.checkout, unpushed_result.spec.commit, unpushed_result.spec.overrides
+    ) as isolated_checkout:
+        kept = (
+            unpushed_result.committed(repository) if unpushed_result in unpushed_results(repository) else None
+        )
         if kept is None:  # a person removed the branch, or another run completed it
             forget_unpushed(repository, unpushed_result.checkout)
             return ""
-        get_run_logger().info("Completing the result of %s, %s, which is not pushed.", unpushed_result.run.name, kept.name)
+        get_run_logger().info(
+            "Completing the result of %s, %s, which is not pushed.", unpushed_result.run.name, kept.name
+        )
         checkout = replace(isolated_checkout, spec=unpushed_result.spec)
         repository.git("reset", "--hard", "--quiet", kept.commit, cwd=checkout.path)
         programs = Programs(checkout.path, checkout.name, locks=[checkout.lock])
         pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
         pipeline.restore(())
-        result, version = finish(EndedRun(unpushed_result.run, checkout, pipeline, registry, settings, unpushed_result.promote, push=True))
-        came_to = f"{version.name} in {settings.promotion.stage}" if version else result.branch or "nothing new"
+        result, version = finish(
+            EndedRun(
+                unpushed_result.run,
+                checkout,
+                pipeline,
+                registry,
+                settings,
+                unpushed_result.promote,
+                push=True,
+            )
+        )
+        came_to = (
+            f"{version.name} in {settings.promotion.stage}" if version else result.branch or "nothing new"
+        )
         _say_completed(unpushed_result.run, came_to)
         return f"{unpushed_result.run.name} completed: {came_to}"
 
@@ -310,13 +378,18 @@ def _say_completed(run: Run, came_to: str) -> None:
 
 
 def _stop_crashing(attempts: int) -> None:
-    """Raise an error in a run that crashed in each of its attempts. A person may start it again as often as they like."""
+    """Raise an error in a run that crashed in each of its attempts.
+
+    A person may start it again as often as they like.
+    """
     if runtime.flow_run.run_count <= attempts:
         return
     with get_client(sync_client=True) as client:
         deaths = restarts(client.read_flow_run_states(UUID(runtime.flow_run.id)))
     if deaths >= attempts:
-        raise CrashedTooOftenError(f"This run has crashed {deaths} times; its checkout is kept for inspection.")
+        raise CrashedTooOftenError(
+            f"This run has crashed {deaths} times; its checkout is kept for inspection."
+        )
 
 
 def _log_checkout(checkout: Checkout) -> None:

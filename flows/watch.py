@@ -1,8 +1,9 @@
 """Flow ``watch``: sends an alert when nothing happens where something should, or when something is about to be lost.
 
-No run trained successfully, the model in production is old or has no second copy, files wait to be scored or ingested or are never read,
-a branch was rewritten, or a disk fills up: none of that is a run that failed, so nothing else tells of it. That this flow itself does not
-run is noticed by the server (``conf/notifications.yaml``).
+No run trained successfully, the model in production is old or has no second copy, files wait to be scored or
+ingested or are never read, a branch was rewritten, or a disk fills up: none of that is a run that failed, so
+nothing else tells of it. That this flow itself does not run is noticed by the server
+(``conf/notifications.yaml``).
 """
 
 import shutil
@@ -16,7 +17,13 @@ from typing import Any
 from prefect import flow, get_run_logger
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas import State
-from prefect.client.schemas.filters import FlowFilter, FlowFilterName, FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
+from prefect.client.schemas.filters import (
+    FlowFilter,
+    FlowFilterName,
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
 from prefect.client.schemas.objects import StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.settings import get_current_settings
@@ -77,8 +84,12 @@ class Condition:
 def runs_silent(client: SyncPrefectClient, limit: float | None, now: datetime) -> Condition:
     """Return how long ago a run of flow ``train`` last succeeded; since its deployment, if the server knows of none."""
     of_flow = FlowFilter(name=FlowFilterName(any_=[TRAIN_FLOW]))
-    succeeded = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.COMPLETED])))
-    runs = client.read_flow_runs(flow_filter=of_flow, flow_run_filter=succeeded, sort=FlowRunSort.END_TIME_DESC, limit=1)
+    succeeded = FlowRunFilter(
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.COMPLETED]))
+    )
+    runs = client.read_flow_runs(
+        flow_filter=of_flow, flow_run_filter=succeeded, sort=FlowRunSort.END_TIME_DESC, limit=1
+    )
     deployed = [flow.created for flow in client.read_flows(flow_filter=of_flow)]
     if last := next((run.end_time for run in runs if run.end_time), None):
         age = _hours(last, now)
@@ -113,8 +124,13 @@ def production_one_copy(registry: Registry, stage: str, limit: float | None, now
     if version and default_remote(root):
         why = why_not_in_dvc_remote(root, registry.artifact, version.commit)
         age = production_old(registry, stage, None, now).age if why else None
-        message = f"{registry.artifact} {version.name}, which is in {stage}, has {f'no second copy: {why}' if why else 'a second copy'}"
-    return Condition("tuneline.production.one_copy", f"tuneline.production.{registry.artifact}", stage, message, age, limit)
+        message = (
+            f"{registry.artifact} {version.name}, which is in {stage}, has"
+            f" {f'no second copy: {why}' if why else 'a second copy'}"
+        )
+    return Condition(
+        "tuneline.production.one_copy", f"tuneline.production.{registry.artifact}", stage, message, age, limit
+    )
 
 
 def stores(root: Path) -> dict[str, Path]:
@@ -122,7 +138,11 @@ def stores(root: Path) -> dict[str, Path]:
     url = get_current_settings().server.database.connection_url
     database = make_url(url.get_secret_value()) if url else None
     file = database.database if database and database.get_backend_name() == "sqlite" else None
-    found = {"DVC's cache": cache_folder(root), "the DVC remote": remote_folder(root), "Prefect's database": file and Path(file)}
+    found = {
+        "DVC's cache": cache_folder(root),
+        "the DVC remote": remote_folder(root),
+        "Prefect's database": file and Path(file),
+    }
     return {what: path for what, path in found.items() if path and path.exists()}
 
 
@@ -143,12 +163,23 @@ def weekly_growth(record: Path, sizes: Mapping[str, int], now: float) -> dict[st
     """Record sizes once a day, and return by how much each grew in the last week, or since it was recorded, but a day at least."""
     known: dict[float, dict[str, int]] = {}
     with suppress(FileNotFoundError, ValidationError):
-        known = {time: of for time, of in _SIZES.validate_json(record.read_bytes()).items() if now - 8 * DAY <= time <= now}
+        known = {
+            time: of
+            for time, of in _SIZES.validate_json(record.read_bytes()).items()
+            if now - 8 * DAY <= time <= now
+        }
     if now - max(known, default=0) >= DAY:
         known[now] = dict(sizes)
         write_json(record, {str(time): of for time, of in known.items()})
-    since = {what: min((time for time, of in known.items() if what in of and now - time >= DAY), default=None) for what in sizes}
-    return {what: (sizes[what] - known[time][what]) / (now - time) * 7 * DAY for what, time in since.items() if time}
+    since = {
+        what: min((time for time, of in known.items() if what in of and now - time >= DAY), default=None)
+        for what in sizes
+    }
+    return {
+        what: (sizes[what] - known[time][what]) / (now - time) * 7 * DAY
+        for what, time in since.items()
+        if time
+    }
 
 
 def disk_filling(repository: Repository, limit: float | None, now: datetime) -> Condition:
@@ -157,15 +188,30 @@ def disk_filling(repository: Repository, limit: float | None, now: datetime) -> 
     sizes = {what: folder_size(path) for what, path in places.items()}
     growth = weekly_growth(repository.state / "sizes.json", sizes, now.timestamp())
     disks = {what: path.stat().st_dev for what, path in places.items()}
-    rates = {what: sum(growth.get(other, 0) for other in places if disks[other] == disks[what]) for what in places}
-    left = {what: shutil.disk_usage(path).free / rates[what] * 7 * 24 for what, path in places.items() if rates[what] > 0}
+    rates = {
+        what: sum(growth.get(other, 0) for other in places if disks[other] == disks[what]) for what in places
+    }
+    left = {
+        what: shutil.disk_usage(path).free / rates[what] * 7 * 24
+        for what, path in places.items()
+        if rates[what] > 0
+    }
     first = min(left, key=left.__getitem__, default="")
     hours = left.get(first)
     sizes_in_words = (
-        f"{what} {decimal(size)}{f' ({growth[what] / 1e6:+,.1f} MB a week)' if what in growth else ''}" for what, size in sizes.items()
+        f"{what} {decimal(size)}{f' ({growth[what] / 1e6:+,.1f} MB a week)' if what in growth else ''}"
+        for what, size in sizes.items()
     )
     when = f"the disk of {first} is full in {spell(hours)} at this rate: " if hours is not None else ""
-    return Condition("tuneline.disk.filling", "tuneline.disk.stores", first, f"{when}{', '.join(sizes_in_words)}", hours, limit, ahead=True)
+    return Condition(
+        "tuneline.disk.filling",
+        "tuneline.disk.stores",
+        first,
+        f"{when}{', '.join(sizes_in_words)}",
+        hours,
+        limit,
+        ahead=True,
+    )
 
 
 def scoring_behind(repository: Repository, scoring: Scoring, limit: float | None, now: datetime) -> Condition:
@@ -180,10 +226,21 @@ def scoring_behind(repository: Repository, scoring: Scoring, limit: float | None
 def ingest_behind(repository: Repository, settings: Settings, now: datetime) -> Condition:
     """Return how long the oldest labelled file has waited in a drop folder: no run of ``ingest`` reads it, or its rows are too few."""
     folders = [source.folder for source in settings.ingest.sources if source.folder]
-    waiting = {f"{folder}/{path.name}": path for folder in folders for path in labelled_files(repository.root / folder)}
+    waiting = {
+        f"{folder}/{path.name}": path
+        for folder in folders
+        for path in labelled_files(repository.root / folder)
+    }
     age, message = _oldest(waiting, "has waited to be ingested for", now)
     limit = settings.alerts.ingest_behind_hours
-    return Condition("tuneline.ingest.behind", "tuneline.ingest.sources", "files", message or "no labelled file waits", age, limit)
+    return Condition(
+        "tuneline.ingest.behind",
+        "tuneline.ingest.sources",
+        "files",
+        message or "no labelled file waits",
+        age,
+        limit,
+    )
 
 
 def branch_conditions(repository: Repository, branch: str, limit: float | None) -> list[Condition]:
@@ -194,7 +251,10 @@ def branch_conditions(repository: Repository, branch: str, limit: float | None) 
         except GitError as error:
             get_run_logger().warning("%s of origin is not known: %s", branch, error)
     found = {"rewritten": rewritten(repository.root, branch), "parted": parted(repository.root, branch)}
-    usual = {"rewritten": f"{branch} of origin has its whole history", "parted": f"{branch} is the same in origin, or follows it"}
+    usual = {
+        "rewritten": f"{branch} of origin has its whole history",
+        "parted": f"{branch} is the same in origin, or follows it",
+    }
     return [
         Condition(
             f"tuneline.branch.{name}",
@@ -212,10 +272,21 @@ def files_unread(repository: Repository, settings: Settings, now: datetime) -> C
     """Return how long files, links and others that are never read have been in the inbox and the drop folders."""
     folders: list[tuple[Path, Callable[[str], object]]] = [(settings.scoring.inbox, is_data)]
     folders += [(source.folder, ending_of) for source in settings.ingest.sources if source.folder]
-    found = {f"{folder}: {what}": path for folder, reads in folders for path, what in unread(repository.root / folder, reads).items()}
+    found = {
+        f"{folder}: {what}": path
+        for folder, reads in folders
+        for path, what in unread(repository.root / folder, reads).items()
+    }
     age, message = _oldest(found, "and has been there for", now)
     limit = settings.alerts.scoring_behind_hours
-    return Condition("tuneline.inbox.unread", "tuneline.scoring.inbox", "inbox", message or "all files in inboxes are read", age, limit)
+    return Condition(
+        "tuneline.inbox.unread",
+        "tuneline.scoring.inbox",
+        "inbox",
+        message or "all files in inboxes are read",
+        age,
+        limit,
+    )
 
 
 def _oldest(files: Mapping[str, Path], what: str, now: datetime) -> tuple[float | None, str]:
@@ -286,9 +357,21 @@ def _report(conditions: list[Condition], records: Path, limits: Alerts) -> State
     for condition in conditions:
         record = records / f"{condition.event}.json"
         resource = {"prefect.resource.id": condition.resource, "tuneline.subject": condition.subject}
-        payload = {"alert": condition.event, "message": visible(condition.message), "hours": condition.age, "limit_hours": condition.limit}
+        payload = {
+            "alert": condition.event,
+            "message": visible(condition.message),
+            "hours": condition.age,
+            "limit_hours": condition.limit,
+        }
         if condition.alert:
-            send_if_due(record, condition.subject, limits.repeat_hours, event=condition.event, resource=resource, payload=payload)
+            send_if_due(
+                record,
+                condition.subject,
+                limits.repeat_hours,
+                event=condition.event,
+                resource=resource,
+                payload=payload,
+            )
         else:
             send_if_over(record, event=RESOLVED, resource=resource, payload=payload)
     alerts = [condition.message for condition in conditions if condition.alert]

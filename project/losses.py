@@ -1,4 +1,7 @@
-"""Losses for train.loss. Each returns the loss of each example; the training loop weights, sums and accumulates them."""
+"""Losses for train.loss.
+
+Each returns the loss of each example; the training loop weights, sums and accumulates them.
+"""
 
 import torch
 from torch import Tensor
@@ -8,8 +11,8 @@ from torch.nn import functional
 def focal(logits: Tensor, labels: Tensor, gamma: float = 2.0) -> Tensor:
     """Return the focal loss, -(1 - p)^gamma log(p) with p the probability of the right class: easy examples count less.
 
-    Source: Lin, Goyal, Girshick, He & Dollár, "Focal Loss for Dense Object Detection", ICCV 2017, equation 4. The alpha of its
-    equation 5 is train.class_weights.
+    Source: Lin, Goyal, Girshick, He & Dollár, "Focal Loss for Dense Object Detection", ICCV 2017, equation 4.
+    The alpha of its equation 5 is train.class_weights.
 
     Args:
         logits: Shape (examples, classes), float32.
@@ -21,7 +24,9 @@ def focal(logits: Tensor, labels: Tensor, gamma: float = 2.0) -> Tensor:
     """
     log_p = -functional.cross_entropy(logits, labels, reduction="none")
     one_minus_p = -torch.expm1(log_p)
-    return -(one_minus_p.clamp(min=1e-6) ** gamma) * log_p  # at 0, the power has an infinite gradient if gamma is below 1
+    return (
+        -(one_minus_p.clamp(min=1e-6) ** gamma) * log_p
+    )  # at 0, the power has an infinite gradient if gamma is below 1
 
 
 def huber(predictions: Tensor, labels: Tensor, delta: float = 1.0) -> Tensor:

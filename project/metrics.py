@@ -1,16 +1,23 @@
-"""Metrics for evaluate.metrics and train.metric. Each gets NumPy arrays of a whole split and returns one number."""
+"""Metrics for evaluate.metrics and train.metric.
+
+Each gets NumPy arrays of a whole split and returns one number.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
 UNNOTICED = 5.0
-"""Cost of an example of class 0 that is predicted as another class; every other error costs 1. Replace it with your own costs."""
+"""Cost of an example of class 0 that is predicted as another class; every other error costs 1.
+
+Replace it with your own costs.
+"""
 
 
 def balanced_accuracy(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
     """Return the mean of the recalls of the classes, so that a rare class counts as much as a frequent one.
 
-    Source: Brodersen et al., "The Balanced Accuracy and Its Posterior Distribution", ICPR 2010. Classes without a label are left out.
+    Source: Brodersen et al., "The Balanced Accuracy and Its Posterior Distribution", ICPR 2010. Classes
+    without a label are left out.
 
     Args:
         logits: Shape (rows, classes).

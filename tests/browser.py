@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 
-BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium on PATH (Debian: apt-get install chromium)")
+BROWSER = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+needs_browser = pytest.mark.skipif(
+    BROWSER is None, reason="no Chromium on PATH (Debian: apt-get install chromium)"
+)
 DARK = "--blink-settings=preferredColorScheme=0"
 WIDTHS = (1280, 390, 320)
 """Pixels of a desk, of a phone, and of the narrowest screen that WCAG 1.4.10 asks for."""
 
-# The pages have no scripts. This one is in an outer page and measures the page in frames of these widths, with every fold open.
+# The pages have no scripts. This one is in an outer page and measures the page in frames of these widths,
+# with every fold open.
 MEASURE = """<!doctype html><body><script>
 const widths = WIDTHS, findings = {};
 const describe = (e, what) => `${e.tagName} ${e.getAttribute("class") || ""} "${e.textContent.trim().slice(0, 40)}": ${what}`;
@@ -87,7 +92,12 @@ def visit(path: Path, profile: Path, *options: str) -> tuple[str, list[str]]:
                 "--disable-component-update",
                 f"--user-data-dir={profile}",
             ),
-            *("--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=4000", "--allow-file-access-from-files", *options),
+            *(
+                "--host-resolver-rules=MAP * ~NOTFOUND",
+                "--virtual-time-budget=4000",
+                "--allow-file-access-from-files",
+                *options,
+            ),
             *("--dump-dom", path.as_uri()),
         ],
         capture_output=True,

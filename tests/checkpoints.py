@@ -9,8 +9,8 @@ from transformers import BertTokenizer
 from tests.small_pipeline import tiny_model
 
 WORDS = (
-    "[PAD] [UNK] [CLS] [SEP] [MASK] the parcel invoice is was missing paid twice please help me with my order refund "
-    "a b c d e f g h i j k l m n o p q r s t u v w x y z"
+    "[PAD] [UNK] [CLS] [SEP] [MASK] the parcel invoice is was missing paid twice please help me with my order"
+    " refund a b c d e f g h i j k l m n o p q r s t u v w x y z"
 ).split()
 CARD = "---\nlicense: apache-2.0\n---\n# A small BERT\n"
 
@@ -32,7 +32,9 @@ def checkpoint_files(seed: int = 0, shard: str = "10GB", limit: int = 64) -> dic
         parameter.data = torch.randn(parameter.shape, generator=generator) * 0.02
     with TemporaryDirectory() as folder:
         model.save_pretrained(folder, max_shard_size=shard)
-        BertTokenizer(vocab={word: number for number, word in enumerate(WORDS)}, model_max_length=limit).save_pretrained(folder)
+        BertTokenizer(
+            vocab={word: number for number, word in enumerate(WORDS)}, model_max_length=limit
+        ).save_pretrained(folder)
         Path(folder, "README.md").write_text(CARD)
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 

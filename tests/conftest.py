@@ -15,8 +15,8 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.s3 import ENVIRONMENT, Bucket, served
 from tuneline import NO_TELEMETRY
 
-# Libraries read these variables when they are imported, so they are set first. The workers of one run share the cores, so each uses
-# one thread, unless OMP_NUM_THREADS is set.
+# Libraries read these variables when they are imported, so they are set first. The workers of one run share
+# the cores, so each uses one thread, unless OMP_NUM_THREADS is set.
 os.environ.update(
     {
         **NO_TELEMETRY,
@@ -27,7 +27,8 @@ os.environ.update(
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 for name in [name for name in os.environ if name.startswith("PREFECT_API_")]:
     del os.environ[name]  # else what tests roll back is told to the people of that server
-# A background job of a shell ignores Ctrl-C (after nohup SIGHUP, too), and so would every program that a test starts and interrupts.
+# A background job of a shell ignores Ctrl-C (after nohup SIGHUP, too), and so would every program that a test
+# starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -48,7 +49,12 @@ SERVER = {
     )
 }
 """Modules whose tests of the default suite use the one Prefect server of a session."""
-LONG = ("pipeline/test_pipeline", "stages/train/test_resume", "tuneline/project/test_experiments", "tuneline/sweeps/test_running")
+LONG = (
+    "pipeline/test_pipeline",
+    "stages/train/test_resume",
+    "tuneline/project/test_experiments",
+    "tuneline/sweeps/test_running",
+)
 FIRST = {*SERVER, *(f"tests/{name}.py" for name in LONG)}
 """What takes longest: a worker that began it last would work on alone when all others are done."""
 
@@ -59,7 +65,10 @@ def module(nodeid: str) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Let one worker run all tests of the server: its start takes most of a minute. Other modules go to the next free worker."""
+    """Let one worker run all tests of the server: its start takes most of a minute.
+
+    Other modules go to the next free worker.
+    """
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
@@ -72,7 +81,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort what takes longest to the front."""
     for item in items:
         uses_server = "served" in getattr(item, "fixturenames", ()) and not any(item.iter_markers("slow"))
-        assert not uses_server or module(item.nodeid) in SERVER, f"{item.nodeid} uses the server: add its module to SERVER"
+        assert not uses_server or module(item.nodeid) in SERVER, (
+            f"{item.nodeid} uses the server: add its module to SERVER"
+        )
     items.sort(key=lambda item: module(item.nodeid) not in FIRST)
 
 

@@ -26,7 +26,15 @@ def configure_dvc(root: Path, section: str, *, local: bool = False, **values: st
         config.write(file)
 
 
-def add_remote(root: Path, url: Path | str, name: str = "shelf", *, default: bool = True, local: bool = False, **values: str) -> None:
+def add_remote(
+    root: Path,
+    url: Path | str,
+    name: str = "shelf",
+    *,
+    default: bool = True,
+    local: bool = False,
+    **values: str,
+) -> None:
     """Add a DVC remote; its folder is there, as that of a mounted disk."""
     if isinstance(url, Path):
         url.mkdir(parents=True, exist_ok=True)
@@ -44,7 +52,9 @@ def add_model(root: Path) -> None:
     content = b"a model"
     listing = json.dumps([{"md5": _md5(content), "relpath": "model.onnx"}]).encode()
     stage = {"cmd": "export", "outs": [{"path": "models/onnx", "hash": "md5", "md5": f"{_md5(listing)}.dir"}]}
-    (root / "dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": {"export": stage}}, indent=2) + "\n")
+    (root / "dvc.lock").write_text(
+        json.dumps({"schema": "2.0", "stages": {"export": stage}}, indent=2) + "\n"
+    )
     for name, stored in ((_md5(content), content), (f"{_md5(listing)}.dir", listing)):
         path = root / ".dvc" / "cache" / "files" / "md5" / name[:2] / name[2:]
         path.parent.mkdir(parents=True, exist_ok=True)

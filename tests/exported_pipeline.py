@@ -1,4 +1,7 @@
-"""The small pipeline after ``export`` and after ``compare``, made once in a session: an export takes seconds. Only copy the folders."""
+"""The small pipeline after ``export`` and after ``compare``, made once in a session: an export takes seconds.
+
+Only copy the folders.
+"""
 
 import shutil
 from pathlib import Path

@@ -1,14 +1,16 @@
 """A Hugging Face hub on the loopback interface for tests: the real client connects to it, without a network.
 
-It serves models (spaces as well) and data sets from folders, each with one commit and any number of branches that point to it::
+It serves models (spaces as well) and data sets from folders, each with one commit and any number of branches
+that point to it::
 
     with LoopbackHub(tmp_path / "hub") as hub:
         hub.add("datasets", "someone/reviews", {"data/train.parquet": parquet_bytes})
         subprocess.run([...], env=hub.env(tmp_path / "home"))
 
-The client reads the address of the hub when it is imported: start a client as a process with ``hub.env``, or change the address in
-this process with ``hub.connect``. The hub implements only what a client needs to read: the commit of a revision, the list of files, and
-the files. ``gated``, ``private``, ``cut`` and ``damaged`` make it refuse or spoil them.
+The client reads the address of the hub when it is imported: start a client as a process with ``hub.env``, or
+change the address in this process with ``hub.connect``. The hub implements only what a client needs to read:
+the commit of a revision, the list of files, and the files. ``gated``, ``private``, ``cut`` and ``damaged``
+make it refuse or spoil them.
 """
 
 import hashlib
@@ -48,7 +50,11 @@ class Repository:
             return {"type": "directory", "path": name, "oid": self.commit, "size": 0}
         entry = {"type": "file", "path": name, "oid": _sha1(path.read_bytes()), "size": path.stat().st_size}
         if path.suffix in LARGE_FILES:
-            entry["lfs"] = {"oid": hashlib.sha256(path.read_bytes()).hexdigest(), "size": entry["size"], "pointerSize": 134}
+            entry["lfs"] = {
+                "oid": hashlib.sha256(path.read_bytes()).hexdigest(),
+                "size": entry["size"],
+                "pointerSize": 134,
+            }
         return entry
 
     def inside(self, name: str) -> Path | None:
@@ -74,7 +80,13 @@ class LoopbackHub:
     damaged: set[str] = field(default_factory=set)
     """Names of files whose content has another last byte than the list says."""
 
-    def add(self, kind: Kind, name: str, files: Mapping[str, bytes | str] | Path, branches: tuple[str, ...] = ("main",)) -> str:
+    def add(
+        self,
+        kind: Kind,
+        name: str,
+        files: Mapping[str, bytes | str] | Path,
+        branches: tuple[str, ...] = ("main",),
+    ) -> str:
         """Add a repository and return its commit.
 
         Args:
@@ -100,21 +112,35 @@ class LoopbackHub:
 
     def env(self, home: Path) -> dict[str, str]:
         """Return the environment of a process that uses this hub, with its own cache and no proxy."""
-        keep = {key: value for key, value in os.environ.items() if key not in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_TOKEN")}
-        return {**keep, "HF_ENDPOINT": self.url, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+        keep = {
+            key: value
+            for key, value in os.environ.items()
+            if key not in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_TOKEN")
+        }
+        return {
+            **keep,
+            "HF_ENDPOINT": self.url,
+            "HF_HOME": str(home),
+            "NO_PROXY": "127.0.0.1",
+            "no_proxy": "127.0.0.1",
+        }
 
     def connect(self, patch: pytest.MonkeyPatch, home: Path) -> None:
         """Let the client in this process use this hub, with its own cache, until the patch is undone."""
         from huggingface_hub import constants
 
         patch.setattr(constants, "ENDPOINT", self.url)
-        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", self.url + "/{repo_id}/resolve/{revision}/{filename}")
+        patch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", self.url + "/{repo_id}/resolve/{revision}/{filename}"
+        )
         patch.setattr(constants, "HF_HUB_CACHE", str(home / "hub"))
         patch.setattr(constants, "HF_HUB_OFFLINE", False)
 
     def __enter__(self) -> "LoopbackHub":
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
-        self._thread = Thread(target=self._server.serve_forever, args=[0.01], daemon=True)  # seconds until it notices that it is to stop
+        self._thread = Thread(
+            target=self._server.serve_forever, args=[0.01], daemon=True
+        )  # seconds until it notices that it is to stop
         self._thread.start()
         return self
 
@@ -137,9 +163,15 @@ class _Handler(BaseHTTPRequestHandler):
             (r"/(datasets/|spaces/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", self._file),
         ):
             if match := re.fullmatch(pattern, path):
-                kind, name, revision, *rest = (None if part is None else unquote(part) for part in match.groups())
-                repository = self._repository("datasets" if (kind or "").startswith("datasets") else "models", name or "", revision)
-                return repository and answer(repository, *rest, **({"query": parse_qs(query)} if answer == self._list else {}))
+                kind, name, revision, *rest = (
+                    None if part is None else unquote(part) for part in match.groups()
+                )
+                repository = self._repository(
+                    "datasets" if (kind or "").startswith("datasets") else "models", name or "", revision
+                )
+                return repository and answer(
+                    repository, *rest, **({"query": parse_qs(query)} if answer == self._list else {})
+                )
         return self._missing("EntryNotFound")
 
     do_HEAD = do_GET  # noqa: N815 - http.server requires this name
@@ -148,14 +180,18 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer ``paths-info``: the entries of those paths that exist."""
         self.hub.requests.append(f"POST {self.path}")
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-        match = re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)/paths-info/([^/]+)", urlsplit(self.path).path)
+        match = re.fullmatch(
+            r"/api/(models|datasets)/([^/]+/[^/]+)/paths-info/([^/]+)", urlsplit(self.path).path
+        )
         if match is None:
             return self._missing("EntryNotFound")
         repository = self._repository(*(unquote(part) for part in match.groups()))
         if repository is None:
             return None
         names = json.loads(body)["paths"] if body.startswith("{") else parse_qs(body).get("paths", [])
-        return self._reply([repository.entry(path) for name in names if (path := repository.inside(name)) is not None])
+        return self._reply(
+            [repository.entry(path) for name in names if (path := repository.inside(name)) is not None]
+        )
 
     def _repository(self, kind: str, name: str, revision: str | None) -> Repository | None:
         repository = self.hub.repositories.get((kind, name))
@@ -170,16 +206,29 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _about(self, repository: Repository) -> None:
-        names = sorted(path.relative_to(repository.folder).as_posix() for path in repository.folder.rglob("*") if path.is_file())
+        names = sorted(
+            path.relative_to(repository.folder).as_posix()
+            for path in repository.folder.rglob("*")
+            if path.is_file()
+        )
         name = next(name for (_, name), other in self.hub.repositories.items() if other is repository)
-        self._reply({"id": name, "sha": repository.commit, "private": False, "siblings": [{"rfilename": name} for name in names]})
+        self._reply(
+            {
+                "id": name,
+                "sha": repository.commit,
+                "private": False,
+                "siblings": [{"rfilename": name} for name in names],
+            }
+        )
 
     def _list(self, repository: Repository, folder: str | None, query: Mapping[str, list[str]]) -> None:
         base = repository.inside(folder or "")
         if base is None or not base.is_dir():
             return self._missing("EntryNotFound")
         deep = query.get("recursive", ["false"])[0].lower() in ("1", "true")
-        return self._reply([repository.entry(path) for path in sorted(base.rglob("*") if deep else base.iterdir())])
+        return self._reply(
+            [repository.entry(path) for path in sorted(base.rglob("*") if deep else base.iterdir())]
+        )
 
     def _file(self, repository: Repository, name: str) -> None:
         path = repository.inside(name)
@@ -190,7 +239,11 @@ class _Handler(BaseHTTPRequestHandler):
         content = path.read_bytes()
         if name in self.hub.damaged:
             content = content[:-1] + bytes([content[-1] ^ 1])
-        headers = {"ETag": f'"{_sha1(content)}"', "X-Repo-Commit": repository.commit, "Accept-Ranges": "bytes"}
+        headers = {
+            "ETag": f'"{_sha1(content)}"',
+            "X-Repo-Commit": repository.commit,
+            "Accept-Ranges": "bytes",
+        }
         part = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if part is None:
             return self._reply(content, headers=headers, cut=self.hub.cut.get(name))
@@ -201,7 +254,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _missing(self, code: str, status: int = 404) -> None:
         self._reply({"error": code}, status=status, headers={"X-Error-Code": code, "X-Error-Message": code})
 
-    def _reply(self, content: Any, status: int = 200, headers: Mapping[str, str] | None = None, cut: int | None = None) -> None:
+    def _reply(
+        self,
+        content: Any,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        cut: int | None = None,
+    ) -> None:
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
         kind = "application/octet-stream" if isinstance(content, bytes) else "application/json"
         self.send_response(status)

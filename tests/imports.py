@@ -29,7 +29,9 @@ def imported_files(module: str, root: Path, packages: tuple[str, ...]) -> set[Pa
 def _files_of(name: str, root: Path) -> list[Path]:
     parts = name.split(".")
     paths = [Path(*parts[:depth]) for depth in range(1, len(parts) + 1)]
-    candidates = (candidate for path in paths for candidate in (path / "__init__.py", path.with_suffix(".py")))
+    candidates = (
+        candidate for path in paths for candidate in (path / "__init__.py", path.with_suffix(".py"))
+    )
     return [candidate for candidate in candidates if (root / candidate).is_file()]
 
 

@@ -31,7 +31,11 @@ class Project:
     def adopted(cls, folder: Path) -> "Project":
         """Copy all files that git does not ignore, those of the user included, into a new repository."""
         listed = subprocess.run(
-            ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
         )
         for name in listed.stdout.splitlines():
             if (ROOT / name).is_file():
@@ -54,7 +58,9 @@ class Project:
             text=True,
             check=False,
         )
-        assert done.returncode == 0 or not check, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}"
+        assert done.returncode == 0 or not check, (
+            f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}"
+        )
         return done
 
     def commit(self, message: str) -> None:
@@ -103,7 +109,10 @@ def _replace_files_of_the_user(folder: Path) -> None:
 
 
 def _with_upstream(stages: dict[str, Any], last: str) -> set[str]:
-    """Return a stage and all that it needs. A user's stage after it, such as one that deploys the model, is none of them."""
+    """Return a stage and all that it needs.
+
+    A user's stage after it, such as one that deploys the model, is none of them.
+    """
 
     def outs(stage: dict[str, Any]) -> list[str]:
         return [out if isinstance(out, str) else next(iter(out)) for out in stage.get("outs", [])]
@@ -112,7 +121,11 @@ def _with_upstream(stages: dict[str, Any], last: str) -> set[str]:
     while waiting:
         found.add(name := waiting.pop())
         deps = stages[name].get("deps", [])
-        needed = (other for other in stages if any(f"{dep}/".startswith(f"{out}/") for out in outs(stages[other]) for dep in deps))
+        needed = (
+            other
+            for other in stages
+            if any(f"{dep}/".startswith(f"{out}/") for out in outs(stages[other]) for dep in deps)
+        )
         waiting += [other for other in needed if other not in found]
     return found
 
@@ -127,7 +140,13 @@ GIT_IDENTITY = {
 SMALL = {
     "data.sample.rows": 800,
     "tokenize.vocab_size": 600,
-    "model.config": {"model_type": "bert", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64},
+    "model.config": {
+        "model_type": "bert",
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+    },
     "train.epochs": 1,
 }
 """Parameters with which the whole pipeline runs in about a minute, most of it for imports."""

@@ -3,7 +3,14 @@
 from typing import Any
 
 from tuneline.core.provenance import DevicesUsed, StageProvenance
-from tuneline.onnx.records import FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord, TokenizerRecord
+from tuneline.onnx.records import (
+    FORMAT,
+    DataRecord,
+    ExportRecord,
+    ModelProvenance,
+    ModelRecord,
+    TokenizerRecord,
+)
 
 
 def export_record(models: dict[str, dict[str, Any]] | None = None, **changes: Any) -> ExportRecord:
@@ -15,7 +22,9 @@ def export_record(models: dict[str, dict[str, Any]] | None = None, **changes: An
     """
     files = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
     devices = DevicesUsed(type="cuda", precision="bf16", processes=2, distribution="MULTI_GPU")
-    stage = StageProvenance(parameters={"seed": 42}, code="c" * 64, libraries={"torch": "2.13.0"}, devices=devices)
+    stage = StageProvenance(
+        parameters={"seed": 42}, code="c" * 64, libraries={"torch": "2.13.0"}, devices=devices
+    )
     values = {
         "format": FORMAT,
         "task": "classification",
@@ -28,9 +37,13 @@ def export_record(models: dict[str, dict[str, Any]] | None = None, **changes: An
         "opset": 20,
         "inputs": ["input_ids", "attention_mask"],
         "models": {
-            name: ModelRecord(**{"file": files[name], "bytes": 2**21, "sha256": {files[name]: "0" * 64}, **model})
+            name: ModelRecord(
+                **{"file": files[name], "bytes": 2**21, "sha256": {files[name]: "0" * 64}, **model}
+            )
             for name, model in ({"fp32": {}} if models is None else models).items()
         },
-        "provenance": ModelProvenance(data=DataRecord(source=None, sha256={"train": "d" * 64}), stages={"train": stage}),
+        "provenance": ModelProvenance(
+            data=DataRecord(source=None, sha256={"train": "d" * 64}), stages={"train": stage}
+        ),
     }
     return ExportRecord(**{**values, **changes})

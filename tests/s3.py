@@ -5,7 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 CREDENTIALS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing", "region_name": "us-east-1"}
-ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
 
 
 class Bucket:
@@ -64,7 +68,9 @@ def refusing(endpoint: str) -> Iterator[None]:
     """Let a storage refuse all keys, which are wrong: otherwise it takes any."""
 
     def set_free_requests(number: bytes) -> None:
-        request = urllib.request.Request(f"{endpoint}/moto-api/reset-auth", number, {"Content-Type": "text/plain"})  # noqa: S310 - http
+        request = urllib.request.Request(  # noqa: S310 - http
+            f"{endpoint}/moto-api/reset-auth", number, {"Content-Type": "text/plain"}
+        )
         urllib.request.urlopen(request).close()  # noqa: S310
 
     set_free_requests(b"0")

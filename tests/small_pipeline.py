@@ -11,16 +11,32 @@ import pyarrow.parquet as pq
 
 from tests.params import change_params, write_params
 from tuneline.core.provenance import BaseSource, StageProvenance, provenance_file
-from tuneline.core.tables import LABELS, SplitReader, baselines_schema, raw_schema, tokenized_schema, write_table
+from tuneline.core.tables import (
+    LABELS,
+    SplitReader,
+    baselines_schema,
+    raw_schema,
+    tokenized_schema,
+    write_table,
+)
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 from tuneline.tasks import task_with_names
 
 QUEUES = ("billing", "delivery", "returns")
 MAX_LENGTH = 24
 ROWS = {"train": 60, "validation": 30, "test": 50}
-WORDS = "the parcel invoice is fine now but was missing again please help me with my refund order and late payment".split()
+WORDS = (
+    "the parcel invoice is fine now but was missing again please help me with my refund order and late"
+    " payment".split()
+)
 
-SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 64}
+SMALL = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+}
 FAMILIES: dict[str, dict[str, Any]] = {
     "bert": SMALL,
     "distilbert": {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 64},
@@ -32,7 +48,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "share_att_key": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False, "max_relative_positions": -1,
         "pooler_hidden_size": 16,
     },
-    "minilm": {**SMALL, "model_type": "bert", "num_attention_heads": 4, "num_hidden_layers": 3},  # BERT's shape, narrow and deep
+    # BERT's shape, narrow and deep
+    "minilm": {**SMALL, "model_type": "bert", "num_attention_heads": 4, "num_hidden_layers": 3},
     "modernbert": {
         **SMALL, "global_attn_every_n_layers": 2, "local_attention": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
         "cls_token_id": 1, "sep_token_id": 2,
@@ -41,7 +58,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
 """Tiny configurations of the supported model architectures."""
 
 
-def tiny_model(family: str, outputs: int, vocab_size: int = 120, names: tuple[str, ...] | None = None, pooling: str = "cls"):
+def tiny_model(
+    family: str,
+    outputs: int,
+    vocab_size: int = 120,
+    names: tuple[str, ...] | None = None,
+    pooling: str = "cls",
+):
     """Return a classifier with random weights, large enough that the logits of rows differ."""
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
@@ -76,7 +99,10 @@ def write_pipeline(folder: Path, regression: bool = False, changes: dict[str, An
 
     labels = task_with_names(None if regression else QUEUES)
     generator = random.Random(0)
-    texts = {split: [(_text(generator, 1, 4), _text(generator, 1, 30)) for _ in range(rows)] for split, rows in ROWS.items()}
+    texts = {
+        split: [(_text(generator, 1, 4), _text(generator, 1, 30)) for _ in range(rows)]
+        for split, rows in ROWS.items()
+    }
     tokenizer = train_wordpiece(lambda: iter([WORDS] * 3), 120)
     save_tokenizer(tokenizer, MAX_LENGTH, folder / "data/tokenized/tokenizer")
     for split, rows in texts.items():
@@ -84,12 +110,20 @@ def write_pipeline(folder: Path, regression: bool = False, changes: dict[str, An
         subjects, bodies = zip(*rows, strict=True)
         columns = {"subject": subjects, "body": bodies, LABELS: answers, "idx": range(len(rows))}
         (folder / "data/raw").mkdir(parents=True, exist_ok=True)
-        write_table(pa.table(columns, schema=raw_schema(("subject", "body"), labels)), folder / f"data/raw/{split}.parquet")
+        write_table(
+            pa.table(columns, schema=raw_schema(("subject", "body"), labels)),
+            folder / f"data/raw/{split}.parquet",
+        )
         encoded = tokenizer(list(subjects), list(bodies), truncation="longest_first", max_length=MAX_LENGTH)
         names = ("input_ids", "attention_mask", "token_type_ids")
-        table = pa.table({**{name: encoded[name] for name in names}, LABELS: answers}, schema=tokenized_schema(True, labels))
+        table = pa.table(
+            {**{name: encoded[name] for name in names}, LABELS: answers},
+            schema=tokenized_schema(True, labels),
+        )
         write_table(table, folder / f"data/tokenized/{split}.parquet")
-    (folder / "data/raw/source.json").write_text(json.dumps({"source": "sample", "splits": {}, "label_names": labels.names}))
+    (folder / "data/raw/source.json").write_text(
+        json.dumps({"source": "sample", "splits": {}, "label_names": labels.names})
+    )
     model = tiny_model("bert", labels.outputs, len(tokenizer), labels.names)
     save_tokenizer(tokenizer, MAX_LENGTH, folder / "models/classifier")
     model.save_pretrained(folder / "models/classifier")
@@ -109,9 +143,18 @@ def _predict(folder: Path, model: Any) -> None:
     logits = np.empty((len(split), split.task.outputs), dtype=np.float32)
     with torch.inference_mode():
         for rows in length_sorted_batches(split.lengths, 16):
-            logits[rows] = model(**{name: torch.from_numpy(values) for name, values in split.pad(rows, 0).items()}).logits.numpy()
+            logits[rows] = model(
+                **{name: torch.from_numpy(values) for name, values in split.pad(rows, 0).items()}
+            ).logits.numpy()
     predictions = split.task.predictions(logits)
-    table = pa.table({"idx": np.arange(len(split)), "label": split.labels, "logits": list(logits), "prediction": predictions})
+    table = pa.table(
+        {
+            "idx": np.arange(len(split)),
+            "label": split.labels,
+            "logits": list(logits),
+            "prediction": predictions,
+        }
+    )
     (folder / "reports/baselines").mkdir(parents=True)
     pq.write_table(table, folder / "reports/predictions.parquet")
     simple = pa.table({"majority": [0] * len(split)}, schema=baselines_schema(split.task, ["majority"]))

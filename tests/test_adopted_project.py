@@ -31,7 +31,9 @@ def write_news(project: Project) -> None:
         writer.writerow(["number", "headline", "section"])
         for number in range(300):
             section = rng.choice(sorted(TOPICS))
-            writer.writerow([number, " ".join(rng.choices(TOPICS[section].split(), k=8)) + f" {number}", section])
+            writer.writerow(
+                [number, " ".join(rng.choices(TOPICS[section].split(), k=8)) + f" {number}", section]
+            )
 
 
 def init_other_files(project: Project) -> None:
@@ -51,7 +53,10 @@ def add_and_remove_tasks(project: Project) -> None:
     tasks = project.folder / "conf/task"
     for removed in ("cola.yaml", "stsb.yaml"):
         (tasks / removed).unlink(missing_ok=True)
-    task = "data: {source: files, text_columns: [headline], label_column: section}\nmodel: {config: {model_type: bert}}\n"
+    task = (
+        "data: {source: files, text_columns: [headline], label_column: section}\nmodel: {config: {model_type:"
+        " bert}}\n"
+    )
     (tasks / "news.yaml").write_text(f"# @package _global_\ndefaults: [/base]\n{task}")
 
 
@@ -64,27 +69,50 @@ def rename_launch_configurations(project: Project) -> None:
 
 
 def change_model_and_checks(project: Project) -> None:
-    model = {"model_type": "distilbert", "dim": 64, "n_layers": 1, "n_heads": 2, "hidden_dim": 128, "max_position_embeddings": 256}
-    project.set_params({"seed": 7, "model.config": model, "validate.duplicates.severity": "error", "evaluate.behaviour": None})
+    model = {
+        "model_type": "distilbert",
+        "dim": 64,
+        "n_layers": 1,
+        "n_heads": 2,
+        "hidden_dim": 128,
+        "max_position_embeddings": 256,
+    }
+    project.set_params(
+        {
+            "seed": 7,
+            "model.config": model,
+            "validate.duplicates.severity": "error",
+            "evaluate.behaviour": None,
+        }
+    )
 
 
 def replace_behaviour_tests(project: Project) -> None:
     behaviour = project.folder / "conf/behaviour"
     (behaviour / "tickets.yaml").unlink(missing_ok=True)
-    (behaviour / "news.yaml").write_text("tests:\n  - {name: typing mistakes, kind: invariance, change: typo}\n")
+    (behaviour / "news.yaml").write_text(
+        "tests:\n  - {name: typing mistakes, kind: invariance, change: typo}\n"
+    )
     project.set_params({"evaluate.behaviour": "news"})
 
 
 def add_a_stage(project: Project) -> None:
     yaml = YAML()
     pipeline = yaml.load(project.folder / "dvc.yaml")
-    deploy = {"cmd": "python -m mine.deploy", "deps": ["models/onnx"], "params": [{"mine.yaml": ["region"]}], "metrics": ["mine.json"]}
+    deploy = {
+        "cmd": "python -m mine.deploy",
+        "deps": ["models/onnx"],
+        "params": [{"mine.yaml": ["region"]}],
+        "metrics": ["mine.json"],
+    }
     pipeline["stages"]["deploy"] = deploy
     yaml.dump(pipeline, project.folder / "dvc.yaml")
 
 
 def change_the_flows(project: Project) -> None:
-    (project.folder / "conf/flows.yaml").write_text("max_attempts: 1\nstages: {default: {timeout_minutes: 5}}\n")
+    (project.folder / "conf/flows.yaml").write_text(
+        "max_attempts: 1\nstages: {default: {timeout_minutes: 5}}\n"
+    )
 
 
 CHANGES: list[Callable[[Project], None]] = [
@@ -109,7 +137,18 @@ def project(tmp_path) -> Project:
 def run_tests(project: Project, *arguments: str) -> str:
     """Commit the project, run its tests in it, and return the output; an error if one fails or writes into the working tree."""
     project.commit("Make it mine")
-    pytest_here = [sys.executable, "-m", "pytest", "-v", "-n", "0", "-p", "no:cacheprovider", "--basetemp", f"{project.folder}-tests"]
+    pytest_here = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        "--basetemp",
+        f"{project.folder}-tests",
+    ]
     output = project.run(*pytest_here, *arguments, PYTHONPATH=str(project.folder)).stdout
     assert project.status() == ""
     return output

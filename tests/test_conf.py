@@ -1,4 +1,7 @@
-"""Ready tasks: `dvc exp run -S task=NAME` writes a complete and valid params.yaml. Tasks that a user adds are tested like the others."""
+"""Ready tasks: `dvc exp run -S task=NAME` writes a complete and valid params.yaml.
+
+Tasks that a user adds are tested like the others.
+"""
 
 from functools import cache
 from pathlib import Path
@@ -31,7 +34,9 @@ def composed(root: Path, *overrides: str) -> dict[str, Any]:
 def flat(values: dict[str, Any], prefix: str = "") -> set[str]:
     """Return dotted keys, including those of sections."""
     keys = {f"{prefix}{key}" for key in values}
-    return keys.union(*(flat(value, f"{prefix}{key}.") for key, value in values.items() if isinstance(value, dict)))
+    return keys.union(
+        *(flat(value, f"{prefix}{key}.") for key, value in values.items() if isinstance(value, dict))
+    )
 
 
 def test_experiment_starts_from_params_yaml(root: Path):
@@ -71,14 +76,18 @@ def test_glue_tasks_report_a_labelled_split(root: Path):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_command_line_values_override_the_task(task: str, root: Path):
-    params = parse_params(composed(root, f"task={task}", "seed=7", "data.max_rows=30", "train.learning_rate=1e-3"))
+    params = parse_params(
+        composed(root, f"task={task}", "seed=7", "data.max_rows=30", "train.learning_rate=1e-3")
+    )
     assert (params.seed, params.data.max_rows, params.train.learning_rate) == (7, 30, 1e-3)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_checkpoint_on_the_command_line_clears_the_model_config_of_a_task(task: str, root: Path):
     """Hydra merges mappings, so `model.config={}` would leave the sizes of the task in place."""
-    params = parse_params(composed(root, f"task={task}", "model.checkpoint=someone/bert", "model.config=null"))
+    params = parse_params(
+        composed(root, f"task={task}", "model.checkpoint=someone/bert", "model.config=null")
+    )
     assert (params.model.checkpoint, params.model.config) == ("someone/bert", {})
 
 

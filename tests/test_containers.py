@@ -37,7 +37,11 @@ def ignored(path: str) -> bool:
     excluded = False
     for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
         pattern = line.removeprefix("!")
-        if line and not line.startswith("#") and (fnmatch.fnmatch(path, pattern) or path.startswith(f"{pattern}/")):
+        if (
+            line
+            and not line.startswith("#")
+            and (fnmatch.fnmatch(path, pattern) or path.startswith(f"{pattern}/"))
+        ):
             excluded = not line.startswith("!")
     return excluded
 
@@ -54,29 +58,39 @@ def test_dockerfile_copies_only_existing_paths_that_are_not_ignored():
 
 
 def test_image_contains_every_package():
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]["find"]["include"]
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"][
+        "packages"
+    ]["find"]["include"]
     assert {pattern.rstrip("*") for pattern in packages} <= copied()
 
 
-@pytest.mark.parametrize("path", [".git", ".venv", "data", "models", ".dvc", "reports", "stages/__pycache__", ".env"])
+@pytest.mark.parametrize(
+    "path", [".git", ".venv", "data", "models", ".dvc", "reports", "stages/__pycache__", ".env"]
+)
 def test_dockerignore_excludes_large_and_private_paths(path):
     assert ignored(path)
 
 
 def test_image_python_is_supported_by_the_project():
     python = re.search(r"^ARG BASE_IMAGE=python:(\d+\.\d+)-", DOCKERFILE, flags=re.MULTILINE)[1]
-    required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"]
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "requires-python"
+    ]
     assert SpecifierSet(required).contains(python)
 
 
 def test_image_uv_version_equals_that_of_make_setup():
-    pinned = re.search(r"^UV_VERSION := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)[1]
+    pinned = re.search(
+        r"^UV_VERSION := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )[1]
     assert f"ARG UV_VERSION={pinned}\n" in DOCKERFILE
 
 
 def test_image_tag_is_the_version_of_the_project():
     assert f'org.opencontainers.image.version="{version()}"' in DOCKERFILE
-    assert {service["image"] for service in SERVICES.values() if "build" in service} == {f"tuneline:{version()}"}
+    assert {service["image"] for service in SERVICES.values() if "build" in service} == {
+        f"tuneline:{version()}"
+    }
 
 
 def test_image_user_is_not_root():
@@ -106,7 +120,9 @@ def test_container_files_contain_no_secret_and_no_registry_address():
             if re.search(r"PASSWORD|TOKEN|AUTH|KEY|SECRET", name):
                 assert value is None or value.startswith("${"), name
     for path in FILES:
-        assert not re.search(r"https?://(?!127\.0\.0\.1|server:)\w", (ROOT / path).read_text(encoding="utf-8")), path
+        assert not re.search(
+            r"https?://(?!127\.0\.0\.1|server:)\w", (ROOT / path).read_text(encoding="utf-8")
+        ), path
 
 
 def test_worker_grace_period_suffices_to_save_a_checkpoint():
@@ -119,10 +135,17 @@ def ask_git(tmp_path):
     (tmp_path / "git-credential-token").symlink_to(ROOT / "containers" / "git-credential-token")
 
     def ask(url: str, variables: dict[str, str]) -> str | None:
-        env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_TERMINAL_PROMPT": "0", **variables}
+        env = {
+            "PATH": f"{tmp_path}:/usr/bin:/bin",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_TERMINAL_PROMPT": "0",
+            **variables,
+        }
         env["GIT_CONFIG_SYSTEM"] = str(ROOT / "containers" / "gitconfig")
         command = ["git", "credential", "fill"]
-        done = subprocess.run(command, input=f"url={url}\n\n", env=env, capture_output=True, text=True, check=False, cwd="/")
+        done = subprocess.run(
+            command, input=f"url={url}\n\n", env=env, capture_output=True, text=True, check=False, cwd="/"
+        )
         found = re.search("^password=(.*)$", done.stdout, flags=re.MULTILINE)
         assert (done.returncode == 0) == bool(found), done.stderr
         return found[1] if found else None
@@ -167,4 +190,6 @@ def test_server_in_the_containers_has_a_password_and_no_default_for_it():
     assert len(passwords) == 1
     assert passwords.pop().startswith("${PREFECT_API_AUTH_STRING:?")
     assert APPLICATION in SERVICES["server"]["command"]
-    assert all(port.startswith("127.0.0.1:") for service in SERVICES.values() for port in service.get("ports", []))
+    assert all(
+        port.startswith("127.0.0.1:") for service in SERVICES.values() for port in service.get("ports", [])
+    )

@@ -99,9 +99,13 @@ def test_flows_import_no_stage_no_command_line_and_no_torch():
     for path in (ROOT / "flows").rglob("*.py"):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         imported = imported_files(module, ROOT, ("flows", *CODE))
-        assert not {file for file in imported if file.parts[0] == "stages" or Path("tuneline/cli") in file.parents}, path
+        assert not {
+            file for file in imported if file.parts[0] == "stages" or Path("tuneline/cli") in file.parents
+        }, path
         heavy = re.compile(r"^\s*(import|from) (torch|transformers|datasets)\b", re.MULTILINE)
-        asked = {file for file in imported if Path("tuneline/tasks") not in file.parents}  # a task computes losses only for a training
+        asked = {
+            file for file in imported if Path("tuneline/tasks") not in file.parents
+        }  # a task computes losses only for a training
         assert not {file for file in asked if heavy.search((ROOT / file).read_text(encoding="utf-8"))}, path
 
 
@@ -109,7 +113,9 @@ def test_every_parameter_but_those_of_run_is_listed_by_a_stage():
     """``dvc repro`` does not react to a change of a parameter that no stage lists; those of ``run`` change no out."""
     listed = listed_params(*STAGES)
     values = [key for key in known_keys() if not any(other.startswith(f"{key}.") for other in known_keys())]
-    unlisted = {key for key in values if not any(key == other or key.startswith(f"{other}.") for other in listed)}
+    unlisted = {
+        key for key in values if not any(key == other or key.startswith(f"{other}.") for other in listed)
+    }
     assert {key.partition(".")[0] for key in unlisted} == {"run"}
 
 
@@ -127,8 +133,12 @@ def test_every_listed_parameter_exists():
 
 def test_metrics_are_kept_in_git_and_plots_in_the_cache():
     for stage in STAGES.values():
-        assert all(options == {"cache": False} for metric in stage.get("metrics", []) for options in metric.values())
-    assert not [out for stage in STAGES.values() for out in names(stage.get("outs", [])) if out.startswith("metrics")]
+        assert all(
+            options == {"cache": False} for metric in stage.get("metrics", []) for options in metric.values()
+        )
+    assert not [
+        out for stage in STAGES.values() for out in names(stage.get("outs", [])) if out.startswith("metrics")
+    ]
 
 
 def test_artifacts_are_outs():

@@ -21,7 +21,9 @@ def definitions(kind: type) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def test_classes_have_names_of_their_own():
-    names = Counter(statement.name for _, statement in definitions(ast.ClassDef) if not statement.name.startswith("_"))
+    names = Counter(
+        statement.name for _, statement in definitions(ast.ClassDef) if not statement.name.startswith("_")
+    )
     assert [name for name, count in names.items() if count > 1] == []
 
 
@@ -30,7 +32,9 @@ def test_functions_have_names_of_their_own():
     names = Counter(
         statement.name
         for _, statement in definitions(ast.FunctionDef)
-        if not statement.name.startswith("_") and not is_registered(statement) and statement.name not in ENTRY_POINTS
+        if not statement.name.startswith("_")
+        and not is_registered(statement)
+        and statement.name not in ENTRY_POINTS
     )
     assert [name for name, count in names.items() if count > 1] == []
 

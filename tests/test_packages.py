@@ -20,6 +20,8 @@ def test_packages_import_each_other_without_a_circle(top):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         package = package_of(module)
         names = {package_of(name) for name in imports(path) if name.startswith(f"{top}.")}
-        used.setdefault(package, set()).update(name for name in names - {package} if (ROOT / name.replace(".", "/")).exists())
+        used.setdefault(package, set()).update(
+            name for name in names - {package} if (ROOT / name.replace(".", "/")).exists()
+        )
     assert len(used) > 5
     TopologicalSorter(used).prepare()  # raises CycleError, which names the circle

@@ -30,8 +30,18 @@ def normal(name: str) -> str:
 @pytest.mark.parametrize("required", DIRECT, ids=lambda required: required.name)
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 def test_direct_dependency_is_pinned_to_one_allowed_version(required, python):
-    environment = {**default_environment(), "python_version": python, "python_full_version": f"{python}.9", "sys_platform": "linux"}
-    pins = [pin for pin in PINNED if normal(pin.name) == normal(required.name) and (pin.marker is None or pin.marker.evaluate(environment))]
+    environment = {
+        **default_environment(),
+        "python_version": python,
+        "python_full_version": f"{python}.9",
+        "sys_platform": "linux",
+    }
+    pins = [
+        pin
+        for pin in PINNED
+        if normal(pin.name) == normal(required.name)
+        and (pin.marker is None or pin.marker.evaluate(environment))
+    ]
     assert len(pins) == 1
     version = str(pins[0].specifier).removeprefix("==")
     assert required.specifier.contains(version)
@@ -60,15 +70,25 @@ OWN = {"flows", "stages", "tuneline", "project", "tests", "benchmarks", "toy"}
 
 @pytest.mark.parametrize(
     ("packages", "extras"),
-    [(("flows", "stages", "tuneline", "project"), ("ray",)), (("tests", "benchmarks"), ("dev", "tensorboard", "ray", "s3", "openvino"))],
+    [
+        (("flows", "stages", "tuneline", "project"), ("ray",)),
+        (("tests", "benchmarks"), ("dev", "tensorboard", "ray", "s3", "openvino")),
+    ],
 )
 def test_every_imported_distribution_is_a_direct_dependency(packages, extras):
     """One that only another package requires disappears, or changes, with that package."""
-    listed = PROJECT["dependencies"] + [entry for extra in extras for entry in PROJECT["optional-dependencies"][extra]]
+    listed = PROJECT["dependencies"] + [
+        entry for extra in extras for entry in PROJECT["optional-dependencies"][extra]
+    ]
     declared = {normal(Requirement(entry).name) for entry in listed}
     installed = packages_distributions()
     undeclared = {}
-    for path in (path for package in packages for path in (ROOT / package).rglob("*.py") if path.parent != OTHER_ENVIRONMENTS):
+    for path in (
+        path
+        for package in packages
+        for path in (ROOT / package).rglob("*.py")
+        if path.parent != OTHER_ENVIRONMENTS
+    ):
         for module in {name.partition(".")[0] for name in imports(path)} - OWN - sys.stdlib_module_names:
             if not declared & {normal(name) for name in installed.get(module, [module])}:
                 undeclared.setdefault(module, str(path.relative_to(ROOT)))
@@ -82,7 +102,12 @@ def test_wheel_has_every_file_of_the_packages(tmp_path):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
-    expected = {path.relative_to(tmp_path).as_posix() for name in packages for path in (tmp_path / name).rglob("*") if path.is_file()}
+    expected = {
+        path.relative_to(tmp_path).as_posix()
+        for name in packages
+        for path in (tmp_path / name).rglob("*")
+        if path.is_file()
+    }
     build = "from setuptools import build_meta; build_meta.build_wheel('wheel')"
     subprocess.run([sys.executable, "-c", build], cwd=tmp_path, capture_output=True, check=True)
     (wheel,) = (tmp_path / "wheel").glob("*.whl")
@@ -100,11 +125,28 @@ def modules(package: str) -> list[str]:
     ("package", "excluded"),
     [
         ("tuneline", {"torch", "transformers", "datasets", "great_expectations", "stages", "flows"}),
-        ("flows", {"torch", "transformers", "datasets", "great_expectations", "stages", "pandas", "scipy", "sklearn"}),
+        (
+            "flows",
+            {
+                "torch",
+                "transformers",
+                "datasets",
+                "great_expectations",
+                "stages",
+                "pandas",
+                "scipy",
+                "sklearn",
+            },
+        ),
     ],
 )
 def test_import_of_core_and_flows_loads_no_heavy_library(package, excluded):
     """Scheduled runs and predictions import them, and torch and transformers take seconds and hundreds of megabytes."""
-    script = f"import sys, importlib\nfor name in {modules(package)}: importlib.import_module(name)\nprint(*sorted(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    script = (
+        f"import sys, importlib\nfor name in {modules(package)}:"
+        " importlib.import_module(name)\nprint(*sorted(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert not excluded & set(done.stdout.split())

@@ -1,4 +1,6 @@
-"""The core that stages, flows and the command line (``tuneline.cli``) share. Its import loads neither torch nor transformers.
+"""The core that stages, flows and the command line (``tuneline.cli``) share.
+
+Its import loads neither torch nor transformers.
 
 It turns the telemetry of libraries off, before any of them is imported: they read these variables at import.
 """
@@ -12,11 +14,16 @@ NO_TELEMETRY = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_UPDATE_DOWNLOAD_COUNTS": "false",  # datasets, evaluate: a request that counts each load
     "ITERATIVE_DO_NOT_TRACK": "1",  # gto
-    "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime: its import writes a device id, and soon after it looks up where to send it
+    "ORT_DISABLE_TELEMETRY": (
+        "1"
+    ),  # ONNX Runtime: its import writes a device id, and soon after it looks up where to send it
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-"""Variables that turn telemetry off. One that is set already keeps its value: telemetry is the user's to turn on."""
+"""Variables that turn telemetry off.
+
+One that is set already keeps its value: telemetry is the user's to turn on.
+"""
 
 for _name, _value in NO_TELEMETRY.items():
     os.environ.setdefault(_name, _value)

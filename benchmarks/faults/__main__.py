@@ -1,13 +1,14 @@
 """Plant faults in real and in generated data, and measure who finds them: the data checks of this project, or another tool.
 
-Each fault is planted at some rates, with some seeds, in a copy of MRPC (``--mrpc FOLDER`` with GLUE's ``train.tsv``, ``validation.tsv``,
-``test.tsv``; otherwise, and for what MRPC cannot show, in generated tickets). A worker then runs on the copy: the stages of this
-project, those of another checkout (``--project FOLDER``), or another tool on the same files (``--tool NAME --python PROGRAM``, with an
-environment of its own: docs/benchmarks.md). The tables show, for each fault, the fraction of the copies with an alarm of a kind that
-belongs to the fault, which fraction of the planted rows is named and which fraction of the named rows was planted; and how often each
-finding gives an alarm on clean copies, which are random parts of the data, the smallest of a few hundred rows. Of wrong labels, the most
-doubtful rows count, as many as were planted. Run in the root of the project, for example
-``python -m benchmarks.faults --faults near_renamed leakage``.
+Each fault is planted at some rates, with some seeds, in a copy of MRPC (``--mrpc FOLDER`` with GLUE's
+``train.tsv``, ``validation.tsv``, ``test.tsv``; otherwise, and for what MRPC cannot show, in generated
+tickets). A worker then runs on the copy: the stages of this project, those of another checkout (``--project
+FOLDER``), or another tool on the same files (``--tool NAME --python PROGRAM``, with an environment of its
+own: docs/benchmarks.md). The tables show, for each fault, the fraction of the copies with an alarm of a kind
+that belongs to the fault, which fraction of the planted rows is named and which fraction of the named rows
+was planted; and how often each finding gives an alarm on clean copies, which are random parts of the data,
+the smallest of a few hundred rows. Of wrong labels, the most doubtful rows count, as many as were planted.
+Run in the root of the project, for example ``python -m benchmarks.faults --faults near_renamed leakage``.
 """
 
 import argparse
@@ -30,11 +31,22 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.faults.planting import FAULTS, Fault, Planted
-from benchmarks.faults.rows import LABEL, Data, generate_tickets, read_mrpc, subsample, text_columns, write_files
+from benchmarks.faults.rows import (
+    LABEL,
+    Data,
+    generate_tickets,
+    read_mrpc,
+    subsample,
+    text_columns,
+    write_files,
+)
 from benchmarks.faults.tools import FINDS
 
 WORKERS = Path(__file__).parent / "workers"
-PROGRAMS = {"tuneline": "tuneline_stages.py", **{name: f"{name}_alone.py" for name in ("cleanlab", "deepchecks", "great_expectations")}}
+PROGRAMS = {
+    "tuneline": "tuneline_stages.py",
+    **{name: f"{name}_alone.py" for name in ("cleanlab", "deepchecks", "great_expectations")},
+}
 CLEAN_SHARES = (0.15, 0.5, 0.9)
 RANKED = "wrong_labels"
 """The kind of fault whose rows people look at in order, the most doubtful first: as many of them count as rows were planted."""
@@ -71,7 +83,16 @@ def cases(sources: dict[str, Data], faults: Sequence[Fault], clean: bool, seeds:
     for name, data in sources.items() if clean else ():
         for share in CLEAN_SHARES:
             for seed in range(seeds):
-                yield Case("clean", "clean", name, share, seed, subsample(data, share, generator(share, seed)), set(), classes[name])
+                yield Case(
+                    "clean",
+                    "clean",
+                    name,
+                    share,
+                    seed,
+                    subsample(data, share, generator(share, seed)),
+                    set(),
+                    classes[name],
+                )
     for fault in faults:
         name = fault.data if fault.data in sources else "tickets"
         for rate in fault.rates:
@@ -102,8 +123,19 @@ class Worker:
         command = [python, str(WORKERS / PROGRAMS[tool])]
         log = Path(tempfile.gettempdir()) / f"faults-{tool}-{os.getpid()}.log"
         with log.open("ab") as stderr:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment)
-        self.requests, self.answers, self.log = cast("IO[str]", process.stdin), cast("IO[str]", process.stdout), log
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env=environment,
+            )
+        self.requests, self.answers, self.log = (
+            cast("IO[str]", process.stdin),
+            cast("IO[str]", process.stdout),
+            log,
+        )
 
     def answer(self, case: Case) -> dict[str, Any]:
         """Write the case and return the worker's findings."""
@@ -134,7 +166,8 @@ class Score:
         stopped: The message with which the tool stopped, if it did.
         alarms: All its alarms.
         named: Fraction of the planted rows that it names; ``None`` where no rows were planted.
-        precision: Fraction of the rows that it names that were planted; ``None`` likewise, or if it names none.
+        precision: Fraction of the rows that it names that were planted; ``None`` likewise, or if it names
+            none.
         seconds: Wall time.
     """
 
@@ -194,7 +227,18 @@ def show(scores: Sequence[Score], title: str) -> None:
     groups: dict[tuple[str, str, float], list[Score]] = defaultdict(list)
     for score in scores:
         groups[score.fault, score.data, score.rate].append(score)
-    table = Table("fault", "data", "rate", "alarm", "rows named", "precision", "other alarms", "s", title=title, title_justify="left")
+    table = Table(
+        "fault",
+        "data",
+        "rate",
+        "alarm",
+        "rows named",
+        "precision",
+        "other alarms",
+        "s",
+        title=title,
+        title_justify="left",
+    )
     for (name, data, rate), group in groups.items():
         if name != "clean":
             others = Counter(alarm for score in group for alarm in score.alarms if not score.alarm)
@@ -214,10 +258,17 @@ def show(scores: Sequence[Score], title: str) -> None:
         console.print(table)
     clean = [score for score in scores if score.fault == "clean"]
     if clean:
-        alarms = Counter((score.data, alarm) for score in clean for alarm in (*score.alarms, *(["stopped"] if score.stopped else [])))
+        alarms = Counter(
+            (score.data, alarm)
+            for score in clean
+            for alarm in (*score.alarms, *(["stopped"] if score.stopped else []))
+        )
         totals = Counter(score.data for score in clean)
         console.print("clean copies:", ", ".join(f"{number} of {data}" for data, number in totals.items()))
-        console.print("false alarms:", ", ".join(f"{name} on {data} {n}/{totals[data]}" for (data, name), n in alarms.items()) or "none")
+        console.print(
+            "false alarms:",
+            ", ".join(f"{name} on {data} {n}/{totals[data]}" for (data, name), n in alarms.items()) or "none",
+        )
 
 
 def _mean(values: Sequence[float | None]) -> str:
@@ -227,9 +278,13 @@ def _mean(values: Sequence[float | None]) -> str:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     names = ["clean", *(fault.name for fault in FAULTS)]
-    parser.add_argument("--faults", nargs="+", choices=names, default=names, metavar="FAULT", help=", ".join(names))
+    parser.add_argument(
+        "--faults", nargs="+", choices=names, default=names, metavar="FAULT", help=", ".join(names)
+    )
     parser.add_argument("--mrpc", type=Path)
     parser.add_argument("--tool", choices=PROGRAMS, default="tuneline")
     parser.add_argument("--python", default=sys.executable)
@@ -241,7 +296,9 @@ def main() -> None:
     scores = measure(options)
     if options.json:
         options.json.write_text(json.dumps([asdict(score) for score in scores], indent=1), encoding="utf-8")
-    show(scores, options.tool if options.tool != "tuneline" else f"checks of {options.project.resolve().name}")
+    show(
+        scores, options.tool if options.tool != "tuneline" else f"checks of {options.project.resolve().name}"
+    )
 
 
 if __name__ == "__main__":

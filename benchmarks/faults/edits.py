@@ -28,17 +28,29 @@ def replace_words(share: float) -> Edit:
     """Replace a share of the words, at least one per text."""
 
     def edit(row: Row, generator: Random, vocabulary: list[str]) -> Row:
-        return _each(row, lambda words: _replaced(words, _some(range(len(words)), share, generator), generator, vocabulary))
+        return _each(
+            row,
+            lambda words: _replaced(words, _some(range(len(words)), share, generator), generator, vocabulary),
+        )
 
     return edit
 
 
 def rename(row: Row, generator: Random, vocabulary: list[str]) -> Row:
     """Replace every name and number by another of the data set; a text without any keeps its words."""
-    candidates = [word for word in generator.sample(vocabulary, min(len(vocabulary), 2_000)) if NAME_OR_NUMBER.match(word)]
+    candidates = [
+        word
+        for word in generator.sample(vocabulary, min(len(vocabulary), 2_000))
+        if NAME_OR_NUMBER.match(word)
+    ]
     return _each(
         row,
-        lambda words: _replaced(words, [number for number, word in enumerate(words) if NAME_OR_NUMBER.match(word)], generator, candidates),
+        lambda words: _replaced(
+            words,
+            [number for number, word in enumerate(words) if NAME_OR_NUMBER.match(word)],
+            generator,
+            candidates,
+        ),
     )
 
 

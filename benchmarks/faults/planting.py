@@ -1,6 +1,7 @@
 """The faults: how each is planted, at which rates, and what kind of problem it is.
 
-A planter changes the rows of a copy of the data and returns the planted rows; none for a fault of the whole data set.
+A planter changes the rows of a copy of the data and returns the planted rows; none for a fault of the whole
+data set.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,8 @@ class Fault:
         kind: The kind of problem; ``tools.FINDS`` lists which findings of a tool count for it.
         plant: The planter.
         rates: Fractions of the rows of the changed split that are planted.
-        data: ``mrpc`` or ``tickets``: MRPC cannot be learnt from single words, so faults of learnability need the tickets.
+        data: ``mrpc`` or ``tickets``: MRPC cannot be learnt from single words, so faults of learnability need
+            the tickets.
     """
 
     name: str
@@ -110,7 +112,9 @@ def wrong_labels(data: Data, rate: float, generator: Random) -> Planted:
     chosen = generator.sample(range(len(data["train"])), _number(rate, len(data["train"])))
     for number in chosen:
         row = data["train"][number]
-        data["train"][number] = row._replace(label=generator.choice([name for name in names if name != row.label]))
+        data["train"][number] = row._replace(
+            label=generator.choice([name for name in names if name != row.label])
+        )
     return {("train", number) for number in chosen}
 
 

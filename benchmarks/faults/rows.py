@@ -63,13 +63,18 @@ def generate_tickets(rows: int = TICKETS, seed: int = 42) -> Data:
 def subsample(data: Data, share: float, generator: Random) -> Data:
     """Return a share of the rows of each split, drawn without replacement, in their order."""
     return {
-        split: [rows[number] for number in sorted(generator.sample(range(len(rows)), round(share * len(rows))))]
+        split: [
+            rows[number] for number in sorted(generator.sample(range(len(rows)), round(share * len(rows))))
+        ]
         for split, rows in data.items()
     }
 
 
 def write_files(data: Data, columns: tuple[str, str], folder: Path) -> None:
-    """Write one CSV file per split, each row in its encoding. The label is the first column, so a second header or BOM becomes a label."""
+    """Write one CSV file per split, each row in its encoding.
+
+    The label is the first column, so a second header or BOM becomes a label.
+    """
     folder.mkdir(parents=True)
     for split, rows in data.items():
         (folder / f"{split}.csv").write_bytes(b"".join(_lines(rows, columns)))

@@ -18,7 +18,9 @@ Columns = dict[str, list[object]]
 def write_splits(folder: Path, rows: int | None) -> None:
     """Write ``train.parquet`` and ``validation.parquet``: MRPC if it is next to the checkout, else random rows."""
     for split, count in (("train", 3668), ("validation", 408)):
-        columns = mrpc(split) if (SHARED / "data/mrpc").is_dir() and TOKENIZER.is_dir() else random_rows(count)
+        columns = (
+            mrpc(split) if (SHARED / "data/mrpc").is_dir() and TOKENIZER.is_dir() else random_rows(count)
+        )
         table = pa.table(columns, schema=tokenized_schema(True, LABELS))
         write_table(table.slice(0, rows), folder / f"{split}.parquet")
 
@@ -29,7 +31,9 @@ def mrpc(split: str) -> Columns:
 
     lines = (SHARED / f"data/mrpc/{split}.tsv").read_text(encoding="utf-8-sig").splitlines()[1:]
     labels, _, _, first, second = zip(*(line.split("\t") for line in lines), strict=True)
-    encoded = AutoTokenizer.from_pretrained(TOKENIZER)(list(first), list(second), truncation=True, max_length=128)
+    encoded = AutoTokenizer.from_pretrained(TOKENIZER)(
+        list(first), list(second), truncation=True, max_length=128
+    )
     return {**encoded, "labels": [int(label) for label in labels]}
 
 
@@ -40,4 +44,9 @@ def random_rows(rows: int) -> Columns:
     ids = [random.integers(1000, VOCABULARY, length).tolist() for length in lengths]
     types = [[0] * (length // 2) + [1] * (length - length // 2) for length in lengths]
     masks = [[1] * length for length in lengths]
-    return {"input_ids": ids, "attention_mask": masks, "token_type_ids": types, "labels": random.integers(2, size=rows).tolist()}
+    return {
+        "input_ids": ids,
+        "attention_mask": masks,
+        "token_type_ids": types,
+        "labels": random.integers(2, size=rows).tolist(),
+    }

@@ -23,9 +23,13 @@ def new_model(options: argparse.Namespace) -> PreTrainedModel:
     torch.manual_seed(options.seed)
     auto: Any = AutoModelForSequenceClassification
     if options.checkpoint is not None:
-        loaded: PreTrainedModel = auto.from_pretrained(options.checkpoint, num_labels=LABELS.outputs, use_safetensors=True)
+        loaded: PreTrainedModel = auto.from_pretrained(
+            options.checkpoint, num_labels=LABELS.outputs, use_safetensors=True
+        )
         return loaded
-    config = BertConfig(**model_config(options.layers, options.hidden), num_labels=LABELS.outputs, vocab_size=VOCABULARY)
+    config = BertConfig(
+        **model_config(options.layers, options.hidden), num_labels=LABELS.outputs, vocab_size=VOCABULARY
+    )
     model: PreTrainedModel = auto.from_config(config)
     return model
 
@@ -92,7 +96,10 @@ class Meter:
             SystemExit: No step was measured.
         """
         if not self.seconds:
-            raise SystemExit(f"The first {self.WARMUP} steps are not measured: ask for more of them (--steps, --rows, --epochs).")
+            raise SystemExit(
+                f"The first {self.WARMUP} steps are not measured: ask for more of them (--steps, --rows,"
+                " --epochs)."
+            )
         return {
             "samples_per_second": self.samples / self.seconds,
             "tokens_per_second": self.tokens / self.seconds,
@@ -108,7 +115,11 @@ def score(model: torch.nn.Module, split: TokenizedSplit) -> dict[str, float]:
     with torch.no_grad():
         for start in range(0, len(split), 64):
             batch = split.pad(np.arange(start, min(start + 64, len(split))), 0)
-            logits.append(model(**{name: torch.from_numpy(values).to(device) for name, values in batch.items()}).logits.float().cpu())
+            logits.append(
+                model(**{name: torch.from_numpy(values).to(device) for name, values in batch.items()})
+                .logits.float()
+                .cpu()
+            )
     scores = metrics_of(torch.cat(logits).numpy(), split.labels, split.task)
     return {name: scores[name] for name in ("loss", "accuracy", "f1")}
 
@@ -121,7 +132,9 @@ def matmul_share(step: Callable[[], object], repetitions: int = 5) -> float:
             step()
     events = profile.key_averages()
     whole = sum(event.self_cpu_time_total for event in events)
-    products = sum(event.self_cpu_time_total for event in events if any(name in event.key.lower() for name in MATMULS))
+    products = sum(
+        event.self_cpu_time_total for event in events if any(name in event.key.lower() for name in MATMULS)
+    )
     return products / whole
 
 

@@ -19,18 +19,26 @@ def collator() -> Any:
     """Return a collator that pads a batch to its longest row."""
     from transformers import AutoTokenizer, BertTokenizerFast
 
-    tokenizer = AutoTokenizer.from_pretrained(TOKENIZER) if TOKENIZER.is_dir() else BertTokenizerFast(vocab={"[PAD]": 0, "[UNK]": 1})
+    tokenizer = (
+        AutoTokenizer.from_pretrained(TOKENIZER)
+        if TOKENIZER.is_dir()
+        else BertTokenizerFast(vocab={"[PAD]": 0, "[UNK]": 1})
+    )
     return DataCollatorWithPadding(tokenizer)
 
 
 def splits(options: argparse.Namespace) -> tuple[datasets.Dataset, TokenizedSplit]:
     """Return the train split as a ``datasets.Dataset``, and the validation split."""
-    return split_dataset(options, "train"), TokenizedSplit.read(SplitReader.open(options.folder, "validation", "prepare"))
+    return split_dataset(options, "train"), TokenizedSplit.read(
+        SplitReader.open(options.folder, "validation", "prepare")
+    )
 
 
 def split_dataset(options: argparse.Namespace, split: str) -> datasets.Dataset:
     """Return a split as a ``datasets.Dataset``."""
-    return datasets.Dataset.from_parquet(str(options.folder / f"{split}.parquet"), cache_dir=str(options.folder / "cache"))
+    return datasets.Dataset.from_parquet(
+        str(options.folder / f"{split}.parquet"), cache_dir=str(options.folder / "cache")
+    )
 
 
 def textbook(options: argparse.Namespace) -> dict[str, float]:
@@ -64,7 +72,10 @@ def textbook(options: argparse.Namespace) -> dict[str, float]:
                 if done == steps:
                     break
             score(model, scored)
-            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, options.folder / f"step-{done}.pt")
+            torch.save(
+                {"model": model.state_dict(), "optimizer": optimizer.state_dict()},
+                options.folder / f"step-{done}.pt",
+            )
             meter.pause()
     measurements = {**meter.rates(), **score(model, scored), "seconds": seconds[0], "steps": done}
     model.train()
@@ -114,10 +125,22 @@ def trainer(options: argparse.Namespace, grouped: bool) -> dict[str, float]:
         validation = split_dataset(options, "validation")
         model = new_model(options)
         sets: Any = {"train_dataset": split, "eval_dataset": validation}
-        engine = _CountingTrainer(model, arguments, data_collator=collator(), callbacks=[_Clock(meter)], compute_metrics=_accuracy, **sets)
+        engine = _CountingTrainer(
+            model,
+            arguments,
+            data_collator=collator(),
+            callbacks=[_Clock(meter)],
+            compute_metrics=_accuracy,
+            **sets,
+        )
         engine.meter = meter
         engine.train()
-    measurements = {**meter.rates(), **score(model, scored), "seconds": seconds[0], "steps": engine.state.global_step}
+    measurements = {
+        **meter.rates(),
+        **score(model, scored),
+        "seconds": seconds[0],
+        "steps": engine.state.global_step,
+    }
     return measurements | {"matmul_share": _profiled(engine) if options.profile else 0.0}
 
 

@@ -19,9 +19,12 @@ from tuneline.params import Params
 
 
 def parameters(options: argparse.Namespace, first_token_only: bool, sort: bool) -> Params:
-    """Return the parameters of the run; others are those of the tests. The last weights are kept, as the other methods do.
+    """Return the parameters of the run; others are those of the tests.
 
-    Without sorting they are those of the textbook tasks (``conf/task/mrpc.yaml``), which do not clip gradients.
+    The last weights are kept, as the other methods do.
+
+    Without sorting they are those of the textbook tasks (``conf/task/mrpc.yaml``), which do not clip
+    gradients.
     """
     train: dict[str, Any] = {
         "global_batch_size": options.batch,
@@ -48,7 +51,10 @@ def ours(options: argparse.Namespace, first_token_only: bool = True, sort: bool 
     meter = Meter(options.clock)
     os.chdir(options.folder)
     with metered(meter, options), timed() as seconds, contextlib.redirect_stdout(None):
-        splits = [TokenizedSplit.read(SplitReader.open(options.folder, split, "prepare")) for split in ("train", "validation")]
+        splits = [
+            TokenizedSplit.read(SplitReader.open(options.folder, split, "prepare"))
+            for split in ("train", "validation")
+        ]
         inputs = Inputs(splits[0], splits[1], _Padding())
         result = loop.train_model(settings, inputs, create_accelerator(settings), Interruption())
     state = result.state
@@ -56,7 +62,9 @@ def ours(options: argparse.Namespace, first_token_only: bool = True, sort: bool 
     measurements |= score(state.accelerator.unwrap_model(state.model), inputs.validation)
     state.model.train()
     rows = state.sampler.epoch(1)[0]
-    return measurements | {"matmul_share": matmul_share(lambda: loop.train_batch(state, rows)) if options.profile else 0.0}
+    return measurements | {
+        "matmul_share": matmul_share(lambda: loop.train_batch(state, rows)) if options.profile else 0.0
+    }
 
 
 class _Padding:
@@ -88,7 +96,11 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
 
         return done
 
-    loop.train_batch, loop.evaluate_validation, Checkpoints.save = counting, unmetered(evaluate), unmetered(save)  # type: ignore[method-assign]
+    loop.train_batch, loop.evaluate_validation, Checkpoints.save = (
+        counting,
+        unmetered(evaluate),
+        unmetered(save),
+    )  # type: ignore[method-assign]
     setup.build_model = lambda *_: (new_model(options), frozenset())
     checkpoints.model_input_files = lambda: iter(())
     if options.waits == "fixed":

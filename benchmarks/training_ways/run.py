@@ -43,12 +43,18 @@ def main() -> None:
     """Train once and print the measurements."""
     options = parse()
     write_splits(options.folder, options.rows)
-    parameters = sum(weight.numel() for name, weight in new_model(options).named_parameters() if "embeddings" not in name)
+    parameters = sum(
+        weight.numel() for name, weight in new_model(options).named_parameters() if "embeddings" not in name
+    )
     before = peak_mb()
     measurements = WAYS[options.way](options)
-    measurements["peak_mb"] = torch.cuda.max_memory_allocated() / 2**20 if options.device == "cuda" else peak_mb()
+    measurements["peak_mb"] = (
+        torch.cuda.max_memory_allocated() / 2**20 if options.device == "cuda" else peak_mb()
+    )
     measurements |= {"imported_mb": before, "parameters": parameters}
-    measurements["end_to_end_samples_per_second"] = measurements["steps"] * options.batch / measurements["seconds"]
+    measurements["end_to_end_samples_per_second"] = (
+        measurements["steps"] * options.batch / measurements["seconds"]
+    )
     print(json.dumps(measurements))
 
 

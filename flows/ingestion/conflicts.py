@@ -1,6 +1,9 @@
-"""The new rows that contradict the data: a row with the same key or texts has another label. A person decides which label is right.
+"""The new rows that contradict the data: a row with the same key or texts has another label.
 
-They are left out, counted in ``data/ingested.json``, and listed in a review that ``tuneline labels apply`` reads.
+A person decides which label is right.
+
+They are left out, counted in ``data/ingested.json``, and listed in a review that ``tuneline labels apply``
+reads.
 """
 
 import hashlib
@@ -24,7 +27,9 @@ LISTED = 10_000
 
 @dataclass(frozen=True)
 class Contradiction:
-    """A new row, and the row of the data that has another label. Without one, the other row is in a file of the same run that failed.
+    """A new row, and the row of the data that has another label.
+
+    Without one, the other row is in a file of the same run that failed.
 
     Attributes:
         source: The name of its source.
@@ -47,7 +52,14 @@ class Contradictions:
     columns: BatchColumns
     _rows: list[tuple[Contradiction, int, int]] = field(default_factory=list)
 
-    def add(self, source: str, staged: Path, statuses: NDArray[np.int8], hashes: RowHashes, place: Callable[[int], str]) -> None:
+    def add(
+        self,
+        source: str,
+        staged: Path,
+        statuses: NDArray[np.int8],
+        hashes: RowHashes,
+        place: Callable[[int], str],
+    ) -> None:
         """Add those of a file that was staged; ``place`` names the place of a row by its position in the file."""
         columns = self.columns
         positions = np.flatnonzero(statuses == RowStatus.CONFLICT)[: LISTED - len(self._rows)]
@@ -68,7 +80,13 @@ class Contradictions:
         by_key = dict.fromkeys(key for *_, key in self._rows if key != NO_HASH)
         known = _find(by_text, by_key, _batches(root, layout, self.columns, files))
         return [
-            Contradiction(row.source, row.place, row.texts, row.label, known.get(("text", text)) or known.get(("key", key)))
+            Contradiction(
+                row.source,
+                row.place,
+                row.texts,
+                row.label,
+                known.get(("text", text)) or known.get(("key", key)),
+            )
             for row, text, key in self._rows
         ]
 
@@ -80,7 +98,17 @@ def write_contradictions(path: Path, data: DataParams, contradictions: Sequence[
         texts, label = contradiction.known or (contradiction.texts, "")
         (key,) = row_keys([pa.array([text], pa.string()) for text in texts]).to_pylist()
         proposed = _class_name(data, contradiction.label)
-        suspects.append(Suspect(key, "", texts, _class_name(data, label), proposed, None, f"{contradiction.source}: {contradiction.place}"))
+        suspects.append(
+            Suspect(
+                key,
+                "",
+                texts,
+                _class_name(data, label),
+                proposed,
+                None,
+                f"{contradiction.source}: {contradiction.place}",
+            )
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_review(path, data, suspects)
 
@@ -96,7 +124,9 @@ KnownRows = tuple[list[pa.Array], pa.Array, pa.Array | None]
 """Texts, labels and keys of rows of the data."""
 
 
-def _batches(root: Path, layout: DataLayout, columns: BatchColumns, files: FilesParams) -> Iterator[KnownRows]:
+def _batches(
+    root: Path, layout: DataLayout, columns: BatchColumns, files: FilesParams
+) -> Iterator[KnownRows]:
     for split in (layout.split, *layout.held):
         for path in layout.files(root, split):
             yield from known_rows(path, columns, files)

@@ -23,7 +23,16 @@ from sqlalchemy.types import NullType
 
 from flows.inbox import Incoming, settled, unread
 from flows.ingestion.conflicts import Contradiction, Contradictions, identity_of
-from flows.ingestion.known import BatchColumns, ClassNames, DataLayout, NewRowSelection, RowHashes, RowStatus, ending_of, read_known
+from flows.ingestion.known import (
+    BatchColumns,
+    ClassNames,
+    DataLayout,
+    NewRowSelection,
+    RowHashes,
+    RowStatus,
+    ending_of,
+    read_known,
+)
 from flows.ingestion.ledger import PLACES, Ingested, Ledger, Read
 from flows.settings import IngestSource
 from tuneline.core.errors import DataError, StageError
@@ -44,7 +53,9 @@ PROGRESS = 100_000
 _SINCE = re.compile(r"(?<!:):since\b")
 
 
-def run_query(source: IngestSource, sql: Path, target: Path, since: str | int | float | None, log: Callable[[str], None]) -> Any:
+def run_query(
+    source: IngestSource, sql: Path, target: Path, since: str | int | float | None, log: Callable[[str], None]
+) -> Any:
     """Write the rows of a query to a JSON Lines file; return the largest value of the column ``watermark``, ``since`` if there is none.
 
     The SQL file has one ``SELECT``; ``:since`` in it is a bind parameter.
@@ -53,7 +64,9 @@ def run_query(source: IngestSource, sql: Path, target: Path, since: str | int | 
         DataError: The SQL file, the variable or the column ``watermark`` is missing.
     """
     if not sql.is_file():
-        raise DataError(f"{source.query} is missing.", "It is the SQL file that ingest.sources in conf/flows.yaml names.")
+        raise DataError(
+            f"{source.query} is missing.", "It is the SQL file that ingest.sources in conf/flows.yaml names."
+        )
     query = sql.read_text(encoding="utf-8")
     statement = text(query)
     if _SINCE.search(query):
@@ -64,7 +77,9 @@ def run_query(source: IngestSource, sql: Path, target: Path, since: str | int | 
         for rows, values in enumerate(_read_only(connection).execute(statement).mappings(), start=1):
             if source.watermark:
                 largest = _larger(source, largest, values)
-            file.write(json.dumps({name: _plain(value) for name, value in values.items()}, ensure_ascii=False) + "\n")
+            file.write(
+                json.dumps({name: _plain(value) for name, value in values.items()}, ensure_ascii=False) + "\n"
+            )
             if rows % PROGRESS == 0:
                 log(f"{source.name}: {rows:,} rows fetched")
     return since if largest is None else _plain(largest)
@@ -77,12 +92,17 @@ def _engine(source: IngestSource) -> Engine:
         raise DataError(f"The environment variable {source.database} is not set.", hint)
     url = make_url(address)
     if url.drivername in {"postgresql", "postgres"}:
-        url = url.set(drivername="postgresql+psycopg")  # SQLAlchemy's default is another driver, which is not installed
+        url = url.set(
+            drivername="postgresql+psycopg"
+        )  # SQLAlchemy's default is another driver, which is not installed
     return create_engine(url, poolclass=NullPool, hide_parameters=True)
 
 
 def _read_only(connection: Connection) -> Connection:
-    """Make the transaction read-only where the database can; everywhere, it is never committed. Rows come in batches."""
+    """Make the transaction read-only where the database can; everywhere, it is never committed.
+
+    Rows come in batches.
+    """
     options: dict[str, Any] = {"stream_results": True, "max_row_buffer": FETCHED_ROWS}
     if connection.dialect.name == "postgresql":
         options["postgresql_readonly"] = True
@@ -94,7 +114,10 @@ def _read_only(connection: Connection) -> Connection:
 
 def _larger(source: IngestSource, largest: Any, values: Any) -> Any:
     if source.watermark not in values:
-        raise DataError(f"{source.query} gives no column {source.watermark!r} (watermark).", f"It gives {', '.join(values)}.")
+        raise DataError(
+            f"{source.query} gives no column {source.watermark!r} (watermark).",
+            f"It gives {', '.join(values)}.",
+        )
     value = values[source.watermark]
     return value if largest is None or (value is not None and value > largest) else largest
 
@@ -120,8 +143,12 @@ class Delivery:
     watermark: str | int | float | None = None
 
 
-def collect_deliveries(source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log: Log) -> tuple[list[Delivery], list[str]]:
-    """Bring what a source has to this machine, into an empty folder for copies. Drop folders and SQL files are relative to ``root``.
+def collect_deliveries(
+    source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log: Log
+) -> tuple[list[Delivery], list[str]]:
+    """Bring what a source has to this machine, into an empty folder for copies.
+
+    Drop folders and SQL files are relative to ``root``.
 
     Return the files, and what stopped it as a problem: files that could not be had do not hold up the others.
     """
@@ -130,13 +157,17 @@ def collect_deliveries(source: IngestSource, root: Path, scratch: Path, ledger: 
         deliveries.extend(_deliveries(source, root, scratch, ledger, log))
     except StageError as error:
         return deliveries, [f"{source.name}: {error}"]
-    except Exception as error:  # fsspec and database drivers raise whatever they like; a source that is away stops no other
+    except (
+        Exception
+    ) as error:  # fsspec and database drivers raise whatever they like; a source that is away stops no other
         message = shown(str(error).partition("\n")[0])
         return deliveries, [f"{source.name}: {type(error).__name__}: {message}"]
     return deliveries, []
 
 
-def _deliveries(source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log: Log) -> Iterator[Delivery]:
+def _deliveries(
+    source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log: Log
+) -> Iterator[Delivery]:
     if source.folder:
         yield from folder_files(source, root / source.folder, scratch, log)
     elif source.url:
@@ -147,15 +178,26 @@ def _deliveries(source: IngestSource, root: Path, scratch: Path, ledger: Ledger,
         target = scratch / "rows.jsonl"
         watermark = run_query(source, root / source.query, target, since, log)
         if target.stat().st_size:
-            yield Delivery(Read(name=source.query.as_posix(), sha256=file_hash(target)), target, watermark=watermark)
+            yield Delivery(
+                Read(name=source.query.as_posix(), sha256=file_hash(target)), target, watermark=watermark
+            )
 
 
 def folder_files(source: IngestSource, folder: Path, scratch: Path, log: Log) -> Iterator[Delivery]:
-    """Copy the files of a drop folder, by name. One that still changes is left for the next run, a hidden one is not looked at."""
+    """Copy the files of a drop folder, by name.
+
+    One that still changes is left for the next run, a hidden one is not looked at.
+    """
     if not folder.is_dir():
-        raise DataError(f"{source.folder} is not a folder.", f"`mkdir -p {source.folder}`, or correct ingest.sources in conf/flows.yaml.")
+        raise DataError(
+            f"{source.folder} is not a folder.",
+            f"`mkdir -p {source.folder}`, or correct ingest.sources in conf/flows.yaml.",
+        )
     for problem in unread(folder, ending_of).values():
-        log(f"{source.name}: not read: {problem}. Read are files, not links, that end with {', '.join(ENDINGS)}.")
+        log(
+            f"{source.name}: not read: {problem}. Read are files, not links, that end with"
+            f" {', '.join(ENDINGS)}."
+        )
     files = [file for path in labelled_files(folder) if (file := Incoming.find(path))]
     complete = frozenset(settled(files, source.settle_seconds))
     for incoming in files:
@@ -177,20 +219,26 @@ def url_files(source: IngestSource, scratch: Path, ledger: Ledger) -> Iterator[D
     from fsspec.core import url_to_fs
 
     address = str(source.url)
-    if missing := next((variable for variable in source.options.values() if variable not in os.environ), None):
+    if missing := next(
+        (variable for variable in source.options.values() if variable not in os.environ), None
+    ):
         hint = f"The worker needs it: source {source.name} of ingest names it."
         raise DataError(f"The environment variable {missing} is not set.", hint)
     options = {name: os.environ[variable] for name, variable in source.options.items()}
     filesystem, path = url_to_fs(address, **options)
     paths = sorted(filesystem.glob(path)) if "*" in path else [path]
     if not paths:
-        raise DataError(f"{shown(address)} matches no file.", "Correct the pattern in ingest.sources of conf/flows.yaml.")
+        raise DataError(
+            f"{shown(address)} matches no file.", "Correct the pattern in ingest.sources of conf/flows.yaml."
+        )
     seen = ledger.etags(source.name)
     for number, file_path in enumerate(paths):
         name = shown(address if file_path == path else filesystem.unstrip_protocol(file_path))
         ending = ending_of(PurePosixPath(urlsplit(file_path).path).name)
         if ending is None:
-            raise DataError(f"{name}: its name ends with none of {', '.join(ENDINGS)}.", "Name a file of labelled rows.")
+            raise DataError(
+                f"{name}: its name ends with none of {', '.join(ENDINGS)}.", "Name a file of labelled rows."
+            )
         etag = version_of(filesystem.info(file_path))
         if etag is not None and seen.get(name) == etag:
             continue
@@ -209,8 +257,15 @@ class LabelledDelivery:
     It counts the rows that are ``incomplete``, because a person has left the label open, and ``bad``.
     """
 
-    def __init__(self, delivery: Delivery, columns: BatchColumns, files: FilesParams, id_column: str | None = None) -> None:
-        self._source, self._name, self._columns, self._id = Input.of_data(delivery.path, files), delivery.read.name, columns, id_column
+    def __init__(
+        self, delivery: Delivery, columns: BatchColumns, files: FilesParams, id_column: str | None = None
+    ) -> None:
+        self._source, self._name, self._columns, self._id = (
+            Input.of_data(delivery.path, files),
+            delivery.read.name,
+            columns,
+            id_column,
+        )
         self.incomplete = 0
         self.bad = BadRows(self._name, self._source.unit, columns.policy)
 
@@ -218,7 +273,8 @@ class LabelledDelivery:
         """Yield complete rows with ``POSITION``: columns of a batch file; of late labels without the texts, but with the id as text.
 
         Raises:
-            DataError: The file cannot be used, a row is bad and that is an error, or too many are; while reading.
+            DataError: The file cannot be used, a row is bad and that is an error, or too many are; while
+                reading.
         """
         rows = bad = 0
         with open_table(self._source) as table:
@@ -237,10 +293,18 @@ class LabelledDelivery:
     def _complete(self, batch: pa.RecordBatch, read: LabelledColumns, late: str | None) -> pa.BooleanArray:
         """Return which rows have all they need; count the others."""
         labelled = pc.is_valid(batch[LABEL])
-        filled = has_text(batch.columns[: len(read.texts)]) if late is None else pc.is_valid(self._columns.named(batch, read)[late])
+        filled = (
+            has_text(batch.columns[: len(read.texts)])
+            if late is None
+            else pc.is_valid(self._columns.named(batch, read)[late])
+        )
         self.incomplete += batch.num_rows - labelled.true_count
         for row in np.flatnonzero(pc.and_not(labelled, filled).to_numpy(zero_copy_only=False)).tolist():
-            self.bad.add(RowProblem(batch[POSITION][row].as_py(), f"no {'text' if late is None else 'id'}", "Fill it in."))
+            self.bad.add(
+                RowProblem(
+                    batch[POSITION][row].as_py(), f"no {'text' if late is None else 'id'}", "Fill it in."
+                )
+            )
         return pc.and_(labelled, filled)
 
     def place(self, position: int) -> str:
@@ -309,7 +373,8 @@ class NewRows:
     def summary(self) -> str:
         """The counts of each source."""
         return "; ".join(
-            f"{entry.source}: {entry.counts}" + (f", at {entry.revision[:12]}" if entry.revision else "") for entry in self.entries
+            f"{entry.source}: {entry.counts}" + (f", at {entry.revision[:12]}" if entry.revision else "")
+            for entry in self.entries
         )
 
 
@@ -322,9 +387,22 @@ class Harvester:
     """
 
     def __init__(
-        self, root: Path, checkout: Path, data: DataParams, *, key: str | None, find_texts: FindTexts, log: Callable[[str], None]
+        self,
+        root: Path,
+        checkout: Path,
+        data: DataParams,
+        *,
+        key: str | None,
+        find_texts: FindTexts,
+        log: Callable[[str], None],
     ) -> None:
-        self._root, self._checkout, self._files, self._log, self._find_texts = root, checkout, data.files, log, find_texts
+        self._root, self._checkout, self._files, self._log, self._find_texts = (
+            root,
+            checkout,
+            data.files,
+            log,
+            find_texts,
+        )
         self.layout = DataLayout.of(data)
         self._columns = BatchColumns.of(data, key)
         rows, labels = read_known(checkout, self.layout, self._columns, data.files, log)
@@ -332,7 +410,10 @@ class Harvester:
         self._ledger = Ledger.of(checkout)
 
     def harvest(self, sources: Sequence[IngestSource], scratch: Path) -> NewRows:
-        """Read the sources, one after the other, and write their batches. ``scratch`` is a folder for temporary files."""
+        """Read the sources, one after the other, and write their batches.
+
+        ``scratch`` is a folder for temporary files.
+        """
         result, contradictions = NewRows(), Contradictions(self._columns)
         for source in sources:
             folder = scratch / source.name
@@ -341,9 +422,13 @@ class Harvester:
             staged: list[Staged] = []
             for delivery in deliveries:
                 try:
-                    staged.append(self._stage(source, delivery, folder / f"{len(staged)}.staged", contradictions))
+                    staged.append(
+                        self._stage(source, delivery, folder / f"{len(staged)}.staged", contradictions)
+                    )
                 except DataError as error:
-                    message = error.problem.replace(str(delivery.path), delivery.read.name)  # the hint may quote the file
+                    message = error.problem.replace(
+                        str(delivery.path), delivery.read.name
+                    )  # the hint may quote the file
                     problems.append(f"{source.name}: {message}")
             for problem in problems:
                 self._log(f"Not read: {problem}")
@@ -351,9 +436,13 @@ class Harvester:
             if staged:
                 entry = self._entry(source, staged)
                 result.entries.append(entry)
-                result.files += [staged_file.delivery for staged_file in staged if staged_file.delivery.incoming]
+                result.files += [
+                    staged_file.delivery for staged_file in staged if staged_file.delivery.incoming
+                ]
                 result.done += [
-                    staged_file.delivery for staged_file in staged if staged_file.delivery.incoming and not staged_file.unmatched
+                    staged_file.delivery
+                    for staged_file in staged
+                    if staged_file.delivery.incoming and not staged_file.unmatched
                 ]
                 if entry.batch:
                     result.batches.append(Path(entry.batch))
@@ -362,7 +451,9 @@ class Harvester:
         result.contradictions = contradictions.resolved(self._checkout, self.layout, self._files)
         return result
 
-    def _stage(self, source: IngestSource, delivery: Delivery, target: Path, contradictions: Contradictions) -> Staged:
+    def _stage(
+        self, source: IngestSource, delivery: Delivery, target: Path, contradictions: Contradictions
+    ) -> Staged:
         """Read a file to its end before any row of it counts: one that cannot be read gives no row."""
         columns, file = self._columns, LabelledDelivery(delivery, self._columns, self._files, source.id)
         unmatched, positions, hashes, rows = 0, [], [], 0
@@ -371,10 +462,17 @@ class Harvester:
             for given, missing in self._with_texts(file, source):
                 places = given[POSITION].to_pylist()
                 label = given[columns.label].combine_chunks()
-                labels = self._classes.translate(label, lambda row: f"{file.place(places[row])}, column {columns.label!r}")  # noqa: B023
-                table = given.set_column(given.schema.get_field_index(columns.label), columns.label, labels).select(schema.names)
+                labels = self._classes.translate(
+                    label,
+                    lambda row: f"{file.place(places[row])}, column {columns.label!r}",  # noqa: B023
+                )
+                table = given.set_column(
+                    given.schema.get_field_index(columns.label), columns.label, labels
+                ).select(schema.names)
                 keys = table[columns.key].combine_chunks() if columns.key else None
-                hashes.append(RowHashes.of([table[name].combine_chunks() for name in columns.texts], labels, keys))
+                hashes.append(
+                    RowHashes.of([table[name].combine_chunks() for name in columns.texts], labels, keys)
+                )
                 positions.append(numpy_values(table[POSITION]))
                 writer.write_table(table)
                 unmatched, before, rows = unmatched + missing, rows, rows + table.num_rows
@@ -388,7 +486,9 @@ class Harvester:
         for row, place in zip(conflicts, conflicting, strict=True):
             other = self._selection.disagreeing.get(row, "the data")
             self._log(f"{source.name}: {place} is left out: {other} has this row with another label.")
-        return Staged(delivery, target, joined, statuses, unmatched, file.incomplete, file.bad.count, conflicting)
+        return Staged(
+            delivery, target, joined, statuses, unmatched, file.incomplete, file.bad.count, conflicting
+        )
 
     def _with_texts(self, file: LabelledDelivery, source: IngestSource) -> Iterator[tuple[pa.Table, int]]:
         """Yield rows with their texts, and the number of rows whose text is unknown: late labels are joined with what was scored."""
@@ -413,7 +513,10 @@ class Harvester:
         yield matched, labels.num_rows - matched.num_rows
 
     def _entry(self, source: IngestSource, staged: Sequence[Staged]) -> Ingested:
-        """Write the batch of a source and return its entry. While texts are missing, the watermark stays: those rows are read again."""
+        """Write the batch of a source and return its entry.
+
+        While texts are missing, the watermark stays: those rows are read again.
+        """
         statuses = np.concatenate([staged_file.statuses for staged_file in staged])
         counts = {status: int(np.count_nonzero(statuses == status)) for status in RowStatus}
         unmatched = sum(staged_file.unmatched for staged_file in staged)
@@ -432,7 +535,10 @@ class Harvester:
             bad=sum(staged_file.bad for staged_file in staged),
             unmatched=unmatched,
             conflicting=[place for staged_file in staged for place in staged_file.conflicting][:PLACES],
-            contradictions=identity_of([staged_file.hashes for staged_file in staged], [staged_file.statuses for staged_file in staged]),
+            contradictions=identity_of(
+                [staged_file.hashes for staged_file in staged],
+                [staged_file.statuses for staged_file in staged],
+            ),
             watermark=watermark,
         )
 

@@ -48,7 +48,8 @@ class RowHashes:
     """Hashes of rows, each of shape ``(rows,)``.
 
     Attributes:
-        texts: Of the texts, as the division into splits compares them: case, white space and the order of a pair make no difference.
+        texts: Of the texts, as the division into splits compares them: case, white space and the order of a
+            pair make no difference.
         held: True for rows of validation and test.
     """
 
@@ -58,7 +59,9 @@ class RowHashes:
     held: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, texts: list[pa.Array], labels: pa.Array, keys: pa.Array | None, *, held: bool = False) -> Self:
+    def of(
+        cls, texts: list[pa.Array], labels: pa.Array, keys: pa.Array | None, *, held: bool = False
+    ) -> Self:
         """Hash rows."""
         none = np.zeros(len(labels), np.uint64)
         hashed = row_hashes(texts, None, 0) if len(labels) else none
@@ -70,7 +73,9 @@ class RowHashes:
         """Join the rows of several parts."""
         none = np.zeros(0, np.uint64)
         parts = [cls(none, none, none, np.zeros(0, np.bool_)), *parts]
-        texts, keys, labels = (np.concatenate([getattr(part, name) for part in parts]) for name in ("texts", "keys", "labels"))
+        texts, keys, labels = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("texts", "keys", "labels")
+        )
         return cls(texts, keys, labels, np.concatenate([part.held for part in parts]))
 
 
@@ -102,7 +107,8 @@ class NewRowSelection:
     """Judges the rows of a run, after those that the data has, file after file: the first of several equal rows is new.
 
     Attributes:
-        disagreeing: Row of the last file that was judged: the file of this run that has it with another label.
+        disagreeing: Row of the last file that was judged: the file of this run that has it with another
+            label.
     """
 
     known: RowHashes
@@ -128,7 +134,11 @@ class NewRowSelection:
         columns = (rows.texts.tolist(), rows.keys.tolist(), rows.labels.tolist())
         for row in np.flatnonzero(statuses == RowStatus.NEW).tolist():
             text, key, label = (column[row] for column in columns)
-            earlier = [found for found in (self._texts.get(text), self._keys.get(key) if key else None) if found is not None]
+            earlier = [
+                found
+                for found in (self._texts.get(text), self._keys.get(key) if key else None)
+                if found is not None
+            ]
             if (other := next((file for known, file in earlier if known != label), None)) is not None:
                 statuses[row], self.disagreeing[row] = RowStatus.CONFLICT, other
             elif earlier:
@@ -142,7 +152,9 @@ class NewRowSelection:
 
 def ending_of(name: str) -> str | None:
     """Return the ending of a file that can be read, such as ``.csv.gz``; ``None`` for any other."""
-    return next((ending for ending in sorted(ENDINGS, key=len, reverse=True) if name.lower().endswith(ending)), None)
+    return next(
+        (ending for ending in sorted(ENDINGS, key=len, reverse=True) if name.lower().endswith(ending)), None
+    )
 
 
 @dataclass(frozen=True)
@@ -167,7 +179,11 @@ class BatchColumns:
     def others(self) -> dict[str, str]:
         """The group and the key, where there are any and they are no text column or label: for each, the parameter that names it."""
         given = {self.key: "ingest.key", self.by: "data.split.by"}
-        return {name: given[name] for name in (self.by, self.key) if name and name not in (*self.texts, self.label)}
+        return {
+            name: given[name]
+            for name in (self.by, self.key)
+            if name and name not in (*self.texts, self.label)
+        }
 
     @property
     def schema(self) -> pa.Schema:
@@ -208,24 +224,49 @@ class DataLayout:
     def of(cls, data: DataParams) -> "DataLayout":
         """Return the layout for the parameters; a ``ParamsError`` if new rows could change the split of other rows."""
         if data.source != "files":
-            hint = "Set up your own data with `tuneline init FILE`; a source with hub: true follows a data set of the hub."
-            raise ParamsError(f"data.source is {data.source!r}: new rows are added to files under {SOURCE}/.", hint)
+            hint = (
+                "Set up your own data with `tuneline init FILE`; a source with hub: true follows a data set"
+                " of the hub."
+            )
+            raise ParamsError(
+                f"data.source is {data.source!r}: new rows are added to files under {SOURCE}/.", hint
+            )
         if data.split is not None and data.split.stratify:
-            hint = "Set it to false: the split of a row then follows from the row alone (docs/your-data.md), once and for all."
-            raise ParamsError("data.split.stratify is true: added rows would move a few others to another split.", hint)
+            hint = (
+                "Set it to false: the split of a row then follows from the row alone (docs/your-data.md),"
+                " once and for all."
+            )
+            raise ParamsError(
+                "data.split.stratify is true: added rows would move a few others to another split.", hint
+            )
         specs = data.source_specs
         train = specs.pop("train")
         if not _PLAIN.fullmatch(train):
             raise ParamsError(
-                f"data.splits.train is {train!r}: new rows need one split of the source.", "Name one, without slices or sums."
+                f"data.splits.train is {train!r}: new rows need one split of the source.",
+                "Name one, without slices or sums.",
             )
-        held = tuple(dict.fromkeys(name for spec in specs.values() for name in re.findall(r"([\w.-]+)(?:\[[^\]]*\])?", spec)))
+        held = tuple(
+            dict.fromkeys(
+                name for spec in specs.values() for name in re.findall(r"([\w.-]+)(?:\[[^\]]*\])?", spec)
+            )
+        )
         if train in held:
-            hint = "Divide it with data.split (stratify: false) instead of slices: the split of a row then follows from the row alone."
-            raise ParamsError(f"data.splits: {train!r} gives more than one split, so new rows would move others.", hint)
+            hint = (
+                "Divide it with data.split (stratify: false) instead of slices: the split of a row then"
+                " follows from the row alone."
+            )
+            raise ParamsError(
+                f"data.splits: {train!r} gives more than one split, so new rows would move others.", hint
+            )
         if is_url(data.path or ""):
-            hint = "Put new files there yourself, and run `dvc repro -f download`; or set data.path to a folder of this repository."
-            raise ParamsError(f"data.path is {shown(str(data.path))}: new rows are added to files under {SOURCE}/.", hint)
+            hint = (
+                "Put new files there yourself, and run `dvc repro -f download`; or set data.path to a folder"
+                " of this repository."
+            )
+            raise ParamsError(
+                f"data.path is {shown(str(data.path))}: new rows are added to files under {SOURCE}/.", hint
+            )
         given = Path(data.path or ".")
         return cls(given if given.parts[:2] == SOURCE.parts else SOURCE / given, train, held)
 
@@ -236,8 +277,14 @@ class DataLayout:
 
     def files(self, root: Path, split: str) -> list[Path]:
         """List the files of a split of the source: the one that is named after it, then its batches."""
-        single = [path for path in (root / self.folder).glob(f"{split}.*") if ending_of(path.name) == path.name.removeprefix(split)]
-        return sorted(single) + sorted(path for path in (root / self.folder / split).glob("[!.]*") if ending_of(path.name))
+        single = [
+            path
+            for path in (root / self.folder).glob(f"{split}.*")
+            if ending_of(path.name) == path.name.removeprefix(split)
+        ]
+        return sorted(single) + sorted(
+            path for path in (root / self.folder / split).glob("[!.]*") if ending_of(path.name)
+        )
 
     def tracked(self, root: Path, repository: Repository) -> Path:
         """Return the folder to ``dvc add``: the one that is tracked already, else the smallest whose ``.dvc`` file git does not ignore.
@@ -245,15 +292,27 @@ class DataLayout:
         Raises:
             DataError: Rows cannot be added to what is tracked.
         """
-        candidates = [path for path in (self.batches, *self.batches.parents) if path != SOURCE and SOURCE in path.parents]
+        candidates = [
+            path
+            for path in (self.batches, *self.batches.parents)
+            if path != SOURCE and SOURCE in path.parents
+        ]
         tracked = next((path for path in candidates if (root / f"{path}.dvc").exists()), None)
         if tracked is not None and "deps" in read_yaml(root / f"{tracked}.dvc"):
-            hint = "Import the files that change by a source of flow ingest, or track the folder with `dvc add`."
-            raise DataError(f"{tracked}.dvc is an import of DVC, which the next `dvc update` would replace.", hint)
+            hint = (
+                "Import the files that change by a source of flow ingest, or track the folder with `dvc add`."
+            )
+            raise DataError(
+                f"{tracked}.dvc is an import of DVC, which the next `dvc update` would replace.", hint
+            )
         if tracked is None and (repository.root / self.folder).is_dir() and not (root / self.folder).is_dir():
             hint = f"`dvc add {candidates[-1]}` and commit {candidates[-1]}.dvc."
-            raise DataError(f"{self.folder} is in no commit: a run would not have the rows that are there.", hint)
-        return tracked or next((path for path in candidates if not _ignored(root, repository, path)), candidates[-1])
+            raise DataError(
+                f"{self.folder} is in no commit: a run would not have the rows that are there.", hint
+            )
+        return tracked or next(
+            (path for path in candidates if not _ignored(root, repository, path)), candidates[-1]
+        )
 
 
 def _ignored(root: Path, repository: Repository, path: Path) -> bool:
@@ -284,22 +343,35 @@ def read_known(
     return rows, frozenset(labels)
 
 
-def known_rows(path: Path, columns: BatchColumns, files: FilesParams) -> Iterator[tuple[list[pa.Array], pa.Array, pa.Array | None]]:
+def known_rows(
+    path: Path, columns: BatchColumns, files: FilesParams
+) -> Iterator[tuple[list[pa.Array], pa.Array, pa.Array | None]]:
     """Yield texts, labels and keys of a file of the data.
 
     Neither labels nor keys need be there; stage ``download`` limits the share of bad rows.
     """
-    read = replace(columns.labelled(), optional=(columns.label, *columns.others), policy=replace(columns.policy, max_share=1.0))
+    read = replace(
+        columns.labelled(),
+        optional=(columns.label, *columns.others),
+        policy=replace(columns.policy, max_share=1.0),
+    )
     source = Input.of_data(path, files)
     with open_table(source) as table:
         for batch in labelled_rows(table, read, BadRows(table.name, source.unit, read.policy)):
             named = columns.named(batch, read)
-            yield [pc.fill_null(named[name], "") for name in columns.texts], batch[LABEL], named[columns.key] if columns.key else None
+            yield (
+                [pc.fill_null(named[name], "") for name in columns.texts],
+                batch[LABEL],
+                named[columns.key] if columns.key else None,
+            )
 
 
 @dataclass(frozen=True)
 class ClassNames:
-    """How a label of a new row is written in the data: by label as a source may give it. ``None``: any label as it is."""
+    """How a label of a new row is written in the data: by label as a source may give it.
+
+    ``None``: any label as it is.
+    """
 
     written: Mapping[str, str] | None
 
@@ -312,7 +384,9 @@ class ClassNames:
             return cls({label: label for label in labels})
         ids = {str(position): name for position, name in enumerate(data.label_names)}
         names = {str(class_name(name)): name for name in data.label_names}
-        if labels and labels <= ids.keys() and not labels <= names.keys():  # the files have ids, as stage download understands them
+        if (
+            labels and labels <= ids.keys() and not labels <= names.keys()
+        ):  # the files have ids, as stage download understands them
             return cls({name: number for number, name in ids.items()} | {number: number for number in ids})
         return cls(ids | names)
 
@@ -323,6 +397,12 @@ class ClassNames:
         given: Sequence[str] = labels.to_pylist()
         for row, name in enumerate(given):
             if name not in self.written:
-                hint = f"It is {name!r}. Correct it; a new class must be listed in data.label_names, with all others."
-                raise DataError(f"{place(row)}: the label is not one of {listed(sorted(set(self.written.values())))}.", hint)
+                hint = (
+                    f"It is {name!r}. Correct it; a new class must be listed in data.label_names, with all"
+                    " others."
+                )
+                raise DataError(
+                    f"{place(row)}: the label is not one of {listed(sorted(set(self.written.values())))}.",
+                    hint,
+                )
         return pa.array([self.written[name] for name in given], pa.string())

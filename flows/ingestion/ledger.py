@@ -1,4 +1,6 @@
-"""``data/ingested.json``: what was read, from where, and what became of the rows. Git tracks it, with the data it tells of.
+"""``data/ingested.json``: what was read, from where, and what became of the rows.
+
+Git tracks it, with the data it tells of.
 
 It contains no texts, and of URLs neither passwords nor what follows a ``?``.
 """
@@ -62,7 +64,9 @@ class Ingested(Record):
         """The counts that are not zero, in words."""
         counts = {"duplicate": self.duplicates, "conflicting": self.conflicts, "held out": self.held_out}
         counts |= {"incomplete": self.incomplete, "bad": self.bad, "unmatched": self.unmatched}
-        return ", ".join([f"{self.added:,} new", *(f"{count:,} {name}" for name, count in counts.items() if count)])
+        return ", ".join(
+            [f"{self.added:,} new", *(f"{count:,} {name}" for name, count in counts.items() if count)]
+        )
 
 
 class Ledger(Record):
@@ -82,11 +86,17 @@ class Ledger(Record):
     def etags(self, source: str) -> dict[str, str | None]:
         """Return the versions of URLs that were read for a source, by URL; ``None`` for those that are to be read again."""
         entries = [entry for entry in self.entries if entry.source == source]
-        return {read.name: None if entry.unmatched else read.etag for entry in entries for read in entry.files}
+        return {
+            read.name: None if entry.unmatched else read.etag for entry in entries for read in entry.files
+        }
 
     def knows_conflicts_of(self, entry: Ingested) -> bool:
         """Return True if an entry has no conflicts, or those that the last entry of its source with any has."""
-        known = (earlier.contradictions for earlier in reversed(self.entries) if earlier.source == entry.source and earlier.contradictions)
+        known = (
+            earlier.contradictions
+            for earlier in reversed(self.entries)
+            if earlier.source == entry.source and earlier.contradictions
+        )
         return entry.contradictions in (None, next(known, None))
 
     def watermark(self, source: str) -> str | int | float | None:

@@ -34,9 +34,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m flows.promotion", description=__doc__)
     commands = parser.add_subparsers(required=True, dest="command")
     back = commands.add_parser("rollback", help="put an earlier model back into production")
-    back.add_argument("--to", metavar="VERSION", help="a registered version (default: the one that was in production before)")
+    back.add_argument(
+        "--to",
+        metavar="VERSION",
+        help="a registered version (default: the one that was in production before)",
+    )
     back.add_argument("--reason", default="Rolled back by hand.", help="message of the tag")
-    back.add_argument("--hold", action=argparse.BooleanOptionalAction, default=True, help="stop promotions until `release`")
+    back.add_argument(
+        "--hold", action=argparse.BooleanOptionalAction, default=True, help="stop promotions until `release`"
+    )
     hold = commands.add_parser("hold", help="stop promotions: results are judged, and not promoted")
     hold.add_argument("--reason", required=True, help="shown wherever a promotion is stopped")
     release = commands.add_parser("release", help="end the hold")
@@ -45,7 +51,9 @@ def main() -> None:
         push_help = "push the tag to origin, for other machines (default: training.push in conf/flows.yaml)"
         command.add_argument("--push", action=argparse.BooleanOptionalAction, help=push_help)
     commands.add_parser("publish", help="push the data and the tags of what was promoted without a push")
-    commands.add_parser("reference", help=f"write the profile of production's data to {REFERENCE_PROFILE}, for stage validate")
+    commands.add_parser(
+        "reference", help=f"write the profile of production's data to {REFERENCE_PROFILE}, for stage validate"
+    )
     options = parser.parse_args()
     repository = Repository.here()
     settings = load_settings(repository.root)
@@ -57,17 +65,30 @@ def main() -> None:
         elif options.command == "reference":
             reference(registry, policy.stage)
         else:
-            push = settings.training.push and repository.has_remote() if options.push is None else options.push
+            push = (
+                settings.training.push and repository.has_remote() if options.push is None else options.push
+            )
             remember_if_first(registry, policy.stage)
             if options.command == "rollback":
-                before, now = rollback(registry, policy.stage, options.to, options.reason, push=push, hold=options.hold)
-                say(f"{policy.artifact} in {policy.stage}: {now.name} ({now.commit[:12]}); before: {before.name} ({before.commit[:12]})")
+                before, now = rollback(
+                    registry, policy.stage, options.to, options.reason, push=push, hold=options.hold
+                )
+                say(
+                    f"{policy.artifact} in {policy.stage}: {now.name} ({now.commit[:12]}); before:"
+                    f" {before.name} ({before.commit[:12]})"
+                )
             else:
                 with changing(registry, push=push):
-                    (registry.hold if options.command == "hold" else registry.release)(policy.stage, options.reason, push=push)
+                    (registry.hold if options.command == "hold" else registry.release)(
+                        policy.stage, options.reason, push=push
+                    )
             tell(registry, policy.stage)
             held = registry.tags().hold(policy.stage)
-            say(f"{held} End it: python -m flows.promotion release" if held else f"{policy.artifact}: promotions are not on hold.")
+            say(
+                f"{held} End it: python -m flows.promotion release"
+                if held
+                else f"{policy.artifact}: promotions are not on hold."
+            )
     except ERRORS as error:
         sys.exit(visible(f"{options.command}: {error}"))
 
@@ -103,14 +124,17 @@ def rollback(
 ) -> tuple[Version, Version]:
     """Put an earlier model back into production: a version by name, else the one that was there before the present one.
 
-    Only git tags are created, which ``gto history`` shows. From then on the model in production is the earlier one; with ``hold``, nothing
-    is promoted until that is released. Return the version that was in the stage, and the one that is in it now.
+    Only git tags are created, which ``gto history`` shows. From then on the model in production is the
+    earlier one; with ``hold``, nothing is promoted until that is released. Return the version that was in the
+    stage, and the one that is in it now.
 
     Raises:
-        RegistryError: There is no such version, or its files are neither here nor in the DVC remote, or damaged; nothing was changed.
+        RegistryError: There is no such version, or its files are neither here nor in the DVC remote, or
+            damaged; nothing was changed.
         ConflictError: Another machine changed the registry in the meantime; nothing was changed.
         GitError: ``origin`` refused, or cannot be reached; nothing was changed.
-        ProgramError: A version that ``origin`` does not have cannot be pushed to the DVC remote; nothing was changed.
+        ProgramError: A version that ``origin`` does not have cannot be pushed to the DVC remote; nothing was
+            changed.
     """
     with changing(registry, push=push):
         present = registry.in_stage(stage)
@@ -130,14 +154,16 @@ def require_files(registry: Registry, version: Version) -> None:
     except (ArtifactError, DataError, ProgramError) as error:
         reason = error.reason if isinstance(error, ProgramError) else str(error)
         hint = "If another machine has it, publish it there: python -m flows.promotion publish"
-        raise RegistryError(f"{registry.artifact} {version.name} cannot be used, so nothing was changed: {reason}\n{hint}") from None
+        raise RegistryError(
+            f"{registry.artifact} {version.name} cannot be used, so nothing was changed: {reason}\n{hint}"
+        ) from None
 
 
 def publish_registry(registry: Registry) -> None:
     """Publish what was promoted without a push.
 
-    The data of every version is pushed to the DVC remote, then the tags to ``origin``. A run with ``push: true`` and ``rollback --push``
-    do the same for versions that ``origin`` does not have.
+    The data of every version is pushed to the DVC remote, then the tags to ``origin``. A run with ``push:
+    true`` and ``rollback --push`` do the same for versions that ``origin`` does not have.
     """
     if not registry.repository.has_remote():
         sys.exit("publish: the repository has no git remote named origin. Add one: git remote add origin URL")
@@ -155,8 +181,14 @@ def publish_registry(registry: Registry) -> None:
         lost = push_versions(Pipeline(programs, say), registry.tags().versions)
         registry.publish([])
     if lost:
-        sys.exit("publish: origin has every version and stage, but not the files named above. If another machine has them: publish there.")
-    say(f"origin has every version and stage; new there: {', '.join(version.name for version in versions) or 'no version'}.")
+        sys.exit(
+            "publish: origin has every version and stage, but not the files named above. If another machine"
+            " has them: publish there."
+        )
+    say(
+        "origin has every version and stage; new there:"
+        f" {', '.join(version.name for version in versions) or 'no version'}."
+    )
 
 
 def reference(registry: Registry, stage: str) -> None:
@@ -164,8 +196,14 @@ def reference(registry: Registry, stage: str) -> None:
     programs = Programs(registry.repository.root, "reference")
     version = fetch_reference(Pipeline(programs, lambda _line: None), registry, stage)
     if version is None:
-        sys.exit(f"reference: no model with a profile is in {stage}, or there is no folder {REFERENCE_PROFILE.parent}.")
-    say(f"{REFERENCE_PROFILE} is that of {registry.artifact} {version.name} ({version.commit[:12]}). Next: dvc repro, and commit both.")
+        sys.exit(
+            f"reference: no model with a profile is in {stage}, or there is no folder"
+            f" {REFERENCE_PROFILE.parent}."
+        )
+    say(
+        f"{REFERENCE_PROFILE} is that of {registry.artifact} {version.name} ({version.commit[:12]}). Next:"
+        " dvc repro, and commit both."
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Events about changes of production that no run made: rollbacks, holds, releases, and tags that people pushed or removed.
 
-A run sends the event of its own promotion (``gate.py``). Everything else is found by comparing the tags with those that were told of
-before, so it does not matter by which program, or on which machine, a change was made: whoever rolls back sends the event at once if a
-Prefect server is set, else flow ``score`` or ``watch`` does. The id of an event follows from its tags: the server takes it once.
+A run sends the event of its own promotion (``gate.py``). Everything else is found by comparing the tags with
+those that were told of before, so it does not matter by which program, or on which machine, a change was
+made: whoever rolls back sends the event at once if a Prefect server is set, else flow ``score`` or ``watch``
+does. The id of an event follows from its tags: the server takes it once.
 """
 
 from collections.abc import Sequence
@@ -50,12 +51,18 @@ def remember_if_first(registry: Registry, stage: str) -> None:
 
 
 def tell_of_changes(registry: Registry, stage: str) -> list[str]:
-    """Send an event for each change since the last call, and return what changed, in words. The first call only remembers."""
+    """Send an event for each change since the last call, and return what changed, in words.
+
+    The first call only remembers.
+    """
     remember_if_first(registry, stage)
     reported = ReportedTags.read_if_valid(_record(registry)) or ReportedTags(tags=(), production=None)
     found = changes(registry, stage, reported)
     for identity, change in found.items():
-        resource = {"prefect.resource.id": f"tuneline.production.{registry.artifact}", "prefect.resource.name": registry.artifact}
+        resource = {
+            "prefect.resource.id": f"tuneline.production.{registry.artifact}",
+            "prefect.resource.name": registry.artifact,
+        }
         send(CHANGED, resource, {"stage": stage, **asdict(change)}, identity)
     _remember(registry, stage)  # last: a kill repeats an event that the server knows
     return [change.message for change in found.values()]
@@ -71,12 +78,16 @@ def changes(registry: Registry, stage: str, reported: ReportedTags) -> dict[UUID
         group = list(made_at_once)
         if change := _change(registry, tags, stage, group):
             found[uuid5(NAMESPACE_URL, " ".join(tag.object for tag in group))] = change
-    if known - {tag.object for tag in tags.tags} and (removal := _removal(registry, tags, stage, reported, new)):
+    if known - {tag.object for tag in tags.tags} and (
+        removal := _removal(registry, tags, stage, reported, new)
+    ):
         found[uuid5(NAMESPACE_URL, " ".join(["removed", *sorted(known)]))] = removal
     return found
 
 
-def _change(registry: Registry, tags: RegistryTags, stage: str, group: Sequence[RegistryTag]) -> ProductionChange | None:
+def _change(
+    registry: Registry, tags: RegistryTags, stage: str, group: Sequence[RegistryTag]
+) -> ProductionChange | None:
     """Return what tags that were made at once have changed; ``None`` if a run made them, which told of it."""
     commit_message = registry.repository.git("log", "-1", "--format=%B", group[0].commit)
     if group[0].is_of_run(commit_message):
@@ -94,11 +105,20 @@ def _change(registry: Registry, tags: RegistryTags, stage: str, group: Sequence[
     return ProductionChange(message, after.name if after else None, before.name if before else None, who, why)
 
 
-def _describe_stage(tags: RegistryTags, stage: str, group: Sequence[RegistryTag], before: Version | None, after: Version | None) -> str:
+def _describe_stage(
+    tags: RegistryTags,
+    stage: str,
+    group: Sequence[RegistryTag],
+    before: Version | None,
+    after: Version | None,
+) -> str:
     if after is None:
         return f"nothing is in {stage} any more"
     was_there = after in _until(tags, group[0].number - 1).ever_in(stage)
-    return f"{after.name} is in {stage}{' again' if was_there else ''}, in place of {before.name if before else 'nothing'}"
+    return (
+        f"{after.name} is in {stage}{' again' if was_there else ''}, in place of"
+        f" {before.name if before else 'nothing'}"
+    )
 
 
 def _removal(
@@ -111,7 +131,10 @@ def _removal(
         return None
     name, before = present.name if present else None, (reported.production or "nothing")[:12]
     return ProductionChange(
-        f"{registry.artifact}: tags were removed; {name or 'nothing'} is in {stage} now, in place of {before}.", name, before
+        f"{registry.artifact}: tags were removed; {name or 'nothing'} is in {stage} now, in place of"
+        f" {before}.",
+        name,
+        before,
     )
 
 
@@ -127,4 +150,6 @@ def _record(registry: Registry) -> Path:
 def _remember(registry: Registry, stage: str) -> None:
     tags = registry.tags()
     present = tags.in_stage(stage)
-    ReportedTags(tags=[tag.object for tag in tags.tags], production=present.commit if present else None).write(_record(registry))
+    ReportedTags(
+        tags=[tag.object for tag in tags.tags], production=present.commit if present else None
+    ).write(_record(registry))

@@ -1,12 +1,14 @@
 """The end of a run, from top to bottom: its result is committed, pushed, judged against production, and promoted if it is better.
 
-A result that is to be pushed is committed in this clone before ``origin`` is asked anything. If a git host or the DVC remote is away, or
-the process is killed, it stays on its branch, recorded in ``CHECKOUT.unpushed`` in the repository's folder of states; the next run pushes
-it and decides about its model. The DVC remote gets the weights of a model that is promoted only: others can be made again.
+A result that is to be pushed is committed in this clone before ``origin`` is asked anything. If a git host or
+the DVC remote is away, or the process is killed, it stays on its branch, recorded in ``CHECKOUT.unpushed`` in
+the repository's folder of states; the next run pushes it and decides about its model. The DVC remote gets the
+weights of a model that is promoted only: others can be made again.
 
-A result that was judged before, under the same conditions, is nothing new: nothing is pushed, and no branch is left. Judgements are in
-``judgements.json``, by the git tree of the result. A file of this clone and not of the commits: a run that changes nothing makes no
-commit, and a branch may be deleted. Without the file, a result is judged once more.
+A result that was judged before, under the same conditions, is nothing new: nothing is pushed, and no branch
+is left. Judgements are in ``judgements.json``, by the git tree of the result. A file of this clone and not of
+the commits: a run that changes nothing makes no commit, and a branch may be deleted. Without the file, a
+result is judged once more.
 """
 
 import contextlib
@@ -55,8 +57,8 @@ class NotPushedError(Exception):
 class EndedRun:
     """A run whose stages have ended.
 
-    Without ``promote``, its result is only committed. ``push`` pushes artifacts to the DVC remote, and commit and tags to ``origin``, if
-    there is one.
+    Without ``promote``, its result is only committed. ``push`` pushes artifacts to the DVC remote, and commit
+    and tags to ``origin``, if there is one.
     """
 
     run: Run
@@ -106,7 +108,9 @@ def finish(ended: EndedRun) -> RunOutcome:
             push_artifacts(ended.pipeline, weights=False)  # takes long, so without the lock
         with locked():
             result, version = known or judge_and_promote(ended)
-            if version and (message := take_over(ended.registry, ended.settings.promotion, version, push=ended.push)):
+            if version and (
+                message := take_over(ended.registry, ended.settings.promotion, version, push=ended.push)
+            ):
                 get_run_logger().info(message)
     except (GitError, ProgramError) as error:
         if not ended.push:
@@ -160,7 +164,11 @@ def judged_before(ended: EndedRun) -> "Judgement | None":
         return None
     if judgement.conditions.covers(Conditions.of(ended)):
         return judgement
-    known = ended.policy and judgement.conditions.pushed >= ended.to_origin and _known_version(ended, ended.policy)
+    known = (
+        ended.policy
+        and judgement.conditions.pushed >= ended.to_origin
+        and _known_version(ended, ended.policy)
+    )
     return judgement if known else None
 
 
@@ -200,12 +208,17 @@ def _attempt(ended: EndedRun) -> RunOutcome:
     registry, policy, conditions = ended.registry, ended.policy, Conditions.of(ended)
     decision: PromotionDecision | str = "No promotion was requested."
     if policy and (known := _known_version(ended, policy)):
-        decision = f"The model is identical to {known.name}, which is or was in {policy.stage}: the gate is not run again."
+        decision = (
+            f"The model is identical to {known.name}, which is or was in {policy.stage}: the gate is not run"
+            " again."
+        )
         get_run_logger().info(decision)
     elif policy:
         decision = gate(ended.pipeline, registry, policy)
         if decision.promoted and ended.push:
-            push_artifacts(ended.pipeline, weights=True)  # before the tags: they name what everybody can fetch
+            push_artifacts(
+                ended.pipeline, weights=True
+            )  # before the tags: they name what everybody can fetch
     result = commit_run(ended.repository, ended.checkout, ended.run, str(decision))
     version = None
     try:
@@ -219,7 +232,9 @@ def _attempt(ended: EndedRun) -> RunOutcome:
         failed = "Pushing this result to origin failed; `gto show` prints what is in production."
         commit_run(ended.repository, ended.checkout, ended.run, f"{decision}\n\n{failed}")
         raise
-    withheld = isinstance(decision, PromotionDecision) and decision.withheld  # to be decided again after the hold
+    withheld = (
+        isinstance(decision, PromotionDecision) and decision.withheld
+    )  # to be decided again after the hold
     conditions = conditions if withheld else replace(conditions, hold=None)
     Judgements(ended.repository).add(ended.tree, Judgement(ended.run.id, result, conditions))
     return result, version
@@ -232,14 +247,20 @@ def _known_version(ended: EndedRun, policy: PromotionPolicy) -> Version | None:
     versions = {version.commit: version for version in ended.registry.tags().ever_in(policy.stage)}
     if not (model and versions):
         return None
-    with contextlib.suppress(GitError):  # none has it. One program for all versions: each night, there may be one more
-        found = ended.repository.git("grep", "--name-only", "--fixed-strings", "-e", model, *versions, "--", "dvc.lock")
+    with contextlib.suppress(
+        GitError
+    ):  # none has it. One program for all versions: each night, there may be one more
+        found = ended.repository.git(
+            "grep", "--name-only", "--fixed-strings", "-e", model, *versions, "--", "dvc.lock"
+        )
         return versions[found.partition(":")[0]]
     return None
 
 
 @task(name="promote", task_run_name="promote", **UNCACHED)
-def promote(registry: Registry, decision: PromotionDecision, result: RunResult, stage: str, *, push: bool) -> Version | None:
+def promote(
+    registry: Registry, decision: PromotionDecision, result: RunResult, stage: str, *, push: bool
+) -> Version | None:
     """Register and promote a candidate that passed the gate, and report the decision either way; return the new version, if any.
 
     Raises:
@@ -260,7 +281,8 @@ def promote(registry: Registry, decision: PromotionDecision, result: RunResult, 
 class UnpushedResult:
     """A result that is committed in this clone while ``origin`` does not have it yet, or has not decided about it.
 
-    It has the name of the run's checkout, and the git tree of the result, whose branch is found by the run's id.
+    It has the name of the run's checkout, and the git tree of the result, whose branch is found by the run's
+    id.
     """
 
     run: Run
@@ -293,7 +315,10 @@ def _unpushed_file(repository: Repository, checkout: str) -> Path:
 
 
 def unpushed_results(repository: Repository) -> list[UnpushedResult]:
-    """Return the recorded results, the oldest first. A file that cannot be read is removed: its result is on its branch all the same."""
+    """Return the recorded results, the oldest first.
+
+    A file that cannot be read is removed: its result is on its branch all the same.
+    """
     results = []
     for file in sorted(repository.state.glob("*.unpushed"), key=lambda path: path.stat().st_mtime):
         try:
@@ -328,7 +353,12 @@ class Conditions:
             return cls(None, None, ended.to_origin)
         production = ended.registry.in_stage(ended.policy.stage)
         policy = hashlib.sha256(ended.policy.conditions().encode()).hexdigest()
-        return cls(production.commit if production else None, policy, ended.to_origin, ended.registry.tags().hold(ended.policy.stage))
+        return cls(
+            production.commit if production else None,
+            policy,
+            ended.to_origin,
+            ended.registry.tags().hold(ended.policy.stage),
+        )
 
     def covers(self, later: "Conditions") -> bool:
         """Return True if a decision under these conditions answers for a run under ``later`` ones."""

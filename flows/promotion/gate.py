@@ -68,7 +68,8 @@ class PromotionDecision:
     """The decision about a candidate, with its reasons.
 
     Attributes:
-        gain: The metric of the candidate and of the baseline, with the confidence interval of their difference.
+        gain: The metric of the candidate and of the baseline, with the confidence interval of their
+            difference.
         test: McNemar's test of the candidate and the baseline; ``None`` for a regression.
         production: The version that the candidate was compared with; ``None`` if none was in production.
     """
@@ -99,7 +100,11 @@ class PromotionDecision:
         """The criteria that are not met, in one line."""
         if self.withheld:
             return f"every other criterion is met, but {self.criteria[0].value}"
-        unmet = [f"{criterion.name}: {criterion.value}, required {criterion.limit}" for criterion in self.criteria if not criterion.met]
+        unmet = [
+            f"{criterion.name}: {criterion.value}, required {criterion.limit}"
+            for criterion in self.criteria
+            if not criterion.met
+        ]
         return "; ".join(unmet) or "every criterion is met"
 
     def __str__(self) -> str:
@@ -107,21 +112,26 @@ class PromotionDecision:
         baseline = f"{self.production.name} in production" if self.production else "nothing in production yet"
         head = f"{self.outcome.capitalize()} ({baseline}): {self.reason}."
         rows = [
-            f"- {'+' if criterion.met else 'x'} {criterion.name}: {criterion.value} (required: {criterion.limit})"
+            f"- {'+' if criterion.met else 'x'} {criterion.name}: {criterion.value} (required:"
+            f" {criterion.limit})"
             for criterion in self.criteria
         ]
         return "\n".join([head, "", *rows])
 
 
 def decide_promotion(
-    predictions: PairedPredictions, measured: Sequence[PromotionCriterion], policy: PromotionPolicy, production: Version | None = None
+    predictions: PairedPredictions,
+    measured: Sequence[PromotionCriterion],
+    policy: PromotionPolicy,
+    production: Version | None = None,
 ) -> PromotionDecision:
     """Compare the candidate with the model in production, or with the majority baseline if there is none.
 
     ``measured`` are the criteria of the candidate alone, from ``measure_criteria``.
 
     Raises:
-        ValueError: The policy names a metric that cannot decide this task: accuracy for a regression, for example.
+        ValueError: The policy names a metric that cannot decide this task: accuracy for a regression, for
+            example.
     """
     metric = promotion_metric(policy.metric, predictions.task)
     compared = PairedComparison.of(
@@ -141,7 +151,10 @@ def decide_promotion(
         *measured,
     ]
     if predictions.incomparable:
-        criteria.insert(0, PromotionCriterion("comparison with production", predictions.incomparable, "possible", met=False))
+        criteria.insert(
+            0,
+            PromotionCriterion("comparison with production", predictions.incomparable, "possible", met=False),
+        )
     return PromotionDecision(tuple(criteria), metric, compared.differences[metric], compared.test, production)
 
 
@@ -152,7 +165,10 @@ def promotion_metric(name: str | None, task: Task) -> str:
     """
     known = [metric.name for metric in task.metrics if metric.resampled and metric.greater_is_better]
     if name is not None and name not in known:
-        raise ValueError(f"promotion.metric in conf/flows.yaml: {name!r} cannot decide a {task.kind}; choose one of {', '.join(known)}")
+        raise ValueError(
+            f"promotion.metric in conf/flows.yaml: {name!r} cannot decide a {task.kind}; choose one of"
+            f" {', '.join(known)}"
+        )
     return name or task.primary_metric.name
 
 
@@ -161,7 +177,9 @@ def _majority_baseline(predictions: PairedPredictions) -> NDArray[Any]:
     return np.full_like(predictions.labels, predictions.task.constant_prediction([predictions.labels]))
 
 
-def _gain(gain: Difference, metric: str, predictions: PairedPredictions, policy: PromotionPolicy) -> PromotionCriterion:
+def _gain(
+    gain: Difference, metric: str, predictions: PairedPredictions, policy: PromotionPolicy
+) -> PromotionCriterion:
     over = "the majority" if predictions.production is None else "production"
     value = f"{gain.first:.4f} - {gain.second:.4f} = {gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
     required = f"all of the {policy.confidence:.0%} interval > {policy.min_gain:+g}"
@@ -173,10 +191,19 @@ def _significance(test: McNemar | None, policy: PromotionPolicy) -> list[Promoti
     if test is None:
         return []
     alpha, better = 1 - policy.confidence, test.first_only > test.second_only
-    value = f"p = {test.p:.2g} (rows that only one predicts correctly: candidate {test.first_only}, baseline {test.second_only})"
+    value = (
+        f"p = {test.p:.2g} (rows that only one predicts correctly: candidate {test.first_only}, baseline"
+        f" {test.second_only})"
+    )
     if policy.min_gain < 0:
-        return [PromotionCriterion("McNemar's test", value, "not significantly worse", test.p >= alpha or better)]
-    return [PromotionCriterion("McNemar's test", value, f"p < {alpha:.2g}, candidate better", test.p < alpha and better)]
+        return [
+            PromotionCriterion("McNemar's test", value, "not significantly worse", test.p >= alpha or better)
+        ]
+    return [
+        PromotionCriterion(
+            "McNemar's test", value, f"p < {alpha:.2g}, candidate better", test.p < alpha and better
+        )
+    ]
 
 
 def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = False) -> PromotionCriterion:
@@ -200,7 +227,9 @@ def measure_criteria(pipeline: Pipeline, artifact: str, policy: PromotionPolicy)
     files = list((root / model).parent.glob("model.onnx*"))  # with its external weights
     megabytes = sum(file.stat().st_size for file in files) / 2**20 if files else None
     return [
-        _bounded("agreement of model.onnx", compared.get("fp32_agreement"), policy.min_agreement, at_least=True),
+        _bounded(
+            "agreement of model.onnx", compared.get("fp32_agreement"), policy.min_agreement, at_least=True
+        ),
         _bounded("logit difference of model.onnx", compared.get("fp32_max_abs_diff"), policy.max_abs_diff),
         PromotionCriterion("data checks", passed, "passed", passed == "passed"),
         _bounded("size of model.onnx in MB", megabytes, policy.max_megabytes),
@@ -224,12 +253,14 @@ def reported_split(root: Path) -> str:
     return str((read_yaml(root / PARAMS) or {}).get("evaluate", {}).get("split", "test"))
 
 
-def paired_predictions(pipeline: Pipeline, registry: Registry, production: Version | None) -> PairedPredictions:
+def paired_predictions(
+    pipeline: Pipeline, registry: Registry, production: Version | None
+) -> PairedPredictions:
     """Return what the candidate and the model in production predict for the rows of the candidate's reported split.
 
-    If both runs have the same raw splits, byte for byte, production's predictions are those that its own run wrote. Else
-    production's ONNX model predicts the candidate's rows. If it cannot (its text columns are missing, for example), the result says
-    why, and the candidate is not promoted.
+    If both runs have the same raw splits, byte for byte, production's predictions are those that its own run
+    wrote. Else production's ONNX model predicts the candidate's rows. If it cannot (its text columns are
+    missing, for example), the result says why, and the candidate is not promoted.
 
     Raises:
         DataError: The candidate's predictions are missing.
@@ -247,22 +278,43 @@ def paired_predictions(pipeline: Pipeline, registry: Registry, production: Versi
 def _read(path: Path) -> tuple[NDArray[Any], NDArray[Any], Task]:
     """Return labels, predictions and task, in the order of the rows."""
     if not path.exists():
-        raise DataError(f"{path} is missing: the promotion gate compares predictions.", "Run stage evaluate, which writes them.")
+        raise DataError(
+            f"{path} is missing: the promotion gate compares predictions.",
+            "Run stage evaluate, which writes them.",
+        )
     table = read_table(path, ["idx", "label", "prediction"]).sort_by("idx")
     return table["label"].to_numpy(), table["prediction"].to_numpy(), read_task(table.schema, "label")
 
 
-def _production_predictions(pipeline: Pipeline, registry: Registry, production: Version, kind: Task) -> NDArray[Any]:
+def _production_predictions(
+    pipeline: Pipeline, registry: Registry, production: Version, kind: Task
+) -> NDArray[Any]:
     root = pipeline.programs.cwd
-    if lock_at(registry.repository.root, production.commit).reported_rows() == read_lock(root).reported_rows():
-        target, what = root / ".dvc" / "tmp" / f"{production.name}.parquet", f"Fetching the predictions of {production.name}"
+    if (
+        lock_at(registry.repository.root, production.commit).reported_rows()
+        == read_lock(root).reported_rows()
+    ):
+        target, what = (
+            root / ".dvc" / "tmp" / f"{production.name}.parquet",
+            f"Fetching the predictions of {production.name}",
+        )
         pipeline.get(registry.repository, str(PREDICTIONS), production.commit, target, what)
         _, predicted, theirs = _read(target)
         return kind.translated(predicted, theirs)
     model, parts = fetch_model(registry, production, pipeline), []
     for rows in SplitReader.open(root / RAW, reported_split(root), made_by="download").paths:
         target = root / ".dvc" / "tmp" / f"{production.name}-{rows.name}"
-        command = ["tuneline", "predict", str(rows), "--model", str(model.folder), "--output", str(target), "--bad-rows", "stop"]
+        command = [
+            "tuneline",
+            "predict",
+            str(rows),
+            "--model",
+            str(model.folder),
+            "--output",
+            str(target),
+            "--bad-rows",
+            "stop",
+        ]
         pipeline.programs.run(command, f"Predicting {rows.name} with {production.name}", pipeline.on_line)
         parts.append(kind.encoded(read_table(target, [kind.prediction_column])[kind.prediction_column]))
     return np.concatenate(parts)
@@ -273,9 +325,14 @@ def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> Pro
     """Compare the candidate with the model in production, on the same rows."""
     production = registry.in_stage(policy.stage)
     rows = paired_predictions(pipeline, registry, production)
-    decision = decide_promotion(rows, measure_criteria(pipeline, registry.artifact, policy), policy, production)
+    decision = decide_promotion(
+        rows, measure_criteria(pipeline, registry.artifact, policy), policy, production
+    )
     if hold := registry.tags().hold(policy.stage):
-        decision = replace(decision, criteria=(PromotionCriterion(HOLD_CRITERION, hold, "none", met=False), *decision.criteria))
+        decision = replace(
+            decision,
+            criteria=(PromotionCriterion(HOLD_CRITERION, hold, "none", met=False), *decision.criteria),
+        )
     get_run_logger().info("The candidate is %s: %s", decision.outcome, decision.reason)
     return decision
 
@@ -284,12 +341,20 @@ def report(registry: Registry, decision: PromotionDecision, promoted: Version | 
     """Write the artifacts of Prefect, and emit ``tuneline.model.promoted`` or ``tuneline.model.rejected``."""
     artifact, link = registry.artifact, registry.repository.commit_page(commit)
     word = "promoted" if promoted else "rejected"
-    create_markdown_artifact(as_markdown(decision, promoted, commit, link), key="promotion", description=f"{artifact}: {word}")
+    create_markdown_artifact(
+        as_markdown(decision, promoted, commit, link), key="promotion", description=f"{artifact}: {word}"
+    )
     if link:
-        create_link_artifact(link, link_text=f"Commit {commit[:12]}", key="candidate", description="The run's commit")
+        create_link_artifact(
+            link, link_text=f"Commit {commit[:12]}", key="candidate", description="The run's commit"
+        )
     emit_event(
         event=f"tuneline.model.{word}",
-        resource={"prefect.resource.id": f"tuneline.model.{artifact}", "prefect.resource.name": artifact, "tuneline.commit": commit},
+        resource={
+            "prefect.resource.id": f"tuneline.model.{artifact}",
+            "prefect.resource.name": artifact,
+            "tuneline.commit": commit,
+        },
         payload=as_payload(decision, promoted, commit),
     )
 
@@ -299,9 +364,19 @@ def as_markdown(decision: PromotionDecision, promoted: Version | None, commit: s
     production = decision.production
     model = f"[`{commit[:12]}`]({link})" if link else f"`{commit[:12]}`"
     title = f"# {promoted.name} is in production" if promoted else "# Not promoted"
-    baseline = f"{production.name} (`{production.commit[:12]}`)" if production else "none; the baseline is the most frequent label"
-    cells = ((criterion.name, criterion.value.replace("|", "\\|"), criterion.limit.replace("|", "\\|")) for criterion in decision.criteria)
-    rows = [f"| {'✅' if criterion.met else '❌'} | {' | '.join(row)} |" for criterion, row in zip(decision.criteria, cells, strict=True)]
+    baseline = (
+        f"{production.name} (`{production.commit[:12]}`)"
+        if production
+        else "none; the baseline is the most frequent label"
+    )
+    cells = (
+        (criterion.name, criterion.value.replace("|", "\\|"), criterion.limit.replace("|", "\\|"))
+        for criterion in decision.criteria
+    )
+    rows = [
+        f"| {'✅' if criterion.met else '❌'} | {' | '.join(row)} |"
+        for criterion, row in zip(decision.criteria, cells, strict=True)
+    ]
     table = ["| | criterion | value | required |", "|---|---|---|---|", *rows]
     return "\n".join([title, "", f"Candidate: {model}  ", f"In production before: {baseline}", "", *table])
 

@@ -1,7 +1,8 @@
 """The model in production, on this machine: fetched once per version; and the profile of its data, with which new data are compared.
 
-The registry says which model is in production, so a promotion or rollback takes effect in the next run. A run of flow ``train`` writes
-the profile before its first stage and commits it with its result: stage ``validate`` remains a function of files that the commit names.
+The registry says which model is in production, so a promotion or rollback takes effect in the next run. A run
+of flow ``train`` writes the profile before its first stage and commits it with its result: stage ``validate``
+remains a function of files that the commit names.
 """
 
 import sys
@@ -75,7 +76,9 @@ def _load(version: Version, folder: Path, md5: str | None) -> FetchedModel:
     if not model.is_dir():
         raise DataError(f"{model} is missing.")
     if md5 is not None and folder_hash(model) != md5:
-        raise DataError(f"{model} is damaged: dvc.lock of {version.commit[:12]} has another hash for it, {md5}.")
+        raise DataError(
+            f"{model} is damaged: dvc.lock of {version.commit[:12]} has another hash for it, {md5}."
+        )
     return FetchedModel(version, model, Profile.read_if_exists(folder / PROFILE.name))
 
 
@@ -83,7 +86,8 @@ def fetch_reference(pipeline: Pipeline, registry: Registry, stage: str) -> Versi
     """Write ``data/reference/profile.json``, which stage ``validate`` reads, if the checkout has that folder.
 
     Returns:
-        The version whose profile was written; ``None`` if no model is in the stage yet, or its commit has no profile.
+        The version whose profile was written; ``None`` if no model is in the stage yet, or its commit has no
+        profile.
 
     Raises:
         ProgramError: The profile is neither in the cache nor in the DVC remote.
@@ -115,6 +119,13 @@ def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> list[str]:
     if versions and not default_remote(pipeline.programs.cwd):
         pipeline.on_line(f"ERROR: DVC has no default remote: the data of {names} exist on this machine only.")
     elif versions:
-        command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "push", *(version.commit for version in versions)]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "tuneline.project.dvc",
+            "push",
+            *(version.commit for version in versions),
+        ]
         pipeline.programs.run(command, f"Pushing the data of {names} to the DVC remote", listen)
     return lost

@@ -1,11 +1,12 @@
 """The registry of one artifact in a clone and in ``origin``: what is in a stage, and promotions, which a kill leaves undone or complete.
 
-``tuneline/project/registry.py`` describes the tags; ``gto show`` and ``gto history`` print the same. ``origin`` decides what counts: a
-promotion is first pushed, all refs or none, and only then are its tags made here, in one transaction of git. A file marks the time
-between. If it is still there, an earlier promotion was interrupted, and fetching from ``origin`` completes or undoes it.
+``tuneline/project/registry.py`` describes the tags; ``gto show`` and ``gto history`` print the same.
+``origin`` decides what counts: a promotion is first pushed, all refs or none, and only then are its tags made
+here, in one transaction of git. A file marks the time between. If it is still there, an earlier promotion was
+interrupted, and fetching from ``origin`` completes or undoes it.
 
-A tag that was removed in ``origin`` is removed here, too: ``refs/tuneline/`` has the tags that ``origin`` had when it was last asked, so
-that they are not taken for tags that were never pushed.
+A tag that was removed in ``origin`` is removed here, too: ``refs/tuneline/`` has the tags that ``origin`` had
+when it was last asked, so that they are not taken for tags that were never pushed.
 """
 
 import contextlib
@@ -25,26 +26,34 @@ PATIENCE = 30.0
 """Seconds to wait for ``origin`` where what this clone knows will do: the next run asks again."""
 
 
-def merge(ours: RegistryTags, theirs: RegistryTags, tracked: Mapping[str, str] | None = None) -> tuple[dict[str, RegistryTag], list[str]]:
+def merge(
+    ours: RegistryTags, theirs: RegistryTags, tracked: Mapping[str, str] | None = None
+) -> tuple[dict[str, RegistryTag], list[str]]:
     """Merge the tags of a clone with those of ``origin``, which had the ``tracked`` ones (their objects, by name) before.
 
-    Return the tags by name, of which one whose own name differs is to be made anew, and what happened to those of the clone, in words.
+    Return the tags by name, of which one whose own name differs is to be made anew, and what happened to
+    those of the clone, in words.
     """
     published, known = {tag.name: tag for tag in theirs.tags}, tracked or {}
-    others = [tag for tag in ours.tags if tag.name not in published or published[tag.name].commit != tag.commit]
+    others = [
+        tag for tag in ours.tags if tag.name not in published or published[tag.name].commit != tag.commit
+    ]
     removed = [tag for tag in others if known.get(tag.name) == tag.object]
     unpublished = [tag for tag in others if tag not in removed]
     versions = _renumbered([tag for tag in unpublished if tag.version], theirs)
     changed = _changed_stages(ours, theirs) | {tag.stage for tag in removed if tag.stage}
     assignments = {tag.name: tag for tag in unpublished if tag.stage and tag.stage not in changed}
-    messages = [f"{tag.name} ({tag.commit[:12]}) was removed in origin, and is removed here." for tag in removed]
+    messages = [
+        f"{tag.name} ({tag.commit[:12]}) was removed in origin, and is removed here." for tag in removed
+    ]
     messages += [
         f"{tag.name} ({tag.commit[:12]}) is now {name}: another machine published other versions."
         for name, tag in versions.items()
         if tag.name != name
     ]
     messages += [
-        f"{tag.name} ({tag.commit[:12]}) was never pushed, and no longer counts: another machine has changed {tag.stage} since."
+        f"{tag.name} ({tag.commit[:12]}) was never pushed, and no longer counts: another machine has changed"
+        f" {tag.stage} since."
         for tag in unpublished
         if tag.stage in changed
     ]
@@ -55,13 +64,20 @@ def _renumbered(unpublished: list[RegistryTag], theirs: RegistryTags) -> dict[st
     """Return the unpublished tags of versions by name: their own names, unless one is taken; then the next ones in the same order."""
     numbers = {version.commit: version.name for version in theirs.versions}
     registrations = (tag for tag in unpublished if not tag.cancels and tag.commit not in numbers)
-    own = {tag.commit: str(tag.version) for tag in sorted(registrations, key=lambda tag: version_key(str(tag.version)))}
+    own = {
+        tag.commit: str(tag.version)
+        for tag in sorted(registrations, key=lambda tag: version_key(str(tag.version)))
+    }
     if set(own.values()) & {tag.version for tag in theirs.tags}:
         number = theirs.next_version()
         for commit in own:
             own[commit], number = number, bump(number)
     numbers.update(own)
-    return {tag.name.replace(f"@{tag.version}", f"@{numbers[tag.commit]}", 1): tag for tag in unpublished if tag.commit in numbers}
+    return {
+        tag.name.replace(f"@{tag.version}", f"@{numbers[tag.commit]}", 1): tag
+        for tag in unpublished
+        if tag.commit in numbers
+    }
 
 
 def _changed_stages(ours: RegistryTags, theirs: RegistryTags) -> set[str]:
@@ -71,8 +87,9 @@ def _changed_stages(ours: RegistryTags, theirs: RegistryTags) -> set[str]:
 
 
 _NONE_LEFT = (
-    "origin has none of the {number} tags of {artifact} that it had. If it was made anew: python -m flows.promotion publish. If they were "
-    "removed on purpose, remove them here, too: git tag --list '{artifact}[@#]*' | xargs git tag --delete"
+    "origin has none of the {number} tags of {artifact} that it had. If it was made anew: python -m"
+    " flows.promotion publish. If they were removed on purpose, remove them here, too: git tag --list"
+    " '{artifact}[@#]*' | xargs git tag --delete"
 )
 
 
@@ -105,7 +122,9 @@ class Registry:
         """Return a registered version by its name; a ``RegistryError`` if there is none."""
         versions = {version.name: version for version in self.tags().versions}
         if name not in versions:
-            raise RegistryError(f"{self.artifact} has no version {name!r}; it has {', '.join(versions) or 'none'}.")
+            raise RegistryError(
+                f"{self.artifact} has no version {name!r}; it has {', '.join(versions) or 'none'}."
+            )
         return versions[name]
 
     def before(self, present: Version, stage: str) -> Version:
@@ -126,7 +145,8 @@ class Registry:
     def refresh(self, *, push: bool) -> list[str]:
         """Prepare for a promotion, under the lock: fetch if it will be pushed, or if an earlier one was interrupted.
 
-        Return what changed beyond new tags, for the log. Only with ``push`` it is an error that ``origin`` cannot be reached.
+        Return what changed beyond new tags, for the log. Only with ``push`` it is an error that ``origin``
+        cannot be reached.
         """
         if not push and not self._unfinished.exists():
             return []
@@ -138,7 +158,9 @@ class Registry:
             return [f"A promotion was interrupted, and origin, which may have it, cannot be asked: {error}"]
 
     def fetch(self) -> list[str]:
-        """Make the registry of this clone that of ``origin`` and what was promoted here without a push. Under the lock.
+        """Make the registry of this clone that of ``origin`` and what was promoted here without a push.
+
+        Under the lock.
 
         Return the conflicts that were resolved, for the log (``merge``).
 
@@ -151,9 +173,14 @@ class Registry:
             ours, theirs, tracked = self.tags(), self._tags_of_origin(), self._tracked()
             if not theirs.tags and any(tracked.get(tag.name) == tag.object for tag in ours.tags):
                 raise ConflictError(_NONE_LEFT.format(artifact=self.artifact, number=len(tracked)))
-            here, (merged, messages) = {tag.name: tag.object for tag in ours.tags}, merge(ours, theirs, tracked)
+            here, (merged, messages) = (
+                {tag.name: tag.object for tag in ours.tags},
+                merge(ours, theirs, tracked),
+            )
             if missing := [tag.name for tag in theirs.tags if here.get(tag.name) != tag.object]:
-                self.repository.transfer("fetch", "--no-tags", "origin", *(f"refs/tags/{name}" for name in missing))
+                self.repository.transfer(
+                    "fetch", "--no-tags", "origin", *(f"refs/tags/{name}" for name in missing)
+                )
             self._update(here, {name: self._object(name, tag) for name, tag in merged.items()})
             self._track({tag.name: tag.object for tag in theirs.tags})
         self._unfinished.unlink(missing_ok=True)
@@ -177,7 +204,14 @@ class Registry:
         return [version for version in self.tags().versions if version not in published]
 
     def promote(
-        self, commit: str, stage: str, message: str, *, refs: Sequence[str] = (), push: bool = False, hold: bool = False
+        self,
+        commit: str,
+        stage: str,
+        message: str,
+        *,
+        refs: Sequence[str] = (),
+        push: bool = False,
+        hold: bool = False,
     ) -> Version:
         """Register a commit, unless it is registered, and assign it to a stage, in place of the present version. Under the lock.
 
@@ -200,7 +234,8 @@ class Registry:
     def hold(self, stage: str, reason: str, *, push: bool) -> None:
         """Stop promotions to a stage. Under the lock; raises what ``promote`` does.
 
-        The present version is assigned once more: a promotion of another machine that is in progress becomes a conflict.
+        The present version is assigned once more: a promotion of another machine that is in progress becomes
+        a conflict.
         """
         if version := self.in_stage(stage):
             self.promote(version.commit, stage, reason, push=push, hold=True)
@@ -212,7 +247,12 @@ class Registry:
         """Allow promotions to a stage again. Under the lock; raises what ``promote`` does."""
         tags = self.tags()
         ended = enumerate(tags.holds(stage), tags.next_number())
-        self._tag({f"{self.artifact}#{stage}{HOLD}!#{number}": tag.commit for number, tag in ended}, reason, (), push=push)
+        self._tag(
+            {f"{self.artifact}#{stage}{HOLD}!#{number}": tag.commit for number, tag in ended},
+            reason,
+            (),
+            push=push,
+        )
 
     def _tag(self, commits: Mapping[str, str], message: str, refs: Sequence[str], *, push: bool) -> None:
         """Make tags with these names on commits, in ``origin`` first with ``push``."""
@@ -235,7 +275,9 @@ class Registry:
         """
         new = new or {}
         known, tracked = self.tags(), self._tracked()
-        unpublished = {tag.name: tag.object for tag in known.tags if tracked.get(tag.name) != tag.object} | {**new}
+        unpublished = {tag.name: tag.object for tag in known.tags if tracked.get(tag.name) != tag.object} | {
+            **new
+        }
         pushed = [*refs, *(f"{made}:refs/tags/{name}" for name, made in unpublished.items())]
         if not pushed:  # git would push what its settings say
             return
@@ -275,7 +317,9 @@ class Registry:
         """Return the objects of the tags that ``origin`` had when it was last asked, by name."""
         prefix = self._tracking
         patterns = (f"{prefix}{self.artifact}{sign}*" for sign in "@#")
-        lines = self.repository.git("for-each-ref", "--format=%(objectname) %(refname)", *patterns).splitlines()
+        lines = self.repository.git(
+            "for-each-ref", "--format=%(objectname) %(refname)", *patterns
+        ).splitlines()
         return {name.removeprefix(prefix): found for found, name in (line.split(" ", 1) for line in lines)}
 
     def _track(self, tags: Mapping[str, str]) -> None:
@@ -284,27 +328,36 @@ class Registry:
 
     def _tags_of_origin(self) -> RegistryTags:
         objects: dict[str, str] = {}
-        for line in self.repository.transfer("ls-remote", "origin", *(f"refs/tags/{self.artifact}{sign}*" for sign in "@#")).splitlines():
+        for line in self.repository.transfer(
+            "ls-remote", "origin", *(f"refs/tags/{self.artifact}{sign}*" for sign in "@#")
+        ).splitlines():
             found, _, ref = line.partition("\t")
             objects[ref.removeprefix("refs/tags/")] = found
-        parsed = (RegistryTag.parse(name, found, objects.get(f"{name}^{{}}", "")) for name, found in objects.items())
+        parsed = (
+            RegistryTag.parse(name, found, objects.get(f"{name}^{{}}", "")) for name, found in objects.items()
+        )
         return RegistryTags(self.artifact, tuple(tag for tag in parsed if tag))
 
     def _make_tag(self, name: str, commit: str, message: str, after: int) -> str:
         """Make a tag object, which no ref names yet, and return its hash.
 
-        Its date is that of the clock, but later than ``after``: gto orders assignments by their dates, and must come to our order.
+        Its date is that of the clock, but later than ``after``: gto orders assignments by their dates, and
+        must come to our order.
         """
         author, now, zone = self.repository.git("var", "GIT_COMMITTER_IDENT").rsplit(" ", 2)
         tagger = f"{author} {max(int(now), after + 1)} {zone}"
-        return self.repository.git("mktag", text=f"object {commit}\ntype commit\ntag {name}\ntagger {tagger}\n\n{message}\n")
+        return self.repository.git(
+            "mktag", text=f"object {commit}\ntype commit\ntag {name}\ntagger {tagger}\n\n{message}\n"
+        )
 
     def _object(self, name: str, tag: RegistryTag) -> str:
         """Return the object of a tag; a new one if it is to have another name."""
         if tag.name == name or not tag.annotated:
             return tag.object
         text = self.repository.git("cat-file", "tag", tag.object)
-        return self.repository.git("mktag", text=re.sub(r"^tag .*$", f"tag {name}", text, count=1, flags=re.MULTILINE) + "\n")
+        return self.repository.git(
+            "mktag", text=re.sub(r"^tag .*$", f"tag {name}", text, count=1, flags=re.MULTILINE) + "\n"
+        )
 
     def _update(self, before: Mapping[str, str], after: Mapping[str, str], *, keep: bool = False) -> None:
         """Change the tags of this clone in one transaction; ``keep`` those that are not in ``after``."""
@@ -312,7 +365,11 @@ class Registry:
 
     def _update_refs(self, prefix: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         created = [f"create {prefix}{name} {new}" for name, new in after.items() if name not in before]
-        changed = [f"update {prefix}{name} {new} {before[name]}" for name, new in after.items() if before.get(name, new) != new]
+        changed = [
+            f"update {prefix}{name} {new} {before[name]}"
+            for name, new in after.items()
+            if before.get(name, new) != new
+        ]
         deleted = [f"delete {prefix}{name} {old}" for name, old in before.items() if name not in after]
         if created or changed or deleted:
             self.repository.git("update-ref", "--stdin", text="\n".join([*created, *changed, *deleted, ""]))

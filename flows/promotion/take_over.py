@@ -1,7 +1,7 @@
 """Takes the result of a promoted run over into a branch, as ``promotion.take_over`` says: by a fast-forward, or by a pull request's branch.
 
-The registry decides what is in production, whatever happens here. What is taken over is the run's commit: ``dvc.lock``, metrics,
-``params.yaml`` as composed, and the profile of the reference data.
+The registry decides what is in production, whatever happens here. What is taken over is the run's commit:
+``dvc.lock``, metrics, ``params.yaml`` as composed, and the profile of the reference data.
 """
 
 import re
@@ -22,26 +22,45 @@ _CRITERION = re.compile(r"^- ([+x]) (.+?): (.*) \(required: (.*)\)$", re.MULTILI
 
 
 def text(
-    repository: Repository, artifact: str, version: Version, before: str | None, policy: PromotionPolicy, *, conflicts: bool = False
+    repository: Repository,
+    artifact: str,
+    version: Version,
+    before: str | None,
+    policy: PromotionPolicy,
+    *,
+    conflicts: bool = False,
 ) -> str:
     """Return the commit message; its first line is the title."""
     message = repository.git("log", "-1", "--format=%B", version.commit)
-    evaluated, validated = (_compared(repository, stage, before, version.commit) for stage in ("evaluate", "validate"))
-    headline = ", ".join(f"{name} {evaluated[name][1]:.4g}" for name in HEADLINE if name in evaluated and evaluated[name][1] is not None)
+    evaluated, validated = (
+        _compared(repository, stage, before, version.commit) for stage in ("evaluate", "validate")
+    )
+    headline = ", ".join(
+        f"{name} {evaluated[name][1]:.4g}"
+        for name in HEADLINE
+        if name in evaluated and evaluated[name][1] is not None
+    )
     parts = [
         f"Promote {artifact} {version.name}: {headline or 'no metrics'}",
-        f"{artifact} {version.name} is in {policy.stage} (`{version.commit[:12]}`), whether this is merged or not. This brings its "
-        f"`dvc.lock`, metrics and parameters to `{policy.branch}`.",
+        (
+            f"{artifact} {version.name} is in {policy.stage} (`{version.commit[:12]}`), whether this is"
+            f" merged or not. This brings its `dvc.lock`, metrics and parameters to `{policy.branch}`."
+        ),
         *_notes(repository, version.commit, message, policy, conflicts=conflicts),
         *_metrics_table("Metrics", evaluated),
         *_criteria(message),
-        *_metrics_table("Data checks", {name: pair for name, pair in validated.items() if pair[0] != pair[1] or name == "warnings"}),
+        *_metrics_table(
+            "Data checks",
+            {name: pair for name, pair in validated.items() if pair[0] != pair[1] or name == "warnings"},
+        ),
         f"{PROMOTION_TRAILER}: {artifact} {version.name} {version.commit}",
     ]
     return "\n\n".join(parts)
 
 
-def _notes(repository: Repository, commit: str, message: str, policy: PromotionPolicy, *, conflicts: bool) -> Iterator[str]:
+def _notes(
+    repository: Repository, commit: str, message: str, policy: PromotionPolicy, *, conflicts: bool
+) -> Iterator[str]:
     ran = next((line for line in message.splitlines() if line.startswith("The pipeline of ")), "")
     if ran:
         yield ran
@@ -54,7 +73,10 @@ def _notes(repository: Repository, commit: str, message: str, policy: PromotionP
 
 def _criteria(message: str) -> Iterator[str]:
     if rows := _CRITERION.findall(message):
-        cells = (("✅" if met == "+" else "❌", *(value.replace("|", "\\|") for value in row)) for met, *row in rows)
+        cells = (
+            ("✅" if met == "+" else "❌", *(value.replace("|", "\\|") for value in row))
+            for met, *row in rows
+        )
         lines = (f"| {' | '.join(row)} |" for row in cells)
         yield "\n".join(["**Gate**", "", "| | criterion | value | required |", "|---|---|---|---|", *lines])
 
@@ -66,12 +88,17 @@ def _metrics_table(title: str, metrics: Mapping[str, tuple[float | None, float |
     def difference(before: float | None, after: float | None) -> str:
         return "" if before is None or after is None else number(after - before, "+")
 
-    rows = [f"| {name} | {number(before)} | {number(after)} | {difference(before, after)} |" for name, (before, after) in metrics.items()]
+    rows = [
+        f"| {name} | {number(before)} | {number(after)} | {difference(before, after)} |"
+        for name, (before, after) in metrics.items()
+    ]
     if rows:
         yield "\n".join([f"**{title}**", "", "| | before | after | difference |", "|---|---|---|---|", *rows])
 
 
-def _compared(repository: Repository, stage: str, before: str | None, after: str) -> dict[str, tuple[float | None, float | None]]:
+def _compared(
+    repository: Repository, stage: str, before: str | None, after: str
+) -> dict[str, tuple[float | None, float | None]]:
     """Return the metrics of a stage in two commits, by name."""
     old, new = (metrics_at(repository.root, commit, stage) if commit else {} for commit in (before, after))
     return {name: (old.get(name), new.get(name)) for name in {**new, **old}}
@@ -88,7 +115,8 @@ class ForeignCommitsError(Exception):
 def take_over(registry: Registry, policy: PromotionPolicy, version: Version, *, push: bool) -> str | None:
     """Bring the result of a promoted version to ``policy.branch``, unless another version is in the stage by now. Under the lock.
 
-    With ``push``, the branches of ``origin`` change, else those of this clone. Return what happened, for the log, if anything.
+    With ``push``, the branches of ``origin`` change, else those of this clone. Return what happened, for the
+    log, if anything.
 
     Raises:
         UnreachableError: ``origin`` cannot be reached: to be repeated.
@@ -98,7 +126,11 @@ def take_over(registry: Registry, policy: PromotionPolicy, version: Version, *, 
         return None
     name, instead = f"{registry.artifact} {version.name}", ""
     try:
-        target = fetch_branch(repository, policy.branch) if push else repository.resolve(f"refs/heads/{policy.branch}")
+        target = (
+            fetch_branch(repository, policy.branch)
+            if push
+            else repository.resolve(f"refs/heads/{policy.branch}")
+        )
         if contains(repository, target, version.commit):
             return f"{policy.branch} has the commit of {name} already."
         if policy.take_over == "fast_forward":
@@ -109,7 +141,10 @@ def take_over(registry: Registry, policy: PromotionPolicy, version: Version, *, 
     except UnreachableError:
         raise
     except (GitError, ForeignCommitsError) as error:
-        return f"{instead}The result of {name} is not taken over into {policy.branch}: git merge {version.commit[:12]}. {error}"
+        return (
+            f"{instead}The result of {name} is not taken over into {policy.branch}: git merge"
+            f" {version.commit[:12]}. {error}"
+        )
 
 
 def _fast_forward(repository: Repository, branch: str, target: str, commit: str, *, push: bool) -> str | None:
@@ -117,7 +152,10 @@ def _fast_forward(repository: Repository, branch: str, target: str, commit: str,
 
     Code and settings of a branch that was only tried must not reach the target because its model is better.
     """
-    if not contains(repository, commit, target) or repository.git("rev-list", "--count", f"{target}..{commit}") != "1":
+    if (
+        not contains(repository, commit, target)
+        or repository.git("rev-list", "--count", f"{target}..{commit}") != "1"
+    ):
         return f"{branch} is not at the commit that the run began with."
     try:
         fast_forward(repository, branch, commit, push=push)
@@ -128,12 +166,18 @@ def _fast_forward(repository: Repository, branch: str, target: str, commit: str,
     return None
 
 
-def _update_pull_request(registry: Registry, policy: PromotionPolicy, version: Version, target: str, *, push: bool) -> str:
+def _update_pull_request(
+    registry: Registry, policy: PromotionPolicy, version: Version, target: str, *, push: bool
+) -> str:
     repository = registry.repository
     before = registry.tags().succession(policy.stage)[:-1]
     tree, conflicts = _merged(repository, target, version.commit)
-    message = text(repository, registry.artifact, version, before[-1] if before else None, policy, conflicts=conflicts)
-    commit = repository.git("commit-tree", tree, "-p", target if not conflicts else f"{version.commit}^", "-F", "-", text=message)
+    message = text(
+        repository, registry.artifact, version, before[-1] if before else None, policy, conflicts=conflicts
+    )
+    commit = repository.git(
+        "commit-tree", tree, "-p", target if not conflicts else f"{version.commit}^", "-F", "-", text=message
+    )
     if push:
         lease = f"--force-with-lease=refs/heads/{BRANCH}:{_present(repository, target)}"
         options = [argument for option in policy.push_options for argument in ("-o", option)]
@@ -152,7 +196,10 @@ def _present(repository: Repository, target: str) -> str:
     trailer = repository.git("log", "-1", f"--format=%(trailers:key={PROMOTION_TRAILER})", commit)
     if not trailer and not contains(repository, target, commit):
         author = repository.git("log", "-1", "--format=%an", commit)
-        raise ForeignCommitsError(f"{BRANCH} in origin has a commit by {author}, which is not overwritten. Merge or delete that branch.")
+        raise ForeignCommitsError(
+            f"{BRANCH} in origin has a commit by {author}, which is not overwritten. Merge or delete that"
+            " branch."
+        )
     return commit
 
 

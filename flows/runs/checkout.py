@@ -1,9 +1,9 @@
 """A checkout for every run, so that no run sees a person's working tree or another run.
 
-A checkout is a git worktree under ``.dvc/tmp/flows/`` that shares the repository's objects and DVC's cache. It is removed after
-success and kept for inspection after a failure; old ones are pruned. The flow's process holds a lock as long as the run is alive;
-the operating system releases it however the process ends. A checkout whose lock is free belongs to an abandoned run: one that
-failed, was cancelled or was killed.
+A checkout is a git worktree under ``.dvc/tmp/flows/`` that shares the repository's objects and DVC's cache.
+It is removed after success and kept for inspection after a failure; old ones are pruned. The flow's process
+holds a lock as long as the run is alive; the operating system releases it however the process ends. A
+checkout whose lock is free belongs to an abandoned run: one that failed, was cancelled or was killed.
 """
 
 import contextlib
@@ -74,10 +74,13 @@ class Checkout:
 
 
 @contextlib.contextmanager
-def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, ...] = (), *, trains: bool = True) -> Iterator[Checkout]:
+def isolated(
+    repository: Repository, name: str, ref: str, overrides: tuple[str, ...] = (), *, trains: bool = True
+) -> Iterator[Checkout]:
     """Yield the checkout of a run: the one that an earlier attempt left, else a new one.
 
-    Every attempt of a run has the same name. With ``trains``, a new one takes over the checkpoints of an abandoned run of the same spec.
+    Every attempt of a run has the same name. With ``trains``, a new one takes over the checkpoints of an
+    abandoned run of the same spec.
 
     Raises:
         BusyError: Another process works in this run's checkout.
@@ -91,7 +94,9 @@ def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, 
             _kill_processes(name)
             _set_damaged_records_aside(repository)
             checkout = _resume(repository, name, lock)
-            checkout = checkout or _create(repository, name, RunSpec(ref, repository.resolve(ref), overrides), lock, trains=trains)
+            checkout = checkout or _create(
+                repository, name, RunSpec(ref, repository.resolve(ref), overrides), lock, trains=trains
+            )
             for old in superfluous(repository, load_settings(repository.root).retention.checkouts):
                 remove_checkout(repository, old)
             repository.git("worktree", "prune")
@@ -150,25 +155,32 @@ def _require_valid_yaml(repository: Repository, path: Path, spec: RunSpec) -> No
     """
     problems = []
     for file in repository.git("ls-files", "-z", "--", *YAML_FILES, cwd=path).split("\0"):
-        if not (path / file).is_file() or (path / file).is_symlink():  # conf/params.yaml is a link to params.yaml
+        if (
+            not (path / file).is_file() or (path / file).is_symlink()
+        ):  # conf/params.yaml is a link to params.yaml
             continue
         try:
             read_yaml(path / file)
         except ParamsError as error:
-            # A person's file in conf/, for example for Kubernetes, may have several documents. No run reads it.
+            # A person's file in conf/, for example for Kubernetes, may have several documents. No run reads
+            # it.
             if ANOTHER_DOCUMENT in error.problem and file.startswith("conf/"):
                 continue
             last_change = repository.git("log", "-1", "--format=%h '%s' by %an", spec.commit, "--", file)
             problems.append(f"{error.problem.removeprefix(f'{path}/')} Last changed by {last_change}.")
     if problems:
         listed = "\n  ".join([f"Commit {spec.commit[:12]} of {spec.ref} cannot be run:", *problems])
-        raise ParamsError(visible(listed), f"Correct that in a new commit of {spec.ref}; the next run takes it.")
+        raise ParamsError(
+            visible(listed), f"Correct that in a new commit of {spec.ref}; the next run takes it."
+        )
 
 
 def _adopt_checkpoints(repository: Repository, path: Path, spec: RunSpec) -> str | None:
     """Move the checkpoints of the latest abandoned run of the same spec into a new checkout, and return that run's name."""
     records = {name: _record(repository, name) for name in abandoned(repository)}
-    specs = {name: SPEC.validate_json(record.read_bytes()) for name, record in records.items() if record.exists()}
+    specs = {
+        name: SPEC.validate_json(record.read_bytes()) for name, record in records.items() if record.exists()
+    }
     with_checkpoints = [name for name in specs if (repository.state / name / CHECKPOINTS).is_dir()]
     for name in [name for name in with_checkpoints if spec.trains_same_model(specs[name])][-1:]:
         shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
@@ -190,7 +202,10 @@ def active(repository: Repository) -> list[str]:
 
 
 def remove_checkout(repository: Repository, name: str, *, unlock: bool = True) -> None:
-    """Remove a run's record and checkout, complete or not, and its lock file if ``unlock``. Under the lock."""
+    """Remove a run's record and checkout, complete or not, and its lock file if ``unlock``.
+
+    Under the lock.
+    """
     path = repository.state / name
     _record(repository, name).unlink(missing_ok=True)
     remove_worktree(repository.root, path)
@@ -216,9 +231,14 @@ def abandoned(repository: Repository) -> list[str]:
     """
     checkouts = []
     for name in _checkouts(repository):
-        with contextlib.suppress(BusyError, FileNotFoundError), locked(repository.state / f"{name}.lock", wait=0):
+        with (
+            contextlib.suppress(BusyError, FileNotFoundError),
+            locked(repository.state / f"{name}.lock", wait=0),
+        ):
             _kill_processes(name)
-            checkouts.append((_record(repository, name).exists(), (repository.state / name).stat().st_mtime, name))
+            checkouts.append(
+                (_record(repository, name).exists(), (repository.state / name).stat().st_mtime, name)
+            )
     return [name for *_, name in sorted(checkouts)]
 
 

@@ -1,8 +1,8 @@
 """Checkpoints in storage that all machines reach: a run whose machine is lost resumes on another one.
 
-While a training runs, each checkpoint that it completes is copied: ``STORAGE/RUN/KEY/step-N/``, as in the run's checkout, with the
-marker last. An attempt whose checkout has no or only older ones fetches them; the training verifies them before it uses them. What
-cannot be copied never stops a training.
+While a training runs, each checkpoint that it completes is copied: ``STORAGE/RUN/KEY/step-N/``, as in the
+run's checkout, with the marker last. An attempt whose checkout has no or only older ones fetches them; the
+training verifies them before it uses them. What cannot be copied never stops a training.
 """
 
 import contextlib
@@ -62,7 +62,11 @@ class SharedCheckpoints:
     @classmethod
     def open(cls, repository: Repository, where: str | None, checkout: Checkout, warn: OnLine) -> Self | None:
         """Return those of a run in the storage that the settings name; ``None`` if they name none."""
-        return None if where is None else cls(*open_storage(repository.root, where), checkout.name, checkout.spec, warn)
+        return (
+            None
+            if where is None
+            else cls(*open_storage(repository.root, where), checkout.name, checkout.spec, warn)
+        )
 
     def fetch(self, checkout: Path) -> str | None:
         """Fetch the checkpoints of an earlier attempt, or of a run that trains the same model, if they are newer than the checkout's.
@@ -77,7 +81,10 @@ class SharedCheckpoints:
 
     @contextlib.contextmanager
     def copied(self, checkout: Path) -> Iterator[None]:
-        """Copy each checkpoint that is completed in the block. After an error, what is not copied yet stays in the checkout only."""
+        """Copy each checkpoint that is completed in the block.
+
+        After an error, what is not copied yet stays in the checkout only.
+        """
         stop = threading.Event()
 
         def copy() -> None:
@@ -99,10 +106,14 @@ class SharedCheckpoints:
     def copy(self, checkout: Path) -> None:
         """Copy the checkpoints that the storage does not have, and then remove those that the training has removed."""
         steps = {f"{path.parent.name}/{path.name}": path for path in _complete(checkout / CHECKPOINTS)}
-        if not steps or steps.keys() == self._copied:  # nothing is removed when the training has ended, because the run has not
+        if (
+            not steps or steps.keys() == self._copied
+        ):  # nothing is removed when the training has ended, because the run has not
             return
         stored = self._stored(self.name)
-        for step in [step for step in steps if MARKER not in stored.get(step, ())]:  # oldest first: a best one before those that need it
+        for step in [
+            step for step in steps if MARKER not in stored.get(step, ())
+        ]:  # oldest first: a best one before those that need it
             self._copy(step, steps[step])
         for step in stored.keys() - steps.keys():
             self.files.rm(f"{self.root}/{self.name}/{step}", recursive=True)
@@ -127,17 +138,24 @@ class SharedCheckpoints:
         return None
 
     def _candidates(self) -> list[str]:
-        """List the runs that train the same model: this one first, then the latest. Runs that ended long ago are removed."""
+        """List the runs that train the same model: this one first, then the latest.
+
+        Runs that ended long ago are removed.
+        """
         candidates = []
         self.files.invalidate_cache()
         runs: list[str] = []
         with contextlib.suppress(FileNotFoundError):  # there is no folder yet
             runs = [path.rstrip("/").rpartition("/")[2] for path in self.files.ls(self.root, detail=False)]
         for run in runs:
-            with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # removed meanwhile, or damaged
+            with contextlib.suppress(
+                FileNotFoundError, ValueError, KeyError, TypeError
+            ):  # removed meanwhile, or damaged
                 record = json.loads(self.files.cat_file(f"{self.root}/{run}/{_RECORD}"))
                 age = datetime.now(UTC) - datetime.fromisoformat(record["copied"])
-                if run == self.name or (age < KEPT and self.spec.trains_same_model(SPEC.validate_python(record))):
+                if run == self.name or (
+                    age < KEPT and self.spec.trains_same_model(SPEC.validate_python(record))
+                ):
                     candidates.append((run != self.name, age, run))
                 elif age > KEPT:
                     self._remove(run)
@@ -156,7 +174,10 @@ class SharedCheckpoints:
 
     def _copy(self, step: str, path: Path) -> None:
         target = f"{self.root}/{self.name}"
-        names = sorted((file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()), key=lambda name: name == MARKER)
+        names = sorted(
+            (file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()),
+            key=lambda name: name == MARKER,
+        )
         try:
             for name in names:
                 self.files.makedirs(f"{target}/{step}/{name}".rpartition("/")[0], exist_ok=True)
@@ -195,7 +216,10 @@ class SharedCheckpoints:
 def _complete(checkpoints: Path) -> list[Path]:
     """List the complete checkpoints of a checkout, in the order of their steps."""
     runs = [run for run in checkpoints.glob("*") if not run.name.startswith(".")]
-    return sorted((step for run in runs for step in run.glob("step-*") if (step / MARKER).exists()), key=lambda step: step.name)
+    return sorted(
+        (step for run in runs for step in run.glob("step-*") if (step / MARKER).exists()),
+        key=lambda step: step.name,
+    )
 
 
 def open_storage(root: Path, where: str) -> tuple[fsspec.AbstractFileSystem, str]:
@@ -205,12 +229,19 @@ def open_storage(root: Path, where: str) -> tuple[fsspec.AbstractFileSystem, str
     """
     setting = "training.checkpoints in conf/flows.yaml"
     try:
-        files, folder = _dvc_remote(root) if where == DVC else fsspec.core.url_to_fs(where if "://" in where else str(root / where))
+        files, folder = (
+            _dvc_remote(root)
+            if where == DVC
+            else fsspec.core.url_to_fs(where if "://" in where else str(root / where))
+        )
     except Exception as error:  # each file system has its own
         raise StorageError(redacted(f"{setting}: {where} cannot be used. {error}")) from None
     if {"http", "https"} & ({files.protocol} if isinstance(files.protocol, str) else {*files.protocol}):
         raise StorageError(
-            redacted(f"{setting}: {where} is on HTTP, which lists no files. Name a shared folder, or storage such as s3://...")
+            redacted(
+                f"{setting}: {where} is on HTTP, which lists no files. Name a shared folder, or storage such"
+                " as s3://..."
+            )
         )
     return files, str(folder).rstrip("/")
 

@@ -31,7 +31,10 @@ from tuneline.project.repo import lock_at
 StageOutcome = Literal["ran", "skipped", "restored"]
 OnLine = Callable[[str], None]
 
-_HINT = re.compile(r"To track the changes with git|\s*git add |To enable auto staging|\s*dvc config core.autostage|Use `dvc push`")
+_HINT = re.compile(
+    r"To track the changes with git|\s*git add |To enable auto staging|\s*dvc config core.autostage|Use `dvc"
+    r" push`"
+)
 _BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
 
 
@@ -58,17 +61,22 @@ class Pipeline:
         """Write ``params.yaml`` as ``dvc exp run -S ...`` does: composed by Hydra from ``conf/`` if that is enabled.
 
         Raises:
-            OverridesError: An override is refused, by Hydra or by ``tuneline/project/compose.py``; the message says why.
+            OverridesError: An override is refused, by Hydra or by ``tuneline/project/compose.py``; the
+                message says why.
         """
         command = [sys.executable, "-P", compose.__file__, json.dumps([*overrides])]
         try:
-            self.programs.run(command, "Composing params.yaml", lambda _line: None, env=for_composition(self.programs.env))
+            self.programs.run(
+                command, "Composing params.yaml", lambda _line: None, env=for_composition(self.programs.env)
+            )
         except ProgramError as error:
             if error.code != compose.REFUSED:
                 raise
             raise OverridesError("\n".join([f"Parameters {' '.join(overrides)}:", *error.last])) from None
 
-    def dvc(self, *arguments: str, what: str, on_line: OnLine | None = None, env: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    def dvc(
+        self, *arguments: str, what: str, on_line: OnLine | None = None, env: Mapping[str, str] | None = None
+    ) -> tuple[str, ...]:
         """Run DVC, waiting while another process holds its lock: DVC itself gives up after three seconds.
 
         Raises:
@@ -91,12 +99,27 @@ class Pipeline:
             ProgramError: It is in neither.
             DataError: The file in the cache is damaged.
         """
-        if self._copy_cached(repository, path, commit, out, what):  # DVC takes a second, and copies a damaged file
+        if self._copy_cached(
+            repository, path, commit, out, what
+        ):  # DVC takes a second, and copies a damaged file
             return
         remote = default_remote(repository.root)
-        named = ("--remote", remote) if remote else ()  # of a commit, DVC reads only the committed settings: not those of a worker
+        named = (
+            ("--remote", remote) if remote else ()
+        )  # of a commit, DVC reads only the committed settings: not those of a worker
         try:
-            self.dvc("get", str(repository.root), path, "--rev", commit, "--out", str(out), "--force", *named, what=what)
+            self.dvc(
+                "get",
+                str(repository.root),
+                path,
+                "--rev",
+                commit,
+                "--out",
+                str(out),
+                "--force",
+                *named,
+                what=what,
+            )
         except ProgramError as error:
             hint = "If only another machine has it, publish it there: python -m flows.promotion publish"
             raise ProgramError(what, error.code, (*error.last, hint)) from None
@@ -110,7 +133,10 @@ class Pipeline:
         cached = {name: file for name, file in files.items() if file is not None}
         for file in cached.values():
             if not is_intact(file):
-                raise DataError(f"{what}: DVC's cache is damaged.", f"`rm {file}`: DVC then takes the file from the remote.")
+                raise DataError(
+                    f"{what}: DVC's cache is damaged.",
+                    f"`rm {file}`: DVC then takes the file from the remote.",
+                )
         if len(cached) < len(files):
             return False
         with replace_file(out) if folder is None else replace_directory(out) as partial:
@@ -125,7 +151,9 @@ class Pipeline:
         command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "graph"]
         printed = self.programs.run(command, "Reading dvc.yaml", lambda _line: None, keep=100_000)
         names = [line.partition(" ")[::2] for line in printed]
-        return Graph(*(tuple(name for kind, name in names if kind == listed) for listed in ("stage", "source")))
+        return Graph(
+            *(tuple(name for kind, name in names if kind == listed) for listed in ("stage", "source"))
+        )
 
     def restore(self, sources: Sequence[str]) -> None:
         """Restore what the cache has for this commit; fetch missing sources from the DVC remote, a ``ProgramError`` if it lacks them."""
@@ -158,7 +186,14 @@ class Pipeline:
                 self.on_line(line)
 
         try:
-            self.dvc("repro", "--single-item", stage, what=f"Stage {stage!r}", on_line=listen, env=for_stages(self.programs.env))
+            self.dvc(
+                "repro",
+                "--single-item",
+                stage,
+                what=f"Stage {stage!r}",
+                on_line=listen,
+                env=for_stages(self.programs.env),
+            )
         except ProgramError as error:
             if number := killed_by(error):
                 raise KilledError(number, error, kills) from None
@@ -196,8 +231,8 @@ def stage_exit_code(error: ProgramError) -> int:
 def killed_by(error: ProgramError) -> signal.Signals | None:
     """Return the signal by which the system killed a stage, or the DVC that ran it; ``None`` if the stage failed by itself.
 
-    The exit code is -N for signal N, 128 + N where a shell or ``stages.train.launch`` waited for the killed process, 256 - N where a
-    program passed -N on.
+    The exit code is -N for signal N, 128 + N where a shell or ``stages.train.launch`` waited for the killed
+    process, 256 - N where a program passed -N on.
     """
     code = stage_exit_code(error)
     return next((fault for fault in FAULTS if code in (-fault, 128 + fault, 256 - fault)), None)
@@ -222,7 +257,10 @@ def cause(number: signal.Signals, before: int | None, now: int | None) -> str | 
     if before is None or now is None:
         return "Usually, that is the kernel's out-of-memory killer."
     if now > before:
-        return "The kernel's out-of-memory killer was at work: the machine or the container has too little memory for this stage."
+        return (
+            "The kernel's out-of-memory killer was at work: the machine or the container has too little"
+            " memory for this stage."
+        )
     return "The kernel counts no lack of memory, so a person or another program sent it."
 
 
@@ -243,13 +281,15 @@ def _may_succeed(_task: object, _run: object, state: State[Any]) -> bool:
 
 
 def stage_task(stage: str, policy: StagePolicy) -> Task[[Pipeline], State[Any] | None]:
-    """Return the task of one stage: named after it, with its retries and timeout. A stage that DVC skips ends as Skipped.
+    """Return the task of one stage: named after it, with its retries and timeout.
 
-    A stage that a signal killed is started again within its timeout; one that failed by itself is not, unless the policy has retries
-    and neither parameters nor data are at fault.
+    A stage that DVC skips ends as Skipped.
 
-    The task has no tags: Prefect requests the concurrency limit of each tag from the server, and after every long stage loses two
-    seconds because the server has closed the idle connection (measured with 3.8.8).
+    A stage that a signal killed is started again within its timeout; one that failed by itself is not, unless
+    the policy has retries and neither parameters nor data are at fault.
+
+    The task has no tags: Prefect requests the concurrency limit of each tag from the server, and after every
+    long stage loses two seconds because the server has closed the idle connection (measured with 3.8.8).
     """
 
     @task(
@@ -271,9 +311,13 @@ def stage_task(stage: str, policy: StagePolicy) -> Task[[Pipeline], State[Any] |
                 if len(killed) == policy.retries_after_signal:
                     raise
                 killed.append(error.signal.name)
-                get_run_logger().warning("%s\nIt is started again (%d of %d).", error, len(killed), policy.retries_after_signal)
+                get_run_logger().warning(
+                    "%s\nIt is started again (%d of %d).", error, len(killed), policy.retries_after_signal
+                )
         if outcome == "ran":
-            return Completed(message=f"Killed by {', '.join(killed)}, then started again.") if killed else None
+            return (
+                Completed(message=f"Killed by {', '.join(killed)}, then started again.") if killed else None
+            )
         name, message = _UNCHANGED[outcome]
         return Completed(name=name, message=message)
 

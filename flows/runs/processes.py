@@ -26,9 +26,9 @@ MAX_LENGTH = 2000
 class OutputLines:
     """Splits a stream of bytes into lines and passes each on when it is complete.
 
-    A progress bar rewrites its line with carriage returns. The last state of each line is kept, and a line that is being rewritten
-    is passed on at most every ``bar_every`` seconds: hours of training appear in the log without flooding it.
-    ``last`` has the last lines, for an error message.
+    A progress bar rewrites its line with carriage returns. The last state of each line is kept, and a line
+    that is being rewritten is passed on at most every ``bar_every`` seconds: hours of training appear in the
+    log without flooding it. ``last`` has the last lines, for an error message.
     """
 
     def __init__(self, on_line: Callable[[str], None], keep: int = 20, bar_every: float = 30.0) -> None:
@@ -71,7 +71,10 @@ class OutputLines:
 
 
 STOPPED_WITHIN = 27.0
-"""Seconds a stopped command may take to end. Its supervisor kills after 23; Prefect kills the flow after 30."""
+"""Seconds a stopped command may take to end.
+
+Its supervisor kills after 23; Prefect kills the flow after 30.
+"""
 RUN_VARIABLE = "TUNELINE_RUN"
 """Environment variable with the run's name in every process of the run: processes that outlive a crash are found by it."""
 
@@ -94,18 +97,26 @@ class ProgramError(Exception):
 class Programs:
     """Runs programs one after the other in a folder, each below a supervisor: when ``run`` returns, nothing that it has started is left.
 
-    Anything that interrupts a program (a cancellation, which Prefect raises as a ``BaseException``; a timeout; an error in a log
-    handler) first stops the program and its descendants. So does the end of this process, however it ends.
-    The supervisor holds the locks as well: until the program has ended, if this process is killed.
+    Anything that interrupts a program (a cancellation, which Prefect raises as a ``BaseException``; a
+    timeout; an error in a log handler) first stops the program and its descendants. So does the end of this
+    process, however it ends. The supervisor holds the locks as well: until the program has ended, if this
+    process is killed.
     """
 
-    def __init__(self, cwd: Path, run: str, env: Mapping[str, str] | None = None, *, locks: Sequence[int] = ()) -> None:
+    def __init__(
+        self, cwd: Path, run: str, env: Mapping[str, str] | None = None, *, locks: Sequence[int] = ()
+    ) -> None:
         self.cwd = cwd
         self._locks = locks
         self.env = {**stage_environment(), RUN_VARIABLE: run, **site_cache(cwd), **(env or {})}
 
     def run(
-        self, command: Sequence[str], what: str, on_line: Callable[[str], None], keep: int = 20, env: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        what: str,
+        on_line: Callable[[str], None],
+        keep: int = 20,
+        env: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
         """Run a program to its end, and return the last lines (``keep``) it printed; ``what`` is the activity, for the error message.
 
@@ -145,7 +156,9 @@ class Programs:
         return tuple(lines.last)
 
 
-def _read(output: int, supervisor: subprocess.Popen[bytes], lines: OutputLines, until: float = math.inf) -> None:
+def _read(
+    output: int, supervisor: subprocess.Popen[bytes], lines: OutputLines, until: float = math.inf
+) -> None:
     """Read what is printed until all processes have ended, or the supervisor was killed."""
     ready = select.poll()
     ready.register(output, select.POLLIN)
@@ -176,7 +189,10 @@ def _stop(output: int, supervisor: subprocess.Popen[bytes], on_line: Callable[[s
 
 
 def _wait(supervisor: subprocess.Popen[bytes]) -> int:
-    """Return the exit code of a program; -N after signal N. If its supervisor was killed, kill what it has left."""
+    """Return the exit code of a program; -N after signal N.
+
+    If its supervisor was killed, kill what it has left.
+    """
     code = supervisor.wait()
     if code < 0:
         _kill_group(supervisor)
@@ -193,11 +209,17 @@ def stage_environment() -> dict[str, str]:
 
     Prefect sets ``PYTHONPATH`` to the folder of the flows, in which ``import train`` would find a flow.
     """
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("PREFECT_")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "PYTHONPATH" and not name.startswith("PREFECT_")
+    }
     return {**kept, **python_first()}
 
 
-SECRETS_OF_THE_WORKER = frozenset({"GIT_TOKEN", "GIT_USERNAME", "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE", "TUNELINE_NOTIFY"})
+SECRETS_OF_THE_WORKER = frozenset(
+    {"GIT_TOKEN", "GIT_USERNAME", "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE", "TUNELINE_NOTIFY"}
+)
 """Variables that only the worker, git and DVC need: an address may contain a password."""
 # Hydra resolves ${oc.env:NAME} from the environment into params.yaml, which is committed.
 _WITHOUT_SECRETS = re.compile(
@@ -206,7 +228,10 @@ _WITHOUT_SECRETS = re.compile(
 
 
 def for_stages(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a stage: without the credentials for git. Those for data and models (HF_TOKEN, AWS_...) stay."""
+    """Return the environment of a stage: without the credentials for git.
+
+    Those for data and models (HF_TOKEN, AWS_...) stay.
+    """
     return {name: value for name, value in env.items() if name not in SECRETS_OF_THE_WORKER}
 
 

@@ -16,8 +16,10 @@ from tuneline.project.worktrees import GitError, run_git
 _TEMPORARY = re.compile(r"Internal Server Error|returned error: (408|429|5\d\d)")
 _PERMANENT = re.compile(
     r"\[(remote )?rejected\]"
-    r"|returned error: 4\d\d|Authentication failed|could not read (Username|Password)|Permission denied|Host key verification failed"
-    r"|does not appear to be a git repository|[Rr]epository .*not (found|exported)|couldn't find remote ref|dubious ownership"
+    r"|returned error: 4\d\d|Authentication failed|could not read (Username|Password)|Permission denied|Host"
+    r" key verification failed"
+    r"|does not appear to be a git repository|[Rr]epository .*not (found|exported)|couldn't find remote"
+    r" ref|dubious ownership"
     r"|does not match any|certificate|remote helper|No space left|does not support|not a git repository"
 )
 
@@ -53,7 +55,10 @@ class Worktree(NamedTuple):
 
 @dataclass(frozen=True)
 class Repository:
-    """A clone, which a person may be working in: no method changes its working tree. ``log`` is told of what a run can do without."""
+    """A clone, which a person may be working in: no method changes its working tree.
+
+    ``log`` is told of what a run can do without.
+    """
 
     root: Path
     log: Callable[[str], None] = field(default=_say_error, compare=False)
@@ -70,7 +75,9 @@ class Repository:
         """Folder of checkouts, locks and records: ignored by git, and on the file system of DVC's cache."""
         return self.root / ".dvc" / "tmp" / "flows"
 
-    def git(self, *arguments: str, cwd: Path | None = None, text: str | None = None, timeout: float | None = None) -> str:
+    def git(
+        self, *arguments: str, cwd: Path | None = None, text: str | None = None, timeout: float | None = None
+    ) -> str:
         """Run git and return its output; a ``GitError`` with its message if it fails, or takes more seconds than ``timeout``."""
         return run_git(cwd or self.root, *arguments, text=text, timeout=timeout)
 
@@ -99,14 +106,21 @@ class Repository:
             attempt += 1
 
     def resolve(self, ref: str) -> str:
-        """Return the commit that ``ref`` names, else a ``GitError``. A ref of a remote (``origin/main``) is fetched first."""
+        """Return the commit that ``ref`` names, else a ``GitError``.
+
+        A ref of a remote (``origin/main``) is fetched first.
+        """
         remote = ref.partition("/")[0]
         if remote in self.git("remote").split():
-            self.transfer("fetch", remote)  # without --tags: a tag that both have and that differs would stop it
+            self.transfer(
+                "fetch", remote
+            )  # without --tags: a tag that both have and that differs would stop it
         try:
             return self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
         except GitError:
-            raise GitError(f"{ref!r} names no commit in {self.root}. Give a branch, a tag or a commit (`git branch -a`).") from None
+            raise GitError(
+                f"{ref!r} names no commit in {self.root}. Give a branch, a tag or a commit (`git branch -a`)."
+            ) from None
 
     def worktrees(self) -> list[Worktree]:
         """List the working trees."""

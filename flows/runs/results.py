@@ -1,7 +1,7 @@
 """What runs leave in git: the commit of a result on a branch ``runs/<date>-<run name>``, and branches that move forward to such a commit.
 
-The commit has ``dvc.lock``, metrics and parameters. A branch moves forward in ``origin``, and in this clone with the working tree of
-whoever has the branch checked out.
+The commit has ``dvc.lock``, metrics and parameters. A branch moves forward in ``origin``, and in this clone
+with the working tree of whoever has the branch checked out.
 """
 
 from collections.abc import Mapping
@@ -54,15 +54,22 @@ def commit_run(repository: Repository, checkout: Checkout, run: Run, message: st
     A second call (by another attempt, or with another promotion decision) replaces the run's commit.
     """
     path, spec = checkout.path, checkout.spec
-    head, changed = repository.git("rev-parse", "HEAD", cwd=path), repository.git("status", "--porcelain", cwd=path)
+    head, changed = (
+        repository.git("rev-parse", "HEAD", cwd=path),
+        repository.git("status", "--porcelain", cwd=path),
+    )
     if head == spec.commit and not changed:
         return RunResult(spec.commit, None)
-    origin = f"The pipeline of {spec.commit[:12]} ({spec.ref})" + (f", with {' '.join(spec.overrides)}" if spec.overrides else "")
+    origin = f"The pipeline of {spec.commit[:12]} ({spec.ref})" + (
+        f", with {' '.join(spec.overrides)}" if spec.overrides else ""
+    )
     text = f"Run {run.name}: {metrics_summary(checkout)}\n\n{origin}.\n\n{message}\n\n{RUN_TRAILER}: {run.id}"
     if changed or repository.git("log", "-1", "--format=%B", cwd=path) != text:
         repository.git("add", "--all", cwd=path)
         amend = ("--amend",) if head != spec.commit else ()
-        repository.git("-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", *amend, cwd=path, text=text)
+        repository.git(
+            "-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", *amend, cwd=path, text=text
+        )
     earlier, branch = earlier_result(repository, run.id), f"runs/{date.today().isoformat()}-{run.name}"
     if earlier and earlier.branch:
         branch = earlier.branch
@@ -102,16 +109,18 @@ class NotFastForwardError(Exception):
 def fast_forward(repository: Repository, branch: str, commit: str, *, push: bool) -> None:
     """Move a branch forward to a commit; nothing happens if the branch contains the commit.
 
-    With ``push`` and an ``origin``, origin's branch is moved first, and decides: the clone's branch follows where it can, and is left
-    alone, with a message, where it has commits of its own or a person's files are in the way.
+    With ``push`` and an ``origin``, origin's branch is moved first, and decides: the clone's branch follows
+    where it can, and is left alone, with a message, where it has commits of its own or a person's files are
+    in the way.
 
-    A working tree that has the branch checked out follows by ``git merge --ff-only``, and ``dvc checkout`` of the ``.dvc`` files that
-    changed: neither overwrites what is saved nowhere else.
+    A working tree that has the branch checked out follows by ``git merge --ff-only``, and ``dvc checkout`` of
+    the ``.dvc`` files that changed: neither overwrites what is saved nowhere else.
 
     Raises:
         NotFastForwardError: The branch has other commits; nothing was changed.
         UnreachableError: ``origin`` cannot be reached; nothing was changed.
-        GitError: ``origin`` refused, or without ``push``, a person's files are in the way; nothing was changed.
+        GitError: ``origin`` refused, or without ``push``, a person's files are in the way; nothing was
+            changed.
     """
     if not (push and repository.has_remote()):
         _move_here(repository, branch, commit)
@@ -151,7 +160,9 @@ def _move_in_origin(repository: Repository, branch: str, commit: str) -> None:
         if "[rejected]" not in str(error):
             raise
         if not contains(repository, fetch_branch(repository, branch), commit):
-            raise NotFastForwardError(f"{branch} of origin has other commits than those before {commit[:12]}.") from None
+            raise NotFastForwardError(
+                f"{branch} of origin has other commits than those before {commit[:12]}."
+            ) from None
 
 
 def _move_here(repository: Repository, branch: str, commit: str) -> None:
@@ -169,8 +180,13 @@ def _move_here(repository: Repository, branch: str, commit: str) -> None:
 
 
 def _restore_data(repository: Repository, folder: Path, before: str, commit: str) -> None:
-    """Check out the data of ``.dvc`` files that changed. DVC refuses to remove data that its cache does not have."""
-    changed = repository.git("diff", "--name-only", "--diff-filter=d", before, commit, "--", "*.dvc").splitlines()
+    """Check out the data of ``.dvc`` files that changed.
+
+    DVC refuses to remove data that its cache does not have.
+    """
+    changed = repository.git(
+        "diff", "--name-only", "--diff-filter=d", before, commit, "--", "*.dvc"
+    ).splitlines()
     if not changed:
         return
     try:

@@ -1,18 +1,21 @@
 """Prefect's server, with a password and only for the addresses it is served at: ``uvicorn --factory flows.server.api:create_app``.
 
-``prefect server start`` lets everybody in and accepts requests from any web page: one in the browser of a user could create a
-deployment, which a worker executes. This application is the same, except that it
+``prefect server start`` lets everybody in and accepts requests from any web page: one in the browser of a
+user could create a deployment, which a worker executes. This application is the same, except that it
 
 - does not start without a password (``PREFECT_SERVER_API_AUTH_STRING``, ``USER:PASSWORD``);
 - allows browsers to read answers only for pages of its own addresses (CORS);
-- refuses requests for other host names: a page whose name is made to resolve to this machine (DNS rebinding) asks for its own name;
-- removes old runs (``retention.prefect_days`` in ``conf/flows.yaml``), unless Prefect's own settings say otherwise.
+- refuses requests for other host names: a page whose name is made to resolve to this machine (DNS rebinding)
+  asks for its own name;
+- removes old runs (``retention.prefect_days`` in ``conf/flows.yaml``), unless Prefect's own settings say
+  otherwise.
 - has no page of its API (``/docs``), which would answer without the password and load scripts from elsewhere;
 - looks after runs that died (flows/server/crashes.py);
 - says that it is ready only if its database takes a write (flows/server/ready.py);
 - writes to SQLite without losing what it cannot write at once (flows/server/api.py).
 
-Its addresses are those in ``PREFECT_API_URL`` and, for browsers, ``PREFECT_UI_API_URL`` if that differs; and this machine's loopback.
+Its addresses are those in ``PREFECT_API_URL`` and, for browsers, ``PREFECT_UI_API_URL`` if that differs; and
+this machine's loopback.
 """
 
 import asyncio
@@ -52,7 +55,10 @@ def create_app() -> TrustedHostMiddleware:
 
     password = get_current_settings().server.api.auth_string
     if password is None or not password.get_secret_value():
-        variables = "PREFECT_SERVER_API_AUTH_STRING to USER:PASSWORD, and PREFECT_API_AUTH_STRING of its clients to the same"
+        variables = (
+            "PREFECT_SERVER_API_AUTH_STRING to USER:PASSWORD, and PREFECT_API_AUTH_STRING of its clients to"
+            " the same"
+        )
         sys.exit(f"The server has no password. Set {variables}.")
 
     lock_at_begin()
@@ -60,13 +66,19 @@ def create_app() -> TrustedHostMiddleware:
     _remove_docs(application)
     _answer_ready(application)
     _watch_runs(application, password.get_secret_value())
-    # Around the application and not one of its middlewares: its automations send it requests themselves, for a host name of their own.
+    # Around the application and not one of its middlewares: its automations send it requests themselves, for
+    # a host name of their own.
     return TrustedHostMiddleware(application, allowed_hosts=hosts, www_redirect=False)
 
 
 def _remove_docs(application: FastAPI) -> None:
     """Remove the pages that FastAPI generates, and the schema that they read, from the application and those mounted in it."""
-    off = {application.openapi_url, application.docs_url, application.redoc_url, application.swagger_ui_oauth2_redirect_url}
+    off = {
+        application.openapi_url,
+        application.docs_url,
+        application.redoc_url,
+        application.swagger_ui_oauth2_redirect_url,
+    }
     mounted = [route.app for route in application.routes if isinstance(route, Mount)]
     for one in (application, *mounted):
         if isinstance(one, FastAPI):
@@ -84,7 +96,9 @@ def _answer_ready(application: FastAPI) -> None:
     for api in mounted:
         if isinstance(api, FastAPI):
             # The first route that matches answers.
-            api.router.routes.insert(0, APIRoute("/ready", readiness.answer, methods=["GET"], response_model=None))
+            api.router.routes.insert(
+                0, APIRoute("/ready", readiness.answer, methods=["GET"], response_model=None)
+            )
 
 
 def _watch_runs(application: FastAPI, password: str) -> None:

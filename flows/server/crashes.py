@@ -1,11 +1,13 @@
 """Runs that died, as the server sees them: a run without heartbeats has crashed, and a run that crashed is started again.
 
-The server looks at the states it has (``flows.server.api`` starts this), and reacts to no event. An event can be lost, and a new server
-holds one back for a quarter of an hour if it follows another that only the old server has seen. What counts are looks and not times: a
-server that was away or asleep, a busy database and clocks that differ only make it wait longer.
+The server looks at the states it has (``flows.server.api`` starts this), and reacts to no event. An event can
+be lost, and a new server holds one back for a quarter of an hour if it follows another that only the old
+server has seen. What counts are looks and not times: a server that was away or asleep, a busy database and
+clocks that differ only make it wait longer.
 
-Only runs of a deployment are watched: nobody could start another again. Their deployments have them send heartbeats (prefect.yaml).
-``python -m flows.server.crashes`` removes the automations that did this in earlier versions.
+Only runs of a deployment are watched: nobody could start another again. Their deployments have them send
+heartbeats (prefect.yaml). ``python -m flows.server.crashes`` removes the automations that did this in earlier
+versions.
 """
 
 import asyncio
@@ -28,11 +30,15 @@ LOOK = 10.0
 """Seconds between two looks."""
 SILENT, STARTING, REPORTING = 9, 30, 3
 """Looks without change until a running run counts as crashed (three heartbeats), a pending one does (a worker needs a while to start it),
-and until a crashed one is started again: Prefect's worker reports some crashes twice, the second time late."""
+and until a crashed one is started again: Prefect's worker reports some crashes twice, the second time late.
+"""
 FORGOTTEN = timedelta(days=30)
 """Runs that crashed before are left alone."""
 RESTARTS = 20
-"""Restarts of one run, at most. The flow ends itself sooner (``max_attempts``), if it can still be started."""
+"""Restarts of one run, at most.
+
+The flow ends itself sooner (``max_attempts``), if it can still be started.
+"""
 NO_HEARTBEAT = "No heartbeat: the machine of this run is gone."
 RESTARTED = "Restarted after a crash."
 _PATIENCE = {StateType.RUNNING: SILENT, StateType.PENDING: STARTING, StateType.CRASHED: REPORTING}
@@ -48,7 +54,10 @@ class Watch:
     async def look(self) -> None:
         """Look once: count for how many looks each run has been unchanged, and act where that is too long."""
         seen, recently = {}, filters.FlowRunFilterEndTime(after_=datetime.now(UTC) - FORGOTTEN)
-        for run, state in [*await self._runs(StateType.RUNNING, StateType.PENDING), *await self._runs(StateType.CRASHED, ended=recently)]:
+        for run, state in [
+            *await self._runs(StateType.RUNNING, StateType.PENDING),
+            *await self._runs(StateType.CRASHED, ended=recently),
+        ]:
             sign = await self._sign_of_life(run, state)
             before, looks = self._seen.get(run.id, ((), 0))
             seen[run.id] = sign, looks + 1 if sign == before else 0
@@ -56,7 +65,9 @@ class Watch:
                 await self._act(run, state)
         self._seen = seen
 
-    async def _runs(self, *states: StateType, ended: filters.FlowRunFilterEndTime | None = None) -> list[tuple[FlowRun, State]]:
+    async def _runs(
+        self, *states: StateType, ended: filters.FlowRunFilterEndTime | None = None
+    ) -> list[tuple[FlowRun, State]]:
         wanted = filters.FlowRunFilter(
             state=filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=[*states])),
             deployment_id=filters.FlowRunFilterDeploymentId(is_null_=False),
@@ -88,7 +99,9 @@ class Watch:
         history = await self._client.read_flow_run_states(run.id)
         if is_given_up(history, reported=state.is_crashed() and state.message != NO_HEARTBEAT):
             gave_up = f"Not started again, because it would crash again. {state.message or ''}"
-            await self._client.set_flow_run_state(run.id, Failed(message=gave_up), force=True)  # of a run that failed, people are told
+            await self._client.set_flow_run_state(
+                run.id, Failed(message=gave_up), force=True
+            )  # of a run that failed, people are told
         else:
             await self._client.set_flow_run_state(run.id, AwaitingRetry(message=RESTARTED))
 

@@ -1,7 +1,8 @@
 """Notifications for people: creates the automations of conf/notifications.yaml, which send to one address.
 
-The address contains a secret: it is read from the environment variable TUNELINE_NOTIFY, or from standard input, which does not
-show it, and Prefect keeps it encrypted. docs/notifications.md has the addresses of Slack, Teams, mail and web hooks.
+The address contains a secret: it is read from the environment variable TUNELINE_NOTIFY, or from standard
+input, which does not show it, and Prefect keeps it encrypted. docs/notifications.md has the addresses of
+Slack, Teams, mail and web hooks.
 """
 
 import argparse
@@ -46,7 +47,9 @@ class Recipient(AppriseNotificationBlock):
     @classmethod
     def of(cls, address: str) -> "Recipient":
         """Return the block for an address; a plain web address is that of a web hook that takes JSON."""
-        web_hook = address.replace("http", "json", 1) if address.startswith(("https://", "http://")) else address
+        web_hook = (
+            address.replace("http", "json", 1) if address.startswith(("https://", "http://")) else address
+        )
         for one in dict.fromkeys((address, web_hook)):  # that of Slack or Teams is known as it is
             if open_address(one):
                 return cls(url=SecretStr(one))
@@ -77,7 +80,10 @@ class Recipient(AppriseNotificationBlock):
 
 
 def open_address(address: str) -> NotifyBase | None:
-    """Return Apprise's service for an address; ``None`` if there is none. Apprise would log the address with its secret."""
+    """Return Apprise's service for an address; ``None`` if there is none.
+
+    Apprise would log the address with its secret.
+    """
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -108,17 +114,26 @@ class NotificationsError(Exception):
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m flows.server.notifications", description=__doc__)
-    parser.add_argument("action", choices=ACTIONS, help="; ".join(f"{name}: {text}" for name, text in ACTIONS.items()))
+    parser.add_argument(
+        "action", choices=ACTIONS, help="; ".join(f"{name}: {text}" for name, text in ACTIONS.items())
+    )
     action = parser.parse_args().action
     if get_current_settings().api.url is None:  # Prefect would start a temporary server
-        sys.exit("Of which server? Set PREFECT_API_URL and PREFECT_API_AUTH_STRING as `make serve` prints them.")
+        sys.exit(
+            "Of which server? Set PREFECT_API_URL and PREFECT_API_AUTH_STRING as `make serve` prints them."
+        )
     try:
         with get_client(sync_client=True) as client:
             say("\n".join(_run(action, client)))
     except (AddressError, NotificationsError) as error:
         sys.exit(visible(str(error)))
     except httpx.HTTPError as error:
-        sys.exit(visible(f"The Prefect server at {get_current_settings().api.url} did not do it: {error or type(error).__name__}"))
+        sys.exit(
+            visible(
+                f"The Prefect server at {get_current_settings().api.url} did not do it:"
+                f" {error or type(error).__name__}"
+            )
+        )
 
 
 def _run(action: str, client: SyncPrefectClient) -> list[str]:
@@ -138,14 +153,19 @@ def _run(action: str, client: SyncPrefectClient) -> list[str]:
         return [f"Sent a message to {recipient.service}."]
     wanted = automations_of(entries, block)
     _delete(client, block, keep={automation.name for automation in wanted})
-    return [f"Notifications go to {recipient.service}:", *(f"  {name}" for name in apply_automations(client, wanted))]
+    return [
+        f"Notifications go to {recipient.service}:",
+        *(f"  {name}" for name in apply_automations(client, wanted)),
+    ]
 
 
 def read_address() -> str:
     """Return the address: from the environment, from a prompt that does not show it, or from the first line of a pipe."""
     if address := os.environ.get(ADDRESS):
         return address.strip()
-    return (getpass.getpass("Address (it is not shown): ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
+    return (
+        getpass.getpass("Address (it is not shown): ") if sys.stdin.isatty() else sys.stdin.readline()
+    ).strip()
 
 
 def read_entries(root: Path) -> list[dict[str, Any]]:
@@ -155,7 +175,9 @@ def read_entries(root: Path) -> list[dict[str, Any]]:
         entries = YAML(typ="safe", pure=True).load(file)["automations"]
         automations_of(entries, UUID(int=0))
     except (OSError, YAMLError, TypeError, LookupError, AttributeError) as error:
-        raise NotificationsError(f"{file} is not a list `automations` of Prefect automations: {error}") from None
+        raise NotificationsError(
+            f"{file} is not a list `automations` of Prefect automations: {error}"
+        ) from None
     except ValidationError as error:
         errors = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
         raise NotificationsError("\n  ".join([f"{file} has errors:", *errors])) from None
@@ -165,13 +187,18 @@ def read_entries(root: Path) -> list[dict[str, Any]]:
 def automations_of(entries: list[dict[str, Any]], block: UUID) -> list[AutomationCore]:
     """Return the automations whose messages go to a block."""
     return [
-        AutomationCore.model_validate({**entry, "actions": [_sending(action, block) for action in entry["actions"]]}) for entry in entries
+        AutomationCore.model_validate(
+            {**entry, "actions": [_sending(action, block) for action in entry["actions"]]}
+        )
+        for entry in entries
     ]
 
 
 def _sending(action: dict[str, Any], block: UUID) -> dict[str, Any]:
     """Return an action of the file; one that sends a message gets the block, unless the file names another."""
-    return {"block_document_id": str(block), **action} if action.get("type") == "send-notification" else action
+    return (
+        {"block_document_id": str(block), **action} if action.get("type") == "send-notification" else action
+    )
 
 
 def remove_automations(client: SyncPrefectClient) -> list[str]:
@@ -187,7 +214,8 @@ def remove_automations(client: SyncPrefectClient) -> list[str]:
 def apply_automations(client: SyncPrefectClient, wanted: Sequence[AutomationCore]) -> list[str]:
     """Create the automations, replace those whose content differs, and return their names.
 
-    An automation that is up to date is left alone: it knows for which runs it waits. One that a person disabled stays so.
+    An automation that is up to date is left alone: it knows for which runs it waits. One that a person
+    disabled stays so.
     """
     for automation in wanted:
         existing = client.read_automations_by_name(automation.name)
@@ -208,8 +236,14 @@ def _content(automation: AutomationCore) -> dict[str, Any]:
 
 
 def _comparable(trigger: dict[str, Any]) -> dict[str, Any]:
-    sets: dict[str, Any] = {key: sorted(trigger[key]) for key in ("after", "expect", "for_each") if key in trigger}  # their order varies
-    nested = {"triggers": [_comparable(nested_trigger) for nested_trigger in trigger["triggers"]]} if "triggers" in trigger else {}
+    sets: dict[str, Any] = {
+        key: sorted(trigger[key]) for key in ("after", "expect", "for_each") if key in trigger
+    }  # their order varies
+    nested = (
+        {"triggers": [_comparable(nested_trigger) for nested_trigger in trigger["triggers"]]}
+        if "triggers" in trigger
+        else {}
+    )
     return {**trigger, **sets, **nested, "id": None}
 
 
@@ -217,7 +251,10 @@ def _delete(client: SyncPrefectClient, block: UUID, keep: set[str]) -> list[str]
     """Delete the automations that send to the block, except those with the names to keep, and return their names."""
     deleted = []
     for automation in client.read_automations():
-        sends = any(isinstance(action, SendNotification) and action.block_document_id == block for action in automation.actions)
+        sends = any(
+            isinstance(action, SendNotification) and action.block_document_id == block
+            for action in automation.actions
+        )
         if sends and automation.name not in keep:
             client.delete_automation(automation.id)
             deleted.append(automation.name)
@@ -227,7 +264,9 @@ def _delete(client: SyncPrefectClient, block: UUID, keep: set[str]) -> list[str]
 def _block(client: SyncPrefectClient) -> UUID | None:
     """Return the id of the block with the address; ``None`` if no address was set."""
     try:
-        return client.read_block_document_by_name(BLOCK, Recipient.get_block_type_slug(), include_secrets=False).id
+        return client.read_block_document_by_name(
+            BLOCK, Recipient.get_block_type_slug(), include_secrets=False
+        ).id
     except ObjectNotFound:
         return None
 

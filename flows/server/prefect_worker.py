@@ -2,12 +2,14 @@
 
 ``python -m flows.server.prefect_worker worker start ...``
 
-Prefect's process worker reports a crash when the process of the run has ended, and again after it has looked for hooks of the flow, in a
-process of its own: half a minute later on a busy machine. If the run has been started again by then, the second report ends its next
-attempt, which loses its place among the runs of its deployment ("410 Gone: Lease not found").
+Prefect's process worker reports a crash when the process of the run has ended, and again after it has looked
+for hooks of the flow, in a process of its own: half a minute later on a busy machine. If the run has been
+started again by then, the second report ends its next attempt, which loses its place among the runs of its
+deployment ("410 Gone: Lease not found").
 
-Unless a command is configured, it also starts a process that finds the code of the flow, and only then the one that runs it. The flows are
-installed where the worker is (``worker.enter``), so there is nothing to find: the default command is given as a configured one.
+Unless a command is configured, it also starts a process that finds the code of the flow, and only then the
+one that runs it. The flows are installed where the worker is (``worker.enter``), so there is nothing to find:
+the default command is given as a configured one.
 """
 
 import logging
@@ -22,7 +24,11 @@ _run = ProcessWorker.run
 
 
 async def _run_and_report_once(
-    self: ProcessWorker, flow_run: FlowRun, configuration: ProcessJobConfiguration, *arguments: Any, **more: Any
+    self: ProcessWorker,
+    flow_run: FlowRun,
+    configuration: ProcessJobConfiguration,
+    *arguments: Any,
+    **more: Any,
 ) -> ProcessWorkerResult:
     """Run a flow. Its exit code is 0 for the caller, which would report another one again."""
     configuration._command_configured = True

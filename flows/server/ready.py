@@ -1,10 +1,10 @@
 """Readiness of the server: it is ready if its database takes a write.
 
-Prefect's own ``/ready`` connects to the database and ``/health`` does not even that, so both say OK while the disk is full and no run
-can change its state. ``flows.server.api`` answers ``GET /api/ready`` with this.
+Prefect's own ``/ready`` connects to the database and ``/health`` does not even that, so both say OK while the
+disk is full and no run can change its state. ``flows.server.api`` answers ``GET /api/ready`` with this.
 
-What is written is a new table. PostgreSQL finds room for a replaced row in what it has already: on a full disk, that row is written
-while no run and no line of a log can be added.
+What is written is a new table. PostgreSQL finds room for a replaced row in what it has already: on a full
+disk, that row is written while no run and no line of a log can be added.
 """
 
 import asyncio
@@ -22,7 +22,10 @@ INTERVAL = 5.0
 """Seconds that an answer is used again: anybody may ask, without the password and as often as they like."""
 CHARACTERS = 65_536
 """Length of the text that is written: some database pages, as a run writes them."""
-NOT_READY = "The server's database takes no writes, so no run can start or end. The server's log says why; often, the disk is full."
+NOT_READY = (
+    "The server's database takes no writes, so no run can start or end. The server's log says why; often, the"
+    " disk is full."
+)
 _STATEMENTS = ("DROP TABLE IF EXISTS tuneline_ready", "CREATE TABLE tuneline_ready (content TEXT)")
 _INSERT = "INSERT INTO tuneline_ready VALUES (:content)"
 
@@ -65,7 +68,10 @@ class Readiness:
 
 async def write(database: BaseDatabaseConfiguration) -> None:
     """Replace the table of the last write by a new one, and commit; any error of the database if it cannot."""
-    async with await database.session(await database.engine()) as session, database.begin_transaction(session):
+    async with (
+        await database.session(await database.engine()) as session,
+        database.begin_transaction(session),
+    ):
         for statement in _STATEMENTS:
             await session.execute(sa.text(statement))
         await session.execute(sa.text(_INSERT), {"content": secrets.token_hex(CHARACTERS // 2)})

@@ -1,7 +1,7 @@
 """Run everything on one machine with one command: Prefect server (SQLite), work pool, deployments, automations, worker.
 
-``python -m flows.server.serve``; Ctrl-C or closing the terminal ends all of it, runs first. A run that is started again resumes from its
-checkpoint.
+``python -m flows.server.serve``; Ctrl-C or closing the terminal ends all of it, runs first. A run that is
+started again resumes from its checkpoint.
 """
 
 import argparse
@@ -43,11 +43,16 @@ SERVER_START = 180.0
 def main() -> None:
     """Serve until interrupted, or until the server or the worker ends."""
     parser = argparse.ArgumentParser(prog="python -m flows.server.serve", description=__doc__)
-    parser.add_argument("--host", default="127.0.0.1", help="address the server listens on (default: %(default)s)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address the server listens on (default: %(default)s)"
+    )
     parser.add_argument("--port", type=int, default=4200, help="its port (default: %(default)s)")
     options = parser.parse_args()
     if options.host in ANY_ADDRESS:
-        parser.error(f"--host {options.host}: give one address of this machine, for example 192.168.1.5 (`hostname -I` lists them)")
+        parser.error(
+            f"--host {options.host}: give one address of this machine, for example 192.168.1.5 (`hostname -I`"
+            " lists them)"
+        )
     end_on_signals()
     with contextlib.suppress(KeyboardInterrupt), exclusive(options.host, options.port) as home:
         bypass_proxy(options.host)
@@ -59,13 +64,19 @@ def main() -> None:
             with ending(start_module("flows.server.worker", "--name", "local", env=env)) as worker:
                 while worker.poll() is None and serving.poll() is None:
                     time.sleep(0.5)
-                ended = "server" if serving.poll() is not None else "worker"  # before this process ends the other one
-        sys.exit(f"The {ended} ended; its output is above. Start it again: the same run, requested again, resumes.")
+                ended = (
+                    "server" if serving.poll() is not None else "worker"
+                )  # before this process ends the other one
+        sys.exit(
+            f"The {ended} ended; its output is above. Start it again: the same run, requested again, resumes."
+        )
 
 
 def welcome(api: str, file: Path | None) -> str:
     """Return how to use the server from another terminal, without the password: that is in a file, or in the environment."""
-    where, password = (str(file), f'"$(cat {shlex.quote(str(file))})"') if file else (f"${AUTH}", f'"${AUTH}"')
+    where, password = (
+        (str(file), f'"$(cat {shlex.quote(str(file))})"') if file else (f"${AUTH}", f'"${AUTH}"')
+    )
     return f"""
 Serving at {api.removesuffix("/api")}. Its page asks for the password: all of {where}. In another terminal:
 
@@ -78,7 +89,9 @@ def end_on_signals() -> None:
     """Make Ctrl-C, SIGTERM and a closed terminal interrupt this process, so that it ends what it started."""
 
     def interrupt(_number: int, _frame: object) -> None:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # kernel and shell both send it: the second must not interrupt the ending
+        signal.signal(
+            signal.SIGHUP, signal.SIG_IGN
+        )  # kernel and shell both send it: the second must not interrupt the ending
         raise KeyboardInterrupt
 
     for number in (signal.SIGINT, signal.SIGTERM):  # also SIGINT, which a script's background process ignores
@@ -93,13 +106,21 @@ def read_or_create(file: Path) -> str:
     The file appears complete, and other users can read it at no time.
 
     Raises:
-        SystemExit: Other users can read or replace the content of the file, or it contains no ``USER:PASSWORD``.
+        SystemExit: Other users can read or replace the content of the file, or it contains no
+            ``USER:PASSWORD``.
     """
     if not os.path.lexists(file):
         _create(file)
     status = file.lstat()
-    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
-        sys.exit(f"Other users may know the password of the server: {file} is not a file of yours with mode 0600. {_REMEDY}")
+    if (
+        not stat.S_ISREG(status.st_mode)
+        or status.st_uid != os.geteuid()
+        or stat.S_IMODE(status.st_mode) & 0o077
+    ):
+        sys.exit(
+            f"Other users may know the password of the server: {file} is not a file of yours with mode 0600."
+            f" {_REMEDY}"
+        )
     text = file.read_text(encoding="utf-8", errors="replace").strip()
     if not all(text.partition(":")) or len(text.split()) != 1:
         sys.exit(f"{file} is damaged: it should contain USER:PASSWORD. {_REMEDY}")
@@ -123,18 +144,26 @@ def _create(file: Path) -> None:
 def exclusive(host: str, port: int) -> Iterator[Path]:
     """Make sure that nobody else uses the port or the database, and yield its folder; to deploy to another's server would change it."""
     home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)  # the database contains the secrets of notifications, and their key
+    home.mkdir(
+        mode=0o700, parents=True, exist_ok=True
+    )  # the database contains the secrets of notifications, and their key
     try:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except OSError as error:
-        sys.exit(f"Cannot serve at {host}:{port} ({error.strerror}). Use another port: make serve ARGS='--port {port + 1}'")
+        sys.exit(
+            f"Cannot serve at {host}:{port} ({error.strerror}). Use another port: make serve ARGS='--port"
+            f" {port + 1}'"
+        )
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(locked(home / "tuneline-serve.lock", wait=0))
         except BusyError:
-            sys.exit(f"Another `make serve` uses the database in {home}. To use another database: PREFECT_HOME=FOLDER make serve")
+            sys.exit(
+                f"Another `make serve` uses the database in {home}. To use another database:"
+                " PREFECT_HOME=FOLDER make serve"
+            )
         database = home / "prefect.db"
         database.touch(mode=0o600)  # SQLite would let others read it, in a folder that they can enter
         database.chmod(0o600)
@@ -153,13 +182,25 @@ def start_module(module: str, *arguments: str, env: dict[str, str], **more: Any)
 
     If this process is killed, the module is asked to end.
     """
-    return processes.start([sys.executable, "-m", module, *arguments], cwd=ROOT, env=env, start_new_session=True, **more)
+    return processes.start(
+        [sys.executable, "-m", module, *arguments], cwd=ROOT, env=env, start_new_session=True, **more
+    )
 
 
 @contextlib.contextmanager
 def server(host: str, port: int, env: dict[str, str], **more: Any) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server and wait until it answers."""
-    command = ("uvicorn", "--factory", APPLICATION, "--host", host, "--port", str(port), "--log-level", "warning")
+    command = (
+        "uvicorn",
+        "--factory",
+        APPLICATION,
+        "--host",
+        host,
+        "--port",
+        str(port),
+        "--log-level",
+        "warning",
+    )
     with ending(start_module(*command, env=env, **more)) as process:
         until = time.monotonic() + SERVER_START
         api = env["PREFECT_API_URL"]
@@ -167,7 +208,10 @@ def server(host: str, port: int, env: dict[str, str], **more: Any) -> Iterator[s
             if process.poll() is not None:
                 sys.exit(f"The Prefect server ended with exit status {process.poll()}; its output is above.")
             if time.monotonic() > until:
-                sys.exit(f"The Prefect server did not answer at {api} within {SERVER_START:.0f} s, but it runs: {problem}.")
+                sys.exit(
+                    f"The Prefect server did not answer at {api} within {SERVER_START:.0f} s, but it runs:"
+                    f" {problem}."
+                )
             time.sleep(0.3)
         yield process
 

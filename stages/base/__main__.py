@@ -1,10 +1,10 @@
 """Bring the pretrained model into the project, so that no later stage needs a network and changed weights train again.
 
-Reads: ``model.checkpoint`` and ``tokenize.tokenizer``: a repository of the hub at the commit of its revision, or a folder under
-``models/source/``.
-Checks: the model type, that the weights are complete safetensors, and that the tokenizer has the vocabulary of the weights.
-Writes: ``models/base/source.json`` (names, commits, licences, SHA-256), ``models/base/model/`` and ``models/base/tokenizer/``; only the
-first when a model is trained from scratch, with a tokenizer trained on the train split.
+Reads: ``model.checkpoint`` and ``tokenize.tokenizer``: a repository of the hub at the commit of its revision,
+or a folder under ``models/source/``. Checks: the model type, that the weights are complete safetensors, and
+that the tokenizer has the vocabulary of the weights. Writes: ``models/base/source.json`` (names, commits,
+licences, SHA-256), ``models/base/model/`` and ``models/base/tokenizer/``; only the first when a model is
+trained from scratch, with a tokenizer trained on the train split.
 """
 
 import re
@@ -12,7 +12,14 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tuneline.checkpoints.pretrained import COMMIT_HASH, CONFIG, INDEX, Pretrained, check_model_type, find_pretrained
+from tuneline.checkpoints.pretrained import (
+    COMMIT_HASH,
+    CONFIG,
+    INDEX,
+    Pretrained,
+    check_model_type,
+    find_pretrained,
+)
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.files import file_hash, replace_directory
 from tuneline.core.launch import check_launch
@@ -33,7 +40,8 @@ LAYER = re.compile(r"\.(?:layer|layers|h|block|blocks)\.(\d+)\.")
 def check_weights(checkpoint: Pretrained, folder: Path) -> None:
     """Check that every safetensors file in a folder is complete, and that they have the weights of every layer.
 
-    The stage ``train`` compares each weight, and comes after all stages of data. What can be told from the names alone, is told here.
+    The stage ``train`` compares each weight, and comes after all stages of data. What can be told from the
+    names alone, is told here.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -54,8 +62,10 @@ def check_names(checkpoint: Pretrained, names: Sequence[str]) -> None:
     where = f"{checkpoint.key}: {checkpoint.label}"
     if wrapped := [name for name in names if name.startswith(WRAPPERS)]:
         raise ParamsError(
-            f"{where}: its weights are those of a wrapped model, such as {wrapped[0]!r}, which transformers would leave out.",
-            "Save the model itself, as by accelerator.unwrap_model(model).save_pretrained('models/source/NAME').",
+            f"{where}: its weights are those of a wrapped model, such as {wrapped[0]!r}, which transformers"
+            " would leave out.",
+            "Save the model itself, as by"
+            " accelerator.unwrap_model(model).save_pretrained('models/source/NAME').",
         )
     config = checkpoint.config()
     layers = config.get("num_hidden_layers")
@@ -63,7 +73,8 @@ def check_names(checkpoint: Pretrained, names: Sequence[str]) -> None:
     shares = "num_hidden_groups" in config  # as in ALBERT
     if isinstance(layers, int) and found and not shares and (missing := sorted(set(range(layers)) - found)):
         raise ParamsError(
-            f"{where}: it has no weights of layer {missing[0]}, and its config.json says that it has {layers} layers.",
+            f"{where}: it has no weights of layer {missing[0]}, and its config.json says that it has {layers}"
+            " layers.",
             "The file is incomplete, or config.json is that of another model: fetch both again.",
         )
 
@@ -77,8 +88,8 @@ def check_vocabulary(tokenizer: Pretrained, folder: Path, checkpoint: Pretrained
     if isinstance(embeddings, int) and max(tokens) >= embeddings:
         excess = min(number for number in tokens if number >= embeddings)
         raise ParamsError(
-            f"{tokenizer.key}: {tokenizer.label} has another vocabulary than {checkpoint.label}, whose weights have {embeddings:,} "
-            f"embeddings: there is none for token {excess}, {tokens[excess]!r}.",
+            f"{tokenizer.key}: {tokenizer.label} has another vocabulary than {checkpoint.label}, whose"
+            f" weights have {embeddings:,} embeddings: there is none for token {excess}, {tokens[excess]!r}.",
             _hint(checkpoint),
         )
     if tokenizer == checkpoint or not checkpoint.tokenizer_files():
@@ -100,13 +111,16 @@ def _tokens_by_id(folder: Path, pretrained: Pretrained) -> Mapping[int, str]:
 
 def _hint(checkpoint: Pretrained) -> str:
     return (
-        f"Set tokenize.tokenizer to null for the tokenizer of {checkpoint.name}. If the weights were made for this one, save both into one "
-        "folder models/source/NAME."
+        f"Set tokenize.tokenizer to null for the tokenizer of {checkpoint.name}. If the weights were made for"
+        " this one, save both into one folder models/source/NAME."
     )
 
 
 def bring(params: Params, target: Path) -> BaseSource:
-    """Fetch and check what the parameters name, into an empty folder. The weights come last, because they take longest."""
+    """Fetch and check what the parameters name, into an empty folder.
+
+    The weights come last, because they take longest.
+    """
     checkpoint = find_checkpoint(params)
     tokenizer = find_tokenizer(params, checkpoint)
     tokenizer_source = checkpoint_source = None
@@ -124,7 +138,9 @@ def find_checkpoint(params: Params) -> Pretrained | None:
     """Find the checkpoint; ``None`` if the model is trained from scratch."""
     if params.model.checkpoint is None:
         return None
-    checkpoint = announce_commit(find_pretrained(params.model.checkpoint, params.model.revision), params.model.revision)
+    checkpoint = announce_commit(
+        find_pretrained(params.model.checkpoint, params.model.revision), params.model.revision
+    )
     check_model_type(checkpoint)
     checkpoint.weight_files()
     return checkpoint
@@ -137,7 +153,8 @@ def find_tokenizer(params: Params, checkpoint: Pretrained | None) -> Pretrained 
         checkpoint = announce_commit(find_pretrained(name, revision, "tokenize.tokenizer"), revision)
     if checkpoint is not None and not checkpoint.tokenizer_files():
         raise ParamsError(
-            f"{checkpoint.key}: {checkpoint.label} has no tokenizer.", "Name the one that the model was trained with: tokenize.tokenizer."
+            f"{checkpoint.key}: {checkpoint.label} has no tokenizer.",
+            "Name the one that the model was trained with: tokenize.tokenizer.",
         )
     return checkpoint
 
@@ -145,7 +162,10 @@ def find_tokenizer(params: Params, checkpoint: Pretrained | None) -> Pretrained 
 def announce_commit(pretrained: Pretrained, revision: str | None) -> Pretrained:
     """Print the commit of a branch or tag, because nothing looks at the branch again until the stage is forced."""
     if pretrained.commit is not None and not (revision and COMMIT_HASH.fullmatch(revision)):
-        say(f"base: {pretrained.name}: {revision or 'main'} is commit {pretrained.commit} now; `dvc repro --force base` looks again")
+        say(
+            f"base: {pretrained.name}: {revision or 'main'} is commit {pretrained.commit} now; `dvc repro"
+            " --force base` looks again"
+        )
     return pretrained
 
 
@@ -158,14 +178,17 @@ def copy(pretrained: Pretrained, names: Sequence[str], target: Path) -> Pretrain
             shutil.copyfile(folder / name, target / name)
     except OSError as error:
         raise StageError(
-            f"{pretrained.key}: {pretrained.label} cannot be copied from {folder} to {BASE}: {error.strerror}.",
+            f"{pretrained.key}: {pretrained.label} cannot be copied from {folder} to {BASE}:"
+            f" {error.strerror}.",
             f"It needs {sum(pretrained.files[name] for name in names) / 2**20:,.0f} MB there.",
         ) from None
     sha256 = {name: file_hash(target / name) for name in names}
     for name, expected in pretrained.sha256.items():
         if sha256.get(name, expected) != expected:
             raise pretrained.damaged(name, "its SHA-256 is not the one that the hub lists")
-    return PretrainedSource(name=pretrained.name, commit=pretrained.commit, license=pretrained.license(), sha256=sha256)
+    return PretrainedSource(
+        name=pretrained.name, commit=pretrained.commit, license=pretrained.license(), sha256=sha256
+    )
 
 
 def main() -> None:
@@ -176,7 +199,10 @@ def main() -> None:
     with replace_directory(BASE) as folder:
         source = bring(params, folder)
         source.write(folder / BASE_RECORD.name)
-    say(f"base: {source.checkpoint.description if source.checkpoint else 'no checkpoint: the model is trained from scratch'}")
+    say(
+        "base:"
+        f" {source.checkpoint.description if source.checkpoint else 'no checkpoint: the model is trained from scratch'}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Fit the simple models that a trained one must beat, and predict with them: the majority, TF-IDF, and the frozen checkpoint.
 
 Reads: ``data/raw/``; with a checkpoint, also ``models/base/model/`` and the tokenizer in ``data/tokenized/``.
-Computes: for each model, the predictions on the validation split and on the reported one. The train split is sampled within limits.
-Writes: ``reports/baselines/SPLIT.parquet``, one column for each model; the stage ``evaluate`` scores them beside the trained model.
+Computes: for each model, the predictions on the validation split and on the reported one. The train split is
+sampled within limits. Writes: ``reports/baselines/SPLIT.parquet``, one column for each model; the stage
+``evaluate`` scores them beside the trained model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,10 +35,14 @@ def baseline_predictions(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the predictions of all models for the rows of a split; in the same batches, whatever the number of its files."""
     texts_schema = pa.schema([split.schema.field(name) for name in columns])
-    for batch in rebatch((batch.replace_schema_metadata(None) for batch in split.batches(columns)), texts_schema):
+    for batch in rebatch(
+        (batch.replace_schema_metadata(None) for batch in split.batches(columns)), texts_schema
+    ):
         texts = [column.to_pylist() for column in batch.columns]
         found = {name: values for predict in models for name, values in predict(texts).items()}
-        yield pa.record_batch([pa.array(found[name], type=schema.field(name).type) for name in schema.names], schema=schema)
+        yield pa.record_batch(
+            [pa.array(found[name], type=schema.field(name).type) for name in schema.names], schema=schema
+        )
 
 
 def main() -> None:
@@ -48,7 +53,10 @@ def main() -> None:
     labels = read_task(train.schema)
     names = ["majority", "tfidf"]
     with progress("baseline"):
-        models = [majority_model(train, labels), tfidf_model(train, params.data.text_columns, labels, params.seed)]
+        models = [
+            majority_model(train, labels),
+            tfidf_model(train, params.data.text_columns, labels, params.seed),
+        ]
         if params.model.checkpoint is not None:
             models.append(frozen_models(train, params))
             names += ["frozen", "cosine"][: len(params.data.text_columns)]
@@ -57,7 +65,11 @@ def main() -> None:
                 phase(f"predicting {split}")
                 schema = baselines_schema(labels, names)
                 rows = SplitReader.open(RAW, split, made_by="download")
-                write_batches(split_file(folder, split), schema, baseline_predictions(rows, params.data.text_columns, models, schema))
+                write_batches(
+                    split_file(folder, split),
+                    schema,
+                    baseline_predictions(rows, params.data.text_columns, models, schema),
+                )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Compare the exported models with the trained model on every row of the reported split, and publish those within tolerance.
 
-Reads: ``models/candidates/``; the reported split in ``data/tokenized/`` and ``data/raw/`` (for the text of rows that flip); the
-trained model's logits in ``reports/predictions.parquet``. torch is not needed.
-Writes, in this order: ``metrics/compare.json``, ``reports/compare/{comparison,flips}.json``, ``models/onnx/``.
-A model outside its tolerance is never published. It stops the pipeline if ``compare.PRECISION.required`` is true, as it always is for fp32.
+Reads: ``models/candidates/``; the reported split in ``data/tokenized/`` and ``data/raw/`` (for the text of
+rows that flip); the trained model's logits in ``reports/predictions.parquet``. torch is not needed. Writes,
+in this order: ``metrics/compare.json``, ``reports/compare/{comparison,flips}.json``, ``models/onnx/``. A
+model outside its tolerance is never published. It stops the pipeline if ``compare.PRECISION.required`` is
+true, as it always is for fp32.
 """
 
 import shutil
@@ -79,7 +80,9 @@ def write_comparison_files(
         Flips.model_validate(flips).write(folder / "flips.json")
 
 
-def describe_flips(comparison: LogitComparison, reference: TrainedLogits, raw: SplitReader, text_columns: Sequence[str]) -> list[Flip]:
+def describe_flips(
+    comparison: LogitComparison, reference: TrainedLogits, raw: SplitReader, text_columns: Sequence[str]
+) -> list[Flip]:
     """Return one entry for each flipped row, the largest difference first, at most ``LIMIT``, with its text in the raw split."""
     positions = comparison.flipped[:LIMIT]
     order = np.argsort(positions)
@@ -103,7 +106,11 @@ def _prediction(reference: TrainedLogits, logits: Logits, position: int) -> Pred
     (prediction,) = task.predictions(row)
     probability = task.confidence(row)
     value = task.label_value(prediction)
-    return Prediction(prediction=value) if probability is None else Prediction(prediction=value, probability=probability)
+    return (
+        Prediction(prediction=value)
+        if probability is None
+        else Prediction(prediction=value, probability=probability)
+    )
 
 
 SATURATION_ROWS = 64
@@ -111,15 +118,23 @@ SATURATION_ROWS = 64
 
 
 def compare_exports(
-    params: CompareParams, exported: Mapping[str, Logits], saturation: Mapping[str, Saturation], reference: TrainedLogits, seed: int
+    params: CompareParams,
+    exported: Mapping[str, Logits],
+    saturation: Mapping[str, Saturation],
+    reference: TrainedLogits,
+    seed: int,
 ) -> tuple[dict[str, LogitComparison], ToleranceJudgements]:
     """Compare the logits of every exported model with the trained model's, and judge them; return both by precision."""
     comparisons, judgements = {}, {}
     for precision, logits in exported.items():
-        comparison = replace(compare_logits(reference, logits, params.close_rmse, seed), saturation=saturation.get(precision))
+        comparison = replace(
+            compare_logits(reference, logits, params.close_rmse, seed), saturation=saturation.get(precision)
+        )
         is_exact = precision == "fp32"
         comparisons[precision] = comparison
-        judgements[precision] = judge_comparison(comparison, params.tolerance(precision), reference.metric.name, is_exact)
+        judgements[precision] = judge_comparison(
+            comparison, params.tolerance(precision), reference.metric.name, is_exact
+        )
     return comparisons, judgements
 
 
@@ -137,12 +152,20 @@ def read_logits(path: Path, rows: int) -> Logits:
     table = read_table(path, ["idx", "logits"])
     idx = numpy_values(table["idx"])
     if not np.array_equal(np.sort(idx), np.arange(rows)):
-        raise DataError(f"{path} has not exactly one prediction for each of the {rows} rows.", "Run `dvc repro evaluate`.")
-    logits = numpy_values(table["logits"].combine_chunks().flatten()).reshape(rows, -1).astype(np.float32, copy=False)
+        raise DataError(
+            f"{path} has not exactly one prediction for each of the {rows} rows.", "Run `dvc repro evaluate`."
+        )
+    logits = (
+        numpy_values(table["logits"].combine_chunks().flatten())
+        .reshape(rows, -1)
+        .astype(np.float32, copy=False)
+    )
     return np.asarray(logits[np.argsort(idx)])
 
 
-def comparison_metrics(comparisons: Mapping[str, LogitComparison], reference: TrainedLogits, published: Sequence[str]) -> dict[str, float]:
+def comparison_metrics(
+    comparisons: Mapping[str, LogitComparison], reference: TrainedLogits, published: Sequence[str]
+) -> dict[str, float]:
     """Return the metrics for ``metrics/compare.json``, each with its precision as prefix."""
     metrics = {f"trained_{name}": value for name, value in reference.quality(reference.logits).items()}
     for precision, comparison in comparisons.items():
@@ -154,7 +177,10 @@ def comparison_metrics(comparisons: Mapping[str, LogitComparison], reference: Tr
 
 
 def publish_passed(
-    record: ExportRecord, metrics: Mapping[str, Mapping[str, float]], left_out: Mapping[str, Sequence[str]], split: str
+    record: ExportRecord,
+    metrics: Mapping[str, Mapping[str, float]],
+    left_out: Mapping[str, Sequence[str]],
+    split: str,
 ) -> None:
     """Fill ``models/onnx`` with the models that passed, those of ``metrics``, and with every file of the candidates that is not a model.
 
@@ -162,7 +188,10 @@ def publish_passed(
     """
     models = record.models
     excluded = {file for precision in models if precision not in metrics for file in models[precision].sha256}
-    published = {precision: ModelRecord(**{**dict(models[precision]), "metrics": metrics[precision]}) for precision in metrics}
+    published = {
+        precision: ModelRecord(**{**dict(models[precision]), "metrics": metrics[precision]})
+        for precision in metrics
+    }
     with replace_directory(ONNX) as folder:
         for path in sorted(CANDIDATES.iterdir()):
             if path.name not in excluded:
@@ -187,10 +216,14 @@ def way_on(stopping: Sequence[str]) -> str:
     if any(message.startswith("fp32: ") for message in stopping):
         remedy = "Try another export.opset; or widen compare.fp32 if this difference is acceptable."
     else:
-        remedy = "Set compare.int8.required (or fp16.required) to false, and the fp32 model is published without it."
+        remedy = (
+            "Set compare.int8.required (or fp16.required) to false, and the fp32 model is published"
+            " without it."
+        )
     return (
-        f"Rows are counted from 0 in the reported split; their text is in {COMPARISON}/flips.json. {remedy} {ONNX} is empty until then: "
-        f"`dvc checkout {ONNX}` brings back the model of dvc.lock, `git checkout COMMIT dvc.lock && dvc checkout {ONNX}` that of a commit."
+        f"Rows are counted from 0 in the reported split; their text is in {COMPARISON}/flips.json. {remedy}"
+        f" {ONNX} is empty until then: `dvc checkout {ONNX}` brings back the model of dvc.lock, `git checkout"
+        f" COMMIT dvc.lock && dvc checkout {ONNX}` that of a commit."
     )
 
 
@@ -199,13 +232,19 @@ def main() -> dict[str, float]:
     params = load_params()
     record = ExportRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
     split = TokenizedSplit.read(SplitReader.open(TOKENIZED, params.evaluate.split, "tokenize"))
-    reference = TrainedLogits(split.labels, split.task, read_logits(require(PREDICTIONS, "evaluate"), len(split)))
+    reference = TrainedLogits(
+        split.labels, split.task, read_logits(require(PREDICTIONS, "evaluate"), len(split))
+    )
     size = params.compare.batch_size
     exported = {
-        precision: logits_of(OnnxClassifier.exported(CANDIDATES, precision), split, record.pad_token_id, size, precision)
+        precision: logits_of(
+            OnnxClassifier.exported(CANDIDATES, precision), split, record.pad_token_id, size, precision
+        )
         for precision in record.models
     }
-    comparisons, judgements = compare_exports(params.compare, exported, saturation_of(record, split), reference, params.seed)
+    comparisons, judgements = compare_exports(
+        params.compare, exported, saturation_of(record, split), reference, params.seed
+    )
     published, stopping = select_published(judgements, params.compare)
     Metrics.of(comparison_metrics(comparisons, reference, published)).write(METRICS / "compare.json")
     write_comparison_files(params, comparisons, judgements, reference, published)
@@ -220,7 +259,8 @@ def main() -> dict[str, float]:
             say(f"compare: {precision} is not published: {'; '.join(judgement.violations)}", error=True)
         elif judgement.unclear:
             say(
-                f"compare: {precision} is published, although these rows do not show that it is good enough: {'; '.join(judgement.unclear)}"
+                f"compare: {precision} is published, although these rows do not show that it is good enough:"
+                f" {'; '.join(judgement.unclear)}"
             )
     metrics = {precision: reference.quality(exported[precision]) for precision in published}
     publish_passed(record, metrics, left_out, params.evaluate.split)

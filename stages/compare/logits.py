@@ -41,10 +41,11 @@ class TrainedLogits:
 class LogitComparison:
     """Comparison of one exported model with the trained model.
 
-    Metrics are ``max_abs_diff`` and ``mean_abs_diff`` of logits; ``agreement``, the fraction of rows with the same prediction, with the
-    ends of its exact interval; ``flips``, the number of other rows; the metric and its drop with the ends of its bootstrap interval; and
-    for a classifier ``calibration_error``.
-    ``difference`` is the largest difference of a logit in each row; rows ``flipped`` have another prediction, the largest difference first.
+    Metrics are ``max_abs_diff`` and ``mean_abs_diff`` of logits; ``agreement``, the fraction of rows with the
+    same prediction, with the ends of its exact interval; ``flips``, the number of other rows; the metric and
+    its drop with the ends of its bootstrap interval; and for a classifier ``calibration_error``.
+    ``difference`` is the largest difference of a logit in each row; rows ``flipped`` have another prediction,
+    the largest difference first.
     """
 
     metrics: dict[str, float]
@@ -55,7 +56,9 @@ class LogitComparison:
     saturation: Saturation | None = None
 
 
-def compare_logits(reference: TrainedLogits, exported: Logits, close_rmse: float, seed: int) -> LogitComparison:
+def compare_logits(
+    reference: TrainedLogits, exported: Logits, close_rmse: float, seed: int
+) -> LogitComparison:
     """Compare the logits of an exported model with those of the trained model, of the same shape.
 
     NaN and infinity count as 0, and their rows as ``not_finite``.
@@ -66,7 +69,9 @@ def compare_logits(reference: TrainedLogits, exported: Logits, close_rmse: float
     per_row = difference.max(axis=1)
     task = reference.task
     agrees = task.agreement(reference.logits, exported, reference.labels, close_rmse)
-    interval = task.drop_interval(task.predictions(reference.logits), task.predictions(exported), reference.labels, seed)
+    interval = task.drop_interval(
+        task.predictions(reference.logits), task.predictions(exported), reference.labels, seed
+    )
     agrees[not_finite] = False
     flipped = np.flatnonzero(~agrees)
     agreeing = exact_interval(len(agrees) - len(flipped), len(agrees))
@@ -83,4 +88,6 @@ def compare_logits(reference: TrainedLogits, exported: Logits, close_rmse: float
         f"{drop}_high": interval.high,
         **reference.quality(exported),
     }
-    return LogitComparison(metrics, exported, per_row, flipped[np.argsort(-per_row[flipped], kind="stable")], not_finite)
+    return LogitComparison(
+        metrics, exported, per_row, flipped[np.argsort(-per_row[flipped], kind="stable")], not_finite
+    )

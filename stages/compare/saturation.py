@@ -45,9 +45,10 @@ def check_saturation(path: Path, batches: Iterable[Batch]) -> Saturation:
 def violation_of(saturation: Saturation) -> str:
     """Return the message for a model that may not saturate."""
     return (
-        f"two of its products add up to {saturation.largest_sum:,}, more than 16 bits hold ({LARGEST_SUM:,}): on a processor without VNNI "
-        f"its predictions can be wrong (here {saturation.saturated:,} of {saturation.sums:,} sums would be clipped); set "
-        "export.int8.reduce_range: true, or accept it with compare.int8.allow_saturation: true"
+        f"two of its products add up to {saturation.largest_sum:,}, more than 16 bits hold ({LARGEST_SUM:,}):"
+        f" on a processor without VNNI its predictions can be wrong (here {saturation.saturated:,} of"
+        f" {saturation.sums:,} sums would be clipped); set export.int8.reduce_range: true, or accept it with"
+        " compare.int8.allow_saturation: true"
     )
 
 
@@ -83,8 +84,8 @@ def count_saturated(activations: NDArray[np.uint8], weights: NDArray[np.int8]) -
 def integer_products(graph: onnx.GraphProto) -> list[IntegerProduct]:
     """Find the matrix products that ONNX Runtime computes in 8 bits; refuse a form that the stage ``export`` does not write.
 
-    These are ``MatMulInteger`` (dynamic quantization), and ``MatMul`` and ``Gemm`` of two ``DequantizeLinear`` nodes (static
-    quantization), which ONNX Runtime fuses when it loads the model.
+    These are ``MatMulInteger`` (dynamic quantization), and ``MatMul`` and ``Gemm`` of two
+    ``DequantizeLinear`` nodes (static quantization), which ONNX Runtime fuses when it loads the model.
     """
     constants = {tensor.name: tensor for tensor in graph.initializer}
     quantized = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "DequantizeLinear"}
@@ -99,7 +100,8 @@ def integer_products(graph: onnx.GraphProto) -> list[IntegerProduct]:
         else:
             continue
         if weights not in constants:
-            continue  # two activations: kernels for two unsigned factors widen them to 16 bits before they multiply
+            # two activations: kernels for two unsigned factors widen them to 16 bits before they multiply
+            continue
         values = onnx.numpy_helper.to_array(constants[weights])
         if values.dtype != np.int8:
             raise ValueError(f"{node.op_type} {node.name!r}: weights are {values.dtype}, not int8")

@@ -1,8 +1,9 @@
 """Is an exported model within its tolerance: yes, no, or do the rows not show it?
 
-The fp32 model computes the same function as the trained one, so what is measured on the rows is held against its limits as it is. fp16
-and int8 round, and how often that matters on other texts is estimated from the rows of the reported split: such a model fails if its
-interval lies beyond a limit. If a limit lies within the interval, the rows cannot tell, and the model is published with this note.
+The fp32 model computes the same function as the trained one, so what is measured on the rows is held against
+its limits as it is. fp16 and int8 round, and how often that matters on other texts is estimated from the rows
+of the reported split: such a model fails if its interval lies beyond a limit. If a limit lies within the
+interval, the rows cannot tell, and the model is published with this note.
 """
 
 from collections.abc import Sequence
@@ -29,10 +30,16 @@ class ToleranceJudgement:
         return ToleranceJudgement([*self.violations, *other.violations], [*self.unclear, *other.unclear])
 
 
-def judge_comparison(comparison: LogitComparison, tolerance: Tolerance, metric: str, is_exact: bool) -> ToleranceJudgement:
+def judge_comparison(
+    comparison: LogitComparison, tolerance: Tolerance, metric: str, is_exact: bool
+) -> ToleranceJudgement:
     """Hold a comparison against the limits of its precision; with ``is_exact`` its values, else their intervals."""
     agreement_and_drop = _judge_values if is_exact else _judge_intervals
-    return _judge_logits(comparison, tolerance) + agreement_and_drop(comparison, tolerance, metric) + _judge_products(comparison, tolerance)
+    return (
+        _judge_logits(comparison, tolerance)
+        + agreement_and_drop(comparison, tolerance, metric)
+        + _judge_products(comparison, tolerance)
+    )
 
 
 def _judge_logits(comparison: LogitComparison, tolerance: Tolerance) -> ToleranceJudgement:
@@ -42,7 +49,10 @@ def _judge_logits(comparison: LogitComparison, tolerance: Tolerance) -> Toleranc
     largest = comparison.metrics["max_abs_diff"]
     if tolerance.max_abs_diff is not None and largest > tolerance.max_abs_diff:
         row = int(comparison.difference.argmax())
-        violations.append(f"a logit of row {row} differs by {largest:.3g}, more than max_abs_diff {tolerance.max_abs_diff:g}")
+        violations.append(
+            f"a logit of row {row} differs by {largest:.3g}, more than max_abs_diff"
+            f" {tolerance.max_abs_diff:g}"
+        )
     return ToleranceJudgement(violations)
 
 
@@ -51,21 +61,32 @@ def _judge_values(comparison: LogitComparison, tolerance: Tolerance, metric: str
     agreement, drop = comparison.metrics["agreement"], comparison.metrics[f"{metric}_drop"]
     if agreement < tolerance.min_agreement:
         flips = rows_named(comparison.flipped)
-        violations.append(f"agreement is {agreement:.6g}, less than min_agreement {tolerance.min_agreement:g}: it flips {flips}")
+        violations.append(
+            f"agreement is {agreement:.6g}, less than min_agreement {tolerance.min_agreement:g}: it flips"
+            f" {flips}"
+        )
     if drop > tolerance.max_metric_drop:
-        violations.append(f"{metric} drops by {drop:.3g}, more than max_metric_drop {tolerance.max_metric_drop:g}")
+        violations.append(
+            f"{metric} drops by {drop:.3g}, more than max_metric_drop {tolerance.max_metric_drop:g}"
+        )
     return ToleranceJudgement(violations)
 
 
 def _judge_intervals(comparison: LogitComparison, tolerance: Tolerance, metric: str) -> ToleranceJudgement:
-    return _judge_agreement(comparison, tolerance.min_agreement) + _judge_drop(comparison, tolerance.max_metric_drop, metric)
+    return _judge_agreement(comparison, tolerance.min_agreement) + _judge_drop(
+        comparison, tolerance.max_metric_drop, metric
+    )
 
 
 def _judge_agreement(comparison: LogitComparison, least: float) -> ToleranceJudgement:
     low, high = comparison.metrics["agreement_low"], comparison.metrics["agreement_high"]
     measured = f"agreement is {_measured(comparison, 'agreement')}"
     if high < least:
-        return ToleranceJudgement(violations=[f"{measured}, less than min_agreement {least:g}: it flips {rows_named(comparison.flipped)}"])
+        return ToleranceJudgement(
+            violations=[
+                f"{measured}, less than min_agreement {least:g}: it flips {rows_named(comparison.flipped)}"
+            ]
+        )
     if low < least:
         return ToleranceJudgement(unclear=[f"{measured}, and min_agreement is {least:g}"])
     return ToleranceJudgement()

@@ -1,10 +1,12 @@
 """Fetch the data of the pipeline and write its raw splits.
 
 Reads what ``data.source`` names: the embedded sample, files under ``data/source/``, or a data set of the hub.
-Applies the corrections in ``data/corrections/``: labels that people changed, rows that are left out. The source stays as it is.
-Writes ``data/raw/{train,validation,test}.parquet`` (the text columns, ``labels``, ``idx``; label names in the schema), or of a split with
-more than ``data.shard_rows`` rows ``train-00000-of-00012.parquet`` and so on, ``data/raw/source.json`` (where the rows came from, down to
-the commit, and what was corrected), ``reports/download/skipped.parquet`` (bad rows that were left out) and ``metrics/download.json``.
+Applies the corrections in ``data/corrections/``: labels that people changed, rows that are left out. The
+source stays as it is. Writes ``data/raw/{train,validation,test}.parquet`` (the text columns, ``labels``,
+``idx``; label names in the schema), or of a split with more than ``data.shard_rows`` rows
+``train-00000-of-00012.parquet`` and so on, ``data/raw/source.json`` (where the rows came from, down to the
+commit, and what was corrected), ``reports/download/skipped.parquet`` (bad rows that were left out) and
+``metrics/download.json``.
 """
 
 import shutil
@@ -85,9 +87,19 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
         refuse_unlabelled(split, selections[split], staged)
     splits, label_names, applied = write_splits(params, staged, selections, corrections, folder)
     rows = {name: count for split in staged.values() for name, count in split.file_rows.items()}
-    values = {"source": params.data.source, **source.provenance(rows), "splits": splits, "label_names": label_names, "corrections": applied}
+    values = {
+        "source": params.data.source,
+        **source.provenance(rows),
+        "splits": splits,
+        "label_names": label_names,
+        "corrections": applied,
+    }
     if params.data.split is not None:
-        values["split"] = {**params.data.split.model_dump(), "seed": params.seed, "rows_without_group": ungrouped}
+        values["split"] = {
+            **params.data.split.model_dump(),
+            "seed": params.seed,
+            "rows_without_group": ungrouped,
+        }
     RawSource.model_validate(values).write(folder / "source.json")
     shutil.rmtree(folder / WORK)
     return {name: split.rows for name, split in splits.items()}
@@ -98,15 +110,21 @@ def labelled_splits(params: Params) -> list[str]:
     return [split for split in SPLITS if split != "test" or params.evaluate.split == "test"]
 
 
-def read_splits(params: Params, source: Source, specs: Mapping[str, str], staging: Path, skipped: SkippedRows) -> dict[str, StagedSplit]:
+def read_splits(
+    params: Params, source: Source, specs: Mapping[str, str], staging: Path, skipped: SkippedRows
+) -> dict[str, StagedSplit]:
     """Read each split of the source that a specification names into ``staging``."""
     sources = {split: source_splits(split, spec) for split, spec in specs.items()}
     labelled = {name for split in labelled_splits(params) for name in sources.get(split, sources["train"])}
     staged: dict[str, StagedSplit] = {}
     for name in dict.fromkeys(name for names in sources.values() for name in names):
-        columns = source_columns(params, label_optional=name not in labelled, grouped=name in sources["train"])
+        columns = source_columns(
+            params, label_optional=name not in labelled, grouped=name in sources["train"]
+        )
         before, path = skipped.count, staging / f"{len(staged)}.parquet"
-        staged[name] = stage_split(source.read(name, columns), columns, path, params.data, partial(skipped.add, name))
+        staged[name] = stage_split(
+            source.read(name, columns), columns, path, params.data, partial(skipped.add, name)
+        )
         check_rows(staged[name], columns)
         count = skipped.count - before
         bad = f", {count:,} bad row{'s' * (count > 1)} left out: {SKIPPED}" if count else ""
@@ -121,7 +139,11 @@ def source_columns(params: Params, label_optional: bool = False, grouped: bool =
         tuple(data.text_columns),
         data.label_column,
         kind=TASKS[data.task],
-        others={data.split.by: "data.split.by"} if data.split is not None and data.split.by is not None and grouped else {},
+        others=(
+            {data.split.by: "data.split.by"}
+            if data.split is not None and data.split.by is not None and grouped
+            else {}
+        ),
         optional=[data.label_column] if label_optional else [],
         sparse=data.bad_rows == "skip",
         policy=BadRowPolicy(data.bad_rows, data.max_bad_share),
@@ -133,21 +155,34 @@ def refuse_unlabelled(split: str, selection: RowSelection, staged: Mapping[str, 
     for part in selection.slices:
         if not staged[part.source].labelled:
             raise DataError(
-                f"{staged[part.source].name} has no labels (all are -1 or missing), but the {split} split needs them.",
-                "Published test splits often have none: name another in data.splits, or evaluate on validation (evaluate.split).",
+                f"{staged[part.source].name} has no labels (all are -1 or missing), but the {split} split"
+                " needs them.",
+                "Published test splits often have none: name another in data.splits, or evaluate on"
+                " validation (evaluate.split).",
             )
 
 
 def refuse_constant(split: str, files: Sequence[Path]) -> None:
     """Refuse a split of a regression whose targets are all equal: nothing is learned from it, and no model correlates with it."""
-    values = pc.unique(pa.chunked_array([chunk for path in files for chunk in pq.read_table(path, columns=[LABELS])[LABELS].chunks]))
+    values = pc.unique(
+        pa.chunked_array(
+            [chunk for path in files for chunk in pq.read_table(path, columns=[LABELS])[LABELS].chunks]
+        )
+    )
     if len(values) < 2:
         problem = f"All targets of the {split} split are {values[0].as_py():g}."
-        raise DataError(problem, "A regression needs different numbers; check data.label_column, data.splits and data.max_rows.")
+        raise DataError(
+            problem,
+            "A regression needs different numbers; check data.label_column, data.splits and data.max_rows.",
+        )
 
 
 def write_splits(
-    params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, RowSelection], corrections: Corrections, folder: Path
+    params: Params,
+    staged: Mapping[str, StagedSplit],
+    selections: Mapping[str, RowSelection],
+    corrections: Corrections,
+    folder: Path,
 ) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
     """Write the Parquet files of the three splits; return the origin of each, the class names, and what was corrected."""
     data, written = params.data, folder / WORK / "written"
@@ -159,7 +194,10 @@ def write_splits(
         writer = RawWriter(source_columns(params), data.shard_rows, encoder, corrector)
         rows = writer.write(written / split, staged, selections[split], data.max_rows, params.seed + position)
         count = -(-rows // data.shard_rows)
-        shards = [(written / split / f"{number:05d}.parquet", shard_file(folder, split, number, count)) for number in range(count)]
+        shards = [
+            (written / split / f"{number:05d}.parquet", shard_file(folder, split, number, count))
+            for number in range(count)
+        ]
         if encoder.labels.correlates and split in ("train", params.evaluate.split):
             refuse_constant(split, [path for path, _ in shards])
         files += shards
@@ -167,7 +205,10 @@ def write_splits(
         splits[split] = SplitSource(specification=specification, rows=rows, left_out=writer.left_out)
     applied, labels = corrector.report(), encoder.labels
     if data.label_names is None and (empty := corrector.emptied_classes()):
-        say(f"download: the corrections leave no row of {listed(map(labels.label_text, empty))}: no class any more.")
+        say(
+            f"download: the corrections leave no row of {listed(map(labels.label_text, empty))}: no class any"
+            " more."
+        )
         labels = remove_classes(files, labels, empty)
     else:
         for path, target in files:
@@ -189,7 +230,9 @@ def main() -> dict[str, float]:
     source = open_source(params.data, params.seed)
     with open_skipped(SKIPPED) as skipped, replace_directory(RAW) as folder:
         rows = download(params, source, folder, skipped)
-    Metrics.of({**{f"{split}_rows": count for split, count in rows.items()}, "bad_rows": skipped.count}).write(metrics)
+    Metrics.of(
+        {**{f"{split}_rows": count for split, count in rows.items()}, "bad_rows": skipped.count}
+    ).write(metrics)
     say("download: " + ", ".join(f"{split} {count:,}" for split, count in rows.items()) + " rows")
     return {"rows": sum(rows.values())}
 

@@ -1,8 +1,9 @@
 """Files under ``data/source/`` as a source: one per split, named after it, a folder of batches, or both.
 
-Files as the hub names them, ``train-00000-of-00012.parquet``, are read as batches without a day. A batch is a file in the folder ``SPLIT/``
-whose name begins with its day (UTC): ``train/2026-11-21-tickets-0f3a91c2.parquet``. The rows of a split are those of its file, then those
-of its batches in the order of their names.
+Files as the hub names them, ``train-00000-of-00012.parquet``, are read as batches without a day. A batch is a
+file in the folder ``SPLIT/`` whose name begins with its day (UTC):
+``train/2026-11-21-tickets-0f3a91c2.parquet``. The rows of a split are those of its file, then those of its
+batches in the order of their names.
 """
 
 import datetime
@@ -23,7 +24,16 @@ from tuneline.core.provenance import RemoteSource
 from tuneline.core.tables import split_files
 from tuneline.core.terminal import progress
 from tuneline.params.data import DataParams
-from tuneline.readers.files import RemoteFile, file_system, is_url, list_files, not_a_file, reaching, refuse_address, shown
+from tuneline.readers.files import (
+    RemoteFile,
+    file_system,
+    is_url,
+    list_files,
+    not_a_file,
+    reaching,
+    refuse_address,
+    shown,
+)
 from tuneline.readers.inputs import Input, open_table
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
 from tuneline.readers.rows import ENDINGS, BadRows, listed
@@ -51,12 +61,20 @@ def find_files(folder: Path, split: str) -> SplitFiles:
     paths = [path for ending in ENDINGS if os.path.lexists(path := folder / f"{split}{ending}")]
     for path in paths:
         if problem := not_a_file(path):
-            raise DataError(f"{path} {problem}.", f"Rename it: batches are in a folder {split}/." if path.is_dir() else _MOVE)
+            raise DataError(
+                f"{path} {problem}.",
+                f"Rename it: batches are in a folder {split}/." if path.is_dir() else _MOVE,
+            )
     if len(paths) > 1:
-        raise DataError(f"{folder}: split {split!r} has {len(paths)} files: {listed(path.name for path in paths)}.", "Keep one.")
+        raise DataError(
+            f"{folder}: split {split!r} has {len(paths)} files: {listed(path.name for path in paths)}.",
+            "Keep one.",
+        )
     shards = [path for path in split_files(folder, split) if path not in paths]
     if paths and shards:
-        raise DataError(f"{folder}: split {split!r} is {paths[0].name} and {shards[0].name}.", "Keep one of them.")
+        raise DataError(
+            f"{folder}: split {split!r} is {paths[0].name} and {shards[0].name}.", "Keep one of them."
+        )
     files = SplitFiles(paths[0] if paths else None, (*shards, *_batch_files(folder / split)))
     if not files.paths:
         raise DataError(f"{folder} has no file for split {split!r}.", _hint(folder, split))
@@ -68,19 +86,28 @@ def _batch_files(folder: Path) -> Iterator[Path]:
         raise DataError(f"{folder}, named like a folder of batches, {problem}.", _MOVE)
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if path.suffix == ".dvc" and not (data := path.with_suffix("")).exists():
-            raise DataError(f"{data} is missing, but {path.name} names it.", "Get it with `dvc checkout` or `dvc pull`.")
+            raise DataError(
+                f"{data} is missing, but {path.name} names it.", "Get it with `dvc checkout` or `dvc pull`."
+            )
         if path.suffix == ".dvc" or path.name.startswith("."):
             continue
         if problem := not_a_file(path):
             raise DataError(f"{path}, in a folder of batches, {problem}.", _MOVE)
         if not path.name.endswith(ENDINGS):
-            raise DataError(f"{path} is in a folder of batches, but it is not a file that ends in {', '.join(ENDINGS)}.", _MOVE)
+            raise DataError(
+                f"{path} is in a folder of batches, but it is not a file that ends in {', '.join(ENDINGS)}.",
+                _MOVE,
+            )
         yield path
 
 
 def _hint(folder: Path, split: str) -> str:
-    expected = f"Expected {split}.csv, .tsv, .jsonl or .parquet, plain or .gz, or a folder {split}/ with such files"
-    present = sorted(path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    expected = (
+        f"Expected {split}.csv, .tsv, .jsonl or .parquet, plain or .gz, or a folder {split}/ with such files"
+    )
+    present = sorted(
+        path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")
+    )
     other = next((name for name in present if name.partition(".")[0] == split), None)
     if other is not None:
         return f"{expected}; {other} has another suffix."
@@ -88,11 +115,14 @@ def _hint(folder: Path, split: str) -> str:
     return f"{expected}; the folder has {listed(present) or 'no files'}. {remedy}"
 
 
-def choose_files(splits: Mapping[str, SplitFiles], as_of: str | None, last_days: int | None) -> dict[str, tuple[Path, ...]]:
+def choose_files(
+    splits: Mapping[str, SplitFiles], as_of: str | None, last_days: int | None
+) -> dict[str, tuple[Path, ...]]:
     """Return the files of each split that ``data.as_of``, by default the day of the newest batch, and ``data.last_days`` leave.
 
-    A split without batches is read whole: it is not one that grows. With ``last_days``, the file of a split with batches is left out,
-    because nothing says how old its rows are. A batch without a date is refused, and so is a split without a file of these days.
+    A split without batches is read whole: it is not one that grows. With ``last_days``, the file of a split
+    with batches is left out, because nothing says how old its rows are. A batch without a date is refused,
+    and so is a split without a file of these days.
     """
     if as_of is None and last_days is None:
         return {split: files.paths for split, files in splits.items()}
@@ -125,7 +155,9 @@ def _day(path: Path, option: str) -> Day:
         return Day.fromisoformat(match[1] if match else "")
     except ValueError:
         hint = f"Rename it, such as 2026-11-21-{path.name}, or set {option} to null."
-        raise DataError(f"{path}: {option} is set, but the name of this batch does not begin with a date.", hint) from None
+        raise DataError(
+            f"{path}: {option} is set, but the name of this batch does not begin with a date.", hint
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -137,7 +169,9 @@ class RemoteFolder:
 
     @classmethod
     def fetch(cls, url: str, splits: Collection[str]) -> "RemoteFolder":
-        """Copy the files of splits. Those that are whole already, and have not changed on the storage, are kept.
+        """Copy the files of splits.
+
+        Those that are whole already, and have not changed on the storage, are kept.
 
         If the storage cannot be reached, what was copied is kept for the next try.
         """
@@ -150,9 +184,15 @@ class RemoteFolder:
         folder = FETCHED / scheme / place.lstrip("/")
         wanted = {folder / name: file for name, file in _files_of_splits(base, splits).items()}
         kept = {*wanted, *map(_record, wanted)}
-        for path in [path for path in folder.rglob("*") if path.is_file() and path not in kept and path.suffix != ".partial"]:
+        for path in [
+            path
+            for path in folder.rglob("*")
+            if path.is_file() and path not in kept and path.suffix != ".partial"
+        ]:
             path.unlink(missing_ok=True)  # another process, whose partial files stay, may do the same
-        with progress(f"download: fetching {shown(url)}", sum(file.size for file in wanted.values()), unit="") as step:
+        with progress(
+            f"download: fetching {shown(url)}", sum(file.size for file in wanted.values()), unit=""
+        ) as step:
             sources = {}
             for path, file in wanted.items():
                 step.detail = file.name
@@ -165,10 +205,15 @@ def _files_of_splits(base: str, splits: Collection[str]) -> dict[str, RemoteFile
     """Return the files of splits in a folder of a storage, by their path in it."""
     listed = list_files(f"{base}/", depth=2)
     if [file.url for file in listed] == [base]:
-        raise DataError(f"data.path: {shown(base)} is a file; a folder is expected.", f"Write {shown(base.rpartition('/')[0])}.")
+        raise DataError(
+            f"data.path: {shown(base)} is a file; a folder is expected.",
+            f"Write {shown(base.rpartition('/')[0])}.",
+        )
     found = {file.url.removeprefix(f"{base}/"): file for file in listed if not file.name.startswith(".")}
     endings = {f"{split}{ending}" for split in splits for ending in ENDINGS}
-    found = {name: file for name, file in found.items() if name in endings or name.rpartition("/")[0] in splits}
+    found = {
+        name: file for name, file in found.items() if name in endings or name.rpartition("/")[0] in splits
+    }
     if not found:
         expected = f"Expected {' or '.join(f'{split}.csv, {split}.parquet, {split}/...' for split in splits)}"
         raise DataError(f"data.path: {shown(base)} has no file of these splits.", expected)
@@ -178,7 +223,12 @@ def _files_of_splits(base: str, splits: Collection[str]) -> dict[str, RemoteFile
 def _copy(file: RemoteFile, path: Path) -> RemoteSource:
     """Copy a file, unless that was done. Its record, beside it, is written last."""
     record = RemoteSource.read_if_valid(_record(path))
-    if record and path.is_file() and file.version is not None and (record.size, record.version) == (file.size, file.version):
+    if (
+        record
+        and path.is_file()
+        and file.version is not None
+        and (record.size, record.version) == (file.size, file.version)
+    ):
         return record
     with replace_file(path) as partial:
         file.fetch(partial)
@@ -197,7 +247,9 @@ class Files:
     def __init__(self, params: DataParams) -> None:
         """Find the files of the splits that ``data.splits`` names, of the days that ``data.as_of`` and ``data.last_days`` leave."""
         self.params = params.files
-        names = dict.fromkeys(name for split, spec in params.source_specs.items() for name in source_splits(split, spec))
+        names = dict.fromkeys(
+            name for split, spec in params.source_specs.items() for name in source_splits(split, spec)
+        )
         self.remote = None
         if params.path and is_url(params.path):
             refuse_address("data.path", params.path)
@@ -209,7 +261,11 @@ class Files:
     def read(self, split: str, columns: LabelledColumns) -> SourceSplit:
         """Open the files of one split."""
         files = [self._open(path, columns) for path in self.chosen[split]]
-        return SourceSplit.of(files[0]) if len(files) == 1 else SourceSplit(f"{self.folder / split} ({len(files)} files)", files)
+        return (
+            SourceSplit.of(files[0])
+            if len(files) == 1
+            else SourceSplit(f"{self.folder / split} ({len(files)} files)", files)
+        )
 
     def _open(self, path: Path, columns: LabelledColumns) -> SourceFile:
         source = Input.of_data(path, self.params)
@@ -231,7 +287,9 @@ class Files:
             if found.file in chosen:
                 files[split] = found.file.as_posix()
             if found.batches:
-                batches[split] = {path.as_posix(): rows.get(str(path), 0) for path in chosen if path != found.file}
+                batches[split] = {
+                    path.as_posix(): rows.get(str(path), 0) for path in chosen if path != found.file
+                }
         paths = [path for chosen in self.chosen.values() for path in chosen]
         sources = None if self.remote is None else [self.remote.sources[path] for path in paths]
         remote = None if sources is None else {url: record.model_dump(mode="json") for url, record in sources}
@@ -244,12 +302,22 @@ def _folder(path: str | None) -> Path:
     if given.is_absolute() or ".." in given.parts:
         raise DataError(
             f"data.path: {path!r} is outside {SOURCE}/.",
-            f"Put the files under {SOURCE}/: DVC tracks that folder and reruns the stage when a file in it changes.",
+            f"Put the files under {SOURCE}/: DVC tracks that folder and reruns the stage when a file in it"
+            " changes.",
         )
     if not folder.is_dir():
         if os.path.lexists(folder) and (problem := not_a_file(folder)):
-            raise DataError(f"data.path: {folder} {problem}; a folder is expected.", "Move it away, or name another folder.")
-        present = sorted(entry.name for entry in SOURCE.iterdir() if entry.is_dir()) if SOURCE.is_dir() else []
-        hint = f"It can be: {listed(present)}." if present else f"{SOURCE}/ has no folders; set data.path to null to read {SOURCE}/ itself."
+            raise DataError(
+                f"data.path: {folder} {problem}; a folder is expected.",
+                "Move it away, or name another folder.",
+            )
+        present = (
+            sorted(entry.name for entry in SOURCE.iterdir() if entry.is_dir()) if SOURCE.is_dir() else []
+        )
+        hint = (
+            f"It can be: {listed(present)}."
+            if present
+            else f"{SOURCE}/ has no folders; set data.path to null to read {SOURCE}/ itself."
+        )
         raise DataError(f"data.path: {folder} is not a folder.", hint)
     return folder

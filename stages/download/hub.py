@@ -16,16 +16,25 @@ from tuneline.readers.labelled import LabelledColumns, labelled_batches
 from tuneline.readers.rows import BadRows, listed, nearest
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_PIN = "Without network, set data.revision to the commit of a data set that was fetched before; data/raw/source.json records it."
+_PIN = (
+    "Without network, set data.revision to the commit of a data set that was fetched before;"
+    " data/raw/source.json records it."
+)
 
 
 class Hub:
-    """One configuration of one data set, at one commit. Data only: the datasets library runs no code of the repository."""
+    """One configuration of one data set, at one commit.
+
+    Data only: the datasets library runs no code of the repository.
+    """
 
     def __init__(self, path: str, name: str | None, revision: str | None) -> None:
         """Find the commit, and fetch the data set or take it from the cache."""
         if Path(path).exists():
-            raise DataError(f"data.path: {path!r} is a folder here, and data.source is hub.", "For files set data.source to files.")
+            raise DataError(
+                f"data.path: {path!r} is a folder here, and data.source is hub.",
+                "For files set data.source to files.",
+            )
         self.path, self.name, self.revision = path, name, revision
         self.label = " ".join(part for part in (path, name) if part)
         self.commit = resolve_commit(path, revision)
@@ -33,24 +42,33 @@ class Hub:
 
         with self._explained():
             self.data: Any = datasets.load_dataset(self.path, self.name, revision=self.commit)
-        # Without network the library takes the latest version that it finds in its cache, whatever was asked for.
+        # Without network the library takes the latest version that it finds in its cache, whatever was asked
+        # for.
         files = [Path(file["filename"]) for split in self.data.values() for file in split.cache_files]
         if not all(self.commit in file.parts for file in files):
-            problem = f"data.revision: commit {self.commit} of {self.label} is not in the cache, and the hub is out of reach."
+            problem = (
+                f"data.revision: commit {self.commit} of {self.label} is not in the cache, and the hub is out"
+                " of reach."
+            )
             raise UnreadableError(problem, _PIN)
 
     def read(self, split: str, columns: LabelledColumns) -> SourceSplit:
         """Open one split."""
         if split not in self.data:
             problem = f"data.splits: {self.label} has no split {split!r}{nearest(split, self.data)}."
-            raise DataError(problem, f"It has {listed(self.data)}. Divide one with data.split, or name a slice: 'train[90%:]'.")
+            raise DataError(
+                problem,
+                f"It has {listed(self.data)}. Divide one with data.split, or name a slice: 'train[90%:]'.",
+            )
         data, name = self.data[split], f"{self.label}, split {split}"
         names = list(columns.check(data.column_names, name))
         feature = data.features.get(columns.label)
         classes = tuple(feature.names) if hasattr(feature, "names") else None
         bad = BadRows(name, "row", columns.policy)
         tables = data.select_columns(names).with_format("arrow").iter(batch_size=ROW_GROUP)
-        batches = ValueBatch.numbered(batch for table in tables for batch in table.combine_chunks().to_batches())
+        batches = ValueBatch.numbered(
+            batch for table in tables for batch in table.combine_chunks().to_batches()
+        )
         return SourceSplit.of(SourceFile(bad, labelled_batches(batches, columns, bad, classes), classes))
 
     def provenance(self, _rows: Mapping[str, int], /) -> dict[str, Any]:
@@ -71,7 +89,9 @@ class Hub:
         except ValueError as error:  # an unknown or missing configuration
             raise DataError(f"data.name: {self.label}: {error}") from None
         except RuntimeError as error:  # a loading script
-            raise DataError(f"data.path: {self.label}: {error}.", "Use a copy of the data set in Parquet.") from None
+            raise DataError(
+                f"data.path: {self.label}: {error}.", "Use a copy of the data set in Parquet."
+            ) from None
         except (DatasetsError, OSError) as error:
             raise UnreadableError(f"data.path: {self.label} cannot be read: {error}") from None
 
@@ -86,15 +106,22 @@ def resolve_commit(path: str, revision: str | None) -> str:
     try:
         return str(HfApi().dataset_info(path, revision=revision).sha)
     except errors.RevisionNotFoundError:
-        raise DataError(f"data.revision: {path} has no branch, tag or commit {revision!r}.", "See its page on the hub.") from None
+        raise DataError(
+            f"data.revision: {path} has no branch, tag or commit {revision!r}.", "See its page on the hub."
+        ) from None
     except errors.GatedRepoError:
         raise DataError(
-            f"data.path: access to {path} must be granted first.", "Ask on its page, then log in with `hf auth login`."
+            f"data.path: access to {path} must be granted first.",
+            "Ask on its page, then log in with `hf auth login`.",
         ) from None
     except errors.RepositoryNotFoundError:
         hint = "Check the id on its page ('nyu-mll/glue'); for a private one log in with `hf auth login`."
         raise DataError(f"data.path: the hub has no data set {path!r}.", hint) from None
     except errors.HFValidationError as error:
-        raise DataError(f"data.path: {path!r} is not the id of a data set: {error}", "It looks like 'nyu-mll/glue'.") from None
+        raise DataError(
+            f"data.path: {path!r} is not the id of a data set: {error}", "It looks like 'nyu-mll/glue'."
+        ) from None
     except (OSError, httpx.HTTPError) as error:
-        raise UnreadableError(f"data.path: the hub cannot be asked for {path}: {str(error).splitlines()[0]}", _PIN) from None
+        raise UnreadableError(
+            f"data.path: the hub cannot be asked for {path}: {str(error).splitlines()[0]}", _PIN
+        ) from None

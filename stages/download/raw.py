@@ -1,6 +1,7 @@
 """Writes ``data/raw`` from the staged splits: complete rows, labels as ids, at most ``data.max_rows``, corrected by ``data/corrections/``.
 
-Corrections are applied to the rows that are written, after the division into splits, so that no other row changes its split.
+Corrections are applied to the rows that are written, after the division into splits, so that no other row
+changes its split.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,7 +42,11 @@ class RowSelection:
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return sum(part.stop - part.start for part in self.slices) if self.members is None else int(self.members.sum())
+        return (
+            sum(part.stop - part.start for part in self.slices)
+            if self.members is None
+            else int(self.members.sum())
+        )
 
     def batches(self, staged: Mapping[str, StagedSplit]) -> Iterator[tuple[StagedSplit, pa.RecordBatch]]:
         """Yield the rows, each batch with the split of the source that it comes from."""
@@ -49,14 +54,20 @@ class RowSelection:
         for part in self.slices:
             for batch in staged[part.source].batches(part.start, part.stop):
                 last = first + batch.num_rows
-                yield staged[part.source], batch if self.members is None else batch.filter(pa.array(self.members[first:last]))
+                yield (
+                    staged[part.source],
+                    batch if self.members is None else batch.filter(pa.array(self.members[first:last])),
+                )
                 first = last
 
 
-def divide_train(params: Params, slices: list[SourceSlice], staged: Mapping[str, StagedSplit]) -> tuple[dict[str, RowSelection], int]:
+def divide_train(
+    params: Params, slices: list[SourceSlice], staged: Mapping[str, StagedSplit]
+) -> tuple[dict[str, RowSelection], int]:
     """Divide the rows of the train split's slices as ``data.split`` asks; without it they are all train.
 
-    Return the rows of train and of each split that is taken from it, and the number of rows without a value in ``data.split.by``.
+    Return the rows of train and of each split that is taken from it, and the number of rows without a value
+    in ``data.split.by``.
     """
     split, whole = params.data.split, RowSelection(slices)
     if split is None:
@@ -70,7 +81,9 @@ def divide_train(params: Params, slices: list[SourceSlice], staged: Mapping[str,
         rows.append(row_hashes(batch.columns[: len(params.data.text_columns)], groups, params.seed))
         labels.append(hashes(kind.strata(batch[LABEL])))
     parts = assign_splits(np.concatenate(rows), np.concatenate(labels), split)
-    return {name: RowSelection(slices, parts == SPLITS.index(name)) for name in ("train", *params.data.divided)}, ungrouped
+    return {
+        name: RowSelection(slices, parts == SPLITS.index(name)) for name in ("train", *params.data.divided)
+    }, ungrouped
 
 
 MANY = 1_000
@@ -81,8 +94,8 @@ MANY = 1_000
 class LabelEncoder:
     """Converts the labels of the source to ids.
 
-    ``written`` is how its batches write each class: by its name, a whole number without decimals, or by its id where only
-    ``data.label_names`` names the classes.
+    ``written`` is how its batches write each class: by its name, a whole number without decimals, or by its
+    id where only ``data.label_names`` names the classes.
     """
 
     labels: Task
@@ -100,7 +113,9 @@ class LabelEncoder:
         observed, given = _observed(train.batches(staged)), data.label_names
         declared = next((staged[part.source].label_names for part in train.slices), None)
         are_numbers = all(name.removeprefix("-").isdecimal() and name.isascii() for name in observed)
-        names = tuple(given or declared or sorted(observed, key=int if are_numbers else None))  # as numbers, '2' is before '10'
+        names = tuple(
+            given or declared or sorted(observed, key=int if are_numbers else None)
+        )  # as numbers, '2' is before '10'
         return cls(kind.of_outputs(names), written_classes(names, observed if given else ()))
 
     def ids(self, batch: pa.RecordBatch, labelled: bool) -> pa.Array:
@@ -122,12 +137,14 @@ def _observed(train: Iterable[tuple[StagedSplit, pa.RecordBatch]]) -> set[str]:
         if len(observed) > MANY and 2 * len(observed) > rows:
             raise DataError(
                 f"{split.name}: {len(observed):,} distinct labels in {rows:,} rows.",
-                "Check that data.label_column names the label column; to predict numbers, set data.task to regression.",
+                "Check that data.label_column names the label column; to predict numbers, set data.task to"
+                " regression.",
             )
     if len(observed) < 2:
         only = f"only the label {observed.pop()!r}" if observed else "no label"
         raise DataError(
-            f"The train split has {only}.", "A classification needs at least two classes; check data.splits and data.label_column."
+            f"The train split has {only}.",
+            "A classification needs at least two classes; check data.splits and data.label_column.",
         )
     return observed
 
@@ -154,7 +171,10 @@ class Lookup:
 
     def find(self, keys: NDArray[np.bytes_]) -> tuple[Ids, Ids]:
         """Return all pairs of a row and an entry with the same hash: positions in ``keys`` and entries, in the order of the rows."""
-        first, stop = np.searchsorted(self._sorted, keys, "left"), np.searchsorted(self._sorted, keys, "right")
+        first, stop = (
+            np.searchsorted(self._sorted, keys, "left"),
+            np.searchsorted(self._sorted, keys, "right"),
+        )
         rows = np.repeat(np.arange(len(keys)), stop - first)
         offsets = np.arange(len(rows)) - np.repeat(np.cumsum(stop - first) - (stop - first), stop - first)
         return rows, self._order[np.repeat(first, stop - first) + offsets]
@@ -172,7 +192,8 @@ class Corrector:
         self._usable = task.valid(self._after)
         self._from = np.array(self._dropped["split"].to_pylist(), dtype=object)
         self._later = np.array(self._dropped["rows"].to_pylist(), dtype=object) == LATER
-        # Of each label correction: a row has its texts; it applied; a row has its texts and a label of neither side.
+        # Of each label correction: a row has its texts; it applied; a row has its texts and a label of
+        # neither side.
         self._found, self._applied, self._differs = np.zeros((3, self._labels.num_rows), dtype=bool)
         self._matched = np.zeros(self._dropped.num_rows, dtype=bool)
         self.relabelled = self.left_out = 0
@@ -206,7 +227,9 @@ class Corrector:
         self._differs[entries[~usable & (current != self._after[entries])]] = True
         values[rows[usable]] = self._after[entries[usable]]
         self.relabelled += len(rows[usable])
-        return batch.set_column(index, batch.schema.field(index), pa.array(values, batch.schema.field(index).type))
+        return batch.set_column(
+            index, batch.schema.field(index), pa.array(values, batch.schema.field(index).type)
+        )
 
     def _keep(self, split: str, keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
         rows, entries = self._by_dropped.find(keys)
@@ -231,11 +254,22 @@ class Corrector:
         if not self._labels.num_rows and not self._dropped.num_rows:
             return None
         labels = f"{self.relabelled:,} label{'s' * (self.relabelled != 1)} corrected"
-        say(f"download: {labels}, {self.left_out:,} row{'s' * (self.left_out != 1)} left out, as data/corrections says.")
+        say(
+            f"download: {labels}, {self.left_out:,} row{'s' * (self.left_out != 1)} left out, as"
+            " data/corrections says."
+        )
         stale, done = self._differs & ~self._applied, self._found & ~self._applied & ~self._differs
-        lost = "The source has lost these rows or changed their texts, or data.max_rows, data.as_of or data.last_days leaves them out."
+        lost = (
+            "The source has lost these rows or changed their texts, or data.max_rows, data.as_of or"
+            " data.last_days leaves them out."
+        )
         _warn(label_file(), ~self._found, "match no row of this data", lost)
-        _warn(label_file(), stale, "are not applied", "Their rows have another label now than the one that was corrected.")
+        _warn(
+            label_file(),
+            stale,
+            "are not applied",
+            "Their rows have another label now than the one that was corrected.",
+        )
         _warn(label_file(), done, "are not needed", "The source has these labels by now: remove the lines.")
         _warn(dropped_file(), ~self._matched, "match no row of this data", lost)
         return AppliedCorrections(
@@ -251,7 +285,10 @@ def _warn(path: Path, entries: NDArray[np.bool_], problem: str, hint: str) -> No
     if lines := (np.flatnonzero(entries)[:NAMED] + 2).tolist():
         more = ", ..." if entries.sum() > NAMED else ""
         where = f"{path}, line {', '.join(map(str, lines))}{more}"
-        say(f"download: warning: {entries.sum():,} of {len(entries):,} corrections {problem} ({where}). {hint}")
+        say(
+            f"download: warning: {entries.sum():,} of {len(entries):,} corrections {problem} ({where})."
+            f" {hint}"
+        )
 
 
 @dataclass
@@ -264,10 +301,18 @@ class RawWriter:
     corrector: Corrector
     left_out: int = 0
 
-    def write(self, folder: Path, staged: Mapping[str, StagedSplit], selection: RowSelection, at_most: int | None, seed: int) -> int:
+    def write(
+        self,
+        folder: Path,
+        staged: Mapping[str, StagedSplit],
+        selection: RowSelection,
+        at_most: int | None,
+        seed: int,
+    ) -> int:
         """Write the rows of a split, into the folder of its name, and return their number, at least one.
 
-        Every label is checked, also of rows that are not drawn: a run on few rows finds the same errors as a run on all.
+        Every label is checked, also of rows that are not drawn: a run on few rows finds the same errors as a
+        run on all.
         """
         schema = raw_schema(self.columns.texts, self.encoder.labels)
         chosen = None if at_most is None else sample_rows(selection.rows, at_most, seed)
@@ -275,14 +320,23 @@ class RawWriter:
             batches = self._batches(selection.batches(staged), chosen, schema, step)
             rows = write_shards(folder, schema, self.corrector.apply(folder.name, batches), self.shard_rows)
         if rows == 0:
-            hint = "Fill in its texts and labels, name another split in data.splits, or raise its fraction in data.split."
+            hint = (
+                "Fill in its texts and labels, name another split in data.splits, or raise its fraction in"
+                " data.split."
+            )
             if self.corrector.left_out:
-                hint = f"{dropped_file()} leaves out {self.corrector.left_out:,} rows: remove some of its lines."
+                hint = (
+                    f"{dropped_file()} leaves out {self.corrector.left_out:,} rows: remove some of its lines."
+                )
             raise DataError(f"The {folder.name} split has no complete row left.", hint)
         return rows
 
     def _batches(
-        self, batches: Iterator[tuple[StagedSplit, pa.RecordBatch]], chosen: NDArray[np.int64] | None, schema: pa.Schema, step: Progress
+        self,
+        batches: Iterator[tuple[StagedSplit, pa.RecordBatch]],
+        chosen: NDArray[np.int64] | None,
+        schema: pa.Schema,
+        step: Progress,
     ) -> Iterator[pa.RecordBatch]:
         first = 0
         for staged, batch in batches:
@@ -291,7 +345,9 @@ class RawWriter:
             if staged.labelled:
                 known = self.encoder.labels.valid(ids.to_numpy(zero_copy_only=False))
                 self._refuse(batch, staged, complete & ~known)
-            raw = pa.record_batch([*batch.columns[: len(self.columns.texts)], ids, batch[INDEX]], schema=schema)
+            raw = pa.record_batch(
+                [*batch.columns[: len(self.columns.texts)], ids, batch[INDEX]], schema=schema
+            )
             keep = np.ones(batch.num_rows, dtype=bool)
             if chosen is not None:
                 start, stop = np.searchsorted(chosen, (first, first + batch.num_rows))
@@ -305,10 +361,16 @@ class RawWriter:
     def _refuse(self, batch: pa.RecordBatch, staged: StagedSplit, unknown: NDArray[np.bool_]) -> None:
         if unknown.any():
             row = int(unknown.argmax())
-            where, name = f"{staged.place(batch, row)}, column {self.columns.label!r}", batch[LABEL][row].as_py()
+            where, name = (
+                f"{staged.place(batch, row)}, column {self.columns.label!r}",
+                batch[LABEL][row].as_py(),
+            )
             hint = "Correct it; if the train split lacks this class, list all classes in data.label_names."
             if batch[POSITION][row].as_py() == 1:
-                hint = "It is in the first line: if that is a header, set data.files.columns to null (`tuneline init FILE --header`)."
+                hint = (
+                    "It is in the first line: if that is a header, set data.files.columns to null (`tuneline"
+                    " init FILE --header`)."
+                )
             raise DataError(f"{where}: label {name!r} is not one of {listed(self.encoder.written)}.", hint)
 
 
@@ -340,8 +402,13 @@ def remove_classes(files: Iterable[tuple[Path, Path]], labels: Task, empty: Coll
     for path, target in files:
         with pq.ParquetFile(path) as file:
             schema = raw_schema(file.schema_arrow.names[:-2], fewer)
-            batches = ((batch, pc.index_in(batch[LABELS], value_set=pa.array(kept, pa.int64()))) for batch in file.iter_batches(ROW_GROUP))
+            batches = (
+                (batch, pc.index_in(batch[LABELS], value_set=pa.array(kept, pa.int64())))
+                for batch in file.iter_batches(ROW_GROUP)
+            )
             numbered = ((batch, pc.fill_null(ids, UNLABELLED).cast(pa.int64())) for batch, ids in batches)
             place = schema.get_field_index(LABELS)
-            write_batches(target, schema, (batch.set_column(place, LABELS, ids).cast(schema) for batch, ids in numbered))
+            write_batches(
+                target, schema, (batch.set_column(place, LABELS, ids).cast(schema) for batch, ids in numbered)
+            )
     return fewer

@@ -22,25 +22,41 @@ from tuneline.readers.labelled import LabelledColumns, labelled_batches
 from tuneline.readers.rows import BadRows, listed, nearest
 
 PHRASES = json.loads((Path(__file__).parent / "templates/tickets.json").read_text(encoding="utf-8"))
-"""What tickets are made of. Topics, by queue, are singular noun phrases, so that they fit every clause. Of the clauses, those of ``broken``
-name what is wrong, and so decide the queue, those of ``settled`` what is not, or no longer, wrong; the next three say how they stand
-together. Fillers make tickets differ: none says anything about the queue."""
+"""What tickets are made of.
+
+Topics, by queue, are singular noun phrases, so that they fit every clause. Of the clauses, those of
+``broken``
+name what is wrong, and so decide the queue, those of ``settled`` what is not, or no longer, wrong; the next
+three say how they stand together. Fillers make tickets differ: none says anything about the queue.
+"""
 TOPICS: dict[str, list[str]] = PHRASES["topics"]
 QUEUES = tuple(sorted(TOPICS))
 TOPICS_IN_A_TICKET = (0.45, 0.5, 0.05)
-"""Fractions of the tickets with one, two or three topics, each of another queue. The broken topic determines the label."""
+"""Fractions of the tickets with one, two or three topics, each of another queue.
+
+The broken topic determines the label.
+"""
 TOPIC_IN_SUBJECT = 0.15
-"""Fraction of the tickets whose subject names one of their topics, broken or settled. The other subjects are independent of the queue."""
+"""Fraction of the tickets whose subject names one of their topics, broken or settled.
+
+The other subjects are independent of the queue.
+"""
 SETTLED_FIRST = 0.85
-"""Fraction of the tickets with two or more topics that begin with the settled ones. A bag of words cannot use the order; a small
-model learns it first, and from it which clause belongs to which topic. With 0.5 it stays at the accuracy of a bag of words for
-thousands of steps."""
+"""Fraction of the tickets with two or more topics that begin with the settled ones.
+
+A bag of words cannot use the order; a small
+model learns it first, and from it which clause belongs to which topic. With 0.5 it stays at the accuracy of a
+bag of words for thousands of steps.
+"""
 GREETED, CONTEXT_GIVEN, CLOSED = 0.65, 0.7, 0.65
 """Fractions of the tickets with a greeting, a context and a closing, which are independent of the queue."""
 
 
 class SampleSource:
-    """Support tickets with the columns ``subject``, ``body`` and ``queue``. It needs neither network nor files."""
+    """Support tickets with the columns ``subject``, ``body`` and ``queue``.
+
+    It needs neither network nor files.
+    """
 
     def __init__(self, params: SampleParams, seed: int) -> None:
         self.params = params
@@ -55,16 +71,23 @@ class SampleSource:
     def read(self, split: str, columns: LabelledColumns) -> SourceSplit:
         """Generate the tickets of one split."""
         if split not in self.ranges:
-            raise DataError(f"data.splits: the sample has no split {split!r}{nearest(split, SPLITS)}.", f"It has {listed(SPLITS)}.")
+            raise DataError(
+                f"data.splits: the sample has no split {split!r}{nearest(split, SPLITS)}.",
+                f"It has {listed(SPLITS)}.",
+            )
         columns.check(Ticket._fields, "sample")
         if not pa.types.is_string(columns.kind.staged_type):  # its labels are texts
-            raise DataError("data.task: the sample's labels are classes, not numbers.", "Set data.task to classification.")
+            raise DataError(
+                "data.task: the sample's labels are classes, not numbers.", "Set data.task to classification."
+            )
         bad = BadRows(f"sample, split {split}", "row", columns.policy)
         batches = ValueBatch.numbered(self._batches(split))
         return SourceSplit.of(SourceFile(bad, labelled_batches(batches, columns, bad), QUEUES))
 
     def _batches(self, split: str) -> Iterator[pa.RecordBatch]:
-        tickets = islice(write_tickets(self.params.rows, self.params.mislabelled, self.seed), *self.ranges[split])
+        tickets = islice(
+            write_tickets(self.params.rows, self.params.mislabelled, self.seed), *self.ranges[split]
+        )
         while chunk := list(islice(tickets, ROW_GROUP)):
             yield pa.record_batch(list(map(pa.array, zip(*chunk, strict=True))), Ticket._fields)
 
@@ -84,7 +107,8 @@ class Ticket(NamedTuple):
 def write_tickets(rows: int, mislabelled: float, seed: int) -> Iterator[Ticket]:
     """Yield tickets with distinct bodies, also if case and white space are ignored.
 
-    A fraction of them has a wrong queue, spread evenly: of any ``n`` consecutive tickets ``n * mislabelled``, plus or minus one.
+    A fraction of them has a wrong queue, spread evenly: of any ``n`` consecutive tickets ``n * mislabelled``,
+    plus or minus one.
     """
     writer = _Writer(seed)
     mistakes = _Writer(seed + 1)  # a separate generator: the texts do not depend on `mislabelled`
@@ -95,7 +119,11 @@ def write_tickets(rows: int, mislabelled: float, seed: int) -> Iterator[Ticket]:
             ticket = writer.ticket()
         seen.add(text)
         wrong = int((row + 1) * mislabelled) > int(row * mislabelled)
-        yield ticket._replace(queue=mistakes.pick([name for name in QUEUES if name != ticket.queue])) if wrong else ticket
+        yield (
+            ticket._replace(queue=mistakes.pick([name for name in QUEUES if name != ticket.queue]))
+            if wrong
+            else ticket
+        )
 
 
 def normalised(text: str) -> str:
@@ -104,7 +132,10 @@ def normalised(text: str) -> str:
 
 
 class _Writer:
-    """Generator of tickets. It uses only ``random()``, the one method whose numbers stay the same in all versions of Python."""
+    """Generator of tickets.
+
+    It uses only ``random()``, the one method whose numbers stay the same in all versions of Python.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed).random  # noqa: S311 - no secrets
@@ -118,7 +149,9 @@ class _Writer:
 
     def ticket(self) -> Ticket:
         drawn, one_or_two = self.random(), sum(TOPICS_IN_A_TICKET[:2])
-        queues = self.pick_some(QUEUES, 1 if drawn < TOPICS_IN_A_TICKET[0] else 2 if drawn < one_or_two else 3)
+        queues = self.pick_some(
+            QUEUES, 1 if drawn < TOPICS_IN_A_TICKET[0] else 2 if drawn < one_or_two else 3
+        )
         topics = [self.pick(TOPICS[queue]) for queue in queues]
         return Ticket(self.subject(topics), self.body(topics), queues[0])
 
@@ -141,9 +174,14 @@ class _Writer:
         trouble = self.pick(PHRASES["broken"]).replace("{x}", broken)
         if not settled:
             return self.pick(PHRASES["alone"]).replace("{b}", trouble)
-        order = PHRASES["settled then broken"] if self.random() < SETTLED_FIRST else PHRASES["broken then settled"]
+        order = (
+            PHRASES["settled then broken"]
+            if self.random() < SETTLED_FIRST
+            else PHRASES["broken then settled"]
+        )
         fine = [
-            clause.replace("{x}", topic) for clause, topic in zip(self.pick_some(PHRASES["settled"], len(settled)), settled, strict=True)
+            clause.replace("{x}", topic)
+            for clause, topic in zip(self.pick_some(PHRASES["settled"], len(settled)), settled, strict=True)
         ]
         return self.pick(order).replace("{b}", trouble).replace("{s}", " and ".join(fine))
 
@@ -156,4 +194,8 @@ class _Writer:
         return text[:1].upper() + text[1:]
 
     def detail(self, kind: str) -> str:
-        return str(10_000 + int(self.random() * 90_000)) if kind == "order" else self.pick(PHRASES["fillers"][kind])
+        return (
+            str(10_000 + int(self.random() * 90_000))
+            if kind == "order"
+            else self.pick(PHRASES["fillers"][kind])
+        )

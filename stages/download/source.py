@@ -1,7 +1,7 @@
 """What the stage reads: the sources of rows, a copy of each of their splits, and the slices of these that ``data.splits`` names.
 
-A source is read once. Its splits are copied to temporary Parquet files, because finding the classes, dividing the rows and writing the
-splits of the pipeline each go over all rows.
+A source is read once. Its splits are copied to temporary Parquet files, because finding the classes, dividing
+the rows and writing the splits of the pipeline each go over all rows.
 """
 
 import re
@@ -39,8 +39,9 @@ HINT = "Fill it in."
 class SourceFile:
     """One file of a split, or a whole split where it is no file.
 
-    ``bad`` has its path, or its data set and split, for messages; what ``position`` counts, from 1: ``line`` in a text file, ``row``
-    elsewhere; and the bad rows that reading the batches, of ``LabelledColumns.schema``, meets.
+    ``bad`` has its path, or its data set and split, for messages; what ``position`` counts, from 1: ``line``
+    in a text file, ``row`` elsewhere; and the bad rows that reading the batches, of
+    ``LabelledColumns.schema``, meets.
     """
 
     bad: BadRows
@@ -50,7 +51,10 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class SourceSplit:
-    """One split of a source: its file, or its folder of files, and the files in the order of their rows. The first declares the classes."""
+    """One split of a source: its file, or its folder of files, and the files in the order of their rows.
+
+    The first declares the classes.
+    """
 
     name: str
     files: Sequence[SourceFile]
@@ -106,28 +110,39 @@ class StagedSplit:
         return pc.and_(batch[HAS_TEXT], pc.is_valid(batch[LABEL])) if self.labelled else batch[HAS_TEXT]
 
     def batches(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows from ``start`` to ``stop`` (exclusive). Only the row groups that contain them are read."""
+        """Yield the rows from ``start`` to ``stop`` (exclusive).
+
+        Only the row groups that contain them are read.
+        """
         first = 0
         with pq.ParquetFile(self.path) as file:
             for group in range(file.num_row_groups):
                 end = first + file.metadata.row_group(group).num_rows
                 if first < stop and start < end:
                     begin = max(start - first, 0)
-                    yield from file.read_row_group(group).slice(begin, min(stop, end) - first - begin).to_batches()
+                    yield from (
+                        file.read_row_group(group).slice(begin, min(stop, end) - first - begin).to_batches()
+                    )
                 first = end
 
 
 OnSkip = Callable[[BadRows, RowProblem], None]
 
 
-def stage_split(split: SourceSplit, columns: LabelledColumns, path: Path, params: DataParams, on_skip: OnSkip) -> StagedSplit:
-    """Copy a split of the source. Rows that cannot be read are left out; those without text or label are only marked.
+def stage_split(
+    split: SourceSplit, columns: LabelledColumns, path: Path, params: DataParams, on_skip: OnSkip
+) -> StagedSplit:
+    """Copy a split of the source.
 
-    ``on_skip`` is called with each row that is left out, and the bad rows of its file. Too large rows are refused, and bad ones as
-    ``data.bad_rows`` says.
+    Rows that cannot be read are left out; those without text or label are only marked.
+
+    ``on_skip`` is called with each row that is left out, and the bad rows of its file. Too large rows are
+    refused, and bad ones as ``data.bad_rows`` says.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False)).append(pa.field(HAS_TEXT, pa.bool_()))
+    schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False)).append(
+        pa.field(HAS_TEXT, pa.bool_())
+    )
     origins: list[Origin] = []
     rows, labelled, gaps, limit = 0, False, False, params.files.max_row_group_mb
     unlabelled = pa.scalar(UNLABELLED).cast(schema.field(LABEL).type)
@@ -140,11 +155,17 @@ def stage_split(split: SourceSplit, columns: LabelledColumns, path: Path, params
             file.bad.on_skip = partial(on_skip, file.bad)
             with progress(f"download: {file.bad.name}") as step:
                 for batch in file.batches:
-                    # The rows that will be in memory together: those of this batch, and those before it in the same row group.
+                    # The rows that will be in memory together: those of this batch, and those before it in
+                    # the same row group.
                     size = batch.nbytes + (size if 0 < rows % ROW_GROUP <= ROW_GROUP - batch.num_rows else 0)
                     if size > limit * MB:
                         where = f"{file.bad.name}, before {file.bad.unit} {batch[POSITION][-1].as_py():,}"
-                        raise too_large(where, f"up to {ROW_GROUP:,} rows take more", f"{limit:,} MB", PARAMETERS.row_group)
+                        raise too_large(
+                            where,
+                            f"up to {ROW_GROUP:,} rows take more",
+                            f"{limit:,} MB",
+                            PARAMETERS.row_group,
+                        )
                     filled = has_text(batch.columns[: len(columns.texts)])
                     labelled = labelled or bool(pc.any(pc.not_equal(batch[LABEL], unlabelled)).as_py())
                     gaps = gaps or bool(batch[LABEL].null_count) or not pc.all(filled).as_py()
@@ -157,14 +178,25 @@ def stage_split(split: SourceSplit, columns: LabelledColumns, path: Path, params
     return StagedSplit(split.name, origins, split.files[0].label_names, path, rows, labelled, gaps)
 
 
-SCHEMA = pa.schema([("split", pa.string()), ("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("content", pa.string())])
+SCHEMA = pa.schema(
+    [
+        ("split", pa.string()),
+        ("file", pa.string()),
+        ("line", pa.int64()),
+        ("reason", pa.string()),
+        ("content", pa.string()),
+    ]
+)
 """``split`` is that of the source; ``line`` is the row number where rows are not lines."""
 LONGEST = 500
 """Characters of the content."""
 
 
 class SkippedRows:
-    """Writes the rows that are left out, in batches. A broken record of a text file counts as many as it has lines."""
+    """Writes the rows that are left out, in batches.
+
+    A broken record of a text file counts as many as it has lines.
+    """
 
     def __init__(self, path: Path) -> None:
         self.count = 0
@@ -177,7 +209,15 @@ class SkippedRows:
         content = problem.content.rstrip("\r\n")
         start = content[:LONGEST] + ("…" if len(content) > LONGEST else "")
         shown = start.encode(errors="backslashreplace").decode()  # bytes that are not text as codes
-        self._waiting.append({"split": split, "file": bad.name, "line": problem.line, "reason": problem.reason, "content": shown})
+        self._waiting.append(
+            {
+                "split": split,
+                "file": bad.name,
+                "line": problem.line,
+                "reason": problem.reason,
+                "content": shown,
+            }
+        )
         if len(self._waiting) == ROW_GROUP:
             self._write()
 
@@ -222,7 +262,9 @@ def check_rows(staged: StagedSplit, columns: LabelledColumns) -> None:
         raise DataError(f"{staged.name} has no rows.", "Add rows, or name another split in data.splits.")
 
 
-def _report(staged: StagedSplit, columns: LabelledColumns, batch: pa.RecordBatch, incomplete: Counter[str]) -> None:
+def _report(
+    staged: StagedSplit, columns: LabelledColumns, batch: pa.RecordBatch, incomplete: Counter[str]
+) -> None:
     rows = np.flatnonzero(~staged.complete(batch).to_numpy(zero_copy_only=False)).tolist()
     texts = {name: batch[f"text_{position}"] for position, name in enumerate(columns.texts)}
     read = {**texts, columns.label: batch[LABEL]}
@@ -270,7 +312,9 @@ def resolve_split(split: str, spec: str, rows: Mapping[str, int]) -> list[Source
             absolute = _instruction(split, spec).to_absolute(dict(rows))
         except ValueError as error:
             raise DataError(f"data.splits.{split}: {spec!r}: {error}", _HINT) from None
-        slices = [SourceSlice(part.splitname, part.from_, part.to) for part in absolute if part.from_ < part.to]
+        slices = [
+            SourceSlice(part.splitname, part.from_, part.to) for part in absolute if part.from_ < part.to
+        ]
     if not any(part.stop > part.start for part in slices):
         sizes = ", ".join(f"{name!r} has {rows[name]:,}" for name in source_splits(split, spec))
         raise DataError(f"data.splits.{split}: {spec!r} selects no rows.", f"Available rows: {sizes}.")
@@ -293,6 +337,7 @@ def refuse_overlaps(slices: Mapping[str, list[SourceSlice]]) -> None:
             start, stop = max(left[0], right[0]), min(left[1], right[1])
             if source == other_source and start < stop:
                 raise DataError(
-                    f"data.splits: rows {start:,} to {stop - 1:,} of {source!r} would be in both {one} and {other}.",
+                    f"data.splits: rows {start:,} to {stop - 1:,} of {source!r} would be in both {one} and"
+                    f" {other}.",
                     f"Separate them, for example {one}: '{source}[:90%]', {other}: '{source}[90%:]'.",
                 )

@@ -1,11 +1,12 @@
 """Evaluate the trained classifier on the reported split: metrics, metrics by slice, behaviour tests.
 
-Reads: ``models/classifier/``; the reported split in ``data/tokenized/`` and ``data/raw/``; ``reports/baselines/``, what simple
-models predict; ``reports/checks/rows/``, for the metric without leaked rows; ``conf/behaviour/NAME.yaml``; the functions in ``project/``
-that ``evaluate.metrics`` names; ``seed`` and the section ``evaluate``.
-Computes: the logits of every row, once; metrics, with and without leaked rows; curves; metrics by slice; behaviour tests.
-Writes: ``reports/predictions.parquet``, ``reports/slices.json``, ``reports/behaviour.json``, ``plots/evaluation/``,
-``metrics/evaluate.json``. A behaviour test below its ``min_pass_rate`` stops the pipeline, after all outs are written.
+Reads: ``models/classifier/``; the reported split in ``data/tokenized/`` and ``data/raw/``;
+``reports/baselines/``, what simple models predict; ``reports/checks/rows/``, for the metric without leaked
+rows; ``conf/behaviour/NAME.yaml``; the functions in ``project/`` that ``evaluate.metrics`` names; ``seed``
+and the section ``evaluate``. Computes: the logits of every row, once; metrics, with and without leaked rows;
+curves; metrics by slice; behaviour tests. Writes: ``reports/predictions.parquet``, ``reports/slices.json``,
+``reports/behaviour.json``, ``plots/evaluation/``, ``metrics/evaluate.json``. A behaviour test below its
+``min_pass_rate`` stops the pipeline, after all outs are written.
 """
 
 import csv
@@ -24,7 +25,18 @@ from numpy.typing import NDArray
 from stages.evaluate.behaviour import LabelledTexts, pass_rates, read_suite, run_suite, violations_of
 from tuneline.core.errors import DataError, GateError
 from tuneline.core.files import replace_directory
-from tuneline.core.paths import BASELINES, CLASSIFIER, FAILING_ROWS, METRICS, PLOTS, PREDICTIONS, RAW, REPORTS, TOKENIZED, split_file
+from tuneline.core.paths import (
+    BASELINES,
+    CLASSIFIER,
+    FAILING_ROWS,
+    METRICS,
+    PLOTS,
+    PREDICTIONS,
+    RAW,
+    REPORTS,
+    TOKENIZED,
+    split_file,
+)
 from tuneline.core.provenance import RawSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, require, run_stage
@@ -86,7 +98,11 @@ def main() -> Measurements:
         started = time.perf_counter()
         classifier.logits(split, settings.batch_size, logits)
         seconds = time.perf_counter() - started
-        behaviour = run_suite(suite, texts, lambda rows: classifier.logits_of_texts(rows, settings.batch_size)) if suite else []
+        behaviour = (
+            run_suite(suite, texts, lambda rows: classifier.logits_of_texts(rows, settings.batch_size))
+            if suite
+            else []
+        )
         with progress("evaluate"):
             slices, metrics = measure_split(params, split, texts, logits, custom)
             metrics |= pass_rates(behaviour)
@@ -101,13 +117,21 @@ def main() -> Measurements:
 
 
 def measure_split(
-    params: Params, split: TokenizedSplit, texts: LabelledTexts, logits: Logits, custom: Sequence[CustomMetric]
+    params: Params,
+    split: TokenizedSplit,
+    texts: LabelledTexts,
+    logits: Logits,
+    custom: Sequence[CustomMetric],
 ) -> tuple[Slices, dict[str, float]]:
     """Return the metrics by slice, and those of the whole split: with the baselines, and without leaked rows."""
     phase("slices")
     schema, settings = split.task, params.evaluate
-    predicted = SplitPredictions(split.labels, schema.predictions(logits), schema, schema.averaging(settings.f1), params.seed)
-    slices = slices_report(score_slices(make_split_slices(split.lengths, texts), predicted), predicted.primary.name)
+    predicted = SplitPredictions(
+        split.labels, schema.predictions(logits), schema, schema.averaging(settings.f1), params.seed
+    )
+    slices = slices_report(
+        score_slices(make_split_slices(split.lengths, texts), predicted), predicted.primary.name
+    )
     phase("metrics")
     metrics = split_metrics(settings, split.labels, schema, logits, custom) | spread_metrics(predicted)
     for name, predictions in read_baselines(split_file(BASELINES, settings.split), len(split)).items():
@@ -121,11 +145,15 @@ def read_split(rows: SplitReader) -> TokenizedSplit:
     """Read the tokenized rows; refuse a split without rows, or with rows without a label."""
     split = TokenizedSplit.read(rows)
     if len(split) == 0:
-        raise DataError(f"{rows.name} has no rows.", "Report on another split (evaluate.split), or give this one rows (data.splits).")
+        raise DataError(
+            f"{rows.name} has no rows.",
+            "Report on another split (evaluate.split), or give this one rows (data.splits).",
+        )
     unlabelled = np.flatnonzero(split.task.unlabelled(split.labels))
     if len(unlabelled):
         raise DataError(
-            f"{rows.name}: {len(unlabelled)} of {len(split)} rows have no label, the first is row {unlabelled[0]}.",
+            f"{rows.name}: {len(unlabelled)} of {len(split)} rows have no label, the first is row"
+            f" {unlabelled[0]}.",
             "Report on a split with labels: evaluate.split.",
         )
     return split
@@ -142,11 +170,19 @@ def mapped_logits(folder: Path, rows: int, outputs: int) -> Iterator[Logits]:
     """Yield an empty array ``(rows, outputs)``, mapped to a file without a name in a folder: the system writes and evicts its pages."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as file:
-        os.posix_fallocate(file.fileno(), 0, 4 * rows * outputs)  # else a full disk would kill the process when it writes a page
+        os.posix_fallocate(
+            file.fileno(), 0, 4 * rows * outputs
+        )  # else a full disk would kill the process when it writes a page
         yield np.asarray(np.memmap(file, np.float32, "r+", shape=(rows, outputs)))
 
 
-def write_outs(split: TokenizedSplit, logits: Logits, slices: Slices, behaviour: Sequence[BehaviourResult], metrics: Metrics) -> None:
+def write_outs(
+    split: TokenizedSplit,
+    logits: Logits,
+    slices: Slices,
+    behaviour: Sequence[BehaviourResult],
+    metrics: Metrics,
+) -> None:
     """Write every out of the stage."""
     write_predictions(PREDICTIONS, split.labels, logits, split.task)
     slices.write(REPORTS / "slices.json")
@@ -154,7 +190,11 @@ def write_outs(split: TokenizedSplit, logits: Logits, slices: Slices, behaviour:
     with replace_directory(PLOTS / "evaluation") as partial:
         write_plots(partial, logits, split.labels, split.task)
         scores = [
-            (f"{slice_metrics.by}: {slice_metrics.name}", f"{slices.value(slice_metrics):.6g}", slice_metrics.rows)
+            (
+                f"{slice_metrics.by}: {slice_metrics.name}",
+                f"{slices.value(slice_metrics):.6g}",
+                slice_metrics.rows,
+            )
             for slice_metrics in slices.slices
         ]
         write_rows(partial / "slices.csv", ("slice", "score", "rows"), scores)
@@ -166,7 +206,10 @@ SCATTERED = 2_000
 
 
 def write_plots(folder: Path, logits: Logits, labels: NDArray[Any], task: Task) -> None:
-    """Write every plot of one split, from logits ``(rows, outputs)``. Those of the other task get no rows: DVC warns of a missing file."""
+    """Write every plot of one split, from logits ``(rows, outputs)``.
+
+    Those of the other task get no rows: DVC warns of a missing file.
+    """
     numbers = labels[:0], logits[:0, 0]
     if not task.has_classes:
         every = -(-len(labels) // SCATTERED)
@@ -175,7 +218,9 @@ def write_plots(folder: Path, logits: Logits, labels: NDArray[Any], task: Task) 
     probability = Softmax.of(logits)
     named, starts = np.array(task.names or (), dtype=object), range(0, len(labels), ROW_GROUP)
     parts = ((labels[start:][:ROW_GROUP], logits[start:][:ROW_GROUP].argmax(axis=1)) for start in starts)
-    confused = (row for actual, predicted in parts for row in zip(named[actual], named[predicted], strict=True))
+    confused = (
+        row for actual, predicted in parts for row in zip(named[actual], named[predicted], strict=True)
+    )
     write_rows(folder / "confusion.csv", ("actual", "predicted"), confused)
     _write_columns(folder / "scatter.csv", dict(zip(("actual", "predicted"), numbers, strict=True)))
     _write_columns(folder / "roc.csv", roc_curve(probability, labels))
@@ -184,13 +229,22 @@ def write_plots(folder: Path, logits: Logits, labels: NDArray[Any], task: Task) 
 
 
 def _write_columns(path: Path, columns: Columns | dict[str, NDArray[Any]]) -> None:
-    write_rows(path, list(columns), ([f"{value:.6g}" for value in row] for row in zip(*columns.values(), strict=True)))
+    write_rows(
+        path,
+        list(columns),
+        ([f"{value:.6g}" for value in row] for row in zip(*columns.values(), strict=True)),
+    )
 
 
 def write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a CSV with a header. DVC puts names into a script of its page as they are, so ``<``, which could end that, is a code."""
+    """Write a CSV with a header.
+
+    DVC puts names into a script of its page as they are, so ``<``, which could end that, is a code.
+    """
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(SimpleNamespace(write=lambda line: file.write(line.replace("<", r"\u003c"))), lineterminator="\n")
+        writer = csv.writer(
+            SimpleNamespace(write=lambda line: file.write(line.replace("<", r"\u003c"))), lineterminator="\n"
+        )
         writer.writerow(header)
         writer.writerows(rows)
 

@@ -1,4 +1,7 @@
-"""Tests of the model's behaviour, as in Ribeiro et al. 2020, "Beyond Accuracy: Behavioral Testing of NLP Models with CheckList"."""
+"""Tests of the model's behaviour, as in Ribeiro et al.
+
+2020, "Beyond Accuracy: Behavioral Testing of NLP Models with CheckList".
+"""
 
 import itertools
 import re
@@ -28,7 +31,9 @@ BLANK = re.compile(r"\{(\w+)\}")
 """Placeholder in a template."""
 _DISABLE = "evaluate.behaviour: null disables these tests."
 
-Word = Literal["typo", "lower_case", "upper_case", "no_final_punctuation", "negate", "swap_texts", "same_text"]
+Word = Literal[
+    "typo", "lower_case", "upper_case", "no_final_punctuation", "negate", "swap_texts", "same_text"
+]
 Label = str | int
 """A class, by name or by id."""
 
@@ -66,7 +71,9 @@ class BehaviourTest(Section):
 
     name: str
     templates: list[Annotated[list[str], Field(min_length=1, max_length=2)]] | None = None
-    """Texts of generated rows in the order of ``data.text_columns``, with ``{name}`` as placeholder. ``null``: rows of the reported
+    """Texts of generated rows in the order of ``data.text_columns``, with ``{name}`` as placeholder.
+
+    ``null``: rows of the reported
     split."""
     fill: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(default_factory=dict)
     """Values of the placeholders; every combination is a case."""
@@ -75,7 +82,10 @@ class BehaviourTest(Section):
     cases: Annotated[int, Field(ge=1)] = 200
     """Maximum number of cases, evenly spaced."""
     text: Literal["first", "last", "all"] | None = None
-    """The texts that ``change`` changes. ``null``: all for spelling and replacing, the last one for what is added or negated."""
+    """The texts that ``change`` changes.
+
+    ``null``: all for spelling and replacing, the last one for what is added or negated.
+    """
     min_pass_rate: Rate | None = None
     """Fraction of the cases that must pass, or the stage fails. ``null``: the rate is only reported."""
 
@@ -145,7 +155,11 @@ def read_suite(name: str) -> Suite:
         return Suite.model_validate(read_yaml(path))
     except ValidationError as error:
         messages = [
-            f"{'.'.join(map(str, detail['loc']))}: unknown key" if detail["type"] == "extra_forbidden" else describe_problem(detail)
+            (
+                f"{'.'.join(map(str, detail['loc']))}: unknown key"
+                if detail["type"] == "extra_forbidden"
+                else describe_problem(detail)
+            )
             for detail in error.errors()
         ]
         raise ParamsError("\n  ".join([f"{path}:", *messages])) from None
@@ -171,7 +185,9 @@ def label_id(label: Label, task: Task, key: str) -> int:
         return names.index(label)
     if isinstance(label, int) and 0 <= label < len(names):
         return label
-    known = f"Its classes are {', '.join(map(repr, names))}." if names else "It has none: this is a regression."
+    known = (
+        f"Its classes are {', '.join(map(repr, names))}." if names else "It has none: this is a regression."
+    )
     raise ParamsError(f"{key}: {label!r} is not a class of the data. {known}", _DISABLE)
 
 
@@ -220,9 +236,15 @@ class LabelledTexts:
         known = raw.schema.names
         missing = [name for name in columns if name not in known]
         if missing:
-            raise DataError(f"{raw.name} has no column {missing[0]!r}; it has {', '.join(known)}.", "Check data.text_columns.")
+            raise DataError(
+                f"{raw.name} has no column {missing[0]!r}; it has {', '.join(known)}.",
+                "Check data.text_columns.",
+            )
         if raw.rows != len(labels):
-            raise DataError(f"{raw.name} has {raw.rows} rows, the tokenized split has {len(labels)}.", "Run `dvc repro tokenize`.")
+            raise DataError(
+                f"{raw.name} has {raw.rows} rows, the tokenized split has {len(labels)}.",
+                "Run `dvc repro tokenize`.",
+            )
         return cls(raw, tuple(columns), labels, task)
 
     def batches(self) -> Iterator[list[list[str]]]:
@@ -239,7 +261,8 @@ class LabelledTexts:
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 _FINAL = re.compile(r"\s*[.!?]+\s*$")
 _AUXILIARY = re.compile(
-    r"\b(is|are|was|were|will|would|can|could|should|has|have|had|does|do|did|may|might|must)\b(?!\s*n[o']t\b)", re.IGNORECASE
+    r"\b(is|are|was|were|will|would|can|could|should|has|have|had|does|do|did|may|might|must)\b(?!\s*n[o']t\b)",
+    re.IGNORECASE,
 )
 
 
@@ -334,7 +357,9 @@ def typo(text: str) -> str:
     """Swap two neighbouring letters inside one word of four letters or more, chosen by a checksum of the text."""
     checksum = zlib.crc32(text.encode())
     words = [match for match in _LONG_WORD.finditer(text) if match[0].isalpha()]
-    inside = (place for match in words for place in range(match.start() + 1, match.end() - 2))  # neither first nor last letter
+    inside = (
+        place for match in words for place in range(match.start() + 1, match.end() - 2)
+    )  # neither first nor last letter
     swappable = [place for place in inside if text[place] != text[place + 1]]
     if not swappable:
         return text
@@ -364,12 +389,20 @@ def run_suite(suite: Suite, split: LabelledTexts, model: Model) -> list[Behaviou
         for test in suite.tests:
             cases.append(build_cases(test, split))
             step.advance(1)
-    inputs = [texts for test_cases in cases for case in test_cases for texts in (case.before, case.after) if texts is not None]
+    inputs = [
+        texts
+        for test_cases in cases
+        for case in test_cases
+        for texts in (case.before, case.after)
+        if texts is not None
+    ]
     logits = model(inputs) if inputs else np.empty((0, split.task.outputs), dtype=np.float32)
     results, first = [], 0
     for test, test_cases in zip(suite.tests, cases, strict=True):
         width = 1 if not test_cases or test_cases[0].before is None else 2
-        case_logits = logits[first : first + width * len(test_cases)].reshape(len(test_cases), width, logits.shape[1])
+        case_logits = logits[first : first + width * len(test_cases)].reshape(
+            len(test_cases), width, logits.shape[1]
+        )
         first += width * len(test_cases)
         results.append(_result(test, test_cases, case_logits, split.task))
     return results
@@ -408,7 +441,11 @@ def _result(test: AnyTest, cases: Sequence[Case], logits: Logits, task: Task) ->
         min_pass_rate=test.min_pass_rate,
         failures=[
             FailedCase(
-                before=None if cases[index].before is None else _tested(cases[index].before, logits[index][0], task),
+                before=(
+                    None
+                    if cases[index].before is None
+                    else _tested(cases[index].before, logits[index][0], task)
+                ),
                 after=_tested(cases[index].after, logits[index][-1], task),
             )
             for index in np.flatnonzero(~right)[:SHOWN]
@@ -435,8 +472,9 @@ def pass_rates(results: Sequence[BehaviourResult]) -> dict[str, float]:
 def violations_of(results: Sequence[BehaviourResult]) -> list[str]:
     """Return one message for each test below its ``min_pass_rate``."""
     return [
-        f"{result.name}: {f'{result.passed} of {result.cases} cases passed' if result.cases else 'no case to test'}; "
-        f"min_pass_rate is {result.min_pass_rate:g}"
+        f"{result.name}:"
+        f" {f'{result.passed} of {result.cases} cases passed' if result.cases else 'no case to test'};"
+        f" min_pass_rate is {result.min_pass_rate:g}"
         for result in results
         if result.stops
     ]

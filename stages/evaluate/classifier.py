@@ -39,11 +39,17 @@ class Classifier:
         try:
             model = load_classifier(folder, "sdpa")
             tokenizer = cast("PreTrainedTokenizerFast", AutoTokenizer.from_pretrained(folder))
-        except Exception as error:  # safetensors and transformers have no common base for what a broken file raises
-            raise StageError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}", "Train again: `dvc repro -f train`.") from None
+        except (
+            Exception
+        ) as error:  # safetensors and transformers have no common base for what a broken file raises
+            raise StageError(
+                f"{folder} cannot be loaded: {str(error).splitlines()[0]}",
+                "Train again: `dvc repro -f train`.",
+            ) from None
         if model.config.num_labels != labels.outputs:
             raise DataError(
-                f"{folder} has {model.config.num_labels} outputs; the data needs {labels.outputs}.", "Train again: `dvc repro train`."
+                f"{folder} has {model.config.num_labels} outputs; the data needs {labels.outputs}.",
+                "Train again: `dvc repro train`.",
             )
         device = PartialState().device
         return cls(model.to(device).eval(), tokenizer, device)
@@ -53,7 +59,11 @@ class Classifier:
 
         ``out`` is an array for the result, which may be mapped to a file; without it, one is made in memory.
         """
-        logits = np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32) if out is None else out
+        logits = (
+            np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32)
+            if out is None
+            else out
+        )
         seen = np.zeros(len(rows), dtype=np.int8)
         with torch.inference_mode(), tqdm(total=len(rows), desc="predict", unit="row", disable=None) as bar:
             for batch in length_sorted_batches(rows.lengths, batch_size):
@@ -63,7 +73,9 @@ class Classifier:
                 seen[batch] += 1
                 bar.update(len(batch))
         if not (seen == 1).all():
-            raise AssertionError(f"{np.count_nonzero(seen != 1)} rows of {len(rows)} were not counted exactly once")
+            raise AssertionError(
+                f"{np.count_nonzero(seen != 1)} rows of {len(rows)} were not counted exactly once"
+            )
         return logits
 
     def logits_of_texts(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> Logits:

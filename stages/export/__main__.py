@@ -1,11 +1,11 @@
 """Convert the trained classifier to ONNX models.
 
-Reads: ``models/classifier``; ``data/tokenized`` to calibrate int8; ``data/raw`` and ``models/base/source.json`` to record what the model
-is made of; ``reports/provenance/``.
-Computes: one model per precision in ``export.precisions``.
-Writes: ``models/candidates/``: the models; ``export.json``, which records how to use the models and where they come from; and the
-tokenizer, so that the folder can be deployed alone. The stage ``compare`` checks that their predictions are those of the trained
-model and publishes those that pass in ``models/onnx/``.
+Reads: ``models/classifier``; ``data/tokenized`` to calibrate int8; ``data/raw`` and
+``models/base/source.json`` to record what the model is made of; ``reports/provenance/``. Computes: one model
+per precision in ``export.precisions``. Writes: ``models/candidates/``: the models; ``export.json``, which
+records how to use the models and where they come from; and the tokenizer, so that the folder can be deployed
+alone. The stage ``compare`` checks that their predictions are those of the trained model and publishes those
+that pass in ``models/onnx/``.
 """
 
 import json
@@ -20,10 +20,25 @@ from stages.export.graph import clean_graph, quiet, save_model, to_onnx
 from stages.export.int8 import QuantizationRows, to_int8
 from tuneline.core.files import file_hash, replace_directory
 from tuneline.core.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
-from tuneline.core.provenance import BaseSource, RawSource, StageProvenance, provenance_file, split_hash, stage_provenance
+from tuneline.core.provenance import (
+    BaseSource,
+    RawSource,
+    StageProvenance,
+    provenance_file,
+    split_hash,
+    stage_provenance,
+)
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import LABELS, SplitReader
-from tuneline.onnx.records import EXPORT_RECORD, FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord, TokenizerRecord
+from tuneline.onnx.records import (
+    EXPORT_RECORD,
+    FORMAT,
+    DataRecord,
+    ExportRecord,
+    ModelProvenance,
+    ModelRecord,
+    TokenizerRecord,
+)
 from tuneline.params import ExportParams, Params
 from tuneline.params.loading import load_params
 from tuneline.tasks import Task, read_task
@@ -42,7 +57,9 @@ FROZEN_KEY = "frozen_head"
 
 
 def to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Convert a copy of the fp32 graph to fp16, for GPUs; on a CPU it is slower than fp32. ``logits`` stay float32.
+    """Convert a copy of the fp32 graph to fp16, for GPUs; on a CPU it is slower than fp32.
+
+    ``logits`` stay float32.
 
     Constants beyond the range of fp16 become its largest number, so masks stay masks.
     """
@@ -58,7 +75,9 @@ ExportedModel = tuple[onnx.ModelProto, Mapping[str, Any]]
 """A model in one precision; with that of int8 the method and bits of its quantization."""
 
 
-def export(model: "TrainedModel", columns: Sequence[str], params: ExportParams, rows: QuantizationRows) -> dict[str, ExportedModel]:
+def export(
+    model: "TrainedModel", columns: Sequence[str], params: ExportParams, rows: QuantizationRows
+) -> dict[str, ExportedModel]:
     """Convert a classifier in evaluation mode to all precisions; return the models by precision."""
     fp32 = to_onnx(model, columns, params.opset)
     exported: dict[str, ExportedModel] = {"fp32": (fp32, {})}
@@ -70,7 +89,10 @@ def export(model: "TrainedModel", columns: Sequence[str], params: ExportParams, 
 
 
 def load_for_tracing(folder: Path) -> "TrainedModel":
-    """Load the trained model. Attention is "eager": it gives the same logits as the fused implementations with fewer ONNX operators."""
+    """Load the trained model.
+
+    Attention is "eager": it gives the same logits as the fused implementations with fewer ONNX operators.
+    """
     from transformers.utils import logging
 
     from tuneline.model.frozen import load_classifier
@@ -79,7 +101,9 @@ def load_for_tracing(folder: Path) -> "TrainedModel":
     return load_classifier(folder, "eager")
 
 
-def write_models(exported: Mapping[str, ExportedModel], record: ExportRecord, classifier: Path, folder: Path) -> dict[str, float]:
+def write_models(
+    exported: Mapping[str, ExportedModel], record: ExportRecord, classifier: Path, folder: Path
+) -> dict[str, float]:
     """Write the models with the record in their metadata, ``export.json``, and the tokenizer; return the size of each model in MiB."""
     for name in COPIED_FILES:
         shutil.copyfile(require(classifier / name, "train"), folder / name)
@@ -119,18 +143,24 @@ def tokenizer_record(folder: Path) -> TokenizerRecord:
     """Return the record of the tokenizer in a folder."""
     config: dict[str, Any] = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     sha256 = file_hash(folder / "tokenizer.json")
-    return TokenizerRecord(file="tokenizer.json", sha256=sha256, truncation_side=config.get("truncation_side", "right"))
+    return TokenizerRecord(
+        file="tokenizer.json", sha256=sha256, truncation_side=config.get("truncation_side", "right")
+    )
 
 
 def data_record(folder: Path) -> DataRecord:
     """Return the source of the raw splits in a folder, and the SHA-256 of each (``split_hash``)."""
-    sha256 = {split: split_hash(SplitReader.open(folder, split, made_by="download").paths) for split in SPLITS}
+    sha256 = {
+        split: split_hash(SplitReader.open(folder, split, made_by="download").paths) for split in SPLITS
+    }
     return DataRecord(source=RawSource.read_if_exists(folder / "source.json"), sha256=sha256)
 
 
 def model_provenance() -> ModelProvenance:
     """Return the provenance of the models: their data, and all stages that they went through."""
-    earlier = {stage: StageProvenance.read(require(provenance_file(stage), stage)) for stage in EARLIER_STAGES}
+    earlier = {
+        stage: StageProvenance.read(require(provenance_file(stage), stage)) for stage in EARLIER_STAGES
+    }
     stages = {**earlier, "export": stage_provenance("export", LIBRARIES)}
     return ModelProvenance(data=data_record(RAW), base=BaseSource.read(BASE_RECORD), stages=stages)
 
@@ -150,10 +180,14 @@ def main() -> Measurements:
     """Read the parameters, the data and the trained model; convert it; write the models."""
     params = load_params()
     require(CLASSIFIER / "config.json", "train")
-    splits = {split: SplitReader.open(TOKENIZED, split, made_by="tokenize") for split in ("train", "validation")}
+    splits = {
+        split: SplitReader.open(TOKENIZED, split, made_by="tokenize") for split in ("train", "validation")
+    }
     record = new_record(CLASSIFIER, read_task(splits["train"].schema), params)
     columns = [name for name in splits["train"].schema.names if name != LABELS]
-    rows = QuantizationRows(splits["train"], splits["validation"], record.pad_token_id, params.seed, params.compare.close_rmse)
+    rows = QuantizationRows(
+        splits["train"], splits["validation"], record.pad_token_id, params.seed, params.compare.close_rmse
+    )
     exported = export(load_for_tracing(CLASSIFIER), columns, params.export, rows)
     with replace_directory(CANDIDATES) as folder:
         return write_models(exported, record, CLASSIFIER, folder)

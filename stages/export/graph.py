@@ -1,7 +1,8 @@
 """Conversion of the trained model to an ONNX graph with dynamic batch size and sequence length.
 
-The graph is traced by torch's exporter, then rewritten to compute less. A rewriting is used only if the logits on a few rows stay
-those of the trained model; the stage ``compare`` later checks the whole reported split.
+The graph is traced by torch's exporter, then rewritten to compute less. A rewriting is used only if the
+logits on a few rows stay those of the trained model; the stage ``compare`` later checks the whole reported
+split.
 """
 
 import ast
@@ -43,7 +44,9 @@ def weight_bytes(model: onnx.ModelProto) -> int:
 
 
 def save_model(model: onnx.ModelProto, path: Path, one_file: int = ONE_FILE) -> list[Path]:
-    """Write a model, which does not change, and return the files written, the model first. The same model gives the same bytes.
+    """Write a model, which does not change, and return the files written, the model first.
+
+    The same model gives the same bytes.
 
     Weights of more than ``one_file`` bytes go to ``path`` with ``.data`` added, which must stay beside it.
     """
@@ -60,8 +63,9 @@ def save_model(model: onnx.ModelProto, path: Path, one_file: int = ONE_FILE) -> 
 def clean_graph(model: onnx.ModelProto) -> onnx.ModelProto:
     """Remove traces of the exporter from a model, in place, and return it.
 
-    Removed are: documentation strings; metadata of nodes and values, where the exporter stores file names and stack traces;
-    inferred shapes of inner values, which break the quantizer; inputs whose values no node reads.
+    Removed are: documentation strings; metadata of nodes and values, where the exporter stores file names and
+    stack traces; inferred shapes of inner values, which break the quantizer; inputs whose values no node
+    reads.
     """
     del model.metadata_props[:]
     model.doc_string = ""
@@ -89,7 +93,10 @@ def _clear_metadata(parts: list[onnx.GraphProto | onnx.FunctionProto | onnx.Node
 
 
 def _drop_unread_inputs(graph: onnx.GraphProto) -> None:
-    """Remove inputs of which only the shape is read. All inputs have shape ``(batch, sequence)``, so the first one provides it."""
+    """Remove inputs of which only the shape is read.
+
+    All inputs have shape ``(batch, sequence)``, so the first one provides it.
+    """
     nodes = _all_nodes(graph)
     read = {name for node in nodes if node.op_type != "Shape" for name in node.input}
     first, *others = graph.input
@@ -127,13 +134,17 @@ class ShapedGraph:
         """Read shapes and constants from a graph as the exporter writes it."""
         values = [*graph.input, *graph.value_info, *graph.output]
         shapes: dict[str, Dims] = {
-            value.name: [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in values
+            value.name: [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
+            for value in values
         }
         constants = {tensor.name: tensor for tensor in graph.initializer}
         return cls(graph, shapes | {name: list(tensor.dims) for name, tensor in constants.items()}, constants)
 
     def consumers(self) -> dict[str, list[tuple[int, int]]]:
-        """Return for each value the nodes that read it, as (index of the node, index of its input). The graph's output is node -1."""
+        """Return for each value the nodes that read it, as (index of the node, index of its input).
+
+        The graph's output is node -1.
+        """
         consumers: dict[str, list[tuple[int, int]]] = {output.name: [(-1, 0)] for output in self.graph.output}
         for node_index, node in enumerate(self.graph.node):
             for input_index, name in enumerate(node.input):
@@ -141,7 +152,10 @@ class ShapedGraph:
         return consumers
 
     def is_per_token(self, name: str) -> bool:
-        """Return True if a value has one vector per token: shape ``(batch, sequence, n)`` with n > 1. With n = 1 it is a mask."""
+        """Return True if a value has one vector per token: shape ``(batch, sequence, n)`` with n > 1.
+
+        With n = 1 it is a mask.
+        """
         dims = self.shapes.get(name, [])
         return len(dims) == 3 and dims[:2] == [BATCH, SEQUENCE] and isinstance(dims[2], int) and dims[2] > 1
 
@@ -174,7 +188,10 @@ InputAxes = dict[int, int]
 
 
 def keep_first_token(shaped: ShapedGraph) -> None:
-    """Narrow a graph and its shapes in place. The graph does not change if more than the first token is read."""
+    """Narrow a graph and its shapes in place.
+
+    The graph does not change if more than the first token is read.
+    """
     (values, inputs), slices = plan_narrowing(shaped), _Slices(shaped)
     nodes: list[onnx.NodeProto] = []
     for node_index, node in enumerate(shaped.graph.node):
@@ -183,7 +200,9 @@ def keep_first_token(shaped: ShapedGraph) -> None:
             if axis is not None and name not in values:
                 nodes += slices.before(node, input_index, axis)
         if node.op_type == "Reshape" and node.output[0] in values:
-            axis = values[node.output[0]]  # the target shape is 1 along it, and 0 (keep the dimension) before it
+            axis = values[
+                node.output[0]
+            ]  # the target shape is 1 along it, and 0 (keep the dimension) before it
             target = [0] * axis + [1] + [int(dim) for dim in shaped.shapes[node.output[0]][axis + 1 :]]
             node.input[1] = shaped.add_constant(f"{node.output[0]}_shape", target)
             del node.attribute[:]
@@ -196,9 +215,9 @@ def keep_first_token(shaped: ShapedGraph) -> None:
 def plan_narrowing(shaped: ShapedGraph) -> tuple[dict[str, int], dict[tuple[int, int], int]]:
     """Find the values to narrow, from the graph's end to its start.
 
-    A value is narrowed if all nodes that read it need only its first entry along the same axis, and the node that computes it can
-    work on narrowed inputs. Return the axis by name of the value; and by (index of a node, index of its input), for inputs of which
-    the first entry suffices.
+    A value is narrowed if all nodes that read it need only its first entry along the same axis, and the node
+    that computes it can work on narrowed inputs. Return the axis by name of the value; and by (index of a
+    node, index of its input), for inputs of which the first entry suffices.
     """
     values: dict[str, int] = {}
     inputs: dict[tuple[int, int], int] = {}
@@ -214,15 +233,23 @@ def plan_narrowing(shaped: ShapedGraph) -> tuple[dict[str, int], dict[tuple[int,
             continue
         if (input_axes := _input_axes(node, axis, shaped)) is not None:
             values |= dict.fromkeys(node.output, axis)
-            inputs |= {(node_index, input_index): input_axis for input_index, input_axis in input_axes.items()}
+            inputs |= {
+                (node_index, input_index): input_axis for input_index, input_axis in input_axes.items()
+            }
     for node_index in selections:
-        if shaped.graph.node[node_index].input[0] not in values:  # the value stays whole, so no slice is needed
+        if (
+            shaped.graph.node[node_index].input[0] not in values
+        ):  # the value stays whole, so no slice is needed
             del inputs[node_index, 0]
     return values, inputs
 
 
 def _selects_first_token(node: onnx.NodeProto, shaped: ShapedGraph) -> bool:
-    if node.op_type != "Gather" or int_attribute(node, "axis", 0) != 1 or not shaped.is_per_token(node.input[0]):
+    if (
+        node.op_type != "Gather"
+        or int_attribute(node, "axis", 0) != 1
+        or not shaped.is_per_token(node.input[0])
+    ):
         return False
     index = shaped.constants.get(node.input[1])
     return index is not None and not index.dims and int(numpy_helper.to_array(index)) == 0
@@ -240,7 +267,9 @@ def _elementwise(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes:
     """Inputs are aligned at their last axes. An input that is broadcast along the axis does not change."""
     axes = {input_index: axis - len(shapes[0]) + len(dims) for input_index, dims in enumerate(shapes[1:])}
     return {
-        input_index: input_axis for input_index, input_axis in axes.items() if input_axis >= 0 and shapes[1 + input_index][input_axis] != 1
+        input_index: input_axis
+        for input_index, input_axis in axes.items()
+        if input_axis >= 0 and shapes[1 + input_index][input_axis] != 1
     }
 
 
@@ -258,11 +287,17 @@ def _reshape(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | No
 
 _RULES: dict[str, Callable[[onnx.NodeProto, int, list[Dims]], InputAxes | None]] = {
     "LayerNormalization": _over_last_axis,
-    "MatMul": lambda _, axis, shapes: {0: len(shapes[1]) - 2} if axis == len(shapes[0]) - 2 and len(shapes[1]) >= 2 else None,
+    "MatMul": lambda _, axis, shapes: (
+        {0: len(shapes[1]) - 2} if axis == len(shapes[0]) - 2 and len(shapes[1]) >= 2 else None
+    ),
     "Reshape": _reshape,
     "Softmax": _over_last_axis,
-    "Split": lambda node, axis, shapes: {0: axis} if int_attribute(node, "axis", 0) % len(shapes[0]) != axis else None,
-    "Transpose": lambda node, axis, _: {0: next(list(one.ints) for one in node.attribute if one.name == "perm")[axis]},
+    "Split": lambda node, axis, shapes: (
+        {0: axis} if int_attribute(node, "axis", 0) % len(shapes[0]) != axis else None
+    ),
+    "Transpose": lambda node, axis, _: {
+        0: next(list(one.ints) for one in node.attribute if one.name == "perm")[axis]
+    },
 }
 
 
@@ -286,7 +321,21 @@ class _Slices:
 
 MASK = "attention_mask"
 PER_TOKEN = frozenset(
-    ("Add", "Cast", "Div", "Erf", "Gelu", "LayerNormalization", "MatMul", "Mul", "Relu", "Sigmoid", "Split", "Sub", "Tanh")
+    (
+        "Add",
+        "Cast",
+        "Div",
+        "Erf",
+        "Gelu",
+        "LayerNormalization",
+        "MatMul",
+        "Mul",
+        "Relu",
+        "Sigmoid",
+        "Split",
+        "Sub",
+        "Tanh",
+    )
 )
 REAL_TOKENS, LIST_INDEX = "real_tokens", "places_of_tokens"
 """Names of the two index tensors in the graph, see ``_index_nodes``."""
@@ -301,7 +350,10 @@ CONSTANTS: dict[str, int | list[int]] = {
 
 
 def skip_padding(shaped: ShapedGraph) -> None:
-    """Rewrite a graph in place. The graph does not change if it has no mask or no linear layer over tokens."""
+    """Rewrite a graph in place.
+
+    The graph does not change if it has no mask or no linear layer over tokens.
+    """
     per_token = _per_token_nodes(shaped)
     if MASK not in {value.name for value in shaped.graph.input} or not per_token:
         return
@@ -315,7 +367,11 @@ def skip_padding(shaped: ShapedGraph) -> None:
                 converted.add(name)
             elif node_index not in per_token and name in listed:
                 node.input[input_index] = f"{name}_placed"
-                nodes += [] if name in converted else [_node("Gather", [name, LIST_INDEX], f"{name}_placed", axis=0)]
+                nodes += (
+                    []
+                    if name in converted
+                    else [_node("Gather", [name, LIST_INDEX], f"{name}_placed", axis=0)]
+                )
                 converted.add(name)
         if node_index in per_token:
             _adjust_axis(node)
@@ -348,9 +404,10 @@ def _is_per_token(node: onnx.NodeProto, shaped: ShapedGraph) -> bool:
 def _index_nodes(shaped: ShapedGraph) -> list[onnx.NodeProto]:
     """Create the nodes that compute the two index tensors from the mask.
 
-    ``REAL_TOKENS``, shape ``(tokens,)``: positions of the real tokens in the flattened batch. ``LIST_INDEX``, shape ``(batch, sequence)``:
-    index in the list of real tokens for each position; at padding, that of the last real token before it. The first position of
-    a row counts as real even if it is masked, because the classifier reads it.
+    ``REAL_TOKENS``, shape ``(tokens,)``: positions of the real tokens in the flattened batch. ``LIST_INDEX``,
+    shape ``(batch, sequence)``: index in the list of real tokens for each position; at padding, that of the
+    last real token before it. The first position of a row counts as real even if it is masked, because the
+    classifier reads it.
     """
     for name, value in CONSTANTS.items():
         shaped.add_constant(name, value)
@@ -390,7 +447,10 @@ def _adjust_axis(node: onnx.NodeProto) -> None:
 
 LOGITS = "logits"
 TEST_LENGTHS = (8, 5, 2)
-"""Tokens of the rows that are traced, and on which a rewritten graph is tested. Dimensions of 0 or 1 would be traced as constants."""
+"""Tokens of the rows that are traced, and on which a rewritten graph is tested.
+
+Dimensions of 0 or 1 would be traced as constants.
+"""
 TOLERANCE = 1e-4
 """Absolute and relative tolerance of logits: far above rounding errors, far below the effect of reading padding."""
 Rewriting = Callable[[ShapedGraph], None]
@@ -401,7 +461,8 @@ REWRITINGS: tuple[tuple[Rewriting, ...], ...] = ((keep_first_token, skip_padding
 def to_onnx(model: "TrainedModel", columns: Sequence[str], opset: int) -> onnx.ModelProto:
     """Convert a classifier in evaluation mode, on the CPU, to an ONNX graph with the output ``logits`` of shape ``(batch, outputs)``.
 
-    The graph has no traces of this machine, and no inputs that the model ignores (``token_type_ids`` in some architectures).
+    The graph has no traces of this machine, and no inputs that the model ignores (``token_type_ids`` in some
+    architectures).
 
     Raises:
         StageError: ONNX Runtime cannot run the graph that the exporter writes for this model and opset.
@@ -414,7 +475,8 @@ def to_onnx(model: "TrainedModel", columns: Sequence[str], opset: int) -> onnx.M
     plain = rewrite(traced, ())
     if onnx_logits(plain, random_batch(model)) is None:
         raise StageError(
-            f"ONNX Runtime cannot run this model at opset {opset}.", "Set export.opset to another version: 20 suits most models."
+            f"ONNX Runtime cannot run this model at opset {opset}.",
+            "Set export.opset to another version: 20 suits most models.",
         )
     return plain
 
@@ -494,7 +556,11 @@ def random_batch(model: "TrainedModel") -> Batch:
     mask = (np.arange(max(TEST_LENGTHS)) < np.array(TEST_LENGTHS)[:, None]).astype(np.int64)
     padding = model.config.pad_token_id or 0
     ids = np.random.default_rng(0).integers(0, model.config.vocab_size, mask.shape)
-    return {"input_ids": np.where(mask == 1, ids, padding), "attention_mask": mask, "token_type_ids": np.zeros_like(mask)}
+    return {
+        "input_ids": np.where(mask == 1, ids, padding),
+        "attention_mask": mask,
+        "token_type_ids": np.zeros_like(mask),
+    }
 
 
 def tensors(model: "TrainedModel", names: Sequence[str]) -> "dict[str, torch.Tensor]":

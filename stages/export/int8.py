@@ -1,8 +1,9 @@
 """Quantization of the fp32 graph to int8, with the least difference from it that the rows of the project show.
 
-Products of int8 are fast because all activations of a batch share one scale: a few large ones make it coarse for the others. Two things
-are done about it. ``smoothed`` divides large channels of the activations and multiplies their weights (SmoothQuant, Xiao et al. 2022,
-https://arxiv.org/abs/2211.10438). And where predictions still change, the linear layers whose rounding costs most stay in fp32.
+Products of int8 are fast because all activations of a batch share one scale: a few large ones make it coarse
+for the others. Two things are done about it. ``smoothed`` divides large channels of the activations and
+multiplies their weights (SmoothQuant, Xiao et al. 2022, https://arxiv.org/abs/2211.10438). And where
+predictions still change, the linear layers whose rounding costs most stay in fp32.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,9 @@ from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of, o
 from tuneline.params.evaluate import Int8Params
 
 QUANTIZED_OPERATORS = [*LINEAR_OPERATORS, "Gather"]
-"""Operators whose weights are quantized: linear layers and embeddings. Products of two activations (attention scores) stay in
+"""Operators whose weights are quantized: linear layers and embeddings.
+
+Products of two activations (attention scores) stay in
 fp32, because rounding both factors costs more accuracy than it saves time."""
 FROZEN_HEAD = "head.weight"
 """Weight of the linear model on a frozen checkpoint, which stays in fp32: its features and weights differ by orders of magnitude, so their
@@ -36,7 +39,9 @@ SELECTION_ROWS = 256
 SENSITIVITY_ROWS = 64
 """How many of these rows the pass over the layers reads: it needs the order of the layers, not their exact cost."""
 SMOOTHING = 0.75
-"""Share of a channel's range that moves from the activations to the weights, alpha in SmoothQuant. 0.65 and 0.75 are best on
+"""Share of a channel's range that moves from the activations to the weights, alpha in SmoothQuant.
+
+0.65 and 0.75 are best on
 the models measured: docs/benchmarks.md."""
 LEAST_RANGE = 1e-5
 """Smallest range of a channel, so that a channel that is always 0 has a scale."""
@@ -86,13 +91,18 @@ class Method:
         return self.quantize(self.graph, kept)
 
 
-def to_int8(model: onnx.ModelProto, params: Int8Params, rows: QuantizationRows) -> tuple[onnx.ModelProto, dict[str, Any]]:
+def to_int8(
+    model: onnx.ModelProto, params: Int8Params, rows: QuantizationRows
+) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """Quantize a model with the method in ``params``; return it, and its entry ``quantization`` for ``export.json``.
 
-    With ``reduce_range``, weights have 7 bits: two products of activations up to 255 and weights up to 64 add up to at most 32,640, which
-    16 bits hold, so processors without VNNI do not saturate them.
+    With ``reduce_range``, weights have 7 bits: two products of activations up to 255 and weights up to 64 add
+    up to at most 32,640, which 16 bits hold, so processors without VNNI do not saturate them.
     """
-    record: dict[str, Any] = {"method": params.method, "weight_bits": SAFE_WEIGHT_BITS if params.reduce_range else 8}
+    record: dict[str, Any] = {
+        "method": params.method,
+        "weight_bits": SAFE_WEIGHT_BITS if params.reduce_range else 8,
+    }
     if params.method != "best":
         return method_named(params.method, model, params, rows).int8(), record
 
@@ -146,7 +156,9 @@ class Fp32Model:
 
     def first(self, count: int) -> "Fp32Model":
         """Return the first rows."""
-        return replace(self, split=self.split.take(np.arange(min(count, len(self.split)))), logits=self.logits[:count])
+        return replace(
+            self, split=self.split.take(np.arange(min(count, len(self.split)))), logits=self.logits[:count]
+        )
 
     def run(self, graph: onnx.ModelProto) -> NDArray[np.float32]:
         """Return the logits of another graph on these rows."""
@@ -175,11 +187,15 @@ def keep_layers(
 ) -> tuple[onnx.ModelProto, list[str]]:
     """Keep linear layers in fp32, the most sensitive first, until predictions agree on ``GOAL`` of the rows.
 
-    ``quantized`` has no such layer, and its predictions agree on ``agreement``. At most a fraction ``max_fp32`` of the weights of linear
-    layers is kept, because each layer costs speed. Returns the graph and the names of its layers in fp32.
+    ``quantized`` has no such layer, and its predictions agree on ``agreement``. At most a fraction
+    ``max_fp32`` of the weights of linear layers is kept, because each layer costs speed. Returns the graph
+    and the names of its layers in fp32.
     """
     rows = len(reference.split)
-    say(f"export: int8 agrees with fp32 on {agreement:.1%} of {rows} validation rows; measuring which layers cost most")
+    say(
+        f"export: int8 agrees with fp32 on {agreement:.1%} of {rows} validation rows; measuring which layers"
+        " cost most"
+    )
     layers = linear_layers(method.graph)
     allowed = max_fp32 * sum(layers.values())
     graph = quantized
@@ -208,8 +224,8 @@ def linear_layers(model: onnx.ModelProto) -> dict[str, int]:
 def sensitive_layers(method: Method, layers: Mapping[str, int], reference: Fp32Model) -> list[str]:
     """Return the layers of at least average size, first those whose rounding alone changes the logits most.
 
-    A smaller layer, such as a projection of the attention, changes less: its rounding need not be measured, which takes two thirds of
-    the time. To keep one would also save little.
+    A smaller layer, such as a projection of the attention, changes less: its rounding need not be measured,
+    which takes two thirds of the time. To keep one would also save little.
     """
     average = sum(layers.values()) / len(layers)
     large = [name for name, weights in layers.items() if weights >= average]
@@ -229,21 +245,30 @@ def embeddings(model: onnx.ModelProto) -> list[str]:
 def to_dynamic_int8(model: onnx.ModelProto, reduce_range: bool, kept: Sequence[str] = ()) -> onnx.ModelProto:
     """Quantize the weights of a copy of the fp32 graph to int8; ranges of activations are computed for each batch at run time.
 
-    So the logits of a row depend slightly on the other rows of its batch. Nodes named in ``kept`` stay in fp32.
+    So the logits of a row depend slightly on the other rows of its batch. Nodes named in ``kept`` stay in
+    fp32.
     """
     return _quantize(model, quantize_dynamic, kept, reduce_range=reduce_range)
 
 
-def to_static_int8(model: onnx.ModelProto, reduce_range: bool, calibration: Iterable[Batch], kept: Sequence[str] = ()) -> onnx.ModelProto:
+def to_static_int8(
+    model: onnx.ModelProto, reduce_range: bool, calibration: Iterable[Batch], kept: Sequence[str] = ()
+) -> onnx.ModelProto:
     """Quantize the weights of a copy of the fp32 graph to int8, and activations by their minimum and maximum on padded batches."""
     inputs = [value.name for value in model.graph.input]
     batches = ({name: batch[name] for name in inputs} for batch in calibration)
     reader = SimpleNamespace(get_next=lambda: next(batches, None))
-    own = {"quant_format": QuantFormat.QDQ, "activation_type": QuantType.QUInt8, "extra_options": {"MatMulConstBOnly": True}}
+    own = {
+        "quant_format": QuantFormat.QDQ,
+        "activation_type": QuantType.QUInt8,
+        "extra_options": {"MatMulConstBOnly": True},
+    }
     return _quantize(model, quantize_static, kept, reader, reduce_range=reduce_range, **own)
 
 
-def _quantize(model: onnx.ModelProto, quantizer: Callable[..., None], kept: Sequence[str], *inputs: Any, **options: Any) -> onnx.ModelProto:
+def _quantize(
+    model: onnx.ModelProto, quantizer: Callable[..., None], kept: Sequence[str], *inputs: Any, **options: Any
+) -> onnx.ModelProto:
     """Run a quantizer on files, because it would move the weights out of a model in memory."""
     with temporary_directory() as folder, quiet():
         source = folder / "fp32.onnx"
@@ -252,7 +277,11 @@ def _quantize(model: onnx.ModelProto, quantizer: Callable[..., None], kept: Sequ
         heads = [node.name for node in model.graph.node if FROZEN_HEAD in node.input]
         excluded = [*heads, *kept]
         excluded += [f"{name}_MatMul" for name in excluded]  # the dynamic quantizer renames a Gemm
-        options |= {"op_types_to_quantize": QUANTIZED_OPERATORS, "per_channel": True, "weight_type": QuantType.QInt8}
+        options |= {
+            "op_types_to_quantize": QUANTIZED_OPERATORS,
+            "per_channel": True,
+            "weight_type": QuantType.QInt8,
+        }
         quantizer(source, target, *inputs, nodes_to_exclude=excluded, **options)
         return clean_graph(onnx.load(target))
 
@@ -260,8 +289,9 @@ def _quantize(model: onnx.ModelProto, quantizer: Callable[..., None], kept: Sequ
 def smooth(model: onnx.ModelProto, calibration: Iterable[Batch]) -> onnx.ModelProto:
     """Return a copy of the fp32 graph that computes the same with activations of more equal ranges.
 
-    Before a product ``x @ w``, channel ``c`` of x is divided by ``s[c] = max|x[c]|**a / max|w[c]|**(1 - a)``, and row c of w multiplied
-    by it, with ``a = SMOOTHING`` (equation 4 of the paper). All products of one x share its scales.
+    Before a product ``x @ w``, channel ``c`` of x is divided by ``s[c] = max|x[c]|**a / max|w[c]|**(1 - a)``,
+    and row c of w multiplied by it, with ``a = SMOOTHING`` (equation 4 of the paper). All products of one x
+    share its scales.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -273,11 +303,15 @@ def smooth(model: onnx.ModelProto, calibration: Iterable[Batch]) -> onnx.ModelPr
     for name, ranges in activation_ranges(model, sizes, calibration).items():
         values = {weight: numpy_helper.to_array(weights[weight]) for weight in products[name]}
         largest = np.max([np.abs(value).max(axis=1) for value in values.values()], axis=0)
-        scale = np.maximum(ranges, LEAST_RANGE) ** SMOOTHING / np.maximum(largest, LEAST_RANGE) ** (1 - SMOOTHING)
+        scale = np.maximum(ranges, LEAST_RANGE) ** SMOOTHING / np.maximum(largest, LEAST_RANGE) ** (
+            1 - SMOOTHING
+        )
         for weight, value in values.items():
             scaled = (value * scale[:, np.newaxis]).astype(np.float32)
             weights[weight].CopyFrom(numpy_helper.from_array(scaled, weight))
-        copy.graph.initializer.append(numpy_helper.from_array((1 / scale).astype(np.float32), f"{name}.scale"))
+        copy.graph.initializer.append(
+            numpy_helper.from_array((1 / scale).astype(np.float32), f"{name}.scale")
+        )
 
     # The activations are divided just before their first product
     nodes: list[onnx.NodeProto] = []
@@ -286,7 +320,11 @@ def smooth(model: onnx.ModelProto, calibration: Iterable[Batch]) -> onnx.ModelPr
         if node.op_type == "MatMul" and node.input[1] in products.get(node.input[0], []):
             name = node.input[0]
             if name not in divided:
-                nodes.append(helper.make_node("Mul", [name, f"{name}.scale"], [f"{name}.smoothed"], f"{name}.smoothing"))
+                nodes.append(
+                    helper.make_node(
+                        "Mul", [name, f"{name}.scale"], [f"{name}.smoothed"], f"{name}.smoothing"
+                    )
+                )
                 divided.add(name)
             node.input[0] = f"{name}.smoothed"
         nodes.append(node)
@@ -300,9 +338,12 @@ def smooth(model: onnx.ModelProto, calibration: Iterable[Batch]) -> onnx.ModelPr
 def scalable_products(graph: onnx.GraphProto) -> dict[str, list[str]]:
     """Return the names of the weight matrices that each value is multiplied with, without those that something else reads as well.
 
-    A weight that several layers share, as in ALBERT, or that is an embedding, too, can't have the scale of one of them.
+    A weight that several layers share, as in ALBERT, or that is an embedding, too, can't have the scale of
+    one of them.
     """
-    matrices = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 2 and tensor.name != FROZEN_HEAD}
+    matrices = {
+        tensor.name for tensor in graph.initializer if len(tensor.dims) == 2 and tensor.name != FROZEN_HEAD
+    }
     readers: dict[str, set[str]] = {}
     for node in graph.node:
         for name in node.input:
@@ -319,11 +360,13 @@ def scalable_products(graph: onnx.GraphProto) -> dict[str, list[str]]:
     return products
 
 
-def activation_ranges(model: onnx.ModelProto, sizes: Mapping[str, int], calibration: Iterable[Batch]) -> dict[str, NDArray[np.float32]]:
+def activation_ranges(
+    model: onnx.ModelProto, sizes: Mapping[str, int], calibration: Iterable[Batch]
+) -> dict[str, NDArray[np.float32]]:
     """Return the largest absolute value of every channel of inner values of a graph, over padded batches.
 
-    ``sizes`` has the number of channels, the last axis, of each value. The graph computes the maxima itself: all activations of a batch
-    would take gigabytes of memory.
+    ``sizes`` has the number of channels, the last axis, of each value. The graph computes the maxima itself:
+    all activations of a batch would take gigabytes of memory.
     """
     observed = onnx.ModelProto()
     observed.CopyFrom(model)
@@ -334,7 +377,9 @@ def activation_ranges(model: onnx.ModelProto, sizes: Mapping[str, int], calibrat
         observed.graph.initializer.append(shape)
         observed.graph.node.append(helper.make_node("Abs", [name], [f"{name}.abs"]))
         observed.graph.node.append(helper.make_node("Reshape", [f"{name}.abs", shape.name], [f"{name}.rows"]))
-        observed.graph.node.append(helper.make_node("ReduceMax", [f"{name}.rows", first_axis.name], [f"{name}.range"], keepdims=0))
+        observed.graph.node.append(
+            helper.make_node("ReduceMax", [f"{name}.rows", first_axis.name], [f"{name}.range"], keepdims=0)
+        )
         observed.graph.output.append(onnx.ValueInfoProto(name=f"{name}.range"))
 
     ranges = {name: np.zeros(size, np.float32) for name, size in sizes.items()}

@@ -1,11 +1,11 @@
 """Convert the raw splits to token ids.
 
-Reads: ``data/raw/*.parquet``, ``models/base/``; the parameters ``tokenize``, ``data.text_columns`` and, for a model made from scratch,
-``model.config``.
-Computes: a tokenizer (that in ``models/base/tokenizer/``, or WordPiece trained on the train split) and the token ids of every row. Long
-texts are truncated; nothing is padded, because the collator pads each batch. Each raw file is a task of its own (``run.engine``), and
-what a killed run has finished is not done again.
-Writes: ``data/tokenized/`` with one file for each raw file, ``data/tokenized/tokenizer/``, ``metrics/tokenize.json``.
+Reads: ``data/raw/*.parquet``, ``models/base/``; the parameters ``tokenize``, ``data.text_columns`` and, for a
+model made from scratch, ``model.config``. Computes: a tokenizer (that in ``models/base/tokenizer/``, or
+WordPiece trained on the train split) and the token ids of every row. Long texts are truncated; nothing is
+padded, because the collator pads each batch. Each raw file is a task of its own (``run.engine``), and what a
+killed run has finished is not done again. Writes: ``data/tokenized/`` with one file for each raw file,
+``data/tokenized/tokenizer/``, ``metrics/tokenize.json``.
 """
 
 import json
@@ -35,7 +35,13 @@ from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.tables import SplitReader, shard_file
 from tuneline.core.terminal import say
 from tuneline.engines import map_tasks
-from tuneline.model.architectures import checkpoint_limit, has_token_type_ids, load_tokenizer, read_base, token_limit
+from tuneline.model.architectures import (
+    checkpoint_limit,
+    has_token_type_ids,
+    load_tokenizer,
+    read_base,
+    token_limit,
+)
 from tuneline.model.encoding import EncodingCounts
 from tuneline.params import Params
 from tuneline.params.loading import load_params
@@ -60,7 +66,10 @@ def tokenize_splits(
     shards = shards_of(params, splits, saved_tokenizer(params, base, train, target), target)
     unfinished = [shard for shard in shards if not shard.counts.exists()]
     if finished := len(shards) - len(unfinished):
-        say(f"tokenize: {finished} of {len(shards)} files were finished by a run that was ended; it continues with the others.")
+        say(
+            f"tokenize: {finished} of {len(shards)} files were finished by a run that was ended; it continues"
+            " with the others."
+        )
     done = sum(map_tasks(tokenize_shard, unfinished, params.run, name="tokenize"), start=EncodingCounts())
     counts = dict.fromkeys(splits, EncodingCounts())
     for shard in shards:
@@ -76,7 +85,13 @@ def saved_tokenizer(params: Params, base: BaseSource, train: RawTexts, target: P
         tokenizer = build_tokenizer(params, base, train)
         with replace_directory(folder) as new:
             save_tokenizer(tokenizer, params.tokenize.max_length, new)
-        write_json(record, {name: getattr(tokenizer, name) for name in ("truncation_side", "unk_token_id", "model_input_names")})
+        write_json(
+            record,
+            {
+                name: getattr(tokenizer, name)
+                for name in ("truncation_side", "unk_token_id", "model_input_names")
+            },
+        )
     return SavedTokenizer(folder / "tokenizer.json", **json.loads(record.read_bytes()))
 
 
@@ -91,19 +106,38 @@ def build_tokenizer(params: Params, base: BaseSource, train: RawTexts) -> "PreTr
     if base.checkpoint is None:
         limit = token_limit(config)
         if not has_token_type_ids(config):
-            tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
+            tokenizer.model_input_names = [
+                name for name in tokenizer.model_input_names if name != "token_type_ids"
+            ]
     texts = len(train.text_columns)
-    check_length(params.tokenize.max_length, limit, tokenizer.num_special_tokens_to_add(pair=texts == 2), texts)
+    check_length(
+        params.tokenize.max_length, limit, tokenizer.num_special_tokens_to_add(pair=texts == 2), texts
+    )
     return tokenizer
 
 
-def shards_of(params: Params, splits: Mapping[str, SplitReader], tokenizer: SavedTokenizer, target: Path) -> list[Shard]:
+def shards_of(
+    params: Params, splits: Mapping[str, SplitReader], tokenizer: SavedTokenizer, target: Path
+) -> list[Shard]:
     """Return the tasks: one for each raw file."""
     shards = []
     for split, reader in splits.items():
         for number, raw in enumerate(reader.paths):
-            tokenized, counts = shard_file(target, split, number, len(reader.paths)), target / STATE / f"{raw.stem}.json"
-            shards.append(Shard(split, raw, tokenized, counts, tokenizer, params.data.text_columns, params.tokenize.max_length))
+            tokenized, counts = (
+                shard_file(target, split, number, len(reader.paths)),
+                target / STATE / f"{raw.stem}.json",
+            )
+            shards.append(
+                Shard(
+                    split,
+                    raw,
+                    tokenized,
+                    counts,
+                    tokenizer,
+                    params.data.text_columns,
+                    params.tokenize.max_length,
+                )
+            )
     return shards
 
 
@@ -121,7 +155,9 @@ def main() -> Measurements:
         counts, done = tokenize_splits(params, base, splits, folder)
     seconds = time.perf_counter() - started
     total = sum(counts.values(), start=EncodingCounts())
-    by_split = {name: value for split, count in counts.items() for name, value in count.metrics(f"{split}_").items()}
+    by_split = {
+        name: value for split, count in counts.items() for name, value in count.metrics(f"{split}_").items()
+    }
     Metrics.of({**total.metrics(), **by_split}).write(METRICS / "tokenize.json")
     return {"rows_per_second": round(done.rows / seconds), "tokens_per_second": round(done.tokens / seconds)}
 

@@ -39,7 +39,9 @@ class RawTexts:
         for name in [*self.text_columns, LABELS]:
             if name not in schema.names:
                 known = ", ".join(schema.names)
-                raise DataError(f"{path} has no column {name!r}; it has {known}.", f"Check data.text_columns. {HINT}")
+                raise DataError(
+                    f"{path} has no column {name!r}; it has {known}.", f"Check data.text_columns. {HINT}"
+                )
         for name in self.text_columns:
             if not pa.types.is_string(schema.field(name).type):
                 raise DataError(f"{path}: column {name!r} is {schema.field(name).type}, not text.", HINT)
@@ -51,7 +53,8 @@ class RawTexts:
     def texts(self, at_most: int) -> Iterator[list[str]]:
         """Yield the texts in batches, one column of a batch after the other, to train a tokenizer.
 
-        Of more than ``at_most`` rows, every second, third, ... is read, so they are from all parts of the split.
+        Of more than ``at_most`` rows, every second, third, ... is read, so they are from all parts of the
+        split.
         """
         step, first = max(math.ceil(self.rows / at_most), 1), 0
         for batch in self.batches(self.text_columns):
@@ -73,7 +76,10 @@ class RawTexts:
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_LIMIT = 1000
 TRAINING_ROWS = 1_000_000
-"""Rows that the tokenizer is trained on at most. The trainer keeps about 1 KB for each distinct word of them."""
+"""Rows that the tokenizer is trained on at most.
+
+The trainer keeps about 1 KB for each distinct word of them.
+"""
 MIN_FREQUENCY = 2
 """Pairs of pieces that occur less often are not merged."""
 _ISOLATED = frozenset(string.punctuation) | {chr(point) for point in range(0x4E00, 0xA000)}
@@ -83,9 +89,21 @@ Texts = Callable[[], Iterator[Sequence[str]]]
 """Returns an iterator over batches of texts. It is called once per pass over the data."""
 
 MACHINE_KEYS = frozenset(
-    {"name_or_path", "_name_or_path", "is_local", "local_files_only", "tokenizer_file", "vocab_file", "merges_file", "_commit_hash"}
+    {
+        "name_or_path",
+        "_name_or_path",
+        "is_local",
+        "local_files_only",
+        "tokenizer_file",
+        "vocab_file",
+        "merges_file",
+        "_commit_hash",
+    }
 )
-"""Keys of a tokenizer configuration that describe the machine it was saved on. Stage ``train`` copies what is left."""
+"""Keys of a tokenizer configuration that describe the machine it was saved on.
+
+Stage ``train`` copies what is left.
+"""
 CALL_KEYS = frozenset({"max_length", "stride", "truncation_strategy", "pad_to_multiple_of"})
 """Keys left in a tokenizer configuration by an earlier call. ``model_max_length`` sets the length here."""
 
@@ -118,7 +136,9 @@ def alphabet(texts: Texts, limit: int) -> list[str]:
     normalizer = normalizers.BertNormalizer(lowercase=True)
     counts = np.zeros(0x110000, dtype=np.int64)
     for batch in texts():
-        points = np.frombuffer("".join(map(normalizer.normalize_str, batch)).encode("utf-32-le"), dtype=np.uint32)
+        points = np.frombuffer(
+            "".join(map(normalizer.normalize_str, batch)).encode("utf-32-le"), dtype=np.uint32
+        )
         batch_counts = np.bincount(points)
         counts[: len(batch_counts)] += batch_counts
     order = np.argsort(-counts, kind="stable")
@@ -129,8 +149,8 @@ def alphabet(texts: Texts, limit: int) -> list[str]:
 def learn_vocabulary(texts: Texts, vocab_size: int, characters: Sequence[str]) -> dict[str, int]:
     """Train and return the ids of the pieces.
 
-    The trainer numbers continuation pieces ("##a") in the order of a hash table, which differs between processes, and breaks
-    ties by these numbers. Passing them as special tokens fixes their numbers.
+    The trainer numbers continuation pieces ("##a") in the order of a hash table, which differs between
+    processes, and breaks ties by these numbers. Passing them as special tokens fixes their numbers.
     """
     inner = [f"##{character}" for character in characters if character not in _ISOLATED]
     trainer = trainers.WordPieceTrainer(
@@ -167,11 +187,13 @@ def check_length(max_length: int, limit: int | None, special_tokens: int, texts:
     if limit is not None and max_length > limit:
         raise ParamsError(
             f"tokenize.max_length: {max_length} is more than the {limit} tokens that the model takes.",
-            f"Set it to {limit} or less, or give a model made from scratch more: model.config.max_position_embeddings.",
+            f"Set it to {limit} or less, or give a model made from scratch more:"
+            " model.config.max_position_embeddings.",
         )
     if max_length < special_tokens + texts:
         raise ParamsError(
-            f"tokenize.max_length: {max_length} is too short: a row has {special_tokens} special tokens and {texts} text(s).",
+            f"tokenize.max_length: {max_length} is too short: a row has {special_tokens} special tokens and"
+            f" {texts} text(s).",
             f"Set it to {special_tokens + texts} or more.",
         )
 
@@ -189,7 +211,9 @@ def save_tokenizer(tokenizer: "PreTrainedTokenizerFast", max_length: int, folder
     kept = {key: value for key, value in values.items() if key not in MACHINE_KEYS | CALL_KEYS}
     kept["model_max_length"] = max_length
     kept["model_input_names"] = list(tokenizer.model_input_names)
-    path.write_text(json.dumps(dict(sorted(kept.items())), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(dict(sorted(kept.items())), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 @dataclass(frozen=True)
@@ -214,7 +238,10 @@ class SavedTokenizer:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a raw split, and what becomes of it. ``counts`` is written last: where it exists, the shard is finished."""
+    """One file of a raw split, and what becomes of it.
+
+    ``counts`` is written last: where it exists, the shard is finished.
+    """
 
     split: str
     raw: Path
@@ -234,7 +261,10 @@ def tokenize_shard(shard: Shard) -> EncodingCounts:
     encoder = Encoder(shard.tokenizer, shard.max_length, pairs=len(shard.text_columns) == 2)
     schema = tokenized_schema(encoder.token_type_ids, source.labels)
     rows = source.batches([*shard.text_columns, LABELS])
-    with progress(f"tokenize: {shard.raw.stem}", source.rows) as step, replace_file(shard.tokenized) as partial:
+    with (
+        progress(f"tokenize: {shard.raw.stem}", source.rows) as step,
+        replace_file(shard.tokenized) as partial,
+    ):
 
         def counted() -> Iterator[pa.RecordBatch]:
             for batch in encode_rows(encoder, rows, shard.text_columns, schema):

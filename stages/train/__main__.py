@@ -2,15 +2,15 @@
 
 Start: ``python -m stages.train.launch``, which starts it on the devices of ``train.launch``.
 
-Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer/``, ``models/base/``; the parameters ``seed``,
-``data.text_columns``, ``model.config``, ``model.head``, ``train``; the functions in ``project/`` that ``train.loss`` and
-``train.metric`` name.
-Computes: a training loop on accelerate (stages/train/loop.py); keeps the best weights by the validation metric, or the last. With
-``model.head: frozen``, a linear model on the checkpoint's vectors instead (stages/train/frozen.py); with ``auto`` both, and publishes the
-better one (stages/train/choice.py).
-Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``, ``metrics/train.json``; ``reports/validation.parquet``, the
-predictions of the published weights for the validation split, which experiments are compared by. During the run: ``checkpoints/``,
-``reports/live/``. After an interruption: ``reports/interrupted/train.json``.
+Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer/``, ``models/base/``; the
+parameters ``seed``, ``data.text_columns``, ``model.config``, ``model.head``, ``train``; the functions in
+``project/`` that ``train.loss`` and ``train.metric`` name. Computes: a training loop on accelerate
+(stages/train/loop.py); keeps the best weights by the validation metric, or the last. With ``model.head:
+frozen``, a linear model on the checkpoint's vectors instead (stages/train/frozen.py); with ``auto`` both, and
+publishes the better one (stages/train/choice.py). Writes: ``models/classifier/``,
+``plots/training/{loss,validation}.tsv``, ``metrics/train.json``; ``reports/validation.parquet``, the
+predictions of the published weights for the validation split, which experiments are compared by. During the
+run: ``checkpoints/``, ``reports/live/``. After an interruption: ``reports/interrupted/train.json``.
 """
 
 import shutil
@@ -78,7 +78,9 @@ def main(segments: list[TrainingSegment] | None = None) -> Measurements:
     return usage
 
 
-def fine_tune(params: Params, accelerator: Accelerator, segments: list[TrainingSegment] | None) -> Measurements:
+def fine_tune(
+    params: Params, accelerator: Accelerator, segments: list[TrainingSegment] | None
+) -> Measurements:
     """Run the training loop, and publish its result; with ``model.head: auto``, the better of it and the frozen checkpoint."""
     inputs = read_checked_inputs(params, accelerator)
     frozen = fit_rival(params, inputs, accelerator)
@@ -91,7 +93,8 @@ def fine_tune(params: Params, accelerator: Accelerator, segments: list[TrainingS
         if segments is not None:
             segments += result.state.progress.segments
         usage = resource_usage(result.state)
-        accelerator.wait_for_everyone()  # here, so that a signal ends no process that waits while the main process publishes
+        # here, so that a signal ends no process that waits while the main process publishes
+        accelerator.wait_for_everyone()
     return usage
 
 
@@ -108,7 +111,10 @@ def fit_rival(params: Params, inputs: Inputs, accelerator: Accelerator) -> Froze
         if possible:
             fitted = fit_frozen(params, inputs, accelerator)
         else:
-            say("train: no linear model on the frozen checkpoint: its tokenizer joins two texts so that they cannot be separated again")
+            say(
+                "train: no linear model on the frozen checkpoint: its tokenizer joins two texts so that they"
+                " cannot be separated again"
+            )
     accelerator.wait_for_everyone()
     return fitted
 
@@ -120,7 +126,9 @@ def fit_head(params: Params, accelerator: Accelerator) -> Measurements:
         fitted = fit_frozen(params, inputs, accelerator)
         publish_frozen(fitted, inputs, params)
         publish_curves(fitted.progress, fitted.metric.name, PLOTS / "training")
-        publish_measurements(TrainingOutcome(fitted.progress, fitted.logits), fitted.metric, inputs.validation, params)
+        publish_measurements(
+            TrainingOutcome(fitted.progress, fitted.logits), fitted.metric, inputs.validation, params
+        )
         usage["training_seconds"] = round(fitted.seconds, 2)
     accelerator.wait_for_everyone()
     return usage
@@ -138,7 +146,8 @@ def read_checked_inputs(params: Params, accelerator: Accelerator) -> Inputs:
 def publish_outs(result: TrainingResult, frozen: FrozenResult | None, inputs: Inputs, params: Params) -> None:
     """Write the outs, then remove the checkpoints: a run killed while publishing resumes from them.
 
-    The curves are those of the training, whichever model is published; the metrics are of the published model.
+    The curves are those of the training, whichever model is published; the metrics are of the published
+    model.
     """
     state = result.state
     if state.accelerator.is_main_process:
@@ -173,7 +182,9 @@ class TrainingOutcome:
     choice: HeadChoice | None = None
 
 
-def publish_measurements(outcome: TrainingOutcome, metric: ValidationMetric, split: TokenizedSplit, params: Params) -> None:
+def publish_measurements(
+    outcome: TrainingOutcome, metric: ValidationMetric, split: TokenizedSplit, params: Params
+) -> None:
     """Write the metrics of the published model, and its predictions for the validation split."""
     write_predictions(VALIDATION_PREDICTIONS, split.labels, outcome.logits, split.task)
     interval = metric.interval(outcome.logits, split.labels, split.task, params.seed)
@@ -187,8 +198,22 @@ def publish_measurements(outcome: TrainingOutcome, metric: ValidationMetric, spl
 def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted) -> NoReturn:
     """Write and print how to resume, and exit."""
     if accelerator.is_main_process:
-        steps = {"step": interrupted.step, "steps": interrupted.steps, "best": interrupted.best, "checkpoint": str(interrupted.checkpoint)}
-        write_json(NOTE, {"interrupted": True, "resumable": True, "signal": interrupted.signal, **steps, "resume": "dvc repro"})
+        steps = {
+            "step": interrupted.step,
+            "steps": interrupted.steps,
+            "best": interrupted.best,
+            "checkpoint": str(interrupted.checkpoint),
+        }
+        write_json(
+            NOTE,
+            {
+                "interrupted": True,
+                "resumable": True,
+                "signal": interrupted.signal,
+                **steps,
+                "resume": "dvc repro",
+            },
+        )
         say(f"\ntrain: {interrupted}", error=True)
     accelerator.wait_for_everyone()
     accelerator.end_training()
@@ -210,7 +235,8 @@ def run() -> NoReturn:
 
 def publish_model(model: TrainedModel, weights: dict[str, Tensor], tokenizer: Path, target: Path) -> None:
     """Write a folder in Hugging Face format: safetensors, label names, tokenizer."""
-    model.config._name_or_path = ""  # transformers 5.23 would save the path of the base model, and has no public setter
+    # transformers 5.23 would save the path of the base model, and has no public setter
+    model.config._name_or_path = ""
     disable_progress_bar: Any = logging.disable_progress_bar
     disable_progress_bar()
     with replace_directory(target) as partial:
@@ -229,21 +255,32 @@ def publish_curves(progress: TrainingProgress, metric: str, target: Path) -> Non
 
 
 def _write_curve(path: Path, header: Sequence[str], rows: Iterable[Sequence[float]]) -> None:
-    lines = ["\t".join(header), *("\t".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in row) for row in rows)]
+    lines = [
+        "\t".join(header),
+        *(
+            "\t".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in row)
+            for row in rows
+        ),
+    ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def training_metrics(progress: TrainingProgress, metric: str, interval: Interval | None, keep: str) -> dict[str, float]:
+def training_metrics(
+    progress: TrainingProgress, metric: str, interval: Interval | None, keep: str
+) -> dict[str, float]:
     """Return the contents of ``metrics/train.json``; losses and metrics are of the validation split unless named training.
 
-    The interval, of the metric of the published weights, is named after the weights that ``train.keep`` selects: best or final.
+    The interval, of the metric of the published weights, is named after the weights that ``train.keep``
+    selects: best or final.
     """
     last, best = progress.evaluated[-1], progress.best or progress.evaluated[-1]
     kept = f"{'best' if keep == 'best' else 'final'}_{metric}"
     return {
         "steps": progress.step,
         "best_step": best.step,
-        **({"final_training_loss": progress.logged[-1].loss} if progress.logged else {}),  # a frozen checkpoint has no steps
+        **(
+            {"final_training_loss": progress.logged[-1].loss} if progress.logged else {}
+        ),  # a frozen checkpoint has no steps
         "final_loss": last.loss,
         "best_loss": best.loss,
         f"final_{metric}": last.metric,

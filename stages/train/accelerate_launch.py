@@ -1,8 +1,9 @@
 """Start the processes of a training with accelerate's launcher, on the devices that ``train.launch`` names or that are chosen here.
 
-Start: ``python -m stages.train.accelerate_launch``, from stages/train/launch.py. One process needs no other: accelerate's launcher
-prepares the environment, and the training runs in this process, which has imported torch already. Several processes are started by
-accelerate's launcher (torchrun, for most configurations), and this process waits for them.
+Start: ``python -m stages.train.accelerate_launch``, from stages/train/launch.py. One process needs no other:
+accelerate's launcher prepares the environment, and the training runs in this process, which has imported
+torch already. Several processes are started by accelerate's launcher (torchrun, for most configurations), and
+this process waits for them.
 """
 
 import argparse
@@ -21,7 +22,16 @@ from stages.train.launch import CRASHED, INTERRUPTED, STOPPING, end_with_launche
 from tuneline.core import stage  # noqa: F401 - sets variables that libraries read when they are imported
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.files import explain_disk_errors
-from tuneline.core.launch import AUTO, DeviceChoice, Devices, check_launch, choose_processes, find_devices, launch_file, read_launch
+from tuneline.core.launch import (
+    AUTO,
+    DeviceChoice,
+    Devices,
+    check_launch,
+    choose_processes,
+    find_devices,
+    launch_file,
+    read_launch,
+)
 from tuneline.core.machine import computes_bf16, cpu_is_forced, threads
 from tuneline.core.processes import PARENT, terminate_descendants
 from tuneline.core.terminal import say
@@ -70,7 +80,10 @@ def launch(params: Params, flags: list[str]) -> int:
     parsed = parse_launch(train.launch, [*chosen_flags(train.launch, choice, given_flags), *given_flags])
     args = validate(train.launch, parsed, choice)
     if args.num_machines > 1:
-        waiting = f"machine {args.machine_rank} of {args.num_machines} (0 is the main one, {args.main_process_ip}:{args.main_process_port})"
+        waiting = (
+            f"machine {args.machine_rank} of {args.num_machines} (0 is the main one,"
+            f" {args.main_process_ip}:{args.main_process_port})"
+        )
         say(f"train: {waiting}, {args.num_processes} processes on all; starts when every machine has started")
     if given is None:
         os.environ["OMP_NUM_THREADS"] = str(threads_per_process(args))
@@ -83,11 +96,15 @@ def launch(params: Params, flags: list[str]) -> int:
     if args.multi_gpu or args.use_fsdp:
         return run_launcher(accelerate.multi_gpu_launcher, args)
     if args.use_deepspeed or args.use_megatron_lm or args.tpu or args.mpirun_hostfile or args.on_sagemaker:
-        del os.environ[PARENT]  # mpirun and others have processes of their own between this one and the training
+        del os.environ[
+            PARENT
+        ]  # mpirun and others have processes of their own between this one and the training
         return run_launcher(accelerate.launch_command, parsed)
     from accelerate.utils.launch import prepare_simple_launcher_cmd_env
 
-    os.environ.update(prepare_simple_launcher_cmd_env(args)[1])  # the environment of another process: the training runs in this one
+    os.environ.update(
+        prepare_simple_launcher_cmd_env(args)[1]
+    )  # the environment of another process: the training runs in this one
     from stages.train.__main__ import run
 
     return run()
@@ -111,19 +128,34 @@ def choose_devices(params: Params) -> tuple[DeviceChoice, str]:
 
 
 def chosen_flags(name: str, choice: DeviceChoice | None, given: Sequence[str] = ()) -> list[str]:
-    """Return the flags of ``accelerate launch`` for what a launch configuration leaves open. With all of them, accelerate warns of none.
+    """Return the flags of ``accelerate launch`` for what a launch configuration leaves open.
+
+    With all of them, accelerate warns of none.
 
     ``choice`` is what ``auto`` has chosen; ``given`` are flags that come later on the command line.
     """
     if choice is not None and name == AUTO:
         several = choice.device == "cuda" and choice.processes > 1
-        return ["--num_processes", str(choice.processes), *["--cpu"] * (choice.device == "cpu"), *["--multi_gpu"] * several]
+        return [
+            "--num_processes",
+            str(choice.processes),
+            *["--cpu"] * (choice.device == "cpu"),
+            *["--multi_gpu"] * several,
+        ]
     config = read_launch(name)
-    if isinstance(config.get("num_processes"), int) or config.get("distributed_type", "NO") == "NO" or "--num_processes" in given:
+    if (
+        isinstance(config.get("num_processes"), int)
+        or config.get("distributed_type", "NO") == "NO"
+        or "--num_processes" in given
+    ):
         return []
     listed = str(config.get("gpu_ids") or "all")
     count = find_devices().count if listed == "all" else len(listed.split(","))
-    machines = given[given.index("--num_machines") + 1] if "--num_machines" in given else config.get("num_machines") or 1
+    machines = (
+        given[given.index("--num_machines") + 1]
+        if "--num_machines" in given
+        else config.get("num_machines") or 1
+    )
     return ["--num_processes", str(count * int(machines))]
 
 
@@ -131,13 +163,17 @@ def machine_flags(name: str, environ: Mapping[str, str]) -> list[str]:
     """Return the flags of ``accelerate launch`` for the machines that a scheduler describes in the environment."""
     given = environ.get("PET_NNODES", "1")
     if not given.isdecimal():
-        raise ParamsError(f"PET_NNODES is {given!r}, but a training has a fixed number of machines.", "Set it to this number.")
+        raise ParamsError(
+            f"PET_NNODES is {given!r}, but a training has a fixed number of machines.",
+            "Set it to this number.",
+        )
     machines = int(given)
     if machines == 1:
         return []
     if int(read_launch(name).get("num_machines") or 1) == 1:
         raise ParamsError(
-            f"train.launch: PET_NNODES is {machines}, but {launch_file(name)} is for one machine.", "Set train.launch to multi-node."
+            f"train.launch: PET_NNODES is {machines}, but {launch_file(name)} is for one machine.",
+            "Set train.launch to multi-node.",
         )
     values = {flag: environ[variable] for variable, flag in MACHINE_VARIABLES.items() if variable in environ}
     if "PET_NPROC_PER_NODE" in environ:
@@ -149,9 +185,15 @@ def parse_launch(name: str, flags: list[str]) -> argparse.Namespace:
     """Return the arguments of ``accelerate launch`` for a launch configuration and flags."""
     from accelerate.commands.launch import launch_command_parser
 
-    options = ["--config_file", str(launch_file(name)), "--num_cpu_threads_per_process", os.environ["OMP_NUM_THREADS"]]
+    options = [
+        "--config_file",
+        str(launch_file(name)),
+        "--num_cpu_threads_per_process",
+        os.environ["OMP_NUM_THREADS"],
+    ]
     args: argparse.Namespace = launch_command_parser().parse_args([*options, *flags, "--module", TRAINING])
-    args.signals_to_handle = "SIGHUP,SIGQUIT"  # torchrun's: run_launcher handles the others, without a time limit for the checkpoint
+    # torchrun's: run_launcher handles the others, without a time limit for the checkpoint
+    args.signals_to_handle = "SIGHUP,SIGQUIT"
     return args
 
 
@@ -199,8 +241,10 @@ def run_launcher(launcher: Callable[[argparse.Namespace], None], args: argparse.
         return 128 + error.sigval
     except (DistError, ConnectionError) as error:  # of the machines: those of the processes are theirs
         raise StageError(
-            f"The machines did not find each other at {args.main_process_ip}:{args.main_process_port}: {str(error).splitlines()[0]}",
-            "Start the training on all machines, with the same address of the main one, and a port that no other program uses there.",
+            f"The machines did not find each other at {args.main_process_ip}:{args.main_process_port}:"
+            f" {str(error).splitlines()[0]}",
+            "Start the training on all machines, with the same address of the main one, and a port that no"
+            " other program uses there.",
         ) from None
     return 0
 
@@ -223,7 +267,10 @@ def stop_on_signals() -> None:
 
 
 def hide_torchrun_log() -> None:
-    """Hide torchrun's messages about processes that ended: the last line of a run says it. ``LOGLEVEL`` shows them."""
+    """Hide torchrun's messages about processes that ended: the last line of a run says it.
+
+    ``LOGLEVEL`` shows them.
+    """
     import torch.distributed.run
 
     if "LOGLEVEL" not in os.environ:

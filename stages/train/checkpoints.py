@@ -1,7 +1,7 @@
 """Checkpoints: a folder per run, keyed by what determines the model, and locked against a second training process.
 
-A checkpoint is written under a temporary name, completed by a marker with checksums, brought to the disk and renamed; older ones are
-removed only then. It is verified before use.
+A checkpoint is written under a temporary name, completed by a marker with checksums, brought to the disk and
+renamed; older ones are removed only then. It is verified before use.
 """
 
 import contextlib
@@ -38,7 +38,11 @@ MARKER = "complete.json"
 
 def write_marker(folder: Path) -> None:
     """Write the marker, which completes a checkpoint."""
-    files = {str(path.relative_to(folder)): _size_and_crc(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    files = {
+        str(path.relative_to(folder)): _size_and_crc(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
     (folder / MARKER).write_text(json.dumps(files, indent=1), encoding="utf-8")
 
 
@@ -77,11 +81,13 @@ def library_versions() -> dict[str, str]:
     return {name: version(name) for name in _LIBRARIES}
 
 
-def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path], functions: Iterable[Path]) -> dict[str, Any]:
+def run_identity(
+    params: Params, accelerator: Accelerator, data: Iterable[Path], functions: Iterable[Path]
+) -> dict[str, Any]:
     """Return everything that determines the model, except rounding: a run can resume with another layout, as a ``TrainingSegment``.
 
-    The layout is the machines and their kind, the number of processes and threads, and the size of micro-batches: batches stay the same,
-    but their sums are rounded differently.
+    The layout is the machines and their kind, the number of processes and threads, and the size of
+    micro-batches: batches stay the same, but their sums are rounded differently.
     """
     return {
         **run_inputs(params, data),
@@ -97,7 +103,9 @@ def run_inputs(params: Params, data: Iterable[Path]) -> dict[str, Any]:
     return {
         "seed": params.training_seed,
         "model": params.model.model_dump(mode="json", include={"config"}),  # the checkpoint is in ``data``
-        "train": params.train.model_dump(mode="json", exclude={"launch", "micro_batch_size", "micro_batch_tokens"}),
+        "train": params.train.model_dump(
+            mode="json", exclude={"launch", "micro_batch_size", "micro_batch_tokens"}
+        ),
         "data": {str(path): file_hash(path) for path in data},
         "code": stage_code("train"),
         "libraries": library_versions(),
@@ -110,27 +118,39 @@ def run_key(identity: Mapping[str, Any]) -> str:
 
 
 def common_identity(accelerator: Accelerator, params: Params, functions: Iterable[Path]) -> dict[str, Any]:
-    """Return the identity of the run, which every machine computes from its own files. Every process calls it.
+    """Return the identity of the run, which every machine computes from its own files.
+
+    Every process calls it.
 
     A machine with other code, parameters, libraries, data or devices than the main one is refused.
     """
-    identity = run_identity(params, accelerator, model_input_files(), functions) if accelerator.is_local_main_process else None
-    gathered: list[tuple[str, dict[str, Any]]] = gather_object([(_machine(accelerator), identity)] if identity else [])
+    identity = (
+        run_identity(params, accelerator, model_input_files(), functions)
+        if accelerator.is_local_main_process
+        else None
+    )
+    gathered: list[tuple[str, dict[str, Any]]] = gather_object(
+        [(_machine(accelerator), identity)] if identity else []
+    )
     main, expected = gathered[0]
     for machine, found in gathered[1:]:
         if found != expected:
             raise StageError(
                 f"{machine} and {main} would train different models: {_first_difference(expected, found)}.",
-                "Give both the same commit, params.yaml, data (`dvc pull`) and libraries, or let them share the project's folder.",
+                "Give both the same commit, params.yaml, data (`dvc pull`) and libraries, or let them share"
+                " the project's folder.",
             )
     return expected
 
 
-def check_unchanged(accelerator: Accelerator, before: Mapping[str, Any], params: Params, functions: Iterable[Path]) -> None:
+def check_unchanged(
+    accelerator: Accelerator, before: Mapping[str, Any], params: Params, functions: Iterable[Path]
+) -> None:
     """Compare the files of all machines with those at the start: DVC looks only at those of the machine on which it runs."""
     if several_machines() and (now := common_identity(accelerator, params, functions)) != before:
         raise StageError(
-            f"A file changed during the training: {_first_difference(before, now)}.", "Start again: `dvc repro` trains with the new file."
+            f"A file changed during the training: {_first_difference(before, now)}.",
+            "Start again: `dvc repro` trains with the new file.",
         )
 
 
@@ -138,7 +158,9 @@ def check_shared(accelerator: Accelerator, folder: Path) -> None:
     """Check that every machine sees the folder of the main process."""
     if not several_machines():
         return
-    name = [f".seen-{secrets.token_hex(8)}"]  # a new name: network file systems remember for a while which files do not exist
+    name = [
+        f".seen-{secrets.token_hex(8)}"
+    ]  # a new name: network file systems remember for a while which files do not exist
     broadcast_object_list(name)
     probe = folder / name[0]
     if accelerator.is_main_process:
@@ -151,8 +173,10 @@ def check_shared(accelerator: Accelerator, folder: Path) -> None:
     for machine, sees in seen:
         if not sees:
             raise StageError(
-                f"{machine} does not see {folder} of {seen[0][0]}: checkpoints are written once, and every machine resumes from them.",
-                "Let the machines share the project's folder (NFS, a shared volume), or mount one folder as checkpoints/ on each.",
+                f"{machine} does not see {folder} of {seen[0][0]}: checkpoints are written once, and every"
+                " machine resumes from them.",
+                "Let the machines share the project's folder (NFS, a shared volume), or mount one folder as"
+                " checkpoints/ on each.",
             )
 
 
@@ -190,7 +214,8 @@ def training_lock(accelerator: Accelerator) -> Iterator[None]:
             file = held.enter_context(locked(LOCK, LOCK_TIMEOUT))
         except BusyError:
             raise StageError(
-                f"Process {LOCK.read_text(encoding='utf-8') or '(unknown)'} is already training in this folder.",
+                f"Process {LOCK.read_text(encoding='utf-8') or '(unknown)'} is already training in this"
+                " folder.",
                 "Wait for it, or send it SIGTERM: it saves a checkpoint and stops.",
             ) from None
         os.ftruncate(file, 0)
@@ -201,8 +226,8 @@ def training_lock(accelerator: Accelerator) -> Iterator[None]:
 class Checkpoints:
     """Checkpoints of one run, in ``checkpoints/KEY/``. Every process calls every public method.
 
-    The last ``keep`` checkpoints stay, and for each of them the checkpoint of its best step: whichever a run resumes from,
-    its best weights exist.
+    The last ``keep`` checkpoints stay, and for each of them the checkpoint of its best step: whichever a run
+    resumes from, its best weights exist.
     """
 
     def __init__(self, accelerator: Accelerator, folder: Path, keep: int) -> None:
@@ -240,7 +265,8 @@ class Checkpoints:
     def newest(self, needs_best: bool) -> Path | None:
         """Return the newest complete checkpoint. Damaged ones are reported and removed.
 
-        With ``needs_best``, the run ends with its best weights: a checkpoint is then usable only with the checkpoint of its best step.
+        With ``needs_best``, the run ends with its best weights: a checkpoint is then usable only with the
+        checkpoint of its best step.
         """
         newest = [self._newest(needs_best) if self._accelerator.is_main_process else None]
         broadcast_object_list(newest)
@@ -254,7 +280,9 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def _replace(self, target: Path) -> Iterator[Path]:
-        """Yield the folder that all processes write to. The main process renames it to ``target``, or removes it after an error.
+        """Yield the folder that all processes write to.
+
+        The main process renames it to ``target``, or removes it after an error.
 
         If the disk is full, the hint of the error names the checkpoint from which the run goes on.
         """

@@ -1,8 +1,9 @@
 """Which model is published with ``model.head: auto``: the fine-tuned one, or the linear model on the frozen checkpoint.
 
-The validation split decides, by the losses of its rows once the confidence of both models is corrected (``calibrated_losses``): they tell
-more of few rows than the metric, which moves by a whole row or not at all. What experience expects, the rows have to refute by a standard
-error: of single texts, 300 rows sufficed for a better fine-tuned model, of pairs not even 1,000 (``docs/benchmarks.md``, "Which head").
+The validation split decides, by the losses of its rows once the confidence of both models is corrected
+(``calibrated_losses``): they tell more of few rows than the metric, which moves by a whole row or not at all.
+What experience expects, the rows have to refute by a standard error: of single texts, 300 rows sufficed for a
+better fine-tuned model, of pairs not even 1,000 (``docs/benchmarks.md``, "Which head").
 """
 
 from collections.abc import Mapping
@@ -61,7 +62,9 @@ class HeadChoice:
     metric: str
 
     @classmethod
-    def of(cls, frozen: Logits, tuned: Logits, split: TokenizedSplit, metric: ValidationMetric, pairs: bool) -> "HeadChoice":
+    def of(
+        cls, frozen: Logits, tuned: Logits, split: TokenizedSplit, metric: ValidationMetric, pairs: bool
+    ) -> "HeadChoice":
         """Compare two models by their logits for the validation split."""
         candidates = Candidate.of(frozen, split, metric), Candidate.of(tuned, split, metric)
         uninformed = split.task.uninformed_losses(split.labels)
@@ -91,11 +94,18 @@ class HeadChoice:
         """Which model is published, and why."""
         linear = "the linear model on the frozen checkpoint"
         if not self.has_learned:
-            return f"{linear} is published: fine-tuning is not clearly better than predictions without the text"
+            return (
+                f"{linear} is published: fine-tuning is not clearly better than predictions without the text"
+            )
         if self.is_frozen:
-            expected = f"{linear} is published: no clear difference, and of pairs it is usually better on other rows"
+            expected = (
+                f"{linear} is published: no clear difference, and of pairs it is usually better on other rows"
+            )
             return expected if self.tuned.loss < self.frozen.loss else f"{linear} is published"
-        expected = "the fine-tuned model is published: no clear difference, and of single texts it is usually better on other rows"
+        expected = (
+            "the fine-tuned model is published: no clear difference, and of single texts it is usually better"
+            " on other rows"
+        )
         return expected if self.frozen.loss < self.tuned.loss else "the fine-tuned model is published"
 
     @property

@@ -1,6 +1,7 @@
 """Training data: the tokenized splits, checked before anything expensive starts; micro-batches; padded tensors.
 
-A *batch* holds the examples of one optimizer step over all processes. Splitting it into micro-batches changes rounding only.
+A *batch* holds the examples of one optimizer step over all processes. Splitting it into micro-batches changes
+rounding only.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,7 +58,10 @@ def model_input_files() -> Iterator[Path]:
 
 def read_inputs(params: TrainParams) -> Inputs:
     """Read the splits and the tokenizer; check that splits have rows and labels, and that metric and class weights fit the labels."""
-    train, validation = (_read_split(SplitReader.open(TOKENIZED, split, made_by="tokenize")) for split in ("train", "validation"))
+    train, validation = (
+        _read_split(SplitReader.open(TOKENIZED, split, made_by="tokenize"))
+        for split in ("train", "validation")
+    )
     check_label_params(params, train.task)
     tokenizer = AutoTokenizer.from_pretrained(require(TOKENIZER, made_by="tokenize"), trust_remote_code=False)
     return Inputs(train, validation, tokenizer)
@@ -92,13 +96,19 @@ def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:
     """Check that the data fit the model: on a GPU, an index out of range ends in an unclear CUDA error."""
     for split in (inputs.train, inputs.validation):
         longest, highest = split.tokens.longest, split.tokens.highest
-        positions = getattr(config, "max_position_embeddings", None)  # GPT-2's configuration stores it by another name
+        positions = getattr(
+            config, "max_position_embeddings", None
+        )  # GPT-2's configuration stores it by another name
         limit = token_limit({**config.to_dict(), "max_position_embeddings": positions})
         if limit is not None and longest > limit:
-            raise ParamsError(f"model: it has {limit} positions, but a row has {longest} tokens.", f"Set tokenize.max_length to {limit}.")
+            raise ParamsError(
+                f"model: it has {limit} positions, but a row has {longest} tokens.",
+                f"Set tokenize.max_length to {limit}.",
+            )
         if highest >= config.vocab_size:
             raise ParamsError(
-                f"model: its highest token id is {config.vocab_size - 1}, but the data contain the id {highest}.",
+                f"model: its highest token id is {config.vocab_size - 1}, but the data contain the id"
+                f" {highest}.",
                 "Set tokenize.tokenizer to the tokenizer of the model.",
             )
 
@@ -139,8 +149,8 @@ class BatchLoader:
     def inputs(self, rows: Rows) -> dict[str, Tensor]:
         """Return the model inputs, int64 of shape ``(examples, width)``.
 
-        An empty micro-batch becomes the first row of the split, whose logits the caller drops: every process must call the
-        model equally often, or the others wait forever for its gradients.
+        An empty micro-batch becomes the first row of the split, whose logits the caller drops: every process
+        must call the model equally often, or the others wait forever for its gradients.
         """
         present = rows if len(rows) else np.zeros(1, dtype=np.int64)
         padded = self.split.pad(present, self.pad_token_id, self.width(present))
@@ -161,10 +171,11 @@ MIN_WINDOWS_PER_EPOCH = 4
 class LengthBucketedSampler:
     """Batches of rows of similar length, redrawn every epoch.
 
-    The permutation of an epoch is cut into windows, of at most ``window`` batches and at least ``MIN_WINDOWS_PER_EPOCH`` an epoch. Each
-    window is sorted by length, longest first, and cut into batches. Rows of equal length stay in random order, so batches are random and
-    contain almost no padding. Batches of a window are not shuffled: where the label correlates with the length, shuffling gives a higher
-    final loss (docs/benchmarks.md).
+    The permutation of an epoch is cut into windows, of at most ``window`` batches and at least
+    ``MIN_WINDOWS_PER_EPOCH`` an epoch. Each window is sorted by length, longest first, and cut into batches.
+    Rows of equal length stay in random order, so batches are random and contain almost no padding. Batches of
+    a window are not shuffled: where the label correlates with the length, shuffling gives a higher final loss
+    (docs/benchmarks.md).
 
     It takes 4 bytes per row: the permutation of the epoch asked for last.
     """
@@ -185,15 +196,18 @@ class LengthBucketedSampler:
     def epoch(self, epoch: int) -> "EpochBatches":
         """Return the batches of one epoch; every row is in exactly one.
 
-        A smaller batch comes last. Its rows are drawn before sorting, because each of them has more weight than a row of a
-        full batch: sorted, they would be the shortest rows in every epoch. In the first epoch, the batch with the longest row
-        comes first, so that too little memory shows in the first step.
+        A smaller batch comes last. Its rows are drawn before sorting, because each of them has more weight
+        than a row of a full batch: sorted, they would be the shortest rows in every epoch. In the first
+        epoch, the batch with the longest row comes first, so that too little memory shows in the first step.
         """
         if self._drawn is None or self._drawn[0] != epoch:
             self._drawn = None  # its memory is free before more is taken
             permutation = np.arange(len(self.rows), dtype=np.min_scalar_type(len(self.rows)))
             np.random.default_rng((self.seed, epoch)).shuffle(permutation)
-            self._drawn = epoch, EpochBatches(self, permutation, self._longest(permutation) if epoch == 0 else 0)
+            self._drawn = (
+                epoch,
+                EpochBatches(self, permutation, self._longest(permutation) if epoch == 0 else 0),
+            )
         return self._drawn[1]
 
     def sort_by_length(self, rows: NDArray[Any]) -> Rows:
@@ -203,17 +217,28 @@ class LengthBucketedSampler:
     def _longest(self, permutation: NDArray[Any]) -> int:
         """Return the first full batch with the longest row of all full batches: the first batch of a window."""
         span, end = self.window * self.batch_size, self.full_batches * self.batch_size
-        longest = [self.rows.lengths_of(permutation[start : min(start + span, end)]).max() for start in range(0, end, span)]
+        longest = [
+            self.rows.lengths_of(permutation[start : min(start + span, end)]).max()
+            for start in range(0, end, span)
+        ]
         return int(np.argmax(longest)) * self.window if longest else 0
 
 
 class EpochBatches(Sequence[Rows]):
-    """The batches of one epoch, or of a slice at ``positions``. A window is sorted when one of its batches is asked for.
+    """The batches of one epoch, or of a slice at ``positions``.
+
+    A window is sorted when one of its batches is asked for.
 
     The batch ``longest`` changes places with the first one.
     """
 
-    def __init__(self, sampler: LengthBucketedSampler, permutation: NDArray[Any], longest: int, positions: range | None = None) -> None:
+    def __init__(
+        self,
+        sampler: LengthBucketedSampler,
+        permutation: NDArray[Any],
+        longest: int,
+        positions: range | None = None,
+    ) -> None:
         self._sampler = sampler
         self._permutation = permutation
         self._longest = longest

@@ -35,8 +35,8 @@ _LAUNCH_SETTINGS = ("FSDP_", "ACCELERATE_DEEPSPEED_", "ACCELERATE_GRADIENT_", "M
 def create_accelerator(params: Params) -> Accelerator:
     """Create the accelerator from the launch configuration, and check what it set up.
 
-    The training loop steps the schedule. With accelerate's default (``step_scheduler_with_optimizer=True``) it would be
-    stepped once per process.
+    The training loop steps the schedule. With accelerate's default (``step_scheduler_with_optimizer=True``)
+    it would be stepped once per process.
     """
     check_trackers(params.run.trackers)
     requested = params.train.mixed_precision
@@ -61,7 +61,9 @@ def create_accelerator(params: Params) -> Accelerator:
 
 def frozen_weights(model: nn.Module) -> frozenset[str]:
     """Return the names of the parameters that are not trained."""
-    return frozenset(name for name, weight in model.named_parameters(remove_duplicate=False) if not weight.requires_grad)
+    return frozenset(
+        name for name, weight in model.named_parameters(remove_duplicate=False) if not weight.requires_grad
+    )
 
 
 def drop_frozen_weights(models: list[nn.Module], weights: list[dict[str, Tensor]], _folder: str) -> None:
@@ -88,17 +90,26 @@ def check_precision(precision: str, device: torch.device) -> None:
     if precision not in ("no", "fp16", "bf16"):
         raise ParamsError(f"mixed precision {precision!r} is not supported.", "Choose no, fp16 or bf16.")
     if precision == "fp16" and device.type == "cpu":
-        raise ParamsError("fp16 needs a GPU; this run is on the CPU.", "Set train.mixed_precision to bf16 or 'no'.")
-    if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise ParamsError(
+            "fp16 needs a GPU; this run is on the CPU.", "Set train.mixed_precision to bf16 or 'no'."
+        )
+    if (
+        precision == "bf16"
+        and device.type == "cuda"
+        and not torch.cuda.is_bf16_supported(including_emulation=False)
+    ):
         name = torch.cuda.get_device_name(device)
-        raise ParamsError(f"{name} does not support bf16 (Ampere and later GPUs do).", "Set train.mixed_precision to fp16 or 'no'.")
+        raise ParamsError(
+            f"{name} does not support bf16 (Ampere and later GPUs do).",
+            "Set train.mixed_precision to fp16 or 'no'.",
+        )
 
 
 def check_devices(launch: str, accelerator: Accelerator) -> None:
     """Compare the running processes and their device with the launch configuration: the result would be attributed to another.
 
-    ``torchrun`` and ``accelerate launch`` start the training with any configuration, and accelerate uses the CPU if torch finds no
-    GPU.
+    ``torchrun`` and ``accelerate launch`` start the training with any configuration, and accelerate uses the
+    CPU if torch finds no GPU.
     """
     requested = read_launch(launch).get("num_processes")
     running = accelerator.num_processes
@@ -111,14 +122,16 @@ def check_devices(launch: str, accelerator: Accelerator) -> None:
     if accelerator.device.type == "cpu" and needs_gpu(launch):
         raise StageError(
             f"{launch_file(launch)} is for a GPU, but torch {torch.__version__} finds none.",
-            "`nvidia-smi` shows the driver, `tuneline doctor` the build of torch. On the CPU: train.launch: cpu.",
+            "`nvidia-smi` shows the driver, `tuneline doctor` the build of torch. On the CPU: train.launch:"
+            " cpu.",
         )
 
 
 def sharding(accelerator: Accelerator) -> dict[str, Any] | None:
     """Return what determines the files of a sharded checkpoint; ``None`` if each process holds the whole state, as with DDP.
 
-    FSDP, DeepSpeed and Megatron-LM save a part per process: a run with another number of processes starts anew.
+    FSDP, DeepSpeed and Megatron-LM save a part per process: a run with another number of processes starts
+    anew.
     """
     kind = accelerator.distributed_type.value
     if kind == DistributedType.NO.value or kind.startswith("MULTI_"):
@@ -136,7 +149,13 @@ def launch_settings() -> dict[str, str]:
     return {**settings, **{name: file_hash(path) for name, path in files.items() if path.is_file()}}
 
 
-INSTRUCTIONS = ("ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS")
+INSTRUCTIONS = (
+    "ATEN_CPU_CAPABILITY",
+    "DNNL_MAX_CPU_ISA",
+    "ONEDNN_MAX_CPU_ISA",
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+)
 """Environment variables that limit the instructions of torch, oneDNN and MKL, each of which rounds sums in its own way."""
 
 
@@ -168,26 +187,41 @@ def devices_used(segments: Sequence[TrainingSegment]) -> DevicesUsed:
 def describe_devices(accelerator: Accelerator) -> str:
     """Return one line with device type and name, precision, and number of processes."""
     device = accelerator.device
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.processor() or platform.machine()}"
+    name = (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"{platform.processor() or platform.machine()}"
+    )
     threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
-    kind = "" if accelerator.distributed_type == DistributedType.NO else f" ({accelerator.distributed_type.value})"
+    kind = (
+        ""
+        if accelerator.distributed_type == DistributedType.NO
+        else f" ({accelerator.distributed_type.value})"
+    )
     precision = {"no": "float32"}.get(accelerator.mixed_precision, accelerator.mixed_precision)
-    return f"{device.type} {name}{threads}, {precision}, {accelerator.num_processes} process{'es' * (accelerator.num_processes > 1)}{kind}"
+    return (
+        f"{device.type} {name}{threads}, {precision}, {accelerator.num_processes}"
+        f" process{'es' * (accelerator.num_processes > 1)}{kind}"
+    )
 
 
 def compile_in_place(model: nn.Module, backend: str) -> None:
     """Compile the forward pass with ``torch.compile`` for any sequence length, without renaming the weights."""
     available = [*torch.compiler.list_backends(), "aot_eager", "eager"]
     if backend not in available:
-        raise ParamsError(f"train.compile: torch does not have a backend {backend!r}.", f"Choose one of {', '.join(available)}.")
+        raise ParamsError(
+            f"train.compile: torch does not have a backend {backend!r}.",
+            f"Choose one of {', '.join(available)}.",
+        )
     model.compile(backend=backend, dynamic=True)
 
 
 def enable_fsdp_on_cpu(accelerator: Accelerator) -> None:
     """Let FSDP run on CPUs, so that a sharded run can be tried without a GPU.
 
-    accelerate 1.15 honours ``ACCELERATE_USE_FSDP`` on GPUs only: two CPU processes would train without sharding. It reads
-    the distributed type from the state shared by all its objects, which has no public setter.
+    accelerate 1.15 honours ``ACCELERATE_USE_FSDP`` on GPUs only: two CPU processes would train without
+    sharding. It reads the distributed type from the state shared by all its objects, which has no public
+    setter.
     """
     requested = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
     if not requested or accelerator.distributed_type != DistributedType.MULTI_CPU:
@@ -197,11 +231,14 @@ def enable_fsdp_on_cpu(accelerator: Accelerator) -> None:
     accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin()
 
 
-def configure_plugins(accelerator: Accelerator, model: nn.Module, micro_batch_size: int, max_grad_norm: float | None) -> None:
+def configure_plugins(
+    accelerator: Accelerator, model: nn.Module, micro_batch_size: int, max_grad_norm: float | None
+) -> None:
     """Set what FSDP and DeepSpeed need beyond the launch configuration: layers to wrap, micro-batch size, clipping.
 
-    accelerate 1.15 derives them from a dataloader or from the launch configuration; this loop passes it no dataloader, and
-    a launch configuration does not know the model. So the plugins' attributes are set before ``prepare`` reads them.
+    accelerate 1.15 derives them from a dataloader or from the launch configuration; this loop passes it no
+    dataloader, and a launch configuration does not know the model. So the plugins' attributes are set before
+    ``prepare`` reads them.
     """
     if accelerator.distributed_type == DistributedType.FSDP:
         plugin = accelerator.state.fsdp_plugin
@@ -219,17 +256,21 @@ def transformer_layer_class(model: nn.Module) -> str:
     return Counter(type(member).__name__ for member in members).most_common(1)[0][0]
 
 
-def gradient_synchronization(accelerator: Accelerator, model: nn.Module, last: bool) -> contextlib.AbstractContextManager[None]:
+def gradient_synchronization(
+    accelerator: Accelerator, model: nn.Module, last: bool
+) -> contextlib.AbstractContextManager[None]:
     """Return the context of a backward pass that synchronizes gradients between processes only if ``last`` is True.
 
-    DeepSpeed does not support ``no_sync``. In accelerate 1.15 its engine takes an optimizer step in the backward pass in
-    which ``gradient_state.sync_gradients`` is True; the flag has no public setter, because accelerate sets it from its own
-    dataloaders.
+    DeepSpeed does not support ``no_sync``. In accelerate 1.15 its engine takes an optimizer step in the
+    backward pass in which ``gradient_state.sync_gradients`` is True; the flag has no public setter, because
+    accelerate sets it from its own dataloaders.
     """
     if accelerator.distributed_type == DistributedType.DEEPSPEED:
         accelerator.gradient_state._set_sync_gradients(last)
         return contextlib.nullcontext()
-    context: contextlib.AbstractContextManager[None] = contextlib.nullcontext() if last else accelerator.no_sync(model)
+    context: contextlib.AbstractContextManager[None] = (
+        contextlib.nullcontext() if last else accelerator.no_sync(model)
+    )
     return context
 
 
@@ -237,7 +278,10 @@ def check_trackers(names: Sequence[str]) -> None:
     """Refuse a tracker that is not installed: accelerate would skip it without a warning."""
     for name in names:
         if find_spec(name) is None:
-            raise ParamsError(f"run.trackers: {name} is not installed.", f"pip install {name}, or remove it from run.trackers.")
+            raise ParamsError(
+                f"run.trackers: {name} is not installed.",
+                f"pip install {name}, or remove it from run.trackers.",
+            )
 
 
 def several_machines() -> bool:
@@ -249,10 +293,14 @@ def several_machines() -> bool:
 def clip_gradients(accelerator: Accelerator, model: nn.Module, optimizer: Any, max_norm: float) -> float:
     """Limit the norm of all gradients as ``torch.nn.utils.clip_grad_norm_``, and return it as it was.
 
-    On the CPU, fused optimizers divide gradients by ``grad_scale`` while they read them, which saves a pass over them, and a dot product
-    is twice as fast as torch's norm. FSDP gives a DTensor, DeepSpeed ``None``.
+    On the CPU, fused optimizers divide gradients by ``grad_scale`` while they read them, which saves a pass
+    over them, and a dot product is twice as fast as torch's norm. FSDP gives a DTensor, DeepSpeed ``None``.
     """
-    if accelerator.device.type != "cpu" or sharding(accelerator) is not None or not optimizer.defaults.get("fused"):
+    if (
+        accelerator.device.type != "cpu"
+        or sharding(accelerator) is not None
+        or not optimizer.defaults.get("fused")
+    ):
         norm: Any = accelerator.clip_grad_norm_(model.parameters(), max_norm)
         return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm or 0.0)
     gradients = [parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None]

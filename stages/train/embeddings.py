@@ -1,8 +1,9 @@
 """Train only the token embeddings that the train split uses, with the same result and less memory and time.
 
-Without a gradient, an embedding changes only by weight decay, which multiplies all such embeddings by the same factor. So one row of ones,
-which no token uses, is trained in their place: it becomes this factor. Gradients and the state of the optimizer are as large as what is
-trained, and MRPC uses 12,063 of the 30,522 tokens of BERT.
+Without a gradient, an embedding changes only by weight decay, which multiplies all such embeddings by the
+same factor. So one row of ones, which no token uses, is trained in their place: it becomes this factor.
+Gradients and the state of the optimizer are as large as what is trained, and MRPC uses 12,063 of the 30,522
+tokens of BERT.
 """
 
 from collections.abc import MutableMapping
@@ -27,8 +28,9 @@ _PART = 2**24
 class UsedEmbeddings(nn.Module):
     """Takes the place of the token embeddings of a model.
 
-    An embedding is the product of a row of ``weight``, which is trained, and one of ``rest``, which is frozen. That of a used token is its
-    row of ``weight`` and ones; that of another token is the last row of ``weight``, ones before the training, and its row of ``rest``.
+    An embedding is the product of a row of ``weight``, which is trained, and one of ``rest``, which is
+    frozen. That of a used token is its row of ``weight`` and ones; that of another token is the last row of
+    ``weight``, ones before the training, and its row of ``rest``.
     """
 
     def __init__(self, table: nn.Embedding, used: Tensor) -> None:
@@ -39,7 +41,9 @@ class UsedEmbeddings(nn.Module):
         self.weight = nn.Parameter(torch.cat([values[used], ones]))
         self.rest = nn.Parameter(torch.cat([values[~used], ones]), requires_grad=False)
         rows = [torch.where(chosen, chosen.cumsum(0) - 1, chosen.sum()) for chosen in (used, ~used)]
-        self.rows = nn.Parameter(torch.stack(rows), requires_grad=False)  # not a buffer: DDP would send it in each step
+        self.rows = nn.Parameter(
+            torch.stack(rows), requires_grad=False
+        )  # not a buffer: DDP would send it in each step
         self.train(table.training)
         self.padding = None if table.padding_idx is None else int(rows[0][table.padding_idx])
 
@@ -53,16 +57,23 @@ class UsedEmbeddings(nn.Module):
         return self.weight.detach()[self.rows[0]] * self.rest[self.rows[1]]
 
 
-def train_used_embeddings(model: PreTrainedModel, params: TrainParams, ids: NDArray[np.integer], padding: int) -> None:
+def train_used_embeddings(
+    model: PreTrainedModel, params: TrainParams, ids: NDArray[np.integer], padding: int
+) -> None:
     """Let a model train only the embeddings of ``padding`` and of the tokens in ``ids``, if they are few.
 
-    Nothing changes if the embeddings are frozen, or are not a table of their own: T5 shares it, and others scale it or have none.
+    Nothing changes if the embeddings are frozen, or are not a table of their own: T5 shares it, and others
+    scale it or have none.
     """
     try:
         table = model.get_input_embeddings()
     except NotImplementedError:  # CANINE hashes characters
         return
-    if type(table) is not nn.Embedding or not table.weight.requires_grad or params.optimizer not in LINEAR_OPTIMIZERS:
+    if (
+        type(table) is not nn.Embedding
+        or not table.weight.requires_grad
+        or params.optimizer not in LINEAR_OPTIMIZERS
+    ):
         return
     if sum(parameter is table.weight for _, parameter in model.named_parameters(remove_duplicate=False)) > 1:
         return
@@ -76,7 +87,9 @@ def train_used_embeddings(model: PreTrainedModel, params: TrainParams, ids: NDAr
 
 def used_embeddings(model: nn.Module) -> tuple[str, UsedEmbeddings] | None:
     """Return the name of the embeddings of a model, and themselves, if only some of them are trained."""
-    return next(((name, module) for name, module in model.named_modules() if isinstance(module, UsedEmbeddings)), None)
+    return next(
+        ((name, module) for name, module in model.named_modules() if isinstance(module, UsedEmbeddings)), None
+    )
 
 
 def fold_embeddings(model: nn.Module, weights: MutableMapping[str, Tensor]) -> None:

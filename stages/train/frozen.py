@@ -67,20 +67,35 @@ def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> Froz
     with progress("train"):
         phase("vectors of train and validation")
         known, unseen = (
-            _computed(loader, rows, width, size, lambda batch: model.features(batch["input_ids"], batch["attention_mask"]))
+            _computed(
+                loader,
+                rows,
+                width,
+                size,
+                lambda batch: model.features(batch["input_ids"], batch["attention_mask"]),
+            )
             for loader, rows in zip(loaders, (train, others), strict=True)
         )
         phase("linear model")
-        _fit_head(model, (known, inputs.train.labels[train]), (unseen, inputs.validation.labels[others]), inputs.labels)
+        _fit_head(
+            model,
+            (known, inputs.train.labels[train]),
+            (unseen, inputs.validation.labels[others]),
+            inputs.labels,
+        )
         phase("logits of validation")
         every = np.arange(len(inputs.validation))
-        logits = _computed(loaders[1], every, inputs.labels.outputs, size, lambda batch: model(**batch).logits)
+        logits = _computed(
+            loaders[1], every, inputs.labels.outputs, size, lambda batch: model(**batch).logits
+        )
     metric = ValidationMetric.load(params.train, inputs.labels)
     scores = metric.scores(logits, inputs.validation.labels, inputs.labels)
     evaluation = Evaluation(0, scores["loss"], scores[metric.name])
     say(f"train: validation loss {evaluation.loss:.4f}, {metric.name} {evaluation.metric:.4f}")
     head = {name: values.cpu() for name, values in model.head.state_dict().items()}
-    return FrozenResult(head, logits, metric, TrainingProgress(evaluated=[evaluation]), time.monotonic() - started)
+    return FrozenResult(
+        head, logits, metric, TrainingProgress(evaluated=[evaluation]), time.monotonic() - started
+    )
 
 
 def can_be_frozen(params: Params, inputs: Inputs) -> bool:
@@ -109,7 +124,9 @@ def _sample(split: TokenizedSplit, most: int, seed: int) -> Rows:
     return rows
 
 
-def _computed(loader: BatchLoader, rows: Rows, width: int, size: int, compute: Callable[[dict[str, Tensor]], Tensor]) -> Vectors:
+def _computed(
+    loader: BatchLoader, rows: Rows, width: int, size: int, compute: Callable[[dict[str, Tensor]], Tensor]
+) -> Vectors:
     """Return what the model computes of some rows, float32 of shape ``(rows, width)``; rows of similar length share a batch."""
     values = np.empty((len(rows), width), dtype=np.float32)
     with torch.inference_mode():
@@ -118,7 +135,14 @@ def _computed(loader: BatchLoader, rows: Rows, width: int, size: int, compute: C
     return values
 
 
-def _fit_head(model: FrozenClassifier, train: tuple[Vectors, NDArray[Any]], validation: tuple[Vectors, NDArray[Any]], labels: Task) -> None:
+def _fit_head(
+    model: FrozenClassifier,
+    train: tuple[Vectors, NDArray[Any]],
+    validation: tuple[Vectors, NDArray[Any]],
+    labels: Task,
+) -> None:
     fitted = LinearModel.fit(train, validation, labels, cosine_last=model.template is not None)
     weight, bias = fitted.weights(model.head.in_features, labels)
-    model.head.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})  # cast to float32
+    model.head.load_state_dict(
+        {"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)}
+    )  # cast to float32

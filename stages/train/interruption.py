@@ -30,7 +30,10 @@ PAUSED_PREDICTIONS = NOTE.with_name("validation.parquet")
 """Predictions of the best weights so far for the validation split, after a pause."""
 """Exists from an interruption until the resumed run ends. accelerate and DVC do not pass exit codes on; this file remains."""
 PAUSE_AT_STEP = "TUNELINE_PAUSE_AT_STEP"
-"""Environment variable with a number of optimizer steps, after which the training ends as after SIGTERM. It publishes nothing."""
+"""Environment variable with a number of optimizer steps, after which the training ends as after SIGTERM.
+
+It publishes nothing.
+"""
 
 
 class TrainingInterrupted(Exception):  # noqa: N818 - a requested stop, not an error
@@ -40,19 +43,32 @@ class TrainingInterrupted(Exception):  # noqa: N818 - a requested stop, not an e
     """
 
     def __init__(
-        self, signal_name: str, step: int = 0, steps: int = 0, checkpoint: Path | None = None, best: Mapping[str, Any] | None = None
+        self,
+        signal_name: str,
+        step: int = 0,
+        steps: int = 0,
+        checkpoint: Path | None = None,
+        best: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(
-            f"interrupted by {signal_name} after step {step} of {steps}; the checkpoint is {checkpoint}. Run `dvc repro` to resume from it."
+            f"interrupted by {signal_name} after step {step} of {steps}; the checkpoint is {checkpoint}. Run"
+            " `dvc repro` to resume from it."
         )
-        self.signal, self.step, self.steps, self.checkpoint, self.best = signal_name, step, steps, checkpoint, best
+        self.signal, self.step, self.steps, self.checkpoint, self.best = (
+            signal_name,
+            step,
+            steps,
+            checkpoint,
+            best,
+        )
 
 
 class Interruption:
     """Context that records SIGTERM and SIGINT, as ``signal``, instead of ending the process; the loop stops where its state is consistent.
 
-    A launcher may forward a signal that has reached this process already; the second changes nothing. Python sets handlers in the main
-    thread only: in other threads (notebooks, for example) signals keep their default effect.
+    A launcher may forward a signal that has reached this process already; the second changes nothing. Python
+    sets handlers in the main thread only: in other threads (notebooks, for example) signals keep their
+    default effect.
     """
 
     def __init__(self) -> None:
@@ -62,10 +78,14 @@ class Interruption:
     def __enter__(self) -> Self:
         """Set the handlers."""
         if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._record) for number in (signal.SIGTERM, signal.SIGINT)}
+            self._previous = {
+                number: signal.signal(number, self._record) for number in (signal.SIGTERM, signal.SIGINT)
+            }
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Restore the previous handlers."""
         for number, previous in self._previous.items():
             signal.signal(number, previous)
@@ -77,10 +97,13 @@ class Interruption:
 class Coordinator:
     """Decisions that all processes take together: stop now, save now. One process decides for all.
 
-    The flags are reduced on the CPU (gloo) even where gradients use NCCL, so that a check never waits for the device.
+    The flags are reduced on the CPU (gloo) even where gradients use NCCL, so that a check never waits for the
+    device.
     """
 
-    def __init__(self, accelerator: Accelerator, interruption: Interruption, checkpoint_minutes: float | None) -> None:
+    def __init__(
+        self, accelerator: Accelerator, interruption: Interruption, checkpoint_minutes: float | None
+    ) -> None:
         self._single_process = accelerator.num_processes == 1
         needs_gloo = not self._single_process and accelerator.device.type != "cpu"
         self._process_group = distributed.new_group(backend="gloo") if needs_gloo else None
@@ -95,13 +118,18 @@ class Coordinator:
             raise TrainingInterrupted(PAUSE_AT_STEP)
 
     def check_interruption(self) -> None:
-        """Stop if a signal arrived in any process. Every process must call this equally often, where its state is consistent."""
+        """Stop if a signal arrived in any process.
+
+        Every process must call this equally often, where its state is consistent.
+        """
         if self._any_process(self._interruption.signal is not None):
             raise TrainingInterrupted(self._interruption.signal or "a signal to another process")
 
     def checkpoint_time_elapsed(self) -> bool:
         """Return True if the time between checkpoints has elapsed in any process."""
-        return self._seconds is not None and self._any_process(time.monotonic() - self._last_checkpoint >= self._seconds)
+        return self._seconds is not None and self._any_process(
+            time.monotonic() - self._last_checkpoint >= self._seconds
+        )
 
     def restart_checkpoint_timer(self) -> None:
         """Start measuring the time to the next checkpoint."""
@@ -120,7 +148,9 @@ def pause_step(value: str | None) -> int | None:
     if not value:
         return None
     if not value.isdecimal() or int(value) == 0:
-        raise StageError(f"{PAUSE_AT_STEP} is {value!r}.", "Set it to a number of optimizer steps, 1 or more, or unset it.")
+        raise StageError(
+            f"{PAUSE_AT_STEP} is {value!r}.", "Set it to a number of optimizer steps, 1 or more, or unset it."
+        )
     return int(value)
 
 
@@ -132,8 +162,8 @@ def clear_note() -> None:
 def exit_without_cleanup(code: int) -> NoReturn:
     """Exit without destroying Python objects, which can deadlock after a gloo operation (torch 2.13).
 
-    The gloo thread may need the interpreter lock to release its tensor, while the model's destructor holds the lock and
-    waits for that thread.
+    The gloo thread may need the interpreter lock to release its tensor, while the model's destructor holds
+    the lock and waits for that thread.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -143,11 +173,17 @@ def exit_without_cleanup(code: int) -> NoReturn:
 HEARTBEAT_SECONDS = 2.0
 """Time between two heartbeats of a process."""
 TIMEOUT = 40.0
-"""Seconds without a heartbeat after which a process is lost. That of a busy process may be late: threads share the interpreter."""
+"""Seconds without a heartbeat after which a process is lost.
+
+That of a busy process may be late: threads share the interpreter.
+"""
 TIMEOUT_AFTER_ERROR = 8.0
 """The same after an operation with the other processes has failed, as it does where one was killed."""
 CONNECTION = 300.0
-"""Seconds in which the processes of all machines must have found each other. Their launchers have, so only imports take time."""
+"""Seconds in which the processes of all machines must have found each other.
+
+Their launchers have, so only imports take time.
+"""
 _CAUSES = "the training there ended or was killed, or the machine or a network failed"
 
 
@@ -155,11 +191,14 @@ _CAUSES = "the training there ended or was killed, or the machine or a network f
 def end_unless_connected() -> Iterator[None]:
     """End this process with exit code 75 if the block, which connects it to the others, takes more than ``CONNECTION`` seconds.
 
-    A launcher that starts while the main machine still ends the run before connects to that run, and starts a process that waits for
-    others which do not know of it.
+    A launcher that starts while the main machine still ends the run before connects to that run, and starts a
+    process that waits for others which do not know of it.
     """
     problem = "The processes of the machines did not find each other"
-    hint = "When no process of the run before is left, start the training on all machines again: it resumes from its last checkpoint."
+    hint = (
+        "When no process of the run before is left, start the training on all machines again: it resumes from"
+        " its last checkpoint."
+    )
 
     def end() -> None:
         say(f"train: {problem} within {CONNECTION:.0f} s.\n  {hint}", error=True)
@@ -198,8 +237,8 @@ def end_without_other_machines() -> Iterator[None]:
 class Heartbeat:
     """Detects lost processes: each one counts up in torch's key-value store, which the main machine serves.
 
-    One thread writes and reads the counters, another ends this process when one of them stands still: an operation of the store can
-    block for ever, whatever its timeout, when the main machine is gone.
+    One thread writes and reads the counters, another ends this process when one of them stands still: an
+    operation of the store can block for ever, whatever its timeout, when the main machine is gone.
     """
 
     def __init__(self) -> None:
@@ -209,17 +248,23 @@ class Heartbeat:
         self._others = [rank for rank in range(int(os.environ["WORLD_SIZE"])) if rank != self._rank]
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         self._main = f"{address}:{port}"
-        self._store = TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=TIMEOUT))
+        self._store = TCPStore(
+            address, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=TIMEOUT)
+        )
         self._store.set(_key("machine", self._rank), socket.gethostname())
         self._store.set(_key("beat", self._rank), "0")
-        self._machines = {rank: self._store.get(_key("machine", rank)).decode() for rank in self._others}  # waits for the others
+        self._machines = {
+            rank: self._store.get(_key("machine", rank)).decode() for rank in self._others
+        }  # waits for the others
         self._counters = dict.fromkeys(self._others, b"")
         self._store_answered = time.monotonic()
         self._last_beat = dict.fromkeys(self._others, self._store_answered)
 
     def end_if_lost(self, timeout: float) -> None:
         """Wait until every process has beaten again, or end this one because one has not for ``timeout`` seconds."""
-        later = time.monotonic() + 2 * HEARTBEAT_SECONDS  # the last beat of a killed process may be read only now
+        later = (
+            time.monotonic() + 2 * HEARTBEAT_SECONDS
+        )  # the last beat of a killed process may be read only now
         while not all(beat > later for beat in self._last_beat.values()):
             self._end_if(self._lost(timeout))
             time.sleep(HEARTBEAT_SECONDS / 4)
@@ -252,7 +297,10 @@ class Heartbeat:
             return f"the main machine, {self._main}, cannot be reached: {_CAUSES}"
         ranks = [rank for rank, beat in self._last_beat.items() if now - beat > timeout]
         machines = dict.fromkeys(self._machines[rank] for rank in ranks)
-        lost = (f"{machine} (rank {', '.join(str(rank) for rank in ranks if self._machines[rank] == machine)})" for machine in machines)
+        lost = (
+            f"{machine} (rank {', '.join(str(rank) for rank in ranks if self._machines[rank] == machine)})"
+            for machine in machines
+        )
         return f"no sign of life from machine {', '.join(lost)}: {_CAUSES}" if ranks else None
 
     def _end_if(self, reason: str | None) -> None:
@@ -260,7 +308,10 @@ class Heartbeat:
         if reason is None:
             return
         if not self.stopped.is_set() and os.environ.get("LOCAL_RANK", "0") == "0":
-            hint = f"Its own output may say why. Start the training on all machines again: {resume_hint(self._started)}"
+            hint = (
+                "Its own output may say why. Start the training on all machines again:"
+                f" {resume_hint(self._started)}"
+            )
             say(f"train: {reason}.\n  {hint}", error=True)
         self.stopped.set()
         exit_without_cleanup(INTERRUPTED)

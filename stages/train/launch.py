@@ -1,8 +1,8 @@
 """Start training and say how it ended.
 
-Start: ``python -m stages.train.launch``, with any flags of ``accelerate launch``. The training runs in a child process, which accelerate's
-launcher sets up (stages/train/accelerate_launch.py): if the system kills it, somebody has to say so, and how to continue. This process
-imports nothing that takes time or memory.
+Start: ``python -m stages.train.launch``, with any flags of ``accelerate launch``. The training runs in a
+child process, which accelerate's launcher sets up (stages/train/accelerate_launch.py): if the system kills
+it, somebody has to say so, and how to continue. This process imports nothing that takes time or memory.
 """
 
 import os
@@ -36,7 +36,9 @@ ALLOCATOR = {
 }
 """Environment of a training with which glibc asks for huge pages, and keeps freed memory for the next step (docs/benchmarks.md).
 
-By default it returns a tensor of more than 32 MiB, such as the gradient of a vocabulary, to the system, and gets it back page by page."""
+By default it returns a tensor of more than 32 MiB, such as the gradient of a vocabulary, to the system, and
+gets it back page by page.
+"""
 
 
 def main() -> int:
@@ -68,13 +70,22 @@ def main() -> int:
 def child_command(flags: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     """Return the command that trains, and its environment: on this machine, or through ``LAUNCHER`` on those that it chooses."""
     if launcher := shlex.split(environ.get(LAUNCHER, "")):
-        others = {name: value for name, value in environ.items() if name not in (LAUNCHER, PARENT)}  # process ids are of one machine
+        others = {
+            name: value for name, value in environ.items() if name not in (LAUNCHER, PARENT)
+        }  # process ids are of one machine
         return [*launcher, sys.executable, "-m", "stages.train.launch", *flags], others
-    return [sys.executable, "-m", "stages.train.accelerate_launch", *flags], {**ALLOCATOR, **environ, PARENT: str(os.getpid())}
+    return [sys.executable, "-m", "stages.train.accelerate_launch", *flags], {
+        **ALLOCATOR,
+        **environ,
+        PARENT: str(os.getpid()),
+    }
 
 
 def ignore_ctrl_c() -> None:
-    """Ignore SIGINT until the training handles it: while Python imports, it ends in a traceback. SIGTERM, which follows, does not."""
+    """Ignore SIGINT until the training handles it: while Python imports, it ends in a traceback.
+
+    SIGTERM, which follows, does not.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -91,7 +102,10 @@ def describe_end(code: int, hint: str) -> tuple[str | None, int]:
         return f"stopped. {hint}", INTERRUPTED
     if code - 128 in list(signal.Signals):
         number = signal.Signals(code - 128)
-        memory = "The system kills a process when memory runs out: lower train.micro_batch_size (global_batch_size can stay). "
+        memory = (
+            "The system kills a process when memory runs out: lower train.micro_batch_size (global_batch_size"
+            " can stay). "
+        )
         return f"killed by signal {number} ({number.name}). {memory * (number == signal.SIGKILL)}{hint}", code
     return f"ended with exit code {code}. {hint}", code
 
@@ -99,7 +113,9 @@ def describe_end(code: int, hint: str) -> tuple[str | None, int]:
 def resume_hint(started: float, checkpoints: Path = CHECKPOINTS) -> str:
     """Return how to continue the run that has written to ``checkpoints`` since ``started``, in seconds since the epoch."""
     runs = [file for file in checkpoints.glob("*/run.json") if file.stat().st_mtime >= started - 1]
-    if not runs:  # it ended before it looked for its checkpoints, for example while it waited for other machines
+    if (
+        not runs
+    ):  # it ended before it looked for its checkpoints, for example while it waited for other machines
         return "`dvc repro` starts again, from the last checkpoint if there is one."
     return describe_resume(sorted(step for run in runs for step in run.parent.glob("step-*")))
 

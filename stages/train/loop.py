@@ -17,10 +17,25 @@ from stages.train.checkpoints import check_unchanged, training_lock
 from stages.train.cpu import fast_training
 from stages.train.data import BatchLoader, Inputs, Rows, shard_batch
 from stages.train.devices import clip_gradients, gradient_synchronization
-from stages.train.interruption import PAUSE_AT_STEP, PAUSED_PREDICTIONS, Coordinator, Interruption, TrainingInterrupted
+from stages.train.interruption import (
+    PAUSE_AT_STEP,
+    PAUSED_PREDICTIONS,
+    Coordinator,
+    Interruption,
+    TrainingInterrupted,
+)
 from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS, Logits
 from stages.train.progress import Evaluation, TrainingStep
-from stages.train.state import TrainingResult, TrainState, function_files, load_kept, print_startup_summary, resume, set_up, training_result
+from stages.train.state import (
+    TrainingResult,
+    TrainState,
+    function_files,
+    load_kept,
+    print_startup_summary,
+    resume,
+    set_up,
+    training_result,
+)
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import TOKENIZED
 from tuneline.core.tables import SplitReader
@@ -32,10 +47,13 @@ from tuneline.tasks.predictions import write_predictions
 T = TypeVar("T")
 
 
-def train_model(params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption) -> TrainingResult:
+def train_model(
+    params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption
+) -> TrainingResult:
     """Train to the end, from the newest checkpoint of the same run if there is one.
 
-    Out of memory, the run restarts with half the micro-batch size; the global batch size stays. After a signal, the state is saved.
+    Out of memory, the run restarts with half the micro-batch size; the global batch size stays. After a
+    signal, the state is saved.
     """
 
     def train_with(micro_batch_size: int) -> TrainingResult:
@@ -49,7 +67,11 @@ def train_model(params: Params, inputs: Inputs, accelerator: Accelerator, interr
             with open_logger, saving_when_interrupted(state):
                 train_to_end(state)
                 load_kept(state)
-                logits = predict_within_memory(state) if state.validation_logits is None else state.validation_logits
+                logits = (
+                    predict_within_memory(state)
+                    if state.validation_logits is None
+                    else state.validation_logits
+                )
                 result = training_result(state, params, inputs, logits)
                 check_unchanged(accelerator, state.identity, params, function_files(state.loss, state.metric))
                 return result
@@ -57,11 +79,13 @@ def train_model(params: Params, inputs: Inputs, accelerator: Accelerator, interr
     return retry_on_out_of_memory(train_with, params.train.micro_batch_size, accelerator)
 
 
-def retry_on_out_of_memory(train_with: Callable[[int], TrainingResult], micro_batch_size: int, accelerator: Accelerator) -> TrainingResult:
+def retry_on_out_of_memory(
+    train_with: Callable[[int], TrainingResult], micro_batch_size: int, accelerator: Accelerator
+) -> TrainingResult:
     """Call ``train_with`` with a micro-batch size that is halved each time the device is out of memory, until one example does not fit.
 
-    The batch with the longest row comes first, so the first step shows it. Several processes do not retry: one may be out of memory alone,
-    while the others wait for its gradients.
+    The batch with the longest row comes first, so the first step shows it. Several processes do not retry:
+    one may be out of memory alone, while the others wait for its gradients.
     """
     size = micro_batch_size
 
@@ -78,12 +102,15 @@ def retry_on_out_of_memory(train_with: Callable[[int], TrainingResult], micro_ba
     try:
         if accelerator.num_processes > 1:
             return train_with(size)
-        result: TrainingResult = find_executable_batch_size(train_once, starting_batch_size=size, reduce_batch_size_fn=halve)()
+        result: TrainingResult = find_executable_batch_size(
+            train_once, starting_batch_size=size, reduce_batch_size_fn=halve
+        )()
     except RuntimeError as error:
         if size == 0 or should_reduce_batch_size(error):
             raise ParamsError(
                 f"Out of memory with train.micro_batch_size {max(size, 1)}.",
-                "Halve it (global_batch_size can stay), lower tokenize.max_length, or set train.gradient_checkpointing.",
+                "Halve it (global_batch_size can stay), lower tokenize.max_length, or set"
+                " train.gradient_checkpointing.",
             ) from None
         raise
     return result
@@ -101,11 +128,16 @@ def saving_when_interrupted(state: TrainState) -> Iterator[None]:
         best = {"metric": state.metric.name, "value": found.metric, "step": found.step} if found else None
         if interrupted.signal == PAUSE_AT_STEP:
             write_paused_predictions(state)
-        raise TrainingInterrupted(interrupted.signal, progress.step, state.total_steps, state.checkpoints.current, best) from None
+        raise TrainingInterrupted(
+            interrupted.signal, progress.step, state.total_steps, state.checkpoints.current, best
+        ) from None
 
 
 def write_paused_predictions(state: TrainState) -> None:
-    """Write the predictions by which the best weights so far can be compared. The checkpoint is saved: other weights may be loaded."""
+    """Write the predictions by which the best weights so far can be compared.
+
+    The checkpoint is saved: other weights may be loaded.
+    """
     if not state.progress.evaluated:
         return
     if state.validation_logits is None:
@@ -126,8 +158,13 @@ def train_to_end(state: TrainState) -> None:
         for batch in state.sampler.epoch(epoch)[position:]:
             result = train_batch(state, batch)
             state.progress.step += 1
-            log_now = state.progress.step % state.params.log_every_steps == 0 or state.progress.step == state.total_steps
-            state.logger.log_step(result, batch, state.rows_at_once(batch), state.progress.record_step(result, log_now))
+            log_now = (
+                state.progress.step % state.params.log_every_steps == 0
+                or state.progress.step == state.total_steps
+            )
+            state.logger.log_step(
+                result, batch, state.rows_at_once(batch), state.progress.record_step(result, log_now)
+            )
             _evaluate_and_save(state)
             state.coordinator.check_pause(state.progress.step, finished=state.is_finished())
             if state.is_finished():
@@ -137,12 +174,14 @@ def train_to_end(state: TrainState) -> None:
 def train_batch(state: TrainState, batch: Rows) -> TrainingStep:
     """Take one optimizer step on the mean loss over a batch, however it is split into micro-batches and processes.
 
-    Gradients are averaged over the processes when they are synchronized, so each process multiplies its loss by their number. They are
-    synchronized once, after the last micro-batch. After a signal, weights and optimizer are unchanged. A loss or gradient that is NaN or
-    infinite ends the run.
+    Gradients are averaged over the processes when they are synchronized, so each process multiplies its loss
+    by their number. They are synchronized once, after the last micro-batch. After a signal, weights and
+    optimizer are unchanged. A loss or gradient that is NaN or infinite ends the run.
     """
     accelerator = state.accelerator
-    micro_batches = shard_batch(batch, state.rows_at_once(batch), accelerator.num_processes, accelerator.process_index)
+    micro_batches = shard_batch(
+        batch, state.rows_at_once(batch), accelerator.num_processes, accelerator.process_index
+    )
     total_weight = state.loss.total_weight(state.train_loader.split.labels[batch])
     total_loss = torch.zeros((), device=accelerator.device)
     for index, rows in enumerate(micro_batches):
@@ -166,13 +205,22 @@ def _optimizer_step(state: TrainState, batch: Rows, loss: float) -> TrainingStep
     """Clip the gradients, step optimizer and schedule, and reset the gradients."""
     accelerator = state.accelerator
     norm = clip_gradients(accelerator, state.model, state.optimizer, state.params.max_grad_norm or math.inf)
-    if not math.isfinite(loss) or not (math.isfinite(norm) or accelerator.scaler is not None):  # the scaler skips such steps
+    if not math.isfinite(loss) or not (
+        math.isfinite(norm) or accelerator.scaler is not None
+    ):  # the scaler skips such steps
         places = SplitReader.open(TOKENIZED, "train", made_by="tokenize").places(batch)
         raise DataError(
-            f"Step {state.progress.step + 1}: loss {loss:g}, gradient norm {norm:g}. Rows of its batch in {places}.",
-            "Lower train.learning_rate, lengthen the warmup, set train.max_grad_norm, or train with mixed_precision 'no' or bf16.",
+            f"Step {state.progress.step + 1}: loss {loss:g}, gradient norm {norm:g}. Rows of its batch in"
+            f" {places}.",
+            "Lower train.learning_rate, lengthen the warmup, set train.max_grad_norm, or train with"
+            " mixed_precision 'no' or bf16.",
         )
-    result = TrainingStep(state.progress.step + 1, loss, float(state.optimizer.param_groups[0]["lr"]), norm if math.isfinite(norm) else 0.0)
+    result = TrainingStep(
+        state.progress.step + 1,
+        loss,
+        float(state.optimizer.param_groups[0]["lr"]),
+        norm if math.isfinite(norm) else 0.0,
+    )
     state.optimizer.step()
     if state.params.schedule not in STEPPED_BY_VALIDATION_LOSS:
         state.schedule.step()
@@ -196,7 +244,10 @@ def _checkpoint_due(state: TrainState) -> bool:
     run, step = state.run, state.progress.step
     if step == 0:
         return False
-    intervals = [run.checkpoint_every_steps, (run.checkpoint_every_epochs or 0) * state.sampler.batches_per_epoch]
+    intervals = [
+        run.checkpoint_every_steps,
+        (run.checkpoint_every_epochs or 0) * state.sampler.batches_per_epoch,
+    ]
     return time_elapsed or any(interval and step % interval == 0 for interval in intervals)
 
 
@@ -204,7 +255,9 @@ def try_evaluation(state: TrainState) -> None:
     """Predict the longest rows of the validation split before the first step: it shows at once if an evaluation fits into memory."""
 
     def longest(batch_size: int) -> torch.Tensor:
-        batches = _shards(state.accelerator, state.validation_loader, batch_size)[state.accelerator.process_index]
+        batches = _shards(state.accelerator, state.validation_loader, batch_size)[
+            state.accelerator.process_index
+        ]
         return _logits(state.model, state.validation_loader, batches[:1], state.coordinator)
 
     if state.progress.step == 0:
@@ -218,7 +271,9 @@ def evaluate_validation(state: TrainState) -> bool:
     stopping = params.early_stopping
     min_gain = stopping.min_gain if stopping else 0.0
     improved = progress.record_evaluation(row, state.metric.greater_is_better, min_gain)
-    progress.stopped_early = stopping is not None and progress.evaluations_without_improvement >= stopping.patience
+    progress.stopped_early = (
+        stopping is not None and progress.evaluations_without_improvement >= stopping.patience
+    )
     if params.schedule in STEPPED_BY_VALIDATION_LOSS:
         state.schedule.step(row.loss)
     state.logger.log_evaluation(row, improved)
@@ -241,7 +296,10 @@ def _measure(state: TrainState) -> tuple[Evaluation, Logits]:
 def predict_within_memory(state: TrainState) -> Logits:
     """Return the logits of the validation split."""
     return within_memory(
-        state, lambda size: predict_split(state.accelerator, state.model, state.validation_loader, size, state.coordinator)
+        state,
+        lambda size: predict_split(
+            state.accelerator, state.model, state.validation_loader, size, state.coordinator
+        ),
     )
 
 
@@ -256,18 +314,26 @@ def within_memory(state: TrainState, compute: Callable[[int], T]) -> T:
                 raise
             if size == 1 or state.accelerator.num_processes > 1:
                 hint = "Lower it." if size > 1 else "Lower tokenize.max_length."
-                raise ParamsError(f"Out of memory in an evaluation with train.evaluation_batch_size {size}.", hint) from None
+                raise ParamsError(
+                    f"Out of memory in an evaluation with train.evaluation_batch_size {size}.", hint
+                ) from None
         state.evaluation_batch_size = size // 2
         clear_device_cache(garbage_collection=True)
-        state.logger.info(f"out of memory in an evaluation; train.evaluation_batch_size is {size // 2} from now on")
+        state.logger.info(
+            f"out of memory in an evaluation; train.evaluation_batch_size is {size // 2} from now on"
+        )
 
 
-def predict_split(accelerator: Accelerator, model: nn.Module, loader: BatchLoader, batch_size: int, coordinator: Coordinator) -> Logits:
+def predict_split(
+    accelerator: Accelerator, model: nn.Module, loader: BatchLoader, batch_size: int, coordinator: Coordinator
+) -> Logits:
     """Return the logits of a split, of shape ``(rows, outputs)``, the same in every process, from batches of similar length."""
     shards = _shards(accelerator, loader, batch_size)
     shard = shards[accelerator.process_index]
     largest = max(sum(len(rows) for rows in shard) for shard in shards)
-    rows, values = _gather(accelerator, np.concatenate(shard), _logits(model, loader, shard, coordinator), largest)
+    rows, values = _gather(
+        accelerator, np.concatenate(shard), _logits(model, loader, shard, coordinator), largest
+    )
     return restore_file_order(rows, values, len(loader.split))
 
 
@@ -275,7 +341,9 @@ def _shards(accelerator: Accelerator, loader: BatchLoader, batch_size: int) -> l
     return shard_split(loader.split.lengths, batch_size, accelerator.num_processes)
 
 
-def _logits(model: nn.Module, loader: BatchLoader, batches: Sequence[Rows], coordinator: Coordinator) -> torch.Tensor:
+def _logits(
+    model: nn.Module, loader: BatchLoader, batches: Sequence[Rows], coordinator: Coordinator
+) -> torch.Tensor:
     model.eval()
     with torch.no_grad():  # not inference_mode: FSDP's parameters are views that autograd tracks later
         logits = [_batch_logits(model, loader, rows, coordinator) for rows in batches]
@@ -295,13 +363,18 @@ def shard_split(lengths: NDArray[np.int64], batch_size: int, processes: int) -> 
 def restore_file_order(rows: Rows, values: Logits, count: int) -> Logits:
     """Sort predictions by row; fail unless ``rows`` has each of ``0 .. count - 1`` exactly once."""
     if not np.array_equal(np.sort(rows), np.arange(count)):
-        raise AssertionError(f"evaluation predicted {len(np.unique(rows))} examples in {len(rows)} results; the split has {count}")
+        raise AssertionError(
+            f"evaluation predicted {len(np.unique(rows))} examples in {len(rows)} results; the split has"
+            f" {count}"
+        )
     result = np.empty_like(values)
     result[rows] = values
     return result
 
 
-def _batch_logits(model: nn.Module, loader: BatchLoader, rows: Rows, coordinator: Coordinator) -> torch.Tensor:
+def _batch_logits(
+    model: nn.Module, loader: BatchLoader, rows: Rows, coordinator: Coordinator
+) -> torch.Tensor:
     coordinator.check_interruption()
     logits: torch.Tensor = model(**loader.inputs(rows)).logits
     return logits.float()[: len(rows)]
@@ -310,12 +383,15 @@ def _batch_logits(model: nn.Module, loader: BatchLoader, rows: Rows, coordinator
 def _gather(accelerator: Accelerator, rows: Rows, logits: torch.Tensor, largest: int) -> tuple[Rows, Logits]:
     """Return the rows and logits of all processes.
 
-    ``gather`` needs equal shapes, so each process pads its results to ``largest`` rows with row index -1, dropped afterwards.
+    ``gather`` needs equal shapes, so each process pads its results to ``largest`` rows with row index -1,
+    dropped afterwards.
     """
     if accelerator.num_processes == 1:
         return rows, logits.cpu().numpy()
     missing = largest - len(rows)
-    padded_rows = torch.nn.functional.pad(torch.from_numpy(rows), (0, missing), value=-1).to(accelerator.device)
+    padded_rows = torch.nn.functional.pad(torch.from_numpy(rows), (0, missing), value=-1).to(
+        accelerator.device
+    )
     all_rows = accelerator.gather(padded_rows).cpu().numpy()
     values = accelerator.gather(torch.nn.functional.pad(logits, (0, 0, 0, missing))).cpu().numpy()
     return all_rows[all_rows >= 0], values[all_rows >= 0]

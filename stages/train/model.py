@@ -42,8 +42,9 @@ def build_model(
 ) -> tuple[PreTrainedModel, frozenset[str]]:
     """Build the classifier in float32, and return it with the names of its weights that were drawn at random.
 
-    They are drawn from torch's global generator: seed it first. ``base`` is the folder of the checkpoint, if ``params`` names one. Unknown
-    keys of the configuration, and a checkpoint that does not fit the model, are refused.
+    They are drawn from torch's global generator: seed it first. ``base`` is the folder of the checkpoint, if
+    ``params`` names one. Unknown keys of the configuration, and a checkpoint that does not fit the model, are
+    refused.
     """
     if params.checkpoint is not None:
         return _from_checkpoint(base, params, labels, tokenizer)
@@ -53,7 +54,9 @@ def build_model(
     try:
         model: PreTrainedModel = auto.from_config(config)
     except ValueError as error:
-        raise ParamsError(f"model.config: transformers cannot build this {config.model_type}: {error}") from None
+        raise ParamsError(
+            f"model.config: transformers cannot build this {config.model_type}: {error}"
+        ) from None
     return model, frozenset(model.state_dict())
 
 
@@ -73,10 +76,15 @@ def new_config(values: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> Pr
     try:
         default = AutoConfig.for_model(values["model_type"])
     except ValueError:
-        message = f"model.config.model_type: transformers does not have a model type {values['model_type']!r}."
+        message = (
+            f"model.config.model_type: transformers does not have a model type {values['model_type']!r}."
+        )
         raise ParamsError(message, "Set it to 'bert', for example.") from None
     check_keys(options, default)
-    return AutoConfig.for_model(values["model_type"], **{"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **options})
+    return AutoConfig.for_model(
+        values["model_type"],
+        **{"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **options},
+    )
 
 
 def check_keys(options: dict[str, Any], config: PretrainedConfig) -> None:
@@ -86,7 +94,10 @@ def check_keys(options: dict[str, Any], config: PretrainedConfig) -> None:
         if key not in names:
             close = difflib.get_close_matches(key, list(names), n=1)
             suggestion = f" Did you mean {close[0]}?" if close else ""
-            raise ParamsError(f"model.config.{key}: the configuration of {config.model_type} does not have this key.{suggestion}")
+            raise ParamsError(
+                f"model.config.{key}: the configuration of {config.model_type} does not have this"
+                f" key.{suggestion}"
+            )
 
 
 def _from_checkpoint(
@@ -108,7 +119,8 @@ def _from_checkpoint(
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=False,
-            ignore_mismatched_sizes=True,  # a head for other classes is initialized anew; _missing_weights refuses anything else
+            # a head for other classes is initialized anew; _missing_weights refuses anything else
+            ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
     except (OSError, ValueError) as error:
@@ -134,12 +146,21 @@ def _missing_weights(model: PreTrainedModel, info: dict[str, Any], params: Model
 
     Weights of the body are refused: they would be trained from random values without a warning.
     """
-    new = frozenset([*info["missing_keys"], *(key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"])])
-    body = sorted(key for key in new if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key)
+    new = frozenset(
+        [
+            *info["missing_keys"],
+            *(key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"]),
+        ]
+    )
+    body = sorted(
+        key for key in new if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key
+    )
     if body:
         raise ParamsError(
-            f"model.checkpoint: {params.checkpoint} lacks {len(body)} weights of the model, or has them in another shape: {body[0]} ...",
-            "Remove keys from model.config that change shapes; if there are none, config.json and the weights do not belong together.",
+            f"model.checkpoint: {params.checkpoint} lacks {len(body)} weights of the model, or has them in"
+            f" another shape: {body[0]} ...",
+            "Remove keys from model.config that change shapes; if there are none, config.json and the weights"
+            " do not belong together.",
         )
     return new
 
@@ -156,9 +177,10 @@ HEAD_NOTES: Mapping[HeadStart, str] = {
 def match_head(model: PreTrainedModel, stored: Sequence[str], labels: Task) -> HeadStart:
     """Give each class the row of the loaded head that was trained for it, and return what was done.
 
-    A checkpoint with as many classes loads without an error, whatever they are. ``stored`` has their names, by row. Where these are the
-    names of the data in another order, rows are moved; where they are others, the head starts anew: a row of another class would have to
-    be unlearned first. The head of a regression has one row, and stays.
+    A checkpoint with as many classes loads without an error, whatever they are. ``stored`` has their names,
+    by row. Where these are the names of the data in another order, rows are moved; where they are others, the
+    head starts anew: a row of another class would have to be unlearned first. The head of a regression has
+    one row, and stays.
     """
     if labels.matches_head(stored):
         return "kept"
@@ -190,8 +212,14 @@ def _output_weights(model: PreTrainedModel) -> list[str]:
 def _output_layer(model: PreTrainedModel) -> str | None:
     """Return the name of the last linear layer behind the body that has as many rows as the model has outputs."""
     body = f"{model.base_model_prefix}."
-    layers = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear) and not name.startswith(body)]
-    return next((name for name, layer in reversed(layers) if layer.out_features == model.config.num_labels), None)
+    layers = [
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and not name.startswith(body)
+    ]
+    return next(
+        (name for name, layer in reversed(layers) if layer.out_features == model.config.num_labels), None
+    )
 
 
 def adapt(model: PreTrainedModel, params: TrainParams, drawn: Collection[str]) -> nn.Module:
@@ -212,14 +240,22 @@ def freeze(model: PreTrainedModel, names: list[str]) -> None:
         module = modules.get(name) or modules.get(f"{model.base_model_prefix}.{name}")
         if not name or module is None:
             available = ", ".join(child for child, _ in model.base_model.named_children())
-            raise ParamsError(f"train.freeze: the model has no module {name!r}.", f"Choose from {available}, or modules inside them.")
+            raise ParamsError(
+                f"train.freeze: the model has no module {name!r}.",
+                f"Choose from {available}, or modules inside them.",
+            )
         module.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ParamsError("train.freeze: all parameters are frozen.", "Remove the classification head from train.freeze.")
+        raise ParamsError(
+            "train.freeze: all parameters are frozen.", "Remove the classification head from train.freeze."
+        )
 
 
 def add_adapters(model: PreTrainedModel, params: LoraParams, drawn: Collection[str]) -> nn.Module:
-    """Return the model with LoRA adapters (Hu et al. 2021). Besides them, the modules of ``trained_modules`` learn."""
+    """Return the model with LoRA adapters (Hu et al.
+
+    2021). Besides them, the modules of ``trained_modules`` learn.
+    """
     from peft import LoraConfig, TaskType, get_peft_model
 
     config = LoraConfig(
@@ -233,44 +269,72 @@ def add_adapters(model: PreTrainedModel, params: LoraParams, drawn: Collection[s
     try:
         adapted: nn.Module = get_peft_model(model, config)
     except ValueError as error:
-        linear = sorted({name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, nn.Linear)})
-        raise ParamsError(f"train.lora.target_modules: {error}", f"Linear layers of this model: {', '.join(linear)}") from None
+        linear = sorted(
+            {
+                name.rpartition(".")[2]
+                for name, module in model.named_modules()
+                if isinstance(module, nn.Linear)
+            }
+        )
+        raise ParamsError(
+            f"train.lora.target_modules: {error}", f"Linear layers of this model: {', '.join(linear)}"
+        ) from None
     return adapted
 
 
 def trained_modules(model: PreTrainedModel, drawn: Collection[str]) -> list[str]:
     """Return the modules that learn as a whole: those outside of the body, and the body's pooler if it was drawn at random.
 
-    peft alone trains modules named ``classifier`` and ``score``, and would leave what is drawn between them and the body (the pooler of
-    BERT, ``head`` of ModernBERT, ``pre_classifier`` of DistilBERT) at random values.
+    peft alone trains modules named ``classifier`` and ``score``, and would leave what is drawn between them
+    and the body (the pooler of BERT, ``head`` of ModernBERT, ``pre_classifier`` of DistilBERT) at random
+    values.
     """
     body = model.base_model_prefix
-    heads = [name for name, module in model.named_children() if name != body and next(module.parameters(), None) is not None]
-    poolers = {name[: name.index(".pooler.")] + ".pooler" for name in drawn if name.startswith(f"{body}.") and ".pooler." in name}
+    heads = [
+        name
+        for name, module in model.named_children()
+        if name != body and next(module.parameters(), None) is not None
+    ]
+    poolers = {
+        name[: name.index(".pooler.")] + ".pooler"
+        for name in drawn
+        if name.startswith(f"{body}.") and ".pooler." in name
+    }
     return [*heads, *sorted(poolers)]
 
 
 def compute_first_token_only(model: PreTrainedModel) -> bool:
     """Restrict the last layer to the first token, and return True, if the model type's classifier reads only that one.
 
-    After the last attention, no information passes between tokens. So query and attention output (a twelfth of a layer's arithmetic each)
-    and the feed-forward part (two thirds) are needed for the first token only. Logits and gradients are those of the full layer; dropout
-    draws fewer masks, so runs with and without this differ like runs with two seeds. Neither the names of the weights nor the saved files
-    change. Layers that share their weights (ALBERT) are not restricted, and neither is a single one, after which DeBERTa has a convolution.
+    After the last attention, no information passes between tokens. So query and attention output (a twelfth
+    of a layer's arithmetic each) and the feed-forward part (two thirds) are needed for the first token only.
+    Logits and gradients are those of the full layer; dropout draws fewer masks, so runs with and without this
+    differ like runs with two seeds. Neither the names of the weights nor the saved files change. Layers that
+    share their weights (ALBERT) are not restricted, and neither is a single one, after which DeBERTa has a
+    convolution.
     """
     architecture = architecture_of(model.config.to_dict())
     name = architecture.after_attention
-    layers = max((module for module in model.base_model.modules() if isinstance(module, nn.ModuleList)), key=len, default=nn.ModuleList())
+    layers = max(
+        (module for module in model.base_model.modules() if isinstance(module, nn.ModuleList)),
+        key=len,
+        default=nn.ModuleList(),
+    )
     if name is None or len(layers) < 2:
         return False
-    layers[-1].get_submodule(name).register_forward_pre_hook(lambda _, inputs: tuple(tensor[:, :1] for tensor in inputs))
+    layers[-1].get_submodule(name).register_forward_pre_hook(
+        lambda _, inputs: tuple(tensor[:, :1] for tensor in inputs)
+    )
     if architecture.query is not None and model.config._attn_implementation == "sdpa":
         _attend_with_first_token(layers[-1], architecture.query)
     return True
 
 
 def _attend_with_first_token(layer: nn.Module, query: str) -> None:
-    """Compute queries and attention of a layer for the first token only. The other tokens get copies of its result, which nothing reads."""
+    """Compute queries and attention of a layer for the first token only.
+
+    The other tokens get copies of its result, which nothing reads.
+    """
     projection: Any = layer.get_submodule(query)
     projection.forward = MethodType(_project_first_token, projection)
     attention: Any = layer.get_submodule(query.rpartition(".")[0])
@@ -306,7 +370,8 @@ class TargetScale:
     def apply(cls, model: PreTrainedModel, drawn: Collection[str], targets: NDArray[Any]) -> Self | None:
         """Let a regression model predict in the unit of the targets, if its head was drawn at random and has a bias.
 
-        A head that was loaded predicts in its own unit already. The targets, shape ``(rows,)``, are those of the train split.
+        A head that was loaded predicts in its own unit already. The targets, shape ``(rows,)``, are those of
+        the train split.
         """
         head = _output_layer(model)
         if head is None or f"{head}.bias" not in drawn:
@@ -323,7 +388,9 @@ class TargetScale:
         """Make the scale part of trained weights, and remove the hook."""
         self.hook.remove()
         weight, bias = f"{self.head}.weight", f"{self.head}.bias"
-        weights[weight] = weights[weight].float() * self.deviation  # new tensors: those of the model stay as they were trained
+        weights[weight] = (
+            weights[weight].float() * self.deviation
+        )  # new tensors: those of the model stay as they were trained
         weights[bias] = weights[bias].float() * self.deviation + self.mean
 
 

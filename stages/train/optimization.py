@@ -37,8 +37,8 @@ STEPPED_BY_VALIDATION_LOSS = (SchedulerType.REDUCE_ON_PLATEAU.value, SchedulerTy
 class Loss:
     """The loss of the task, or a function of the user (``custom_loss.py``), per example.
 
-    ``label_smoothing`` is the share of the target spread over all classes (Szegedy et al. 2016, section 7). Class weights have the shape
-    ``(classes,)``; ``None`` for 1 each.
+    ``label_smoothing`` is the share of the target spread over all classes (Szegedy et al. 2016, section 7).
+    Class weights have the shape ``(classes,)``; ``None`` for 1 each.
     """
 
     task: Task
@@ -49,10 +49,13 @@ class Loss:
     def per_example(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the weighted loss of each example, float32 of shape ``(examples,)``, also for half-precision logits.
 
-        Logits have the shape ``(examples, outputs)``; labels, ``(examples,)``, are int64 classes or float32 targets.
+        Logits have the shape ``(examples, outputs)``; labels, ``(examples,)``, are int64 classes or float32
+        targets.
         """
         outputs = self.task.model_outputs(logits)
-        weight = None if self.class_weights is None else torch.as_tensor(self.class_weights, device=logits.device)
+        weight = (
+            None if self.class_weights is None else torch.as_tensor(self.class_weights, device=logits.device)
+        )
         if self.function is not None:
             losses: Tensor = self.function(outputs, labels).float()
             return losses if weight is None else losses * weight[labels]
@@ -60,7 +63,11 @@ class Loss:
 
     def total_weight(self, labels: NDArray[np.int64] | NDArray[np.float32]) -> float:
         """Return the divisor of the summed losses: the number of examples, or the sum of their class weights."""
-        return float(len(labels) if self.class_weights is None else self.class_weights[labels.astype(np.int64)].sum(dtype=np.float64))
+        return float(
+            len(labels)
+            if self.class_weights is None
+            else self.class_weights[labels.astype(np.int64)].sum(dtype=np.float64)
+        )
 
 
 def build_loss(params: TrainParams, split: TokenizedSplit) -> Loss:
@@ -75,7 +82,9 @@ def class_weights(params: TrainParams, split: TokenizedSplit) -> NDArray[np.floa
         return None
     if params.class_weights == "balanced":
         return balanced_weights(split)
-    return np.array([params.class_weights.get(name, 1.0) for name in split.task.output_names], dtype=np.float32)
+    return np.array(
+        [params.class_weights.get(name, 1.0) for name in split.task.output_names], dtype=np.float32
+    )
 
 
 def balanced_weights(split: TokenizedSplit) -> NDArray[np.float32]:
@@ -87,9 +96,10 @@ def balanced_weights(split: TokenizedSplit) -> NDArray[np.float32]:
 def load_loss(params: TrainParams, labels: Task) -> ProjectFunction | None:
     """Import and check the function in ``train.loss``; ``None`` if the parameter is.
 
-    The function gets logits, float32 of shape ``(examples, classes)``, and labels, int64 of shape ``(examples,)``. In a regression
-    both are float32 of shape ``(examples,)``. It returns the loss of each example, of shape ``(examples,)``: the training loop
-    weights them, shards them over processes and accumulates them over micro-batches.
+    The function gets logits, float32 of shape ``(examples, classes)``, and labels, int64 of shape
+    ``(examples,)``. In a regression both are float32 of shape ``(examples,)``. It returns the loss of each
+    example, of shape ``(examples,)``: the training loop weights them, shards them over processes and
+    accumulates them over micro-batches.
     """
     if params.loss is None:
         return None
@@ -109,28 +119,42 @@ def _check_losses(function: ProjectFunction, logits: Tensor, labels: Tensor) -> 
     losses = function(logits, labels)
     _check_shape(function, losses, logits)
     if not losses.requires_grad:
-        raise function.error("returns losses without a gradient.", "Compute them from the logits with torch, without detach and argmax.")
+        raise function.error(
+            "returns losses without a gradient.",
+            "Compute them from the logits with torch, without detach and argmax.",
+        )
     (gradient,) = torch.autograd.grad(losses.sum(), logits)
     if not torch.isfinite(losses).all() or not torch.isfinite(gradient).all():
         what = "losses" if not torch.isfinite(losses).all() else "a gradient"
-        raise function.error(f"gives {what} with NaN or infinity for logits around 0.", "Use log_softmax instead of the log of a softmax.")
+        raise function.error(
+            f"gives {what} with NaN or infinity for logits around 0.",
+            "Use log_softmax instead of the log of a softmax.",
+        )
     fewer = function(logits[:2], labels[:2])
     _check_shape(function, fewer, logits[:2])
     if not torch.allclose(fewer, losses[:2], atol=_TOLERANCE):
         raise function.error(
             "gives an example another loss in a smaller batch.",
-            "Compute the loss of each example on its own: how a batch is split into micro-batches must not change the model.",
+            "Compute the loss of each example on its own: how a batch is split into micro-batches must not"
+            " change the model.",
         )
-    _check_shape(function, function(logits[:0], labels[:0]), logits[:0])  # of a process without rows in the last batch
+    _check_shape(
+        function, function(logits[:0], labels[:0]), logits[:0]
+    )  # of a process without rows in the last batch
 
 
 def _check_shape(function: ProjectFunction, losses: Any, logits: Tensor) -> None:
     examples = len(logits)
     if not isinstance(losses, Tensor) or losses.shape != (examples,) or not losses.is_floating_point():
-        found = f"{losses.dtype} of shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else type(losses).__name__
+        found = (
+            f"{losses.dtype} of shape {tuple(losses.shape)}"
+            if isinstance(losses, Tensor)
+            else type(losses).__name__
+        )
         raise function.error(
             f"returns {found} for {examples} examples.",
-            f"Return the loss of each example, of shape ({examples},), as torch.nn.functional does with reduction='none'.",
+            f"Return the loss of each example, of shape ({examples},), as torch.nn.functional does with"
+            " reduction='none'.",
         )
 
 
@@ -167,11 +191,15 @@ class ValidationMetric:
 def build_optimizer(model: nn.Module, params: TrainParams, device: torch.device) -> Optimizer:
     """Build the optimizer over the trainable parameters.
 
-    Adam and AdamW use the fused kernel where the device has one: on 2 CPU cores, with a vocabulary of 30,522 words, a step
-    takes 5 ms instead of 45 ms.
+    Adam and AdamW use the fused kernel where the device has one: on 2 CPU cores, with a vocabulary of 30,522
+    words, a step takes 5 ms instead of 45 ms.
     """
     groups = parameter_groups(model, params.weight_decay)
-    adam: dict[str, Any] = {"lr": params.learning_rate, "betas": (params.betas[0], params.betas[1]), "eps": params.epsilon}
+    adam: dict[str, Any] = {
+        "lr": params.learning_rate,
+        "betas": (params.betas[0], params.betas[1]),
+        "eps": params.epsilon,
+    }
     fused = device.type in ("cpu", "cuda", "xpu", "mps", "hpu")
     match params.optimizer:
         case "adamw":
@@ -182,7 +210,9 @@ def build_optimizer(model: nn.Module, params: TrainParams, device: torch.device)
             return torch.optim.SGD(groups, lr=params.learning_rate, momentum=params.momentum)
         case "adafactor":  # uses train.learning_rate and train.schedule instead of its own relative step size
             adafactor: Any = transformers.Adafactor
-            optimizer: Optimizer = adafactor(groups, lr=params.learning_rate, scale_parameter=False, relative_step=False)
+            optimizer: Optimizer = adafactor(
+                groups, lr=params.learning_rate, scale_parameter=False, relative_step=False
+            )
             return optimizer
 
 
@@ -190,7 +220,10 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     """Return the optimizer's parameter groups: matrices with weight decay, vectors (biases, norms) without; no empty group."""
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups: list[dict[str, Any]] = [
-        {"params": [parameter for parameter in trainable if parameter.ndim >= 2], "weight_decay": weight_decay},
+        {
+            "params": [parameter for parameter in trainable if parameter.ndim >= 2],
+            "weight_decay": weight_decay,
+        },
         {"params": [parameter for parameter in trainable if parameter.ndim < 2], "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]
@@ -203,15 +236,22 @@ def total_steps(params: TrainParams, steps_per_epoch: int) -> int:
 
 def warmup_steps(params: TrainParams, total: int) -> int:
     """Return the number of optimizer steps over which the learning rate rises."""
-    return params.warmup_steps if params.warmup_steps is not None else math.ceil(total * (params.warmup_ratio or 0.0))
+    return (
+        params.warmup_steps
+        if params.warmup_steps is not None
+        else math.ceil(total * (params.warmup_ratio or 0.0))
+    )
 
 
 def build_schedule(optimizer: Optimizer, params: TrainParams, total: int) -> Any:
     """Build the learning rate schedule. The training loop steps it; see ``STEPPED_BY_VALIDATION_LOSS``."""
     try:
-        return get_scheduler(params.schedule, optimizer, warmup_steps(params, total), total, dict(params.schedule_options))
+        return get_scheduler(
+            params.schedule, optimizer, warmup_steps(params, total), total, dict(params.schedule_options)
+        )
     except (TypeError, ValueError) as error:
         raise ParamsError(
-            f"train.schedule_options: the schedule {params.schedule!r} does not accept {params.schedule_options}: {error}",
+            f"train.schedule_options: the schedule {params.schedule!r} does not accept"
+            f" {params.schedule_options}: {error}",
             f"Use keyword arguments of the function for {params.schedule!r} in transformers.optimization.",
         ) from None

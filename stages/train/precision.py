@@ -1,7 +1,7 @@
 """Precision of ``train.mixed_precision: auto`` on a CPU: that of the run to resume, else the faster one.
 
-A processor that computes bf16 may gain nothing from it, so a few steps are measured. A run that was interrupted keeps its precision,
-whatever the processor is now: in another precision, it would be another run.
+A processor that computes bf16 may gain nothing from it, so a few steps are measured. A run that was
+interrupted keeps its precision, whatever the processor is now: in another precision, it would be another run.
 """
 
 import json
@@ -66,7 +66,12 @@ def bf16_speed() -> float:
 
     seconds = []
     for is_bf16 in (False, True):
-        layers = nn.Sequential(nn.Linear(_FEATURES, 4 * _FEATURES), nn.GELU(), nn.Linear(4 * _FEATURES, _FEATURES), nn.LayerNorm(_FEATURES))
+        layers = nn.Sequential(
+            nn.Linear(_FEATURES, 4 * _FEATURES),
+            nn.GELU(),
+            nn.Linear(4 * _FEATURES, _FEATURES),
+            nn.LayerNorm(_FEATURES),
+        )
         if is_bf16:
             use_bf16(layers)
         seconds.append(_step_seconds(layers, torch.ones(_ROWS, _FEATURES)))

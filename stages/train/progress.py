@@ -29,8 +29,8 @@ _JSON_KEYS = {"evaluations_without_improvement": "stale"}
 class TrainingStep:
     """Result of an optimizer step, or a row of the training curve, whose ``loss`` is the mean since the previous row.
 
-    ``loss`` is the mean over the examples of the batch; ``gradient_norm`` is that before clipping, 0 if fp16 gradients overflowed and the
-    optimizer skipped the step.
+    ``loss`` is the mean over the examples of the batch; ``gradient_norm`` is that before clipping, 0 if fp16
+    gradients overflowed and the optimizer skipped the step.
     """
 
     step: int
@@ -52,14 +52,16 @@ class Evaluation:
 class TrainingProgress:
     """State of a run besides weights, optimizer and schedule.
 
-    Epoch and position in the epoch follow from ``step``, because the order of examples is a function of (seed, epoch).
+    Epoch and position in the epoch follow from ``step``, because the order of examples is a function of
+    (seed, epoch).
 
     Attributes:
         step: Batches trained, which is optimizer steps done (a step that fp16 skipped counts too).
         losses: Losses of the steps since the last row of the training curve.
         best_step: Step of the best evaluation; 0 before the first.
         evaluations_without_improvement: Evaluations since the last gain, for early stopping.
-        segments: Parts of the run, each with one layout (processes, micro-batches, threads) and kind of machine. Others round differently.
+        segments: Parts of the run, each with one layout (processes, micro-batches, threads) and kind of
+            machine. Others round differently.
         requested_micro_batch_size: The parameter. The last segment has less if memory ran out.
     """
 
@@ -74,7 +76,10 @@ class TrainingProgress:
     requested_micro_batch_size: int = 0
 
     def write(self, path: Path) -> None:
-        """Write the progress. Floats are read back exactly: JSON holds the shortest decimal of the same float."""
+        """Write the progress.
+
+        Floats are read back exactly: JSON holds the shortest decimal of the same float.
+        """
         values = {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
         path.write_text(json.dumps(values, default=TrainingSegment.model_dump), encoding="utf-8")
 
@@ -90,7 +95,9 @@ class TrainingProgress:
 
     def begin_segment(self, segment: TrainingSegment) -> TrainingSegment | None:
         """Go on with a layout. Return the last segment if it had another one."""
-        self.segments = [earlier for earlier in self.segments if earlier.step < segment.step]  # others have trained nothing
+        self.segments = [
+            earlier for earlier in self.segments if earlier.step < segment.step
+        ]  # others have trained nothing
         last = self.segments[-1] if self.segments else None
         if last is not None and last.has_layout_of(segment):
             return None
@@ -115,14 +122,17 @@ class TrainingProgress:
     def record_evaluation(self, row: Evaluation, greater_is_better: bool, min_gain: float = 0.0) -> bool:
         """Record an evaluation of the current weights; return True if it is the best so far.
 
-        Any gain makes an evaluation the best, and of equal metrics the lower loss: on few rows, a metric such as the accuracy repeats while
-        the model becomes surer. Early stopping counts only a gain of more than ``min_gain``.
+        Any gain makes an evaluation the best, and of equal metrics the lower loss: on few rows, a metric such
+        as the accuracy repeats while the model becomes surer. Early stopping counts only a gain of more than
+        ``min_gain``.
         """
         sign, best = 1 if greater_is_better else -1, self.best
         gain = math.inf if best is None else sign * (row.metric - best.metric)
         improved = gain > 0 or (best is not None and gain == 0 and row.loss < best.loss)
         self.evaluated.append(row)
-        self.evaluations_without_improvement = 0 if gain > min_gain else self.evaluations_without_improvement + 1
+        self.evaluations_without_improvement = (
+            0 if gain > min_gain else self.evaluations_without_improvement + 1
+        )
         if improved:
             self.best_step = self.step
         return improved
@@ -135,7 +145,10 @@ TrackedRow = tuple[int, dict[str, float]]
 
 @dataclass
 class Throughput:
-    """Data trained on since the process started, summed over all processes. Not part of a run's saved state."""
+    """Data trained on since the process started, summed over all processes.
+
+    Not part of a run's saved state.
+    """
 
     samples: int = 0
     tokens: int = 0
@@ -156,8 +169,8 @@ class Throughput:
 class TrainingLogger:
     """Logger of the main process: a progress bar on a terminal, otherwise a line every few seconds; and live curves.
 
-    Curves go to the trackers named in ``run.trackers``. A resumed run rewrites them from its checkpoint, so that each step
-    is logged once.
+    Curves go to the trackers named in ``run.trackers``. A resumed run rewrites them from its checkpoint, so
+    that each step is logged once.
     """
 
     def __init__(self, accelerator: Accelerator, loader: BatchLoader, metric: str) -> None:
@@ -177,13 +190,21 @@ class TrainingLogger:
         self._open_trackers(progress)
         self._started = self._last_line = time.monotonic()
         with suppress_logging_errors():
-            self._bar = tqdm(total=total_steps, initial=progress.step, unit="step", disable=None if self._enabled else True, leave=False)
+            self._bar = tqdm(
+                total=total_steps,
+                initial=progress.step,
+                unit="step",
+                disable=None if self._enabled else True,
+                leave=False,
+            )
         try:
             yield
         finally:
             with suppress_logging_errors():
                 self._bar.close()
-            for tracker in getattr(self._accelerator, "trackers", []):  # not end_training: it also ends the process group
+            for tracker in getattr(
+                self._accelerator, "trackers", []
+            ):  # not end_training: it also ends the process group
                 with suppress_logging_errors():
                     tracker.finish()
 
@@ -192,7 +213,9 @@ class TrainingLogger:
         """Seconds since the logger was opened."""
         return time.monotonic() - self._started
 
-    def log_step(self, result: TrainingStep, batch: Rows, rows_at_once: int, logged: TrainingStep | None) -> None:
+    def log_step(
+        self, result: TrainingStep, batch: Rows, rows_at_once: int, logged: TrainingStep | None
+    ) -> None:
         """Log an optimizer step; ``logged`` is its row of the training curve, if it has one."""
         micro_batches = split_into_micro_batches(batch, rows_at_once, self._accelerator.num_processes)
         for rows in micro_batches:
@@ -206,7 +229,10 @@ class TrainingLogger:
 
     def log_evaluation(self, row: Evaluation, best: bool) -> None:
         """Log an evaluation."""
-        self.info(f"step {row.step}: validation loss {row.loss:.4f}, {self._metric} {row.metric:.4f}{' (best)' * best}")
+        self.info(
+            f"step {row.step}: validation loss {row.loss:.4f}, {self._metric}"
+            f" {row.metric:.4f}{' (best)' * best}"
+        )
         self._track(self._evaluation_row(row))
 
     def info(self, message: str) -> None:
@@ -218,8 +244,9 @@ class TrainingLogger:
 
     def _show(self, result: TrainingStep) -> None:
         status = (
-            f"loss {result.loss:.4f}, lr {result.learning_rate:.3g}, {self.throughput.samples / self.seconds:.0f} samples/s, "
-            f"{self.throughput.tokens / self.seconds:.0f} tokens/s, {self.throughput.padding:.1%} padding"
+            f"loss {result.loss:.4f}, lr {result.learning_rate:.3g},"
+            f" {self.throughput.samples / self.seconds:.0f} samples/s,"
+            f" {self.throughput.tokens / self.seconds:.0f} tokens/s, {self.throughput.padding:.1%} padding"
         )
         self._bar.set_postfix_str(status, refresh=False)
         if self._bar.disable and self._enabled and time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
@@ -242,12 +269,15 @@ class TrainingLogger:
             self._accelerator.trackers.clear()
         if self._enabled:
             with suppress_logging_errors():
-                self._replay([*map(self._step_row, progress.logged), *map(self._evaluation_row, progress.evaluated)])
+                self._replay(
+                    [*map(self._step_row, progress.logged), *map(self._evaluation_row, progress.evaluated)]
+                )
 
     def _replay(self, rows: Sequence[TrackedRow]) -> None:
         """Send the curves of a checkpoint, possibly thousands of rows, to the trackers.
 
-        DVCLive 3.49 needs 9 ms per ``next_step``, because that writes a summary too. So all rows share one call.
+        DVCLive 3.49 needs 9 ms per ``next_step``, because that writes a summary too. So all rows share one
+        call.
         """
         for tracker in self._accelerator.trackers:
             if tracker.name != "dvclive":
@@ -266,7 +296,11 @@ class TrainingLogger:
             self._accelerator.log(row[1], step=row[0])
 
     def _step_row(self, row: TrainingStep) -> TrackedRow:
-        return row.step, {"loss": row.loss, "learning_rate": row.learning_rate, "gradient_norm": row.gradient_norm}
+        return row.step, {
+            "loss": row.loss,
+            "learning_rate": row.learning_rate,
+            "gradient_norm": row.gradient_norm,
+        }
 
     def _evaluation_row(self, row: Evaluation) -> TrackedRow:
         return row.step, {"validation_loss": row.loss, f"validation_{self._metric}": row.metric}

@@ -19,11 +19,25 @@ from stages.train.checkpoints import Checkpoints, check_shared, common_identity,
 from stages.train.cpu import uses_bf16_layers
 from stages.train.cpu.bf16 import PADDING_MULTIPLE
 from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, Rows, check_fit, shard_batch
-from stages.train.devices import compile_in_place, configure_plugins, describe_devices, processor_kind, sharding
+from stages.train.devices import (
+    compile_in_place,
+    configure_plugins,
+    describe_devices,
+    processor_kind,
+    sharding,
+)
 from stages.train.embeddings import fold_embeddings, train_used_embeddings, used_embeddings
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.model import TargetScale, adapt, build_model, compute_first_token_only
-from stages.train.optimization import Logits, Loss, ValidationMetric, build_loss, build_optimizer, build_schedule, total_steps
+from stages.train.optimization import (
+    Logits,
+    Loss,
+    ValidationMetric,
+    build_loss,
+    build_optimizer,
+    build_schedule,
+    total_steps,
+)
 from stages.train.progress import TrainingLogger, TrainingProgress
 from tuneline.core.errors import DataError
 from tuneline.core.files import write_json
@@ -81,7 +95,8 @@ class TrainState:
 class TrainingResult:
     """Result of a run: its final state, and a plain model, without adapters or sharding, whose configuration is used.
 
-    The trained weights are by name; empty in processes other than the main one. ``logits`` are theirs, for the validation split.
+    The trained weights are by name; empty in processes other than the main one. ``logits`` are theirs, for
+    the validation split.
     """
 
     state: TrainState
@@ -90,14 +105,24 @@ class TrainingResult:
     logits: Logits
 
 
-def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption, micro_batch_size: int) -> TrainState:
+def set_up(
+    params: Params,
+    inputs: Inputs,
+    accelerator: Accelerator,
+    interruption: Interruption,
+    micro_batch_size: int,
+) -> TrainState:
     """Build the state of a run before its first step."""
     settings = params.train
     loss = build_loss(settings, inputs.train)
     metric = ValidationMetric.load(settings, inputs.labels)
     identity = common_identity(accelerator, params, function_files(loss, metric))
-    model, first_token_only, target_scale = _set_up_model(params, inputs, divisible=sharding(accelerator) is None)
-    sampler = LengthBucketedSampler(inputs.train, settings.global_batch_size, settings.bucket_window, params.training_seed)
+    model, first_token_only, target_scale = _set_up_model(
+        params, inputs, divisible=sharding(accelerator) is None
+    )
+    sampler = LengthBucketedSampler(
+        inputs.train, settings.global_batch_size, settings.bucket_window, params.training_seed
+    )
     steps = total_steps(settings, sampler.batches_per_epoch)
     optimizer = build_optimizer(model, settings, accelerator.device)
     schedule = build_schedule(optimizer, settings, steps)
@@ -131,7 +156,9 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
     )
 
 
-def _loaders(inputs: Inputs, accelerator: Accelerator, params: TrainParams) -> tuple[BatchLoader, BatchLoader]:
+def _loaders(
+    inputs: Inputs, accelerator: Accelerator, params: TrainParams
+) -> tuple[BatchLoader, BatchLoader]:
     """Return the loaders of the train and the validation split."""
     multiple = 1
     if uses_bf16_layers(accelerator, compiled=params.compile is not None):
@@ -141,7 +168,9 @@ def _loaders(inputs: Inputs, accelerator: Accelerator, params: TrainParams) -> t
     return train, validation
 
 
-def _set_up_model(params: Params, inputs: Inputs, divisible: bool) -> tuple[nn.Module, bool, TargetScale | None]:
+def _set_up_model(
+    params: Params, inputs: Inputs, divisible: bool
+) -> tuple[nn.Module, bool, TargetScale | None]:
     """Return the model to train, whether its last layer computes only the first token, and the scale of its targets.
 
     With ``divisible``, it trains only the token embeddings that the train split uses, if they are few.
@@ -150,7 +179,9 @@ def _set_up_model(params: Params, inputs: Inputs, divisible: bool) -> tuple[nn.M
     model, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
     check_fit(inputs, model.config)
     first_token_only = params.train.first_token_only and compute_first_token_only(model)
-    target_scale = TargetScale.apply(model, drawn, inputs.train.labels) if inputs.labels.scales_targets else None
+    target_scale = (
+        TargetScale.apply(model, drawn, inputs.train.labels) if inputs.labels.scales_targets else None
+    )
     adapted = adapt(model, params.train, drawn)
     if divisible and params.train.lora is None:
         train_used_embeddings(model, params.train, inputs.train.values["input_ids"], inputs.pad_token_id)
@@ -178,7 +209,9 @@ def resume(state: TrainState) -> None:
     progress = state.progress if newest is None else state.checkpoints.load(newest)
     if newest is not None:
         state.logger.info(f"resumes from step {progress.step} of {state.total_steps} ({newest})")
-        if progress.requested_micro_batch_size == state.params.micro_batch_size:  # it may have been halved when memory ran out
+        if (
+            progress.requested_micro_batch_size == state.params.micro_batch_size
+        ):  # it may have been halved when memory ran out
             state.micro_batch_size = min(state.micro_batch_size, progress.segments[-1].micro_batch_size)
     accelerator, device = state.accelerator, state.accelerator.device.type
     segment = TrainingSegment(
@@ -197,8 +230,9 @@ def resume(state: TrainState) -> None:
         only_threads = before.has_layout_of(segment.model_copy(update={"threads": before.threads}))
         hint = f" OMP_NUM_THREADS={before.threads} gives the same." if only_threads else ""
         state.logger.info(
-            f"WARNING: the checkpoint was computed by {before}, and this run continues with {segment}. The batches are the same, but sums "
-            f"are rounded differently and dropout may draw other masks: the model will not have the bytes of an uninterrupted run.{hint}"
+            f"WARNING: the checkpoint was computed by {before}, and this run continues with {segment}. The"
+            " batches are the same, but sums are rounded differently and dropout may draw other masks: the"
+            f" model will not have the bytes of an uninterrupted run.{hint}"
         )
     progress.requested_micro_batch_size = state.params.micro_batch_size
     state.progress = progress
@@ -249,14 +283,21 @@ def print_startup_summary(state: TrainState) -> None:
     state.logger.info(describe_devices(state.accelerator))
     parameters = [parameter for parameter in state.model.parameters() if parameter.is_floating_point()]
     trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
-    state.logger.info(f"{trainable:,} of {sum(parameter.numel() for parameter in parameters):,} parameters are trainable")
+    state.logger.info(
+        f"{trainable:,} of {sum(parameter.numel() for parameter in parameters):,} parameters are trainable"
+    )
     if found := used_embeddings(state.model):
         used, known = len(found[1].weight) - 1, found[1].rows.shape[1]
-        state.logger.info(f"of the token embeddings, it trains {used:,} of {known:,}: the train split has no other tokens")
+        state.logger.info(
+            f"of the token embeddings, it trains {used:,} of {known:,}: the train split has no other tokens"
+        )
     if state.first_token_only:
         state.logger.info("the last layer computes only the first token, the one that the classifier reads")
     if scale := state.target_scale:
-        state.logger.info(f"the new head learns standardised targets: mean {scale.mean:.4g}, standard deviation {scale.deviation:.4g}")
+        state.logger.info(
+            f"the new head learns standardised targets: mean {scale.mean:.4g}, standard deviation"
+            f" {scale.deviation:.4g}"
+        )
     processes, index = state.accelerator.num_processes, state.accelerator.process_index
     batch = state.sampler.epoch(0)[0]
     rows = shard_batch(batch, state.rows_at_once(batch), processes, index)[0]
@@ -265,11 +306,18 @@ def print_startup_summary(state: TrainState) -> None:
     with torch.no_grad():
         logits = state.model(**inputs).logits[: len(rows)]
     state.model.train()
-    state.logger.info(f"first micro-batch: {', '.join(f'{name} {tuple(tensor.shape)}' for name, tensor in inputs.items())}")
+    state.logger.info(
+        f"first micro-batch: {', '.join(f'{name} {tuple(tensor.shape)}' for name, tensor in inputs.items())}"
+    )
     state.logger.info(f"its labels {describe_labels(labels, state.train_loader.split.task)}")
     state.logger.info(f"its logits {tuple(logits.shape)} {_dtype(logits)}")
-    losses, weight = state.loss.per_example(logits, labels), state.loss.total_weight(state.train_loader.split.labels[rows])
-    total, weight = state.accelerator.reduce(torch.tensor([float(losses.sum()), weight], device=state.accelerator.device), "sum").tolist()
+    losses, weight = (
+        state.loss.per_example(logits, labels),
+        state.loss.total_weight(state.train_loader.split.labels[rows]),
+    )
+    total, weight = state.accelerator.reduce(
+        torch.tensor([float(losses.sum()), weight], device=state.accelerator.device), "sum"
+    ).tolist()
     _print_initial_loss(state, total / weight)
 
 
@@ -297,8 +345,13 @@ def _print_initial_loss(state: TrainState, loss: float) -> None:
         state.logger.info(f"initial loss {loss:.4f}")
         return
     label = torch.zeros(1, dtype=torch.int64)
-    uniform = float(state.loss.per_example(torch.from_numpy(logits), label)) / state.loss.total_weight(label.numpy())
+    uniform = float(state.loss.per_example(torch.from_numpy(logits), label)) / state.loss.total_weight(
+        label.numpy()
+    )
     state.logger.info(f"initial loss {loss:.4f}; a uniform prediction gives {uniform:.4f}")
     if loss > 1.5 * uniform + 0.5:
-        message = "the initial loss is far higher than that of a uniform prediction. Check the head, the label order and the checkpoint."
+        message = (
+            "the initial loss is far higher than that of a uniform prediction. Check the head, the label"
+            " order and the checkpoint."
+        )
         state.logger.info(f"WARNING: {message}")

@@ -1,10 +1,11 @@
 """Stage ``validate``: check the data before training, and stop the pipeline if it must not be trained on.
 
-Reads ``data/raw``, ``data/tokenized`` and, if it exists, ``data/reference/profile.json``, the profile of the promoted model's data.
-Derives scalar columns from the splits and checks them with Great Expectations. Writes ``reports/checks/`` (``index.html`` for people,
-``checks.json`` for machines, ``profile.json`` for the next promotion, ``rows/`` with all violating rows) and ``metrics/validate.json``.
-If a check of severity ``error`` fails, or any check crashes, the stage ends with exit code 1 after the report is written, and does not
-write ``reports/checks/passed``, which training depends on. docs/data-checks.md explains every check.
+Reads ``data/raw``, ``data/tokenized`` and, if it exists, ``data/reference/profile.json``, the profile of the
+promoted model's data. Derives scalar columns from the splits and checks them with Great Expectations. Writes
+``reports/checks/`` (``index.html`` for people, ``checks.json`` for machines, ``profile.json`` for the next
+promotion, ``rows/`` with all violating rows) and ``metrics/validate.json``. If a check of severity ``error``
+fails, or any check crashes, the stage ends with exit code 1 after the report is written, and does not write
+``reports/checks/passed``, which training depends on. docs/data-checks.md explains every check.
 """
 
 from pathlib import Path
@@ -15,7 +16,16 @@ import pyarrow.parquet as pq
 from tuneline.core.errors import GateError
 from tuneline.core.files import replace_directory, working_directory
 from tuneline.core.launch import check_launch
-from tuneline.core.paths import CHECKS, FAILING_ROWS, METRICS, RAW, REFERENCE_PROFILE, REPORTS, SPLITS, TOKENIZED
+from tuneline.core.paths import (
+    CHECKS,
+    FAILING_ROWS,
+    METRICS,
+    RAW,
+    REFERENCE_PROFILE,
+    REPORTS,
+    SPLITS,
+    TOKENIZED,
+)
 from tuneline.core.records import Metrics
 from tuneline.core.stage import run_stage
 from tuneline.core.tables import SplitReader
@@ -54,7 +64,9 @@ def main() -> dict[str, float]:
         results = check_tables(data)
         step.detail = "report"
         with replace_directory(CHECKS) as folder:
-            write_row_files(folder / FAILING_ROWS.name, results.violations, data.raw, params.data.text_columns)
+            write_row_files(
+                folder / FAILING_ROWS.name, results.violations, data.raw, params.data.text_columns
+            )
             write_checks(folder, results)  # after the files of rows, to which its page links
     stop_on_errors(results)
     Metrics.of({**results.record.metrics, "warnings": len(results.warnings)}).write(metrics)
@@ -64,7 +76,10 @@ def main() -> dict[str, float]:
 def stop_on_errors(results: "CheckResults") -> None:
     """Print warnings, and raise a GateError that names each check of severity ``error`` that failed, and each that crashed."""
     for warning in results.warnings:
-        say(f"validate: warning: {warning.check}, {warning.split}: {warning.found}; allowed: {warning.allowed}.")
+        say(
+            f"validate: warning: {warning.check}, {warning.split}: {warning.found}; allowed:"
+            f" {warning.allowed}."
+        )
     if results.errors:
         messages = [
             f"{error.check}, {error.split}: {error.found}"

@@ -1,19 +1,27 @@
 """The table of all data checks: what each expects of a table, how its limit and its result read, and what to do about a violation.
 
-To add a check: an entry here, a field of the same name in ``tuneline/params/validate.py``, which ``tuneline upgrade`` then adds to
-``params.yaml``, a case in ``tests/stages/validate/test_checks.py``, and a row in ``docs/data-checks.md``. A check compares columns of a
-table with limits; ``tables`` derives both.
+To add a check: an entry here, a field of the same name in ``tuneline/params/validate.py``, which ``tuneline
+upgrade`` then adds to ``params.yaml``, a case in ``tests/stages/validate/test_checks.py``, and a row in
+``docs/data-checks.md``. A check compares columns of a table with limits; ``tables`` derives both.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from great_expectations.expectations.core.expect_column_distinct_values_to_contain_set import ExpectColumnDistinctValuesToContainSet
-from great_expectations.expectations.core.expect_column_pair_values_to_be_equal import ExpectColumnPairValuesToBeEqual
-from great_expectations.expectations.core.expect_column_values_to_be_between import ExpectColumnValuesToBeBetween
+from great_expectations.expectations.core.expect_column_distinct_values_to_contain_set import (
+    ExpectColumnDistinctValuesToContainSet,
+)
+from great_expectations.expectations.core.expect_column_pair_values_to_be_equal import (
+    ExpectColumnPairValuesToBeEqual,
+)
+from great_expectations.expectations.core.expect_column_values_to_be_between import (
+    ExpectColumnValuesToBeBetween,
+)
 from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
-from great_expectations.expectations.core.expect_table_row_count_to_be_between import ExpectTableRowCountToBeBetween
+from great_expectations.expectations.core.expect_table_row_count_to_be_between import (
+    ExpectTableRowCountToBeBetween,
+)
 from great_expectations.expectations.core.expect_table_row_count_to_equal import ExpectTableRowCountToEqual
 from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.metadata_types import FailureSeverity
@@ -32,7 +40,8 @@ TableKind = Literal["columns", "raw", "tokenized", "between"]
 class Table:
     """Scalar columns of one split, and limits that depend on the data, by the name under which checks refer to them.
 
-    Notes are what a check found beside its measurement, as plain text, by key of the check. They are shown even if it passes.
+    Notes are what a check found beside its measurement, as plain text, by key of the check. They are shown
+    even if it passes.
     """
 
     kind: TableKind
@@ -51,8 +60,9 @@ class Table:
 class Requirement:
     """One expectation of a check.
 
-    ``arguments`` returns its arguments for the parameters of the check and a table; ``None`` if it does not apply to the table. ``allowed``
-    returns the limit in words, for the parameters of the check and the arguments, ``found`` what was found.
+    ``arguments`` returns its arguments for the parameters of the check and a table; ``None`` if it does not
+    apply to the table. ``allowed`` returns the limit in words, for the parameters of the check and the
+    arguments, ``found`` what was found.
     """
 
     expectation: type[Expectation]
@@ -71,15 +81,24 @@ def format_observed(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
-def _of_rows(expectation: type[Expectation], column: str, arguments: Mapping[str, Any], optional: bool) -> Requirement:
+def _of_rows(
+    expectation: type[Expectation], column: str, arguments: Mapping[str, Any], optional: bool
+) -> Requirement:
     """Require something of each row, in as many rows as the check's ``max`` leaves; of all rows if it has none.
 
-    A string in place of a limit is the name of one of the table's limits. A missing ``column`` is an error unless it is ``optional``.
+    A string in place of a limit is the name of one of the table's limits. A missing ``column`` is an error
+    unless it is ``optional``.
     """
 
     def resolved(rule: Rule, table: Table) -> Mapping[str, Any] | None:
-        named = {key: value for key, value in arguments.items() if isinstance(value, str) and not key.startswith("column")}
-        if (optional and column not in table.columns.names) or not all(name in table.limits for name in named.values()):
+        named = {
+            key: value
+            for key, value in arguments.items()
+            if isinstance(value, str) and not key.startswith("column")
+        }
+        if (optional and column not in table.columns.names) or not all(
+            name in table.limits for name in named.values()
+        ):
             return None
         values = {**arguments, **{key: table.limits[name] for key, name in named.items()}}
         return {**values, "mostly": round(1.0 - getattr(rule, "max", 0.0), 12)}
@@ -88,13 +107,23 @@ def _of_rows(expectation: type[Expectation], column: str, arguments: Mapping[str
         expectation,
         resolved,
         lambda rule, _: f"at most {percent(rule.max)}" if hasattr(rule, "max") else "no differences",
-        lambda outcome: f"{outcome.failing:,} of {outcome.rows:,} rows ({percent((outcome.failing or 0) / max(outcome.rows or 0, 1))})",
+        lambda outcome: (
+            f"{outcome.failing:,} of {outcome.rows:,} rows"
+            f" ({percent((outcome.failing or 0) / max(outcome.rows or 0, 1))})"
+        ),
     )
 
 
-def between(column: str, low: float | str | None = None, high: float | str | None = None, *, optional: bool = False) -> Requirement:
+def between(
+    column: str, low: float | str | None = None, high: float | str | None = None, *, optional: bool = False
+) -> Requirement:
     """Require values from ``low`` to ``high``."""
-    return _of_rows(ExpectColumnValuesToBeBetween, column, {"column": column, "min_value": low, "max_value": high}, optional)
+    return _of_rows(
+        ExpectColumnValuesToBeBetween,
+        column,
+        {"column": column, "min_value": low, "max_value": high},
+        optional,
+    )
 
 
 def one_of(column: str, values: Sequence[float] | str, *, optional: bool = False) -> Requirement:
@@ -117,8 +146,8 @@ def measured(
 ) -> Requirement:
     """Require that a measurement, if there is one, is within limits, given as names of the check's parameters.
 
-    ``least`` is shown as a number and ``most`` in percent, unless ``allowed``, from the parameters, or ``found``, from all measurements of
-    the split, say it in other words.
+    ``least`` is shown as a number and ``most`` in percent, unless ``allowed``, from the parameters, or
+    ``found``, from all measurements of the split, say it in other words.
     """
     name, words = (least, format_observed) if least else (str(most), percent)
 
@@ -130,32 +159,47 @@ def measured(
     return Requirement(
         ExpectColumnValuesToBeBetween,
         arguments,
-        lambda rule, _: allowed(rule) if allowed else f"at {'least' if least else 'most'} {words(getattr(rule, name))}",
+        lambda rule, _: (
+            allowed(rule) if allowed else f"at {'least' if least else 'most'} {words(getattr(rule, name))}"
+        ),
         lambda outcome: found(outcome.measured) if found else words(outcome.measured[column]),
     )
 
 
 def drift(check: str) -> tuple[Requirement, Requirement]:
-    """Require that distances from a reference are small or not significant. The column ``significant_NAME`` is 0 where it is not."""
+    """Require that distances from a reference are small or not significant.
+
+    The column ``significant_NAME`` is 0 where it is not.
+    """
 
     def limited(name: str, limit: str, title: str) -> Requirement:
         return measured(
             f"significant_{name}",
             most=limit,
-            allowed=lambda rule: f"at most {format_observed(getattr(rule, limit))}, or not significant (p > {rule.significance:g})",
+            allowed=lambda rule: (
+                f"at most {format_observed(getattr(rule, limit))}, or not significant (p >"
+                f" {rule.significance:g})"
+            ),
             found=lambda values: f"{title} {format_observed(values[name])}",
         )
 
-    return limited(check, "max_psi", "population stability index"), limited(f"{check}_ks", "max_ks", "Kolmogorov-Smirnov distance")
+    return limited(check, "max_psi", "population stability index"), limited(
+        f"{check}_ks", "max_ks", "Kolmogorov-Smirnov distance"
+    )
 
 
 def _auc(values: Mapping[str, float]) -> str:
-    return f"area under the ROC curve {values['learnable_labels']:.3f} (95 % interval {values['auc_low']:.3f} to {values['auc_high']:.3f})"
+    return (
+        f"area under the ROC curve {values['learnable_labels']:.3f} (95 % interval {values['auc_low']:.3f} to"
+        f" {values['auc_high']:.3f})"
+    )
 
 
 def _disagreement(values: Mapping[str, float]) -> str:
     interval = f"{percent(values['disagreement_low'])} to {percent(values['disagreement_high'])}"
-    return f"{percent(values['disagreement'])} of the surest rows have another label (95 % interval {interval})"
+    return (
+        f"{percent(values['disagreement'])} of the surest rows have another label (95 % interval {interval})"
+    )
 
 
 @dataclass(frozen=True)
@@ -164,11 +208,13 @@ class Check:
 
     Attributes:
         key: Name of the check, and of its parameters under ``validate:``.
-        metric: Name of its measurement in ``metrics/validate.json``, after the split; ``None`` if it is not a metric. It is the fraction
-            of violating rows, the observed value of an expectation about the whole table, or the measurement with the key of the check.
+        metric: Name of its measurement in ``metrics/validate.json``, after the split; ``None`` if it is not a
+            metric. It is the fraction of violating rows, the observed value of an expectation about the whole
+            table, or the measurement with the key of the check.
         shows: Columns that show why a row violates it; ``None`` for those of the expectation.
         relation: What a violating row does to the other row that its column names, in words.
-        ranks: A column of the tokenized split. The rows where it is not 0 are listed with the measurement of the check.
+        ranks: A column of the tokenized split. The rows where it is not 0 are listed with the measurement of
+            the check.
     """
 
     key: str
@@ -186,8 +232,8 @@ class Check:
 class CheckOutcome:
     """What Great Expectations found on a table; ``crashed`` is the message of an exception raised while it was evaluated.
 
-    ``rows`` and ``failing`` count checked and violating rows; ``None`` for an expectation of a whole column or table. ``missing`` are
-    required values that the column does not have.
+    ``rows`` and ``failing`` count checked and violating rows; ``None`` for an expectation of a whole column
+    or table. ``missing`` are required values that the column does not have.
     """
 
     check: Check
@@ -220,7 +266,10 @@ class CheckOutcome:
 
 
 def expectations(table: Table, params: ValidateParams) -> Iterator[Expectation]:
-    """Yield the expectations of a table. Their ``meta`` has the key of the check and the position of the requirement in it."""
+    """Yield the expectations of a table.
+
+    Their ``meta`` has the key of the check and the position of the requirement in it.
+    """
     for check in CHECK_TABLE.values():
         if check.table == table.kind:
             rule: Rule = getattr(params, check.key)
@@ -232,7 +281,9 @@ def expectations(table: Table, params: ValidateParams) -> Iterator[Expectation]:
 
 
 _FIX_SOURCE = "Correct these rows in the source and run `dvc repro`"
-_TOKENIZE_AGAIN = "The tokenized data does not come from this raw data and tokenizer: run `dvc repro -f tokenize`."
+_TOKENIZE_AGAIN = (
+    "The tokenized data does not come from this raw data and tokenizer: run `dvc repro -f tokenize`."
+)
 
 _ENOUGH_ROWS = Requirement(
     ExpectTableRowCountToBeBetween,
@@ -248,9 +299,15 @@ _ROWS_OF_RAW = Requirement(
 )
 _EVERY_CLASS = Requirement(
     ExpectColumnDistinctValuesToContainSet,
-    arguments=lambda _, table: {"column": LABELS, "value_set": table.limits["every_class"]} if "every_class" in table.limits else None,
+    arguments=lambda _, table: (
+        {"column": LABELS, "value_set": table.limits["every_class"]}
+        if "every_class" in table.limits
+        else None
+    ),
     allowed=lambda *_: "no differences",
-    found=lambda outcome: f"no row of class {', '.join(map(str, outcome.missing))}" if outcome.missing else "complete",
+    found=lambda outcome: (
+        f"no row of class {', '.join(map(str, outcome.missing))}" if outcome.missing else "complete"
+    ),
 )
 
 # fmt: off

@@ -28,7 +28,9 @@ SEPARATORS = re.compile(r"(?<=\w)[\s_\-\u2010-\u2015]+(?=\w)")
 """White space, underscores and hyphens between letters or digits: ``not_spam`` is like ``not spam``, but ``-1`` is not like ``1``."""
 JOINERS = "\u200c\u200d"
 """Invisible characters that Persian, the languages of India and emoji need inside a word."""
-LOOK_ALIKE = str.maketrans("\u0430\u0435\u0456\u0458\u043e\u0440\u0441\u0455\u0443\u0445\u03bf\u03b1\u03bd", "aeijopcsyxoav")
+LOOK_ALIKE = str.maketrans(
+    "\u0430\u0435\u0456\u0458\u043e\u0440\u0441\u0455\u0443\u0445\u03bf\u03b1\u03bd", "aeijopcsyxoav"
+)
 """Cyrillic and Greek letters that look like a Latin one."""
 
 
@@ -60,13 +62,17 @@ class ClassFindings:
         total = np.sum(list(counts.values()), axis=0).tolist()
         alike = like_other(names, total)
         declared = params.data.label_names or ()
-        faults = [[*alike.get(name, ()), *name_faults(name, None if name in declared else params.data.label_column)] for name in names]
+        faults = [
+            [*alike.get(name, ()), *name_faults(name, None if name in declared else params.data.label_column)]
+            for name in names
+        ]
         return cls(names, counts, is_rare, faults)
 
     def columns(self, split: str, rows: pd.DataFrame) -> dict[str, NDArray[Any]]:
         """Return columns of shape ``(rows,)`` for some rows of a split, given their ``labels`` and ``is_header``.
 
-        ``class`` is the name in quotes; ``rare_class``, of train, is 1 or 0; ``name_faults`` counts what is wrong with the name.
+        ``class`` is the name in quotes; ``rare_class``, of train, is 1 or 0; ``name_faults`` counts what is
+        wrong with the name.
         """
         ids = _ids(rows[LABELS].to_numpy(), len(self.names))
         faults = np.array([*map(len, self.faults), 0], np.int8)[ids]
@@ -85,9 +91,17 @@ class ClassFindings:
             "class_names": [
                 *_described(
                     named,
-                    lambda index: f"class {quoted_name(self.names[index])} ({_rows(counts[index])}) " + " and ".join(self.faults[index]),
+                    lambda index: (
+                        f"class {quoted_name(self.names[index])} ({_rows(counts[index])}) "
+                        + " and ".join(self.faults[index])
+                    ),
                 ),
-                *_described(headers, lambda row: f"row {row}: its texts are the names of the columns; a header line became a row"),
+                *_described(
+                    headers,
+                    lambda row: (
+                        f"row {row}: its texts are the names of the columns; a header line became a row"
+                    ),
+                ),
             ]
         }
         if split == "train":
@@ -103,7 +117,8 @@ class ClassFindings:
 def like_other(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]]:
     """Return, by name, what a class is like: the class of most rows whose name differs in what a person does not see.
 
-    That is case, white space, underscores and hyphens, a full stop at the end, invisible characters, and letters that look alike.
+    That is case, white space, underscores and hyphens, a full stop at the end, invisible characters, and
+    letters that look alike.
     """
     groups: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for name, count in zip(names, rows, strict=True):
@@ -112,7 +127,9 @@ def like_other(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]
     for group in groups.values():
         (most, _, other), *others = sorted(group)
         for _, _, name in others:
-            odd = next((character for character in name if character not in other and not character.isascii()), None)
+            odd = next(
+                (character for character in name if character not in other and not character.isascii()), None
+            )
             detail = f", but has {unicodedata.name(odd, f'U+{ord(odd):04X}')}" if odd else ""
             result[name] = [f"is like class {quoted_name(other)} ({_rows(-most)} in all splits){detail}"]
     return result
@@ -121,13 +138,20 @@ def like_other(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]
 def name_key(name: str) -> str:
     """Return a name without what a person does not see."""
     text = unicodedata.normalize("NFKC", repaired(name)).casefold()
-    text = "".join(" " if character.isspace() else character for character in text if character.isspace() or not _invisible(character))
+    text = "".join(
+        " " if character.isspace() else character
+        for character in text
+        if character.isspace() or not _invisible(character)
+    )
     text = SEPARATORS.sub(" ", " ".join(text.split()))
     return text.rstrip(".,;: ").strip("'\" ").translate(LOOK_ALIKE) or name
 
 
 def name_faults(name: str, label_column: str | None) -> Iterator[str]:
-    """Yield what is wrong with the name of a class. Without ``label_column``, the user listed the name, so no word is questioned."""
+    """Yield what is wrong with the name of a class.
+
+    Without ``label_column``, the user listed the name, so no word is questioned.
+    """
     plain = name.casefold().strip(f"{BOM}'\" ")
     if label_column is not None and plain == label_column.casefold():
         yield "has the name of the label column: a header line became a row"
@@ -137,7 +161,9 @@ def name_faults(name: str, label_column: str | None) -> Iterator[str]:
         yield f"has a name of {len(name):,} characters: a text became a label"
     elif (right := repaired(name)) != name:
         yield f"should read {quoted_name(right)}"
-    if hidden := [character for character in name.strip(JOINERS) if _invisible(character) and character not in JOINERS]:
+    if hidden := [
+        character for character in name.strip(JOINERS) if _invisible(character) and character not in JOINERS
+    ]:
         yield f"has an invisible character, U+{ord(hidden[0]):04X}"
 
 

@@ -27,7 +27,10 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """Columns of shape ``(rows,)``: the files and the name there of each. Files with columns of the same rows lie beside each other."""
+    """Columns of shape ``(rows,)``: the files and the name there of each.
+
+    Files with columns of the same rows lie beside each other.
+    """
 
     rows: int
     places: Mapping[str, tuple[SplitReader, str]]
@@ -57,16 +60,25 @@ class StoredColumns:
         """Yield some columns of ``at_most`` rows at a time, numbered by the index; one frame without rows if there are none."""
         groups = self._by_files(names)
         first = 0
-        parts = (rebatch(files.batches(found, BATCH_ROWS), files.fields(found), at_most) for files, found in groups.items())
+        parts = (
+            rebatch(files.batches(found, BATCH_ROWS), files.fields(found), at_most)
+            for files, found in groups.items()
+        )
         for batches in zip(*parts, strict=True):
-            yield self._frame(names, dict(zip(groups, batches, strict=True)), pd.RangeIndex(first, first + len(batches[0])))
+            yield self._frame(
+                names, dict(zip(groups, batches, strict=True)), pd.RangeIndex(first, first + len(batches[0]))
+            )
             first += len(batches[0])
         if not self.rows:
             yield self.take(names, np.empty(0, np.int64))
 
     def take(self, names: Sequence[str], rows: Rows) -> pd.DataFrame:
         """Read some columns of chosen rows, whose numbers ascend and become the index."""
-        return self._frame(names, {files: files.take(rows, found) for files, found in self._by_files(names).items()}, pd.Index(rows))
+        return self._frame(
+            names,
+            {files: files.take(rows, found) for files, found in self._by_files(names).items()},
+            pd.Index(rows),
+        )
 
     def _by_files(self, names: Sequence[str]) -> dict[SplitReader, list[str]]:
         groups: dict[SplitReader, list[str]] = {}
@@ -74,9 +86,13 @@ class StoredColumns:
             groups.setdefault(files, []).append(column)
         return groups
 
-    def _frame(self, names: Sequence[str], tables: Mapping[SplitReader, pa.Table | pa.RecordBatch], index: pd.Index) -> pd.DataFrame:
+    def _frame(
+        self, names: Sequence[str], tables: Mapping[SplitReader, pa.Table | pa.RecordBatch], index: pd.Index
+    ) -> pd.DataFrame:
         places = ((name, *self.places[name]) for name in names)
-        columns = {name: tables[files][column].to_numpy(zero_copy_only=False) for name, files, column in places}
+        columns = {
+            name: tables[files][column].to_numpy(zero_copy_only=False) for name, files, column in places
+        }
         return pd.DataFrame(columns, index, copy=False)
 
 
@@ -145,7 +161,9 @@ class RaggedArray:
         reduced = np.full(len(self.lengths), empty, dtype=np.int64)
         if len(self._starts):
             # Empty rows hold no values, so each filled row ends where the next filled one starts.
-            reduced[self._is_filled] = ufunc.reduceat(values, self._starts, dtype=np.int64 if ufunc is np.add else None)
+            reduced[self._is_filled] = ufunc.reduceat(
+                values, self._starts, dtype=np.int64 if ufunc is np.add else None
+            )
         return reduced
 
     def first(self) -> NDArray[np.int64]:

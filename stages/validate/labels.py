@@ -1,8 +1,9 @@
 """What the texts of the splits say about their labels: measurements and notes of three checks.
 
-``learnable_labels`` looks for labels that have nothing to do with the texts: naive Bayes on words is fitted on train, and each row is
-predicted by a model that was fitted without it. ``revealing_words`` and ``revealing_length`` look for labels that can be told without
-reading: by one word, a length, a number. Words are read of a sample of bounded size; lengths and positions of all rows.
+``learnable_labels`` looks for labels that have nothing to do with the texts: naive Bayes on words is fitted
+on train, and each row is predicted by a model that was fitted without it. ``revealing_words`` and
+``revealing_length`` look for labels that can be told without reading: by one word, a length, a number. Words
+are read of a sample of bounded size; lengths and positions of all rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,17 +74,23 @@ class LabelBins:
         return np.where(self.task.valid(labels), ids, UNLABELLED).astype(np.int64)
 
 
-def examine_labels(raw: Mapping[str, RawSplit], text_columns: list[str], schema: Task, params: ValidateParams) -> dict[str, LabelFindings]:
+def examine_labels(
+    raw: Mapping[str, RawSplit], text_columns: list[str], schema: Task, params: ValidateParams
+) -> dict[str, LabelFindings]:
     """Examine the labels of the raw splits, and return the findings of each split with two labels or more."""
     classes = LabelBins.of(schema, raw["train"].labels) if "train" in raw else None
     if classes is None or len(classes.names) < 2:
         return {}
-    samples = {name: _sample(split.source, text_columns, classes) for name, split in raw.items() if split.rows}
+    samples = {
+        name: _sample(split.source, text_columns, classes) for name, split in raw.items() if split.rows
+    }
     samples = {name: sample for name, sample in samples.items() if len(np.unique(sample[1])) > 1}
     if not samples:
         return {}
     labels, number = np.concatenate([sample[1] for sample in samples.values()]), len(classes.names)
-    texts = [pa.concat_arrays(columns) for columns in zip(*(sample[0] for sample in samples.values()), strict=True)]
+    texts = [
+        pa.concat_arrays(columns) for columns in zip(*(sample[0] for sample in samples.values()), strict=True)
+    ]
     features = word_features(texts, min(MAX_FEATURES, MAX_SCORES // number))
     splits = np.repeat(list(samples), [len(sample[1]) for sample in samples.values()])
     learnt = _learnability(features, labels, splits, number)
@@ -91,8 +98,14 @@ def examine_labels(raw: Mapping[str, RawSplit], text_columns: list[str], schema:
     for name, sample in samples.items():
         words = revealing_words(features, splits == name, labels, number, params.revealing_words.precision)
         lengths, notes = _revealing_lengths(raw[name], *sample, classes, params.revealing_length)
-        columns = {"revealing_words": _coverage(words), "revealing_length": _coverage(lengths), **learnt.get(name, {})}
-        findings[name] = LabelFindings(columns, {"revealing_words": _sentences(words, classes), "revealing_length": notes})
+        columns = {
+            "revealing_words": _coverage(words),
+            "revealing_length": _coverage(lengths),
+            **learnt.get(name, {}),
+        }
+        findings[name] = LabelFindings(
+            columns, {"revealing_words": _sentences(words, classes), "revealing_length": notes}
+        )
     return findings
 
 
@@ -121,7 +134,8 @@ class WordFeatures:
         rows: Row of each entry, ascending, of shape ``(entries,)``. A row has a feature at most once.
         ids: Feature of each entry, of shape ``(entries,)``.
         repeated: True if more than one text of the row has the feature, of shape ``(entries,)``.
-        pairs: Positions in ``words`` of the first and the second word of each feature, shape ``(features, 2)``; -1 for no second word.
+        pairs: Positions in ``words`` of the first and the second word of each feature, shape ``(features,
+            2)``; -1 for no second word.
     """
 
     rows: Ids
@@ -143,19 +157,35 @@ class WordFeatures:
 
 
 def word_features(columns: Sequence[pa.Array], limit: int) -> WordFeatures:
-    """Find the features of rows, at most ``limit``, the most frequent ones. The texts are one array for each column."""
+    """Find the features of rows, at most ``limit``, the most frequent ones.
+
+    The texts are one array for each column.
+    """
     total, lists = len(columns[0]), [_tokens(column) for column in columns]
     words, dictionary = _encode(pa.concat_arrays([tokens.flatten() for tokens in lists]))
-    shapes, dictionary = _encode(pa.concat_arrays([dictionary, pc.replace_substring_regex(dictionary, DIGITS, "0")]))
+    shapes, dictionary = _encode(
+        pa.concat_arrays([dictionary, pc.replace_substring_regex(dictionary, DIGITS, "0")])
+    )
     shapes = shapes[len(shapes) // 2 :][words]
-    text = np.repeat(np.arange(total * len(lists)), np.concatenate([np.diff(tokens.offsets.to_numpy()) for tokens in lists]))
+    text = np.repeat(
+        np.arange(total * len(lists)),
+        np.concatenate([np.diff(tokens.offsets.to_numpy()) for tokens in lists]),
+    )
     is_word = np.asarray(pc.not_equal(dictionary, BOUNDARY))[words]
-    # A feature is its first word and its second, or 0 for none; two boundaries, of an empty text, are no feature.
-    within, has_shape, base = (text[1:] == text[:-1]) & (is_word[1:] | is_word[:-1]), shapes != words, len(dictionary) + 1
-    features = np.concatenate([words[is_word] * base, shapes[has_shape] * base, (words[:-1] * base + words[1:] + 1)[within]])
+    # A feature is its first word and its second, or 0 for none; two boundaries, of an empty text, are no
+    # feature.
+    within, has_shape, base = (
+        (text[1:] == text[:-1]) & (is_word[1:] | is_word[:-1]),
+        shapes != words,
+        len(dictionary) + 1,
+    )
+    features = np.concatenate(
+        [words[is_word] * base, shapes[has_shape] * base, (words[:-1] * base + words[1:] + 1)[within]]
+    )
     texts = np.concatenate([text[is_word], text[has_shape], text[1:][within]])
     ids, values = pd.factorize(features)
-    # Each feature once per text, then once per row. np.unique without counts uses hashes, which are slower than sorting.
+    # Each feature once per text, then once per row. np.unique without counts uses hashes, which are slower
+    # than sorting.
     of_texts, _ = np.unique(texts * len(values) + ids, return_counts=True)
     entries, counts = np.unique(of_texts % max(total * len(values), 1), return_counts=True)
     rows, ids = np.divmod(entries, max(len(values), 1))
@@ -181,20 +211,30 @@ def _tokens(texts: pa.StringArray) -> pa.ListArray:
     return pc.split_pattern_regex(pc.binary_join_element_wise(boundary, spaced, boundary, " "), r"\s+")
 
 
-def _learnability(features: WordFeatures, labels: Ids, splits: NDArray[np.str_], classes: int) -> dict[str, dict[str, float]]:
-    """Return the columns about the model of the train split, by split. Rows of train are predicted by models of its other folds."""
+def _learnability(
+    features: WordFeatures, labels: Ids, splits: NDArray[np.str_], classes: int
+) -> dict[str, dict[str, float]]:
+    """Return the columns about the model of the train split, by split.
+
+    Rows of train are predicted by models of its other folds.
+    """
     is_train = splits == "train"
     if not is_train.any():
         return {}
     fold = np.full(len(labels), -1)
     fold[is_train] = stratified_folds(labels[is_train], FOLDS, SEED)
     odds = log_odds(features, labels, fold, classes)
-    columns = {str(split): learnability(odds[splits == split], labels[splits == split]) for split in np.unique(splits)}
+    columns = {
+        str(split): learnability(odds[splits == split], labels[splits == split])
+        for split in np.unique(splits)
+    }
     for split, found in columns.items():
         if split != "train":
             found["auc_drop"] = max(columns["train"]["auc_low"] - found["auc_high"], 0.0)
         if is_train.sum() < MIN_ROWS_PER_CLASS * classes:
-            columns[split] = {name: value for name, value in found.items() if not name.startswith("disagreement")}
+            columns[split] = {
+                name: value for name, value in found.items() if not name.startswith("disagreement")
+            }
     return columns
 
 
@@ -231,22 +271,29 @@ def log_odds(features: WordFeatures, labels: Ids, fold: Ids, classes: int) -> Fl
 def learnability(odds: Floats, labels: Ids) -> dict[str, float]:
     """Compare the log-odds, of shape ``(rows, classes)``, of the rows of one split with their labels, of two classes or more.
 
-    ``learnable_labels`` is the area under the ROC curve, and ``disagreement`` the fraction of the surest rows with another label; the ends
-    of their 95 % intervals are ``auc_low``, ``auc_high``, ``disagreement_low`` and ``disagreement_high``.
+    ``learnable_labels`` is the area under the ROC curve, and ``disagreement`` the fraction of the surest rows
+    with another label; the ends of their 95 % intervals are ``auc_low``, ``auc_high``, ``disagreement_low``
+    and ``disagreement_high``.
     """
     auc, error = area_under_curve(odds, labels)
     surest = np.argsort(-odds.max(axis=1), kind="stable")[: max(1, int(SUREST * len(labels)))]
     wrong = int(np.count_nonzero(odds[surest].argmax(axis=1) != labels[surest]))
     low, high = wilson_interval(wrong, len(surest))
     ends = {"auc_low": max(auc - 1.96 * error, 0.0), "auc_high": min(auc + 1.96 * error, 1.0)}
-    return {"learnable_labels": auc, **ends, "disagreement": wrong / len(surest), "disagreement_low": low, "disagreement_high": high}
+    return {
+        "learnable_labels": auc,
+        **ends,
+        "disagreement": wrong / len(surest),
+        "disagreement_low": low,
+        "disagreement_high": high,
+    }
 
 
 def area_under_curve(scores: Floats, labels: Ids) -> tuple[float, float]:
     """Return the area under the ROC curve of each class against the others, weighted by the rows of the class, and its standard error.
 
-    The error is that of DeLong, DeLong and Clarke-Pearson (Biometrics 44, 1988), of the weighted sum: each row adds its mean rank among
-    the rows of the other side.
+    The error is that of DeLong, DeLong and Clarke-Pearson (Biometrics 44, 1988), of the weighted sum: each
+    row adds its mean rank among the rows of the other side.
     """
     total, area, influence = len(labels), 0.0, np.zeros(len(labels))
     for label, own in enumerate(np.bincount(labels, minlength=scores.shape[1])):
@@ -263,7 +310,10 @@ def area_under_curve(scores: Floats, labels: Ids) -> tuple[float, float]:
 
 
 def _ranks(values: Floats) -> Floats:
-    """Return the rank of each value from 1; equal values have their mean rank. ``scipy.stats`` takes long to import."""
+    """Return the rank of each value from 1; equal values have their mean rank.
+
+    ``scipy.stats`` takes long to import.
+    """
     return np.asarray(pd.Series(values).rank(), np.float64)
 
 
@@ -280,7 +330,8 @@ MIN_ROWS = 5
 class Giveaway:
     """Something that many rows with a label have, and hardly another row.
 
-    ``precision`` is the fraction of these rows that have the label, ``coverage`` that of the rows with the label that have it.
+    ``precision`` is the fraction of these rows that have the label, ``coverage`` that of the rows with the
+    label that have it.
     """
 
     name: str
@@ -294,8 +345,9 @@ class Giveaway:
         """Describe it for the report, with the names of the labels."""
         low, high = (f"{100 * end:.3g}" for end in self.interval)
         return (
-            f"{self.name}: {100 * self.coverage:.3g} % of {names[self.label]} have it, and of the {self.rows:,} rows that have it, "
-            f"{100 * self.precision:.3g} % are {names[self.label]} (95 % interval {low} to {high} %)."
+            f"{self.name}: {100 * self.coverage:.3g} % of {names[self.label]} have it, and of the"
+            f" {self.rows:,} rows that have it, {100 * self.precision:.3g} % are {names[self.label]} (95 %"
+            f" interval {low} to {high} %)."
         )
 
 
@@ -303,8 +355,9 @@ class Giveaway:
 class Criterion:
     """When something gives a label away.
 
-    The lower end of the interval of its precision must close a fraction, ``precision``, of the gap between the label's share of the rows
-    and 1. This needs so many rows that by chance less than one in 10^11 words meets it: their number needs no correction.
+    The lower end of the interval of its precision must close a fraction, ``precision``, of the gap between
+    the label's share of the rows and 1. This needs so many rows that by chance less than one in 10^11 words
+    meets it: their number needs no correction.
     """
 
     rows: Ids
@@ -319,10 +372,16 @@ class Criterion:
     def apply(self, name: str, label: int, own: int, rows: int) -> Giveaway | None:
         """Return what ``rows`` rows have, of which ``own`` have the label, if it gives the label away."""
         interval = wilson_interval(own, rows)
-        return Giveaway(name, label, rows, own / rows, interval, own / int(self.rows[label])) if interval.low >= self.least[label] else None
+        return (
+            Giveaway(name, label, rows, own / rows, interval, own / int(self.rows[label]))
+            if interval.low >= self.least[label]
+            else None
+        )
 
 
-def revealing_words(features: WordFeatures, rows: NDArray[np.bool_], labels: Ids, classes: int, precision: float) -> list[Giveaway]:
+def revealing_words(
+    features: WordFeatures, rows: NDArray[np.bool_], labels: Ids, classes: int, precision: float
+) -> list[Giveaway]:
     """Return words and word pairs that give a label away in some rows of all, a mask; that of the largest coverage first."""
     inside = rows[features.rows]
     ids = features.ids[inside] * classes + labels[features.rows[inside]]
@@ -336,7 +395,9 @@ def revealing_words(features: WordFeatures, rows: NDArray[np.bool_], labels: Ids
     return sorted(filter(None, giveaways), key=lambda giveaway: -giveaway.coverage)
 
 
-def revealing_numbers(name: str, values: Numbers, labels: Ids, classes: int, precision: float) -> list[Giveaway]:
+def revealing_numbers(
+    name: str, values: Numbers, labels: Ids, classes: int, precision: float
+) -> list[Giveaway]:
     """Find labels that a number gives away, such as the length of the row: by all its bins that hold hardly another label. NaN is none."""
     known = ~np.isnan(values)
     if not known.any():
@@ -353,22 +414,31 @@ def revealing_numbers(name: str, values: Numbers, labels: Ids, classes: int, pre
         if chosen.any():
             inside = values[chosen[bins]]
             title = f"{name} from {inside.min():.15g} to {inside.max():.15g}"
-            found.append(criterion.apply(title, label, int(counts[chosen, label].sum()), int(total[chosen].sum())))
+            found.append(
+                criterion.apply(title, label, int(counts[chosen, label].sum()), int(total[chosen].sum()))
+            )
     return sorted(filter(None, found), key=lambda giveaway: -giveaway.coverage)
 
 
 def first_numbers(columns: Sequence[pa.Array]) -> NDArray[np.float64]:
     """Return the first number, date or time in the texts of each row, NaN for none; shape ``(rows,)``."""
     texts = pc.binary_join_element_wise(*columns, " ")
-    digits = pc.replace_substring_regex(pc.struct_field(pc.extract_regex(texts, NUMBER), "number"), r"[^0-9]", "")
-    numbers: NDArray[np.float64] = pc.utf8_slice_codeunits(digits, 0, MAX_DIGITS).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    digits = pc.replace_substring_regex(
+        pc.struct_field(pc.extract_regex(texts, NUMBER), "number"), r"[^0-9]", ""
+    )
+    numbers: NDArray[np.float64] = (
+        pc.utf8_slice_codeunits(digits, 0, MAX_DIGITS).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    )
     return numbers
 
 
 def _revealing_lengths(
     split: RawSplit, texts: list[pa.Array], labels: Ids, classes: LabelBins, rule: Revealing
 ) -> tuple[list[Giveaway], list[str]]:
-    """Return labels that a number tells, and the notes on them. The position of a row is in the notes only: the model does not see it."""
+    """Return labels that a number tells, and the notes on them.
+
+    The position of a row is in the notes only: the model does not see it.
+    """
     ids, number = classes.ids(split.labels), len(classes.names)
     known = ids != UNLABELLED
     lengths = split.columns.column("characters")[known].astype(np.float64)
@@ -376,7 +446,9 @@ def _revealing_lengths(
         *revealing_numbers("number of characters", lengths, ids[known], number, rule.precision),
         *revealing_numbers("first number in the texts", first_numbers(texts), labels, number, rule.precision),
     ]
-    positions = revealing_numbers("row", np.flatnonzero(known).astype(np.float64), ids[known], number, rule.precision)
+    positions = revealing_numbers(
+        "row", np.flatnonzero(known).astype(np.float64), ids[known], number, rule.precision
+    )
     is_sorted = _coverage(positions) > rule.max
     return giveaways, [
         *_sentences(giveaways, classes),

@@ -1,11 +1,12 @@
 """Rows that repeat or resemble another row: copies by their keys, and near-duplicates of all rows, in a split and in earlier splits.
 
-Of near-duplicates, sampled words find candidates, and their similarity decides. Every word draws an exponential variate with its weight
-as the rate, and the first word of a row is its sample. Two rows have the same sample with a probability equal to their similarity
-(``tuneline/analysis/similarity.py``; Moulton and Jiang, "Maximally Consistent Sampling and the Jaccard Index of Probability
-Distributions", 2018), as with MinHash for words of equal weight (Broder 1997). Rows are candidates if they have the same ``WIDTH``
-samples of a band. Bands are made and searched one after the other, by sorting partitions of their keys. The words of the rows and the
-previews are in files; memory holds about 30 bytes per row and 40 per different word.
+Of near-duplicates, sampled words find candidates, and their similarity decides. Every word draws an
+exponential variate with its weight as the rate, and the first word of a row is its sample. Two rows have the
+same sample with a probability equal to their similarity (``tuneline/analysis/similarity.py``; Moulton and
+Jiang, "Maximally Consistent Sampling and the Jaccard Index of Probability Distributions", 2018), as with
+MinHash for words of equal weight (Broder 1997). Rows are candidates if they have the same ``WIDTH`` samples
+of a band. Bands are made and searched one after the other, by sorting partitions of their keys. The words of
+the rows and the previews are in files; memory holds about 30 bytes per row and 40 per different word.
 """
 
 import math
@@ -64,11 +65,16 @@ def first_leaks(earlier: Sequence[Keys], keys: Keys) -> Numbers:
     """Return, for each row of a split, the first row of the earlier splits with the same key, numbered through all of them."""
     before = sum(map(len, earlier))
     origin = first_copies(np.concatenate([*earlier, keys]))[before:]
-    return np.where(origin < before, origin, np.int32(NO_ROW))  # else the first row with this key is in the split itself
+    return np.where(
+        origin < before, origin, np.int32(NO_ROW)
+    )  # else the first row with this key is in the split itself
 
 
 WIDTH = 4
-"""Samples of a band. With 3, a million rows have ten times as many candidates; with 5, twice as many samples find as much."""
+"""Samples of a band.
+
+With 3, a million rows have ten times as many candidates; with 5, twice as many samples find as much.
+"""
 MISSED = 0.08
 """Fraction of the pairs of exactly the required similarity that no band finds; of more similar pairs, fewer are missed."""
 MAX_PER_BAND = 4
@@ -87,18 +93,21 @@ _LESS = 1 - 1e-4
 class NearDuplicateRows:
     """A similar row for each row of a split, with their similarity, 0 for none; int32 and float32 of shape ``(rows,)``.
 
-    It is a row of an earlier split if there is one, else an earlier row of the same split, numbered through all splits, or ``NO_ROW``.
+    It is a row of an earlier split if there is one, else an earlier row of the same split, numbered through
+    all splits, or ``NO_ROW``.
     """
 
     origin: Numbers
     similarity: NDArray[np.float32]
 
 
-def find_near_duplicates(words: Sequence[Iterable[EncodedWords]], keys: Sequence[Keys], similarity: float) -> list[NearDuplicateRows]:
+def find_near_duplicates(
+    words: Sequence[Iterable[EncodedWords]], keys: Sequence[Keys], similarity: float
+) -> list[NearDuplicateRows]:
     """Search every split for rows that resemble an earlier row by at least ``similarity``, but do not repeat it.
 
-    ``words`` are those of the rows of each split, in batches, which are read once; earlier splits first. Of rows with the same of the
-    ``keys`` of their texts, the first is searched: others are copies.
+    ``words`` are those of the rows of each split, in batches, which are read once; earlier splits first. Of
+    rows with the same of the ``keys`` of their texts, the first is searched: others are copies.
     """
     if not keys:
         return []
@@ -107,12 +116,19 @@ def find_near_duplicates(words: Sequence[Iterable[EncodedWords]], keys: Sequence
     original = first_copies(np.concatenate(keys))
     search = Search(WordSets.of(chain.from_iterable(words)), split, similarity)
     search.run((original == NO_ROW) & (search.sets.totals > 0))
-    # A copy within its split resembles what its original resembles. A copy of a row in an earlier split is a leak only.
+    # A copy within its split resembles what its original resembles. A copy of a row in an earlier split is a
+    # leak only.
     copies = np.flatnonzero(original != NO_ROW)
     copies = copies[split[original[copies]] == split[copies]]
-    search.origin[copies], search.similarity[copies] = search.origin[original[copies]], search.similarity[original[copies]]
+    search.origin[copies], search.similarity[copies] = (
+        search.origin[original[copies]],
+        search.similarity[original[copies]],
+    )
     ends = np.cumsum(sizes)[:-1]
-    return [NearDuplicateRows(*parts) for parts in zip(np.split(search.origin, ends), np.split(search.similarity, ends), strict=True)]
+    return [
+        NearDuplicateRows(*parts)
+        for parts in zip(np.split(search.origin, ends), np.split(search.similarity, ends), strict=True)
+    ]
 
 
 class Search:
@@ -131,12 +147,17 @@ class Search:
         self._threads = ThreadPoolExecutor(THREADS)  # NumPy releases the lock of the interpreter
 
     def run(self, chosen: NDArray[np.bool_]) -> None:
-        """Compare the rows that are ``chosen``, a mask of shape ``(rows,)``, with each other. Each has words."""
+        """Compare the rows that are ``chosen``, a mask of shape ``(rows,)``, with each other.
+
+        Each has words.
+        """
         if not chosen.any():
             return
         for first in range(0, PREVIEW, WIDTH):
             for start, samples in self._samples(first):
-                self._preview.values[start : start + samples.shape[1], first : first + WIDTH] = samples.astype(np.uint8).T
+                self._preview.values[start : start + samples.shape[1], first : first + WIDTH] = (
+                    samples.astype(np.uint8).T
+                )
                 self._preview.release()
         for first in range(PREVIEW, PREVIEW + WIDTH * bands(self.required), WIDTH):
             keys = self._band_keys(first)
@@ -157,30 +178,42 @@ class Search:
     def _samples(self, first: int) -> Iterator[tuple[int, NDArray[np.uint32]]]:
         """Yield ``WIDTH`` samples of rows, numbered from ``first``: the first row, and samples of shape ``(WIDTH, rows)``.
 
-        A sample is the variate of the first word, as bits, which have the same order; 0 for a row without words.
+        A sample is the variate of the first word, as bits, which have the same order; 0 for a row without
+        words.
         """
         numbers = np.arange(first, first + WIDTH, dtype=np.uint64)
         variates = np.empty((WIDTH, len(self.sets.keys)), np.uint32)
 
         def draw(start: int) -> None:
             some = slice(start, start + WORDS_AT_A_TIME)
-            uniform = ((mixed(self.sets.keys[some], numbers[:, None]) >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
-            variates[:, some] = (-np.log(uniform) / self.sets.weights[some]).astype(np.float32).view(np.uint32)
+            uniform = (
+                (mixed(self.sets.keys[some], numbers[:, None]) >> np.uint64(11)) + np.uint64(1)
+            ) * 2.0**-53
+            variates[:, some] = (
+                (-np.log(uniform) / self.sets.weights[some]).astype(np.float32).view(np.uint32)
+            )
 
         def smallest(start: int) -> tuple[int, NDArray[np.uint32]]:
             ends = self.sets.starts[start : start + ROWS_AT_A_TIME + 1]
             block = RaggedArray(self.sets.ids.values[ends[0] : ends[-1]], np.diff(ends))
             places = block.values.astype(np.intp)  # take() needs these; it is faster than an index
             self.sets.ids.release()
-            return start, np.stack([block.reduce(np.minimum, row.take(places), 0) for row in variates]).astype(np.uint32)
+            return start, np.stack(
+                [block.reduce(np.minimum, row.take(places), 0) for row in variates]
+            ).astype(np.uint32)
 
         list(self._threads.map(draw, range(0, variates.shape[1], WORDS_AT_A_TIME)))
         yield from self._threads.map(smallest, range(0, len(self.split), ROWS_AT_A_TIME))
 
     def _compare(self, left: Rows, right: Rows) -> None:
-        """Compare pairs of rows, and keep the most similar one of each first row. A row of an earlier split replaces one of the same."""
+        """Compare pairs of rows, and keep the most similar one of each first row.
+
+        A row of an earlier split replaces one of the same.
+        """
         known = self.origin[left]
-        is_open = (known == NO_ROW) | ((self.split[known] == self.split[left]) & (self.split[right] < self.split[left]))
+        is_open = (known == NO_ROW) | (
+            (self.split[known] == self.split[left]) & (self.split[right] < self.split[left])
+        )
         left, right = left[is_open], right[is_open]
 
         def similar(start: int) -> tuple[Rows, NDArray[np.float32]]:
@@ -194,7 +227,10 @@ class Search:
             return
         pairs, similarity = (np.concatenate(parts) for parts in zip(*found, strict=True))
         order = np.argsort(similarity, kind="stable")  # of several assignments to a row, the last counts
-        self.origin[left[pairs[order]]], self.similarity[left[pairs[order]]] = right[pairs[order]], similarity[order]
+        self.origin[left[pairs[order]]], self.similarity[left[pairs[order]]] = (
+            right[pairs[order]],
+            similarity[order],
+        )
 
     def _may_be_similar(self, left: Rows, right: Rows) -> Rows:
         """Return the positions of pairs whose similarity may be as required, by what is in memory for each row."""
@@ -217,8 +253,8 @@ def bands(similarity: float) -> int:
 def candidates(keys: Keys, split: NDArray[np.int8]) -> Iterator[tuple[Rows, Rows]]:
     """Yield pairs of rows with the same key, the later row first: those of two splits, then those of one split.
 
-    Keys and splits have the shape ``(rows,)``; splits ascend. A row is compared with the last ``MAX_PER_BAND`` rows of earlier splits, and
-    with as many rows before it in its own.
+    Keys and splits have the shape ``(rows,)``; splits ascend. A row is compared with the last
+    ``MAX_PER_BAND`` rows of earlier splits, and with as many rows before it in its own.
     """
     order = np.argsort(keys, kind="stable")
     place = np.arange(len(order))
@@ -243,8 +279,9 @@ def copy_columns(
 ) -> dict[str, NDArray[np.generic]]:
     """Return, for each row of a split, the row that it repeats or resembles, given all raw splits, earlier ones first.
 
-    Columns have the shape ``(rows,)``, and ``NO_ROW`` for a row that repeats no other. ``duplicate_of`` and ``conflict_with`` are rows of
-    the split itself. ``leak_of`` and ``near_duplicate_of`` are rows numbered through all splits; ``similarity`` belongs to the latter.
+    Columns have the shape ``(rows,)``, and ``NO_ROW`` for a row that repeats no other. ``duplicate_of`` and
+    ``conflict_with`` are rows of the split itself. ``leak_of`` and ``near_duplicate_of`` are rows numbered
+    through all splits; ``similarity`` belongs to the latter.
     """
     current = raw[split]
     columns: dict[str, NDArray[np.generic]] = {"duplicate_of": first_copies(current.keys)}
@@ -252,18 +289,31 @@ def copy_columns(
         tolerance = labels.label_tolerance(current.labels)
         columns["conflict_with"] = label_conflicts(current.keys, current.labels, tolerance)
     if earlier := list(raw)[: list(raw).index(split)]:
-        columns["leak_of"] = first_leaks([raw[name].unordered_keys for name in earlier], current.unordered_keys)
+        columns["leak_of"] = first_leaks(
+            [raw[name].unordered_keys for name in earlier], current.unordered_keys
+        )
     return columns | {"near_duplicate_of": near_duplicates.origin, "similarity": near_duplicates.similarity}
 
 
-def copy_notes(raw: Mapping[str, RawSplit], columns: Mapping[str, NDArray[np.generic]]) -> dict[str, list[str]]:
+def copy_notes(
+    raw: Mapping[str, RawSplit], columns: Mapping[str, NDArray[np.generic]]
+) -> dict[str, list[str]]:
     """Return a line for the checks ``leakage`` and ``near_duplicates``: how many rows of ``copy_columns`` are like a row of which split."""
     ends = np.cumsum([split.rows for split in raw.values()])
     notes = {}
-    for check, column, verb in (("leakage", "leak_of", "repeat"), ("near_duplicates", "near_duplicate_of", "resemble")):
+    for check, column, verb in (
+        ("leakage", "leak_of", "repeat"),
+        ("near_duplicates", "near_duplicate_of", "resemble"),
+    ):
         origin = columns.get(column, np.empty(0, np.int64))
-        counts = np.bincount(np.searchsorted(ends, origin[origin != NO_ROW], side="right"), minlength=len(raw))
-        parts = [f"{count:,} {verb}{'s' * (count == 1)} a row of {name}" for name, count in zip(raw, counts.tolist(), strict=True) if count]
+        counts = np.bincount(
+            np.searchsorted(ends, origin[origin != NO_ROW], side="right"), minlength=len(raw)
+        )
+        parts = [
+            f"{count:,} {verb}{'s' * (count == 1)} a row of {name}"
+            for name, count in zip(raw, counts.tolist(), strict=True)
+            if count
+        ]
         if parts:
             notes[check] = [f"Of these rows, {', '.join(parts)}."]
     return notes

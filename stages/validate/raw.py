@@ -38,7 +38,10 @@ SHOWN_ROWS = 5
 
 @dataclass(frozen=True)
 class RawShard:
-    """A file of a raw split, and the folder of its results. They have the name of the file, in one folder for each kind."""
+    """A file of a raw split, and the folder of its results.
+
+    They have the name of the file, in one folder for each kind.
+    """
 
     source: SplitReader
     text_columns: tuple[str, ...]
@@ -60,9 +63,20 @@ class RawShard:
                 texts = [normalized(pc.fill_null(batch[name], "")) for name in self.text_columns]
                 hashes = [text_keys(column) for column in texts]
                 keys = {"key": combined_keys(hashes), "unordered_key": unordered_row_keys(hashes)}
-                write({**scalar_columns(batch, self.text_columns), "is_header": is_header(texts, self.text_columns), **keys})
+                write(
+                    {
+                        **scalar_columns(batch, self.text_columns),
+                        "is_header": is_header(texts, self.text_columns),
+                        **keys,
+                    }
+                )
                 encoded, found = EncodedWords.with_words(words(texts))
-                np.savez(words_of_rows / f"{number:06d}.npz", keys=encoded.keys, indices=encoded.indices, lengths=encoded.lengths)
+                np.savez(
+                    words_of_rows / f"{number:06d}.npz",
+                    keys=encoded.keys,
+                    indices=encoded.indices,
+                    lengths=encoded.lengths,
+                )
                 vocabulary = vocabulary.plus(VocabularyCounts.of_encoded(encoded, found))
         columns = {"hashes": vocabulary.hashes, "counts": vocabulary.counts, "words": vocabulary.words}
         write_table(pa.table(columns), self.folder / f"vocabulary-{self.name}")
@@ -76,7 +90,9 @@ class RawShard:
     def vocabulary(self) -> VocabularyCounts:
         """Return how often each word occurs."""
         table = read_table(self.folder / f"vocabulary-{self.name}").combine_chunks()
-        return VocabularyCounts(table["hashes"].to_numpy(), table["counts"].to_numpy(), pa.concat_arrays(table["words"].chunks))
+        return VocabularyCounts(
+            table["hashes"].to_numpy(), table["counts"].to_numpy(), pa.concat_arrays(table["words"].chunks)
+        )
 
 
 def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -86,7 +102,10 @@ def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str]) -> dict[s
     columns = {"missing": zeros, "characters": zeros, "control_characters": zeros, "broken_characters": zeros}
     visible = np.full(batch.num_rows, np.iinfo(np.int64).max)
     for name in text_columns:
-        texts, is_missing = pc.fill_null(batch[name], ""), batch[name].is_null().to_numpy(zero_copy_only=False)
+        texts, is_missing = (
+            pc.fill_null(batch[name], ""),
+            batch[name].is_null().to_numpy(zero_copy_only=False),
+        )
         counts = {
             "missing": is_missing,
             "characters": _as_integers(pc.utf8_length(texts)),
@@ -96,7 +115,10 @@ def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str]) -> dict[s
         columns = {key: columns[key] + values for key, values in counts.items()}
         beyond_ascii |= ~pc.string_is_ascii(texts).to_numpy(zero_copy_only=False)
         # A missing text violates missing_values only, not blank_text too.
-        visible = np.minimum(visible, np.where(is_missing, visible, _as_integers(pc.utf8_length(pc.utf8_trim_whitespace(texts)))))
+        visible = np.minimum(
+            visible,
+            np.where(is_missing, visible, _as_integers(pc.utf8_length(pc.utf8_trim_whitespace(texts)))),
+        )
     labels = batch[LABELS]
     columns["missing"] = columns["missing"] + labels.is_null().to_numpy(zero_copy_only=False)
     numbers = pc.fill_null(labels, UNLABELLED).to_numpy(zero_copy_only=False)
@@ -121,12 +143,15 @@ def _as_integers(column: pa.Array) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class RawSplit:
-    """One raw split, and what was derived from it. Rows, keys and words are on disk, and read each time that they are asked for.
+    """One raw split, and what was derived from it.
+
+    Rows, keys and words are on disk, and read each time that they are asked for.
 
     Attributes:
-        columns: Scalar columns: ``missing``, ``visible_characters`` (of the shorter text), ``characters``, ``control_characters``,
-            ``broken_characters``, ``labels``; masks: ``beyond_ascii``, and ``is_header`` where each text is the name of its column;
-            ``key``, and ``unordered_key``, which does not depend on the order of the texts in a row.
+        columns: Scalar columns: ``missing``, ``visible_characters`` (of the shorter text), ``characters``,
+            ``control_characters``, ``broken_characters``, ``labels``; masks: ``beyond_ascii``, and
+            ``is_header`` where each text is the name of its column; ``key``, and ``unordered_key``, which
+            does not depend on the order of the texts in a row.
     """
 
     source: SplitReader
@@ -162,16 +187,33 @@ class RawSplit:
     @cached_property
     def is_labelled(self) -> bool:
         """True if any row has a label; a split that is published without labels has -1 in all rows."""
-        return not self.rows or any((part[LABELS] != UNLABELLED).any() for part in self.columns.frames([LABELS]))
+        return not self.rows or any(
+            (part[LABELS] != UNLABELLED).any() for part in self.columns.frames([LABELS])
+        )
 
 
-def read_raw(splits: Mapping[str, SplitReader], text_columns: Sequence[str], folder: Path, run: RunParams) -> dict[str, RawSplit]:
+def read_raw(
+    splits: Mapping[str, SplitReader], text_columns: Sequence[str], folder: Path, run: RunParams
+) -> dict[str, RawSplit]:
     """Derive the columns, keys and words of raw splits, one file at a time, in a folder that all workers of the engine can write."""
-    shards = {name: [RawShard(part, tuple(text_columns), folder) for part in files_of(split)] for name, split in splits.items()}
-    list(map_tasks(RawShard.derive, [shard for found in shards.values() for shard in found], run, name="texts"))
-    columns = {name: StoredColumns.of(SplitReader.open(folder / "columns", split.split, "validate")) for name, split in splits.items()}
-    counts = {name: reduce(VocabularyCounts.plus, (shard.vocabulary() for shard in found)) for name, found in shards.items()}
-    return {name: RawSplit(split, shards[name], columns[name], counts[name]) for name, split in splits.items()}
+    shards = {
+        name: [RawShard(part, tuple(text_columns), folder) for part in files_of(split)]
+        for name, split in splits.items()
+    }
+    list(
+        map_tasks(RawShard.derive, [shard for found in shards.values() for shard in found], run, name="texts")
+    )
+    columns = {
+        name: StoredColumns.of(SplitReader.open(folder / "columns", split.split, "validate"))
+        for name, split in splits.items()
+    }
+    counts = {
+        name: reduce(VocabularyCounts.plus, (shard.vocabulary() for shard in found))
+        for name, found in shards.items()
+    }
+    return {
+        name: RawSplit(split, shards[name], columns[name], counts[name]) for name, split in splits.items()
+    }
 
 
 def broken_character_notes(split: RawSplit, text_columns: Sequence[str]) -> dict[str, list[str]]:
@@ -181,10 +223,23 @@ def broken_character_notes(split: RawSplit, text_columns: Sequence[str]) -> dict
         return {}
     others = np.count_nonzero(split.columns.column("beyond_ascii")) - len(rows)
     if others:
-        cause = f"Other rows with correct characters beyond ASCII: {others:,}. So the source has parts in two encodings."
+        cause = (
+            f"Other rows with correct characters beyond ASCII: {others:,}. So the source has parts in two"
+            " encodings."
+        )
     else:
-        cause = "No row has correct characters beyond ASCII, so data.files.encoding may be wrong for the whole source."
-    lines = [f"{len(rows):,} row{'s' * (len(rows) > 1)}, the first is row {rows[0]:,}, the last row {rows[-1]:,}. {cause}"]
+        cause = (
+            "No row has correct characters beyond ASCII, so data.files.encoding may be wrong for the whole"
+            " source."
+        )
+    lines = [
+        f"{len(rows):,} row{'s' * (len(rows) > 1)}, the first is row {rows[0]:,}, the last row {rows[-1]:,}."
+        f" {cause}"
+    ]
     for row, texts in zip(rows, split.source.take(rows[:SHOWN_ROWS], text_columns).to_pylist(), strict=False):
-        lines += [f"row {row:,}, {name}: {correct}" for name, text in texts.items() if text and (correct := correction(text))]
+        lines += [
+            f"row {row:,}, {name}: {correct}"
+            for name, text in texts.items()
+            if text and (correct := correction(text))
+        ]
     return {"broken_encoding": lines, "mixed_encoding": lines}

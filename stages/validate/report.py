@@ -1,8 +1,8 @@
 """Writes ``reports/checks/``, including the pages of Great Expectations (Data Docs).
 
-Great Expectations' own templates load styles and scripts from the network, number elements at random and print the time. So its
-library renders the content of a page only, and templates of this package replace the frame: static, offline, and the same bytes for the
-same data.
+Great Expectations' own templates load styles and scripts from the network, number elements at random and
+print the time. So its library renders the content of a page only, and templates of this package replace the
+frame: static, offline, and the same bytes for the same data.
 """
 
 import copy
@@ -38,17 +38,24 @@ class ClassShare:
 def data_overview(profile: Profile) -> dict[str, Any]:
     """Return the distributions of the data for the page: rows by split, figures of lengths and of the targets of a regression.
 
-    The shares of classes are empty for a regression; the most frequent in train come first. The largest share is the full width of a bar.
+    The shares of classes are empty for a regression; the most frequent in train come first. The largest share
+    is the full width of a bar.
     """
-    labels = {split: profiled.labels for split, profiled in profile.splits.items() if profiled.labels is not None}
+    labels = {
+        split: profiled.labels for split, profiled in profile.splits.items() if profiled.labels is not None
+    }
     characters = {split: profiled.characters for split, profiled in profile.splits.items()}
     classes = class_shares(profile.labels or (), labels)
     return {
         "rows": {split: profiled.rows for split, profiled in profile.splits.items()},
         "lengths": draw_histograms("length", "Length", characters, logarithmic=True),
-        "targets": draw_histograms("label", "Label", labels, logarithmic=False) if profile.task.ordered else None,
+        "targets": (
+            draw_histograms("label", "Label", labels, logarithmic=False) if profile.task.ordered else None
+        ),
         "classes": classes,
-        "largest": max([fraction for share in classes for fraction in share.fractions.values()], default=0.0) or 1.0,
+        "largest": (
+            max([fraction for share in classes for fraction in share.fractions.values()], default=0.0) or 1.0
+        ),
     }
 
 
@@ -69,7 +76,9 @@ def _count(distribution: Distribution, index: int) -> int:
 
 def _share(name: str, indices: Sequence[int], labels: Mapping[str, Distribution]) -> ClassShare:
     rows = {split: sum(_count(one, index) for index in indices) for split, one in labels.items()}
-    return ClassShare(name, rows, {split: rows[split] / max(sum(one.counts), 1) for split, one in labels.items()})
+    return ClassShare(
+        name, rows, {split: rows[split] / max(sum(one.counts), 1) for split, one in labels.items()}
+    )
 
 
 @dataclass(frozen=True)
@@ -113,8 +122,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 def write_checks(folder: Path, results: CheckResults) -> None:
     """Write ``checks.json``, ``index.html``, ``profile.json``, ``words.json``, ``passed``, and Great Expectations' ``data_docs/``.
 
-    Training depends on ``passed``, which is written if there is no error. Its content never changes, so that changed measurements on
-    unchanged data do not cause a new training.
+    Training depends on ``passed``, which is written if there is no error. Its content never changes, so that
+    changed measurements on unchanged data do not cause a new training.
     """
     results.record.write(folder / "checks.json")
     results.profile.write(folder / "profile.json")
@@ -133,12 +142,17 @@ def write_checks(folder: Path, results: CheckResults) -> None:
 def index_page(results: CheckResults, row_files: Collection[str] = ()) -> str:
     """Render the page for people. Everything that comes from the data is escaped.
 
-    ``row_files`` are the checks with a file of all their violating rows beside the page, ``rows/CHECK.parquet``.
+    ``row_files`` are the checks with a file of all their violating rows beside the page,
+    ``rows/CHECK.parquet``.
     """
     groups: dict[str, list[CheckEntry]] = {}
     for result in results.record.checks:
         groups.setdefault(result.check, []).append(result)
-    passed = [PassedCheck.of(group) for group in groups.values() if any(result.status == "passed" for result in group)]
+    passed = [
+        PassedCheck.of(group)
+        for group in groups.values()
+        if any(result.status == "passed" for result in group)
+    ]
     template = template_environment(TEMPLATES).get_template("index.html.j2")
     return template.render(
         checks=results,

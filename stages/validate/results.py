@@ -1,7 +1,7 @@
 """Runs the checks with Great Expectations, in an ephemeral context, and keeps what they found: entries, violating rows and metrics.
 
-Great Expectations says which rows violate an expectation. The report shows the worst ones; all of them, with their texts, are in
-``reports/checks/rows/CHECK.parquet``, for people and for ``tuneline data drop``.
+Great Expectations says which rows violate an expectation. The report shows the worst ones; all of them, with
+their texts, are in ``reports/checks/rows/CHECK.parquet``, for people and for ``tuneline data drop``.
 """
 
 import html
@@ -19,9 +19,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from great_expectations.core.batch_definition import BatchDefinition
-from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult, ExpectationValidationResult
+from great_expectations.core.expectation_validation_result import (
+    ExpectationSuiteValidationResult,
+    ExpectationValidationResult,
+)
 from great_expectations.data_context.types.base import ProgressBarsConfig
-from great_expectations.expectations.expectation import ColumnMapExpectation, ColumnPairMapExpectation, Expectation
+from great_expectations.expectations.expectation import (
+    ColumnMapExpectation,
+    ColumnPairMapExpectation,
+    Expectation,
+)
 from great_expectations.validator.validation_statistics import calc_validation_statistics
 from numpy.typing import NDArray
 
@@ -41,7 +48,9 @@ MAX_ROWS = 5
 """Violating rows in the report, for each expectation."""
 MAX_CHARACTERS = 120
 """Characters of an excerpt."""
-UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\uffff\U00010000-\U0010ffff]|[\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+UNPRINTABLE = re.compile(
+    r"[^\x20-\x7e\xa0-\uffff\U00010000-\U0010ffff]|[\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
+)
 LIMITS = {"at least": "min_value", "at most": "max_value"}
 README = "All rows that violate a data check, one file per check. A check without such rows has no file.\n"
 """Keeps the folder, a dependency of the stage ``evaluate``, where no row violates a check: DVC restores no empty folder."""
@@ -76,7 +85,9 @@ class Violations:
             row, like = int(rows[place]), None
             if others is not None:
                 split, other = str(others[0][place]), int(others[1][place])
-                like = f"{split}, row {other}: " + " | ".join(_excerpts(raw[split], other, text_columns).values())
+                like = f"{split}, row {other}: " + " | ".join(
+                    _excerpts(raw[split], other, text_columns).values()
+                )
             texts = _excerpts(raw[self.table.split], row, text_columns) if self.of_split(raw) else {}
             shown = {name: _json_value(values[name].iloc[place]) for name in self.shown}
             yield Violation(number=row, values=shown, texts=texts, like=like)
@@ -112,10 +123,24 @@ class Violations:
             splits, other = pa.array(others[0], pa.string()), pa.array(others[1])
             parts = [pa.scalar(self.check.relation), splits, pa.scalar("row"), other.cast(pa.string())]
             if "similarity" in self.shown:
-                parts += [pa.scalar("with similarity"), pa.array(np.round(values["similarity"].to_numpy(), 3)).cast(pa.string())]
-            return {"reason": pc.binary_join_element_wise(*parts, " "), "other_split": splits, "other_row": other}
-        named = ((pa.scalar(name.replace("_", " ")), pa.array(values[name].to_numpy()).cast(pa.string())) for name in self.shown)
-        limits = [f"{word} {self.arguments[key]:g}" for word, key in LIMITS.items() if self.arguments.get(key) is not None]
+                parts += [
+                    pa.scalar("with similarity"),
+                    pa.array(np.round(values["similarity"].to_numpy(), 3)).cast(pa.string()),
+                ]
+            return {
+                "reason": pc.binary_join_element_wise(*parts, " "),
+                "other_split": splits,
+                "other_row": other,
+            }
+        named = (
+            (pa.scalar(name.replace("_", " ")), pa.array(values[name].to_numpy()).cast(pa.string()))
+            for name in self.shown
+        )
+        limits = [
+            f"{word} {self.arguments[key]:g}"
+            for word, key in LIMITS.items()
+            if self.arguments.get(key) is not None
+        ]
         is_limited = limits and (self.check.ranks or self.arguments["column"] in self.shown)
         required = [pa.scalar(f"({', '.join(limits)})")] if is_limited else []
         return {"reason": pc.binary_join_element_wise(*chain.from_iterable(named), *required, " ")}
@@ -147,31 +172,53 @@ def _json_value(value: Any) -> Any:
     return str(plain) if isinstance(plain, float) and not np.isfinite(plain) else plain
 
 
-def write_row_files(folder: Path, all_violations: Sequence[Violations], raw: Mapping[str, RawSplit], text_columns: Sequence[str]) -> None:
+def write_row_files(
+    folder: Path,
+    all_violations: Sequence[Violations],
+    raw: Mapping[str, RawSplit],
+    text_columns: Sequence[str],
+) -> None:
     """Write the violating rows of each check, also of those that pass within their limit, to a new folder; no file if there are none."""
     folder.mkdir()
     (folder / "README.md").write_text(README, encoding="utf-8")
     grouped: dict[str, dict[str, list[Violations]]] = {}
     for violations in all_violations:
         if violations.of_split(raw):
-            grouped.setdefault(violations.check.key, {}).setdefault(violations.table.split, []).append(violations)
+            grouped.setdefault(violations.check.key, {}).setdefault(violations.table.split, []).append(
+                violations
+            )
     for check, splits in grouped.items():
         phase(f"rows of {check}")
-        batches = (batch for name, split in raw.items() if name in splits for batch in _batches(splits[name], raw, split, text_columns))
+        batches = (
+            batch
+            for name, split in raw.items()
+            if name in splits
+            for batch in _batches(splits[name], raw, split, text_columns)
+        )
         if first := next(batches, None):
-            write_batches(folder / f"{check}.parquet", first.schema, rebatch(chain([first], batches), first.schema))
+            write_batches(
+                folder / f"{check}.parquet", first.schema, rebatch(chain([first], batches), first.schema)
+            )
 
 
 def _batches(
-    all_violations: Sequence[Violations], raw: Mapping[str, RawSplit], split: RawSplit, text_columns: Sequence[str]
+    all_violations: Sequence[Violations],
+    raw: Mapping[str, RawSplit],
+    split: RawSplit,
+    text_columns: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a split that violate the expectations of a check, with their texts. Rows that the raw split lacks are left out."""
+    """Yield the rows of a split that violate the expectations of a check, with their texts.
+
+    Rows that the raw split lacks are left out.
+    """
     every = np.unique(np.concatenate([violations.rows for violations in all_violations]))
     every = every[every < split.rows]
     for start in range(0, len(every), ROW_GROUP):
         rows = every[start : start + ROW_GROUP]
         reasons = [_reasons(violations, rows, raw) for violations in all_violations]
-        columns = {name: [part.column(name).combine_chunks() for part in reasons] for name in reasons[0].column_names}
+        columns = {
+            name: [part.column(name).combine_chunks() for part in reasons] for name in reasons[0].column_names
+        }
         reason = pc.binary_join_element_wise(*columns.pop("reason"), "; ", null_handling="skip")
         texts = split.source.take(rows, text_columns)
         yield pa.record_batch(
@@ -195,9 +242,17 @@ def _reasons(violations: Violations, rows: Rows, raw: Mapping[str, RawSplit]) ->
 
 
 SHOWN_VALUES = 5
-RESULT_FORMAT = {"result_format": "COMPLETE", "partial_unexpected_count": SHOWN_VALUES, "return_unexpected_index_query": False}
-"""With the violating rows as numbers of the frame's index. With ``unexpected_index_column_names``, Great Expectations would look up
-each row by itself: 100,000 rows, three expectations that most of them violate, 19 s against 0.16 s (and 0.09 s without the rows)."""
+RESULT_FORMAT = {
+    "result_format": "COMPLETE",
+    "partial_unexpected_count": SHOWN_VALUES,
+    "return_unexpected_index_query": False,
+}
+"""With the violating rows as numbers of the frame's index.
+
+With ``unexpected_index_column_names``, Great Expectations would look up
+each row by itself: 100,000 rows, three expectations that most of them violate, 19 s against 0.16 s (and 0.09
+s without the rows).
+"""
 OMITTED_ARGUMENTS = ("batch_id", "mostly")
 """Arguments left out of ``checks.json``; ``allowed`` has ``mostly`` in words."""
 ROWS_AT_A_TIME = 250_000
@@ -208,7 +263,8 @@ ROWS_AT_A_TIME = 250_000
 class CheckResults:
     """Results of all checks: the content of ``checks.json``, and what belongs to it.
 
-    There are violating rows of checks that pass within their limit, too. ``words`` is ``None`` if train could not be read.
+    There are violating rows of checks that pass within their limit, too. ``words`` is ``None`` if train could
+    not be read.
     """
 
     record: Checks
@@ -238,13 +294,19 @@ def check_tables(data: DerivedData) -> CheckResults:
         of_table = [result for result, _ in results]
         statistics = calc_validation_statistics(of_table)._asdict()
         success = statistics.pop("success")
-        suites.append(ExpectationSuiteValidationResult(success=success, results=of_table, suite_name=table.name, statistics=statistics))
+        suites.append(
+            ExpectationSuiteValidationResult(
+                success=success, results=of_table, suite_name=table.name, statistics=statistics
+            )
+        )
         for result, failing in results:
             outcome = read_outcome(table, result)
             found = _violations(outcome, failing, data)
             violations += [found] if len(found.rows) else []
             entries.append(_entry(outcome, found, data))
-            if outcome.check.metric and outcome.crashed is None:  # of several expectations of a check, the first counts
+            if (
+                outcome.check.metric and outcome.crashed is None
+            ):  # of several expectations of a check, the first counts
                 metrics[table.split].setdefault(outcome.check.metric, outcome.measurement)
     order = list(CHECK_TABLE)
     entries.sort(key=lambda entry: order.index(entry.check))
@@ -254,20 +316,37 @@ def check_tables(data: DerivedData) -> CheckResults:
         passed=not any(failed),
         errors=failed.count(True),
         warnings=failed.count(False),
-        metrics={f"{split}_{name}": value for split, values in metrics.items() for name, value in values.items()},
+        metrics={
+            f"{split}_{name}": value for split, values in metrics.items() for name, value in values.items()
+        },
         not_run=[key for key in CHECK_TABLE if key not in {entry.check for entry in entries}],
-        raw_sha256={split: split_hash(SplitReader.open(data.folders.raw, split, "download").paths) for split in SPLITS},
+        raw_sha256={
+            split: split_hash(SplitReader.open(data.folders.raw, split, "download").paths) for split in SPLITS
+        },
         checks=entries,
     )
     profile = Profile(version=1, labels=data.labels.names, splits=data.profiles)
-    return CheckResults(record, violations, suites, profile, count_train_words(data.raw["train"]) if "train" in data.raw else None)
+    return CheckResults(
+        record,
+        violations,
+        suites,
+        profile,
+        count_train_words(data.raw["train"]) if "train" in data.raw else None,
+    )
 
 
 def batch_definition() -> BatchDefinition[Any]:
-    """Return the definition of a batch of a whole frame. One serves all tables: each new one serializes the context."""
+    """Return the definition of a batch of a whole frame.
+
+    One serves all tables: each new one serializes the context.
+    """
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
-    return context.data_sources.add_pandas("splits").add_dataframe_asset("table").add_batch_definition_whole_dataframe("all")
+    return (
+        context.data_sources.add_pandas("splits")
+        .add_dataframe_asset("table")
+        .add_batch_definition_whole_dataframe("all")
+    )
 
 
 def run_expectations(
@@ -275,19 +354,35 @@ def run_expectations(
 ) -> list[tuple[ExpectationValidationResult, Rows]]:
     """Validate a table, and return the result of each expectation and the numbers of the rows that violate it, ascending.
 
-    Great Expectations catches exceptions of expectations; ``CheckOutcome`` has their messages. It gets ``at_most`` rows at a time for the
-    expectations about single rows, whose results are added up.
+    Great Expectations catches exceptions of expectations; ``CheckOutcome`` has their messages. It gets
+    ``at_most`` rows at a time for the expectations about single rows, whose results are added up.
     """
-    of_rows = [expectation for expectation in expected if isinstance(expectation, ColumnMapExpectation | ColumnPairMapExpectation)]
+    of_rows = [
+        expectation
+        for expectation in expected
+        if isinstance(expectation, ColumnMapExpectation | ColumnPairMapExpectation)
+    ]
     parts: dict[str, list[ExpectationValidationResult]] = defaultdict(list)
-    for some, size in ((of_rows, at_most), ([expectation for expectation in expected if expectation not in of_rows], table.columns.rows)):
+    for some, size in (
+        (of_rows, at_most),
+        ([expectation for expectation in expected if expectation not in of_rows], table.columns.rows),
+    ):
         suite = gx.ExpectationSuite(table.name, expectations=some)
         needed = {
-            value for expectation in some for key, value in dict(expectation).items() if key.startswith("column")
+            value
+            for expectation in some
+            for key, value in dict(expectation).items()
+            if key.startswith("column")
         } & table.columns.names
-        for frame in table.columns.frames(sorted(needed) or sorted(table.columns.names)[:1], max(size, 1)) if some else ():
+        for frame in (
+            table.columns.frames(sorted(needed) or sorted(table.columns.names)[:1], max(size, 1))
+            if some
+            else ()
+        ):
             phase(f"checks of {table.name}")
-            for result in whole.get_batch({"dataframe": frame}).validate(suite, result_format=RESULT_FORMAT).results:
+            for result in (
+                whole.get_batch({"dataframe": frame}).validate(suite, result_format=RESULT_FORMAT).results
+            ):
                 parts[_key(result.expectation_config)].append(result)
     if lacking := [expectation.meta for expectation in expected if _key(expectation) not in parts]:
         raise ValueError(f"{table.name}: no result for {lacking[0]}; a violation would go unnoticed")
@@ -304,12 +399,19 @@ def _added(parts: Sequence[ExpectationValidationResult]) -> tuple[ExpectationVal
     for part in parts:
         if exception_message(part) is not None or "unexpected_index_list" not in part.result:
             return part, none
-    failing = np.concatenate([none, *(np.array(part.result["unexpected_index_list"], np.int64) for part in parts)])
+    failing = np.concatenate(
+        [none, *(np.array(part.result["unexpected_index_list"], np.int64) for part in parts)]
+    )
     total, missing = (sum(part.result[key] for part in parts) for key in ("element_count", "missing_count"))
-    checked, shown = total - missing, [value for part in parts for value in part.result["partial_unexpected_list"]]
+    checked, shown = (
+        total - missing,
+        [value for part in parts for value in part.result["partial_unexpected_list"]],
+    )
     percent = len(failing) / checked * 100 if checked else None
     result, config = copy(parts[0]), parts[0].expectation_config
-    result.success = not checked or (checked - len(failing)) / checked >= (config.kwargs.get("mostly", 1) if config else 1)
+    result.success = not checked or (checked - len(failing)) / checked >= (
+        config.kwargs.get("mostly", 1) if config else 1
+    )
     result.result = {
         "element_count": total,
         "unexpected_count": len(failing),
@@ -327,7 +429,9 @@ def exception_message(result: ExpectationValidationResult) -> str | None:
     """Return the first message; Great Expectations notes one exception, or one per metric that the expectation depends on."""
     info = result.exception_info or {}
     messages = [
-        str(note["exception_message"]) for note in (info, *info.values()) if isinstance(note, dict) and note.get("raised_exception")
+        str(note["exception_message"])
+        for note in (info, *info.values())
+        if isinstance(note, dict) and note.get("raised_exception")
     ]
     return messages[0] if messages else None
 
@@ -377,7 +481,11 @@ def _entry(outcome: CheckOutcome, violations: Violations, data: DerivedData) -> 
         failing=outcome.failing,
         observed=outcome.observed,
         expectation={"type": outcome.type, **outcome.arguments},
-        worst=list(violations.worst(data.raw, data.params.data.text_columns)) if status == "failed" and len(violations.rows) else [],
+        worst=(
+            list(violations.worst(data.raw, data.params.data.text_columns))
+            if status == "failed" and len(violations.rows)
+            else []
+        ),
         notes=[printable(note) for note in outcome.table.notes.get(outcome.check.key, ())],
         hint=outcome.check.hint if status != "passed" else None,
     )

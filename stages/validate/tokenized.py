@@ -1,6 +1,7 @@
 """Scalar columns of the tokenized splits, which Great Expectations checks instead of lists.
 
-Checks of values in list columns raise inside Great Expectations, and checks of their uniqueness take quadratic time.
+Checks of values in list columns raise inside Great Expectations, and checks of their uniqueness take
+quadratic time.
 """
 
 import json
@@ -17,7 +18,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders
 
-from stages.validate.columns import Arrays, RaggedArray, Rows, StoredColumns, column_writer, files_of, read_batches
+from stages.validate.columns import (
+    Arrays,
+    RaggedArray,
+    Rows,
+    StoredColumns,
+    column_writer,
+    files_of,
+    read_batches,
+)
 from tuneline.core.stage import require
 from tuneline.core.tables import LABELS, SplitReader
 from tuneline.core.terminal import phase
@@ -58,8 +67,12 @@ class Vocabulary:
         return cls(
             largest_id=max(tokenizer.get_vocab(with_added_tokens=True).values()),
             unknown_id=unknown,
-            special_ids=frozenset(token for token, known in added.items() if known.special and token != unknown),
-            template=tuple(token for token, special in zip(row.ids, row.special_tokens_mask, strict=True) if special),
+            special_ids=frozenset(
+                token for token, known in added.items() if known.special and token != unknown
+            ),
+            template=tuple(
+                token for token, special in zip(row.ids, row.special_tokens_mask, strict=True) if special
+            ),
             first_id=row.ids[0] if row.special_tokens_mask[0] else None,
             last_id=row.ids[-1] if row.special_tokens_mask[-1] else None,
             largest_type_id=max(row.type_ids),
@@ -80,7 +93,8 @@ def decoding_matches(
 ) -> NDArray[np.float64]:
     """Decode a sample of a split and compare it with the texts of the raw split, which has as many rows.
 
-    The result has the shape ``(rows,)``: 1 where the ids decode to the texts, 0 where not, NaN for a row out of the sample.
+    The result has the shape ``(rows,)``: 1 where the ids decode to the texts, 0 where not, NaN for a row out
+    of the sample.
     """
     total = tokenized.rows
     rows = evenly_spaced(total, params.validate_.decoded_text.rows)
@@ -88,7 +102,10 @@ def decoding_matches(
     ids = tokenized.take(rows, ["input_ids"])["input_ids"].to_pylist()
     texts = zip(*(raw.take(rows, [name])[name].to_pylist() for name in params.data.text_columns), strict=True)
     result = np.full(total, np.nan)
-    result[rows] = [decoder.matches(row, [text or "" for text in row_texts]) for row, row_texts in zip(ids, texts, strict=True)]
+    result[rows] = [
+        decoder.matches(row, [text or "" for text in row_texts])
+        for row, row_texts in zip(ids, texts, strict=True)
+    ]
     return result
 
 
@@ -110,8 +127,8 @@ class Decoder:
     def matches(self, ids: Sequence[int], texts: Sequence[str]) -> bool:
         """Return True if the ids decode to the texts.
 
-        An unknown token matches any text. If the row may be truncated, its segments need only match the starts of the texts, or only
-        their ends.
+        An unknown token matches any text. If the row may be truncated, its segments need only match the
+        starts of the texts, or only their ends.
         """
         runs = groupby(ids, key=lambda token: token in self._vocabulary.special_ids)
         segments = [self._pieces(list(run)) for special, run in runs if not special]
@@ -119,9 +136,13 @@ class Decoder:
         if len(ids) < self._max_length:
             return pieces_match(_joined(segments), "".join(required))
         if len(segments) != len(required):
-            return True  # without a special token between them, the end of the truncated first text is unknown
+            return (
+                True  # without a special token between them, the end of the truncated first text is unknown
+            )
         pairs = list(zip(segments, required, strict=True))
-        return all(pieces_match(*pair, to_end=False) for pair in pairs) or all(pieces_match(*pair, from_start=False) for pair in pairs)
+        return all(pieces_match(*pair, to_end=False) for pair in pairs) or all(
+            pieces_match(*pair, from_start=False) for pair in pairs
+        )
 
     def _pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the texts between runs of unknown tokens, one more than there are runs."""
@@ -141,14 +162,17 @@ def comparable(text: str) -> str:
     return "".join(
         character
         for character in plain
-        if character != "\ufffd" and not character.isspace() and unicodedata.category(character)[0] not in "MC"
+        if character != "\ufffd"
+        and not character.isspace()
+        and unicodedata.category(character)[0] not in "MC"
     )
 
 
 def pieces_match(pieces: Sequence[str], text: str, from_start: bool = True, to_end: bool = True) -> bool:
     """Return True if ``text`` consists of ``pieces`` in order, with any text between them.
 
-    Text before the first piece is allowed without ``from_start``, and text after the last one without ``to_end``.
+    Text before the first piece is allowed without ``from_start``, and text after the last one without
+    ``to_end``.
     """
     end = 0
     for number, piece in enumerate(pieces):
@@ -178,20 +202,29 @@ def derive_columns(source: SplitReader, vocabulary: Vocabulary, folder: Path) ->
             write(batch_columns(batch, vocabulary))
 
 
-def read_tokenized(splits: Mapping[str, SplitReader], vocabulary: Vocabulary, folder: Path, run: RunParams) -> dict[str, StoredColumns]:
+def read_tokenized(
+    splits: Mapping[str, SplitReader], vocabulary: Vocabulary, folder: Path, run: RunParams
+) -> dict[str, StoredColumns]:
     """Derive the scalar columns of tokenized splits, one file at a time, in a folder that all workers of the engine can write."""
     files = [part for split in splits.values() for part in files_of(split)]
     list(map_tasks(partial(derive_columns, vocabulary=vocabulary, folder=folder), files, run, name="tokens"))
-    return {name: StoredColumns.of(SplitReader.open(folder, split.split, "validate")) for name, split in splits.items()}
+    return {
+        name: StoredColumns.of(SplitReader.open(folder, split.split, "validate"))
+        for name, split in splits.items()
+    }
 
 
 def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary) -> Arrays:
     """Return the scalar columns of a batch, each of shape ``(rows,)``."""
     ids, mask = RaggedArray.of(batch["input_ids"]), RaggedArray.of(batch["attention_mask"])
     out_of_vocabulary = (ids.values < 0) | (ids.values > vocabulary.largest_id)
-    is_special = np.zeros(vocabulary.largest_id + 2, dtype=bool)  # the last entry is for ids out of the vocabulary
+    is_special = np.zeros(
+        vocabulary.largest_id + 2, dtype=bool
+    )  # the last entry is for ids out of the vocabulary
     is_special[list(vocabulary.special_ids)] = True
-    special = ids.reduce(np.add, is_special[np.where(out_of_vocabulary, vocabulary.largest_id + 1, ids.values)])
+    special = ids.reduce(
+        np.add, is_special[np.where(out_of_vocabulary, vocabulary.largest_id + 1, ids.values)]
+    )
     columns = {
         "tokens": ids.lengths,
         "smallest_id": ids.reduce(np.minimum, ids.values),

@@ -33,8 +33,12 @@ def names(module: str) -> set[str]:
     path = ROOT / module.replace(".", "/")
     source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
     table = symtable.symtable(source, module, "exec")
-    submodules = {file.stem for file in path.glob("*.py")} | {file.parent.name for file in path.glob("*/__init__.py")}
-    return submodules | {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    submodules = {file.stem for file in path.glob("*.py")} | {
+        file.parent.name for file in path.glob("*/__init__.py")
+    }
+    return submodules | {
+        symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()
+    }
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(ROOT).as_posix())

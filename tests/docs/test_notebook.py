@@ -31,13 +31,19 @@ def test_notebook_trains_and_shows_curves_without_changing_the_project(project, 
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     before = {path for path in project.rglob("*") if path.is_file()}
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(project / "docs")}}).execute()
+    nbclient.NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(project / "docs")}}
+    ).execute()
     cells = {cell.id: cell for cell in notebook.cells}
     assert "step 60: validation loss" in printed(cells["launch"])
     assert any("image/png" in output.get("data", {}) for output in cells["curve"].outputs)
     assert "after step" in printed(cells["best"])
-    written = {path.relative_to(project) for path in project.rglob("*") if path.is_file()} - {path.relative_to(project) for path in before}
-    assert {path for path in written if path.parts[:2] != ("data", ".tokenized.mapped")} <= {Path("checkpoints/.lock")}
+    written = {path.relative_to(project) for path in project.rglob("*") if path.is_file()} - {
+        path.relative_to(project) for path in before
+    }
+    assert {path for path in written if path.parts[:2] != ("data", ".tokenized.mapped")} <= {
+        Path("checkpoints/.lock")
+    }
 
 
 def test_notebook_is_committed_without_outputs():

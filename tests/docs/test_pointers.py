@@ -5,14 +5,29 @@ import subprocess
 
 import pytest
 
-SOURCES = ("tuneline", "stages", "flows", "conf", "params.yaml", "dvc.yaml", "prefect.yaml", "Makefile", "README.md")
+SOURCES = (
+    "tuneline",
+    "stages",
+    "flows",
+    "conf",
+    "params.yaml",
+    "dvc.yaml",
+    "prefect.yaml",
+    "Makefile",
+    "README.md",
+)
 TEST = re.compile(r"(tests/[a-z_/]+\.py)(?:::(\w+))?")
 POINTER = re.compile(r"(?<![\w/.])docs/[\w./-]+\.md(?:#[\w-]+)?")
 
 
 def pointers(root):
     """Return each pointer, and the files that contain it."""
-    listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard", *SOURCES], cwd=root, capture_output=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "-co", "--exclude-standard", *SOURCES],
+        cwd=root,
+        capture_output=True,
+        check=True,
+    )
     found = {}
     for name in filter(None, listed.stdout.decode().split("\0")):
         path = root / name
@@ -24,7 +39,9 @@ def pointers(root):
 
 def anchors(text):
     """Return the anchors of the headings of a page, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    headings = re.findall(
+        r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+    )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -45,11 +62,15 @@ def test_every_test_that_a_page_names_exists(root):
     named = {(path, test) for page in pages for path, test in TEST.findall(page.read_text(encoding="utf-8"))}
     assert len(named) > 50
     missing = [
-        (path, test) for path, test in named if not (root / path).is_file() or (test and f"def {test}(" not in (root / path).read_text())
+        (path, test)
+        for path, test in named
+        if not (root / path).is_file() or (test and f"def {test}(" not in (root / path).read_text())
     ]
     assert not missing
 
 
-@pytest.mark.parametrize(("heading", "anchor"), [("## Dividing one file", "dividing-one-file"), ("### `a`, and b_c?", "a-and-b_c")])
+@pytest.mark.parametrize(
+    ("heading", "anchor"), [("## Dividing one file", "dividing-one-file"), ("### `a`, and b_c?", "a-and-b_c")]
+)
 def test_anchors_are_those_of_github(heading, anchor):
     assert anchor in anchors(f"# Title\n\n{heading}\n\n```\n# no heading\n```\n")

@@ -14,7 +14,9 @@ from tuneline.project.registry import Version
 
 def git(folder: Path, *arguments: str) -> str:
     """Run git in a folder and return what it prints."""
-    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 @dataclass
@@ -32,7 +34,15 @@ class Machine:
     def commit(self) -> str:
         """Commit the result of a run, which nothing but a promotion names."""
         tree = git(self.root, "rev-parse", "HEAD^{tree}")
-        return git(self.root, "commit-tree", tree, "-p", "HEAD", "-m", f"A run in {self.root.name} {os.urandom(4).hex()}")
+        return git(
+            self.root,
+            "commit-tree",
+            tree,
+            "-p",
+            "HEAD",
+            "-m",
+            f"A run in {self.root.name} {os.urandom(4).hex()}",
+        )
 
     def promote(self, commit: str | None = None, *, push: bool = True) -> Version:
         """Promote the result of a run, as the flow does."""

@@ -13,15 +13,17 @@ NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
 def on_small_disk(folder: Path, size: str, *command: str) -> list[str]:
     """Return ``command`` with ``folder`` on a file system of ``size`` (for example ``64k``), which is gone when the command ends.
 
-    What the folder contains is copied there first; what the command leaves there is lost. The test is skipped where the system does not
-    allow a user to mount a file system.
+    What the folder contains is copied there first; what the command leaves there is lost. The test is skipped
+    where the system does not allow a user to mount a file system.
     """
-    if subprocess.run([*NAMESPACE, 'mount -t tmpfs none "$0"', str(folder)], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        [*NAMESPACE, 'mount -t tmpfs none "$0"', str(folder)], capture_output=True, check=False
+    ).returncode:
         pytest.skip("this system does not allow a user to mount a file system")
     script = (
-        "size=$1 folder=$2; shift 2; "
-        'before=$(mktemp -d) && mount --bind "$folder" "$before" && mount -t tmpfs -o "size=$size" none "$folder" '
-        '&& cp -a "$before/." "$folder" && umount "$before" && rmdir "$before" && cd "$PWD" && exec "$@"'
+        'size=$1 folder=$2; shift 2; before=$(mktemp -d) && mount --bind "$folder" "$before" && mount -t'
+        ' tmpfs -o "size=$size" none "$folder" && cp -a "$before/." "$folder" && umount "$before" && rmdir'
+        ' "$before" && cd "$PWD" && exec "$@"'
     )
     return [*NAMESPACE, script, "sh", size, str(folder), *command]
 

@@ -1,8 +1,9 @@
 """SIGKILL at every instant that matters: a function runs in a forked process, which kills itself before its n-th step.
 
-A step is an event of Python's audit hooks (https://peps.python.org/pep-0578/) that changes something outside the process: a file opened
-for writing, a rename, a removal, a program started. Between two steps nothing outside changes, so killing before each of them shows
-every state that a kill can leave behind, but for those inside a program that was started.
+A step is an event of Python's audit hooks (https://peps.python.org/pep-0578/) that changes something outside
+the process: a file opened for writing, a rename, a removal, a program started. Between two steps nothing
+outside changes, so killing before each of them shows every state that a kill can leave behind, but for those
+inside a program that was started.
 """
 
 import os
@@ -13,7 +14,17 @@ from typing import Any
 
 import pytest
 
-CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "subprocess.Popen", "os.posix_spawn"}
+CHANGES = {
+    "os.rename",
+    "os.remove",
+    "os.rmdir",
+    "os.mkdir",
+    "os.link",
+    "os.symlink",
+    "os.truncate",
+    "subprocess.Popen",
+    "os.posix_spawn",
+}
 
 
 def changes(event: str, arguments: tuple[Any, ...]) -> bool:
@@ -24,11 +35,16 @@ def changes(event: str, arguments: tuple[Any, ...]) -> bool:
     return event in CHANGES
 
 
-def kills(function: Callable[[], object], is_step: Callable[[str, tuple[Any, ...]], bool] = changes, *, every: int = 1) -> Iterator[int]:
+def kills(
+    function: Callable[[], object],
+    is_step: Callable[[str, tuple[Any, ...]], bool] = changes,
+    *,
+    every: int = 1,
+) -> Iterator[int]:
     """Run ``function`` in a forked process again and again, killed before step 1, 2, 3, ..., until it ends by itself.
 
-    The caller looks at what each kill left behind, and restores the state from before for the next one, unless the state after a kill
-    is what the next run must deal with.
+    The caller looks at what each kill left behind, and restores the state from before for the next one,
+    unless the state after a kill is what the next run must deal with.
 
     Args:
         function: What is killed. It must not rely on threads of this process.
@@ -53,12 +69,16 @@ def some_of(every: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("every", [every, pytest.param(1, marks=pytest.mark.slow)])
 
 
-def killed(function: Callable[[], object], step: int, is_step: Callable[[str, tuple[Any, ...]], bool] = changes) -> bool:
+def killed(
+    function: Callable[[], object], step: int, is_step: Callable[[str, tuple[Any, ...]], bool] = changes
+) -> bool:
     """Run ``function`` in a forked process that is killed before one step; return False if it ended before."""
     return _forked(function, is_step, step) == -signal.SIGKILL
 
 
-def _forked(function: Callable[[], object], is_step: Callable[[str, tuple[Any, ...]], bool], step: int) -> int:
+def _forked(
+    function: Callable[[], object], is_step: Callable[[str, tuple[Any, ...]], bool], step: int
+) -> int:
     """Return the exit status of the forked process, negative for a signal."""
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -18,7 +18,10 @@ RESOLVER = Path(__file__).with_name("resolver.py")
 
 
 def without_network(*command: str) -> list[str]:
-    """Return ``command`` in a network namespace of its own. The test is skipped where the system does not allow one."""
+    """Return ``command`` in a network namespace of its own.
+
+    The test is skipped where the system does not allow one.
+    """
     if subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this system does not allow a user to make a network namespace")
     return [*NAMESPACE, *command]
@@ -28,8 +31,10 @@ def recording_lookups(record: Path, *command: str) -> list[str]:
     """Return ``command`` with the loopback interface only, and a name server that knows no name.
 
     Args:
-        record: File for the names that the command and its children look up: a JSON list, written when the command has ended.
-        command: Program and arguments. The test is skipped where the system does not allow a user to redirect look-ups.
+        record: File for the names that the command and its children look up: a JSON list, written when the
+            command has ended.
+        command: Program and arguments. The test is skipped where the system does not allow a user to redirect
+            look-ups.
     """
     recorded = [*NAMESPACE, "--mount", sys.executable, str(RESOLVER), str(record)]
     if subprocess.run([*recorded, "true"], capture_output=True, check=False).returncode:

@@ -1,6 +1,7 @@
 """Run a command with a name server that knows no name, and record the names that were looked up.
 
-``python resolver.py RECORD COMMAND...``, which ``tests/faults/networks.py`` starts in namespaces of its own for network and mounts.
+``python resolver.py RECORD COMMAND...``, which ``tests/faults/networks.py`` starts in namespaces of its own
+for network and mounts.
 """
 
 import fcntl
@@ -27,7 +28,9 @@ def main() -> None:
         fcntl.ioctl(server, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))
         for name, content in SETTINGS.items():
             (Path(folder) / name).write_text(content)
-            subprocess.run(["mount", "--bind", Path(folder, name), Path("/etc", name).resolve(strict=True)], check=True)
+            subprocess.run(
+                ["mount", "--bind", Path(folder, name), Path("/etc", name).resolve(strict=True)], check=True
+            )
         server.bind(("127.0.0.1", 53))
         threading.Thread(target=answer, args=(server, names), daemon=True).start()
         code = subprocess.run(command, check=False).returncode

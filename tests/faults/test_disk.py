@@ -34,14 +34,24 @@ OUTS = {
 
 
 LIBRARIES = {
-    "pyarrow": "import pyarrow as pa, pyarrow.parquet as pq; pq.write_table(pa.table({'a': list(range(90000))}), path)",
+    "pyarrow": (
+        "import pyarrow as pa, pyarrow.parquet as pq; pq.write_table(pa.table({'a': list(range(90000))}),"
+        " path)"
+    ),
     "numpy": "import numpy as np; np.save(path.open('wb'), np.zeros(90000))",
-    "safetensors": "import numpy as np; from safetensors.numpy import save_file; save_file({'a': np.zeros(90000)}, path)",
-    "tokenizers": "from tokenizers import Tokenizer, models; "
-    "Tokenizer(models.WordLevel({str(i): i for i in range(30000)}, unk_token='0')).save(str(path))",
+    "safetensors": (
+        "import numpy as np; from safetensors.numpy import save_file; save_file({'a': np.zeros(90000)}, path)"
+    ),
+    "tokenizers": (
+        "from tokenizers import Tokenizer, models; "
+        "Tokenizer(models.WordLevel({str(i): i for i in range(30000)}, unk_token='0')).save(str(path))"
+    ),
     "torch": "import torch; torch.save(torch.zeros(90000), path)",
-    "onnx": "import numpy as np, onnx; from onnx import helper, numpy_helper as n; "
-    "onnx.save(helper.make_model(helper.make_graph([], 'g', [], [], [n.from_array(np.zeros(90000), 'w')])), path)",
+    "onnx": (
+        "import numpy as np, onnx; from onnx import helper, numpy_helper as n;"
+        " onnx.save(helper.make_model(helper.make_graph([], 'g', [], [], [n.from_array(np.zeros(90000),"
+        " 'w')])), path)"
+    ),
 }
 """How libraries write ``path``; each reports a full disk in its own way."""
 
@@ -72,7 +82,10 @@ def remove(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("library", [pytest.param(name, marks=[pytest.mark.slow] * (name in {"torch", "onnx"})) for name in LIBRARIES])
+@pytest.mark.parametrize(
+    "library",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in {"torch", "onnx"})) for name in LIBRARIES],
+)
 def test_full_disk_is_recognized_in_the_error_of_each_library(tmp_path, library):
     code = f"""
 from pathlib import Path
@@ -117,10 +130,14 @@ def test_stage_says_that_the_disk_is_full(pipeline, tmp_path, stage):
     done = run(on_full_disk(project, room, "sh", "-c", f"{sys.executable} -m {module}{LEFT}"), project)
     assert done.returncode == 1, done.stdout + done.stderr
     *before, problem, hint = done.stderr.splitlines()
-    assert re.match(rf"{stage}: \S+ {FULL}", problem), problem  # the first file of the stage that does not fit
+    assert re.match(rf"{stage}: \S+ {FULL}", problem), (
+        problem
+    )  # the first file of the stage that does not fit
     assert f"mounted at {project}," in problem
     assert "Make room there" in hint
-    assert not [line for line in before if line.strip() and not re.search(r", \d+ s$", line)], "but progress on a slow machine"
+    assert not [line for line in before if line.strip() and not re.search(r", \d+ s$", line)], (
+        "but progress on a slow machine"
+    )
     assert ".partial" not in done.stdout
     assert ".former" not in done.stdout
 
@@ -135,7 +152,9 @@ def test_predict_says_that_the_disk_is_full_and_keeps_the_previous_output(pipeli
     (tmp_path / "in.csv").write_text(f"subject,body\n{rows}")
     tuneline = f"{Path(sys.executable).parent}/tuneline"
     predict = f"{tuneline} predict ../in.csv -o {name} --model {pipeline}/models/onnx --keep body"
-    done = run(on_full_disk(small, 8, "sh", "-c", f"{predict}; code=$?; ls -A; cat {name}; exit $code"), small)
+    done = run(
+        on_full_disk(small, 8, "sh", "-c", f"{predict}; code=$?; ls -A; cat {name}; exit $code"), small
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(rf"tuneline predict: {small}/{name} {FULL}", done.stderr)
     assert "Traceback" not in done.stderr
@@ -150,7 +169,11 @@ def test_full_disk_at_a_checkpoint_keeps_the_one_before_and_training_goes_on_fro
     tiny_task.write_params(tmp_path, large, keep="last", checkpoint_every_steps=4, keep_checkpoints=5)
     train = f"{sys.executable} -m stages.train.launch 2>&1; echo exit $?"
     after = "find checkpoints -name '.*.partial'; ls checkpoints/*; echo; mount -o remount,size=100m $PWD"
-    done = run(on_full_disk(tmp_path, 15_000, "sh", "-c", f"{train}; {after}; {train}"), tmp_path, ACCELERATE_USE_CPU="true")
+    done = run(
+        on_full_disk(tmp_path, 15_000, "sh", "-c", f"{train}; {after}; {train}"),
+        tmp_path,
+        ACCELERATE_USE_CPU="true",
+    )
     first, second, rest = done.stdout.split("exit ")[0], *done.stdout.split("exit ")[1:]
     *_, problem, hint = first.splitlines()
     assert problem.startswith("train: checkpoints/")

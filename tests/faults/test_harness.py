@@ -43,23 +43,37 @@ def test_started_program_is_a_step(tmp_path):
 
 def test_small_disk_is_full_and_keeps_what_was_there(tmp_path):
     (tmp_path / "before").write_text("was there")
-    fill = "import os; file = os.open('large', os.O_CREAT | os.O_WRONLY); os.write(file, bytes(200_000)); os.write(file, b'+')"
+    fill = (
+        "import os; file = os.open('large', os.O_CREAT | os.O_WRONLY); os.write(file, bytes(200_000));"
+        " os.write(file, b'+')"
+    )
     command = on_small_disk(tmp_path, "64k", sys.executable, "-c", fill)
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert os.strerror(errno.ENOSPC) in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["before"]
-    shown = subprocess.run(on_small_disk(tmp_path, "64k", "cat", "before"), cwd=tmp_path, capture_output=True, text=True, check=False)
+    shown = subprocess.run(
+        on_small_disk(tmp_path, "64k", "cat", "before"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert shown.stdout == "was there"
 
 
 def test_network_is_away():
     connect = "import socket; socket.create_connection(('127.0.0.1', 9), timeout=5)"
-    done = subprocess.run(without_network(sys.executable, "-c", connect), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        without_network(sys.executable, "-c", connect), capture_output=True, text=True, check=False
+    )
     assert os.strerror(errno.ENETUNREACH) in done.stderr
 
 
 def test_lookup_of_a_name_is_recorded(tmp_path):
-    lookup = "import socket, sys\ntry: socket.getaddrinfo('tuneline.example.org', 80)\nexcept socket.gaierror: sys.exit(7)"
+    lookup = (
+        "import socket, sys\ntry: socket.getaddrinfo('tuneline.example.org', 80)\nexcept socket.gaierror:"
+        " sys.exit(7)"
+    )
     command = recording_lookups(tmp_path / "names.json", sys.executable, "-c", lookup)
     assert subprocess.run(command, check=False).returncode == 7
     assert json.loads((tmp_path / "names.json").read_text()) == ["tuneline.example.org"]
@@ -70,16 +84,26 @@ def test_clock_of_git_and_files_is_moved(tmp_path):
     path.touch()
     date_file(path, 3600)
     assert path.stat().st_mtime > time.time() + 3500
-    person = {"GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@localhost"}  # git of a machine without settings knows none
+    person = {
+        "GIT_COMMITTER_NAME": "A",
+        "GIT_COMMITTER_EMAIL": "a@localhost",
+    }  # git of a machine without settings knows none
     env = {**os.environ, **person, **moved_clock(-3600)}
-    moment = subprocess.run(["git", "var", "GIT_COMMITTER_IDENT"], env=env, capture_output=True, text=True, check=False).stdout.split()[-2]
+    moment = subprocess.run(
+        ["git", "var", "GIT_COMMITTER_IDENT"], env=env, capture_output=True, text=True, check=False
+    ).stdout.split()[-2]
     assert int(moment) < time.time() - 3500
 
 
 def test_file_is_damaged_and_restored(tmp_path):
     path = tmp_path / "state.json"
     path.write_text('{"a": 1}')
-    assert {name: path.read_bytes() for name in damages(path)}.keys() == {"empty", "half", "zeros", "another text"}
+    assert {name: path.read_bytes() for name in damages(path)}.keys() == {
+        "empty",
+        "half",
+        "zeros",
+        "another text",
+    }
     assert path.read_text() == '{"a": 1}'
 
 

@@ -28,7 +28,10 @@ while os.getppid() == parent:
 print("outlived", flush=True)
 time.sleep(60)
 """
-PARENTS_CHILD = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', sys.argv[1]]).pid, flush=True); input()"
+PARENTS_CHILD = (
+    "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', sys.argv[1]]).pid, flush=True);"
+    " input()"
+)
 WITHOUT_KERNEL = "processes._prctl = lambda *_: False"
 
 
@@ -95,14 +98,23 @@ def launch(tmp_path, data):
         yield start
 
 
-ACCELERATE = ("-m", "accelerate.commands.launch", "--config_file", "conf/accelerate/cpu.yaml", "--module", "stages.train")
+ACCELERATE = (
+    "-m",
+    "accelerate.commands.launch",
+    "--config_file",
+    "conf/accelerate/cpu.yaml",
+    "--module",
+    "stages.train",
+)
 SHELL = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'stages.train.launch'])"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize(
-    ("command", "variables"), [(ACCELERATE, {}), (("-c", SHELL), {"DVC_STAGE": "train"})], ids=["accelerate launch", "dvc"]
+    ("command", "variables"),
+    [(ACCELERATE, {}), (("-c", SHELL), {"DVC_STAGE": "train"})],
+    ids=["accelerate launch", "dvc"],
 )
 def test_training_does_not_outlive_another_launcher(launch, command, variables, number):
     run = launch(env=variables, command=command, launch="cpu", **LONG)
@@ -126,7 +138,9 @@ def test_processes_of_a_training_do_not_outlive_their_launcher(launch):
     assert_ends_with_a_checkpoint(run, starter, signal.SIGKILL)
 
 
-def assert_ends_with_a_checkpoint(run: Launch, ended: "subprocess.Popen[str] | psutil.Process", number: signal.Signals) -> None:
+def assert_ends_with_a_checkpoint(
+    run: Launch, ended: "subprocess.Popen[str] | psutil.Process", number: signal.Signals
+) -> None:
     """End one process of a launch; the others must save and end."""
     processes = run.wait_for_steps()
     ended.send_signal(number)

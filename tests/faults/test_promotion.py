@@ -62,7 +62,9 @@ def test_failed_push_leaves_the_registry_as_it_was(one):
         one.registry.promote(one.commit(), "production", "It is better.", push=True)
     assert one.registry.tags().versions == [before]
     assert one.production == before.commit
-    assert one.promote().name == "v0.2.0", "the next promotion is judged and published as if nothing had happened"
+    assert one.promote().name == "v0.2.0", (
+        "the next promotion is judged and published as if nothing had happened"
+    )
     assert one.names == origin_of(one)
 
 
@@ -135,7 +137,9 @@ def test_host_that_is_away_for_a_moment_costs_no_promotion(one, tmp_path):
 def test_interrupted_promotion_is_unknown_without_origin_and_known_later(one):
     before, commit = one.promote().commit, one.commit()
     steps = iter(range(1, 100))
-    while commit not in "".join(git(one.root, "ls-remote", "origin").split()):  # until it is killed after the push
+    while commit not in "".join(
+        git(one.root, "ls-remote", "origin").split()
+    ):  # until it is killed after the push
         assert killed(lambda: one.promote(commit), next(steps))
     assert one.production == before
     with origin_away(one):
@@ -144,7 +148,9 @@ def test_interrupted_promotion_is_unknown_without_origin_and_known_later(one):
         rollback(one.registry, "production", "v0.1.0", "An emergency.")
         assert one.registry.refresh(push=False), "still unknown"
     one.registry.refresh(push=False)
-    assert one.production == commit, "origin had it first: what was decided here without knowing it does not count"
+    assert one.production == commit, (
+        "origin had it first: what was decided here without knowing it does not count"
+    )
     assert one.names == origin_of(one)
 
 
@@ -222,13 +228,17 @@ def test_promotion_of_another_machine_in_the_meantime_is_a_conflict(one, two):
 
 def test_two_machines_that_promote_at_once_agree(one, two, root):
     script = (
-        "import sys; from pathlib import Path; from flows.promotion.registry import *; from flows.runs.repository import Repository\n"
-        "registry = Registry(Repository(Path(sys.argv[1])), 'onnx')\n"
-        "try: print(registry.promote(sys.argv[2], 'production', 'Better.', push=True).commit)\n"
-        "except ConflictError: print('conflict')"
+        "import sys; from pathlib import Path; from flows.promotion.registry import *; from"
+        " flows.runs.repository import Repository\nregistry = Registry(Repository(Path(sys.argv[1])),"
+        " 'onnx')\ntry: print(registry.promote(sys.argv[2], 'production', 'Better.',"
+        " push=True).commit)\nexcept ConflictError: print('conflict')"
     )
     env = {**os.environ, "PYTHONPATH": str(root)}
-    ended = at_once(*([os.sys.executable, "-c", script, str(one.root), one.commit()] for one in (one, two)), cwd=one.root, env=env)
+    ended = at_once(
+        *([os.sys.executable, "-c", script, str(one.root), one.commit()] for one in (one, two)),
+        cwd=one.root,
+        env=env,
+    )
     winner, loser = sorted((done.stdout.strip() for done in ended), key=lambda text: text == "conflict")
     assert loser == "conflict", [done.stderr for done in ended]
     one.fetch(), two.fetch()
@@ -247,11 +257,22 @@ def test_order_of_promotions_does_not_depend_on_clocks(one, two, seconds, monkey
         for other in (one, two):
             other.fetch()
             assert other.production == announced[-1].commit == shown_by_gto(other)
-    assert rollback(one.registry, "production", None, "It was worse.", push=True) == (announced[3], announced[2])
-    assert rollback(one.registry, "production", None, "This one, too.", push=True) == (announced[2], announced[1])
+    assert rollback(one.registry, "production", None, "It was worse.", push=True) == (
+        announced[3],
+        announced[2],
+    )
+    assert rollback(one.registry, "production", None, "This one, too.", push=True) == (
+        announced[2],
+        announced[1],
+    )
     two.fetch()
     assert two.production == shown_by_gto(two) == announced[1].commit
-    assert [version.name for version in two.registry.tags().ever_in("production")] == ["v0.1.0", "v0.2.0", "v0.3.0", "v0.4.0"]
+    assert [version.name for version in two.registry.tags().ever_in("production")] == [
+        "v0.1.0",
+        "v0.2.0",
+        "v0.3.0",
+        "v0.4.0",
+    ]
 
 
 def test_promotions_of_one_second_are_ordered(one):
@@ -266,7 +287,10 @@ def test_version_that_a_colleague_took_out_of_origin_does_not_come_back(one, two
     two.fetch()
     git(two.root, "push", "--quiet", "origin", "--delete", f"onnx@{bad.name}", "onnx#production#2")
     messages = one.fetch()
-    removed = {f"{name} ({bad.commit[:12]}) was removed in origin, and is removed here." for name in ("onnx@v0.2.0", "onnx#production#2")}
+    removed = {
+        f"{name} ({bad.commit[:12]}) was removed in origin, and is removed here."
+        for name in ("onnx@v0.2.0", "onnx#production#2")
+    }
     assert set(messages) == removed
     assert one.production == before.commit
     assert one.names == origin_of(one)
@@ -293,8 +317,8 @@ def test_promotion_that_was_never_pushed_gives_way_to_a_removal_in_origin(one, t
     mine = one.promote(push=False)
     messages = one.fetch()
     assert (
-        f"onnx#production#3 ({mine.commit[:12]}) was never pushed, and no longer counts: another machine has changed production since."
-        in (messages)
+        f"onnx#production#3 ({mine.commit[:12]}) was never pushed, and no longer counts: another machine has"
+        " changed production since." in (messages)
     )
     assert one.production == kept.commit
     assert mine in one.registry.tags().versions

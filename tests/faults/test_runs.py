@@ -17,7 +17,20 @@ from tests.faults.clones import git
 from tests.faults.kills import killed, kills, some_of
 from tests.faults.truncation import damages
 
-NAMES = ["my run", "a:b", "a/b/../c", "..", "x.lock", "~^:?*[\\", "-option", "@{0}", "tab\tnew\nline\x00", "日本語", "é" * 200, ""]
+NAMES = [
+    "my run",
+    "a:b",
+    "a/b/../c",
+    "..",
+    "x.lock",
+    "~^:?*[\\",
+    "-option",
+    "@{0}",
+    "tab\tnew\nline\x00",
+    "日本語",
+    "é" * 200,
+    "",
+]
 
 
 @pytest.fixture
@@ -95,10 +108,14 @@ def test_run_killed_around_its_promotion_is_promoted_once_by_its_next_attempt(re
                 earlier = earlier_result(repository, run.id)
                 if earlier is None or registry.tags().version_of(earlier.commit) is None:
                     result = commit_run(repository, checkout, run, f"Decided by {os.getpid()}.")
-                    registry.promote(result.commit, "production", "It is better.", refs=result.refs, push=True)
+                    registry.promote(
+                        result.commit, "production", "It is better.", refs=result.refs, push=True
+                    )
 
     def is_step(event: str, arguments: tuple) -> bool:
-        return event == "subprocess.Popen" and bool({"commit", "branch", "push", "update-ref", "worktree"} & set(arguments[1]))
+        return event == "subprocess.Popen" and bool(
+            {"commit", "branch", "push", "update-ref", "worktree"} & set(arguments[1])
+        )
 
     for number, _ in enumerate(kills(attempt, is_step, every=every), start=1):
         attempt()

@@ -1,6 +1,7 @@
 """Scoring: a fault of the machine or the model refuses no file, a fault of one file stops no other, each row is scored once.
 
-The flow as a whole is in tests/flows/test_score.py, the fetched model in tests/flows/promotion/test_production.py.
+The flow as a whole is in tests/flows/test_score.py, the fetched model in
+tests/flows/promotion/test_production.py.
 """
 
 import contextlib
@@ -46,12 +47,16 @@ def toy_model(tmp_path_factory) -> Path:
     shutil.copytree(TOY, root, dirs_exist_ok=True)
     for stage in ("data", "train"):
         command = [sys.executable, "toy.py", stage]
-        subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
+        subprocess.run(
+            command, cwd=root, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True
+        )
     return root
 
 
 def deployed(root: Path) -> FetchedModel:
-    return FetchedModel(Version("v0.1.0", "0" * 40), root / "models/onnx", Profile.read(root / "reports/checks/profile.json"))
+    return FetchedModel(
+        Version("v0.1.0", "0" * 40), root / "models/onnx", Profile.read(root / "reports/checks/profile.json")
+    )
 
 
 @pytest.fixture
@@ -71,7 +76,10 @@ def put(tmp_path):
 
 
 def score(outbox: Outbox, root: Path, *waiting: Incoming, **settings: Any) -> Results:
-    """Score files as the flow does, without Prefect; ``settings`` are those of section ``scoring``. Inputs stay in the inbox."""
+    """Score files as the flow does, without Prefect; ``settings`` are those of section ``scoring``.
+
+    Inputs stay in the inbox.
+    """
     scoring = Scoring(**{"archive": None, **settings})
     results = Results(deployed(root), outbox, archive_beside(outbox, scoring.archive), scoring)
     lock = outbox.folder.with_name("scoring.lock")
@@ -106,8 +114,13 @@ def test_killed_prediction_is_no_fault_of_the_file_and_stops_no_other(toy_model,
     killer.start()
     results = score(outbox, toy_model, *waiting)
     killer.join()
-    assert results.problems == ["not scored large.csv, the next run tries again: Scoring large.csv was ended by SIGKILL."]
-    assert files(outbox) == ["first.csv.parquet", "last.csv.parquet"], "the last one was predicted by another process"
+    assert results.problems == [
+        "not scored large.csv, the next run tries again: Scoring large.csv was ended by SIGKILL."
+    ]
+    assert files(outbox) == [
+        "first.csv.parquet",
+        "last.csv.parquet",
+    ], "the last one was predicted by another process"
     assert (results.files, outbox.has(waiting[1])) == (2, False)
 
 
@@ -116,7 +129,9 @@ def test_prediction_that_is_killed_before_it_begins_a_file_stops_at_once(toy_mod
     killer.start()
     results = score(outbox, toy_model, put("a.csv", tickets(5)), put("b.csv", tickets(5)))
     killer.join()
-    assert results.problems == ["2 files not scored, the next run tries again: The prediction was ended by SIGKILL."]
+    assert results.problems == [
+        "2 files not scored, the next run tries again: The prediction was ended by SIGKILL."
+    ]
     assert files(outbox) == []
 
 
@@ -154,7 +169,9 @@ def test_reason_of_a_refusal_quotes_nothing_of_the_file(toy_model, outbox, tmp_p
     (tmp_path / "inbox").mkdir()
     for name, content in contents.items():
         (tmp_path / "inbox" / name).write_bytes(content)
-    problems = score(outbox, toy_model, *(Incoming.find(tmp_path / "inbox" / name) for name in contents)).problems
+    problems = score(
+        outbox, toy_model, *(Incoming.find(tmp_path / "inbox" / name) for name in contents)
+    ).problems
     reasons = [path.read_text() for path in outbox.folder.glob("*.error.json")]
     assert len(problems) == len(reasons) == len(contents)
     assert not [reason for reason in (*problems, *reasons) if "secret" in reason]
@@ -186,12 +203,17 @@ print("RESULT", results.rows, files(outbox), " ".join("; ".join(results.problems
 def test_full_disk_is_no_fault_of_the_file_and_stops_no_other(toy_model, put, tmp_path, scratch):
     draw, disk = random.Random(1), tmp_path / "disk"
     disk.mkdir()
-    paths = [put("large.csv", [draw.randbytes(50).hex() for _ in range(4000)]).path, put("small.csv", tickets(3)).path]
+    paths = [
+        put("large.csv", [draw.randbytes(50).hex() for _ in range(4000)]).path,
+        put("small.csv", tickets(3)).path,
+    ]
     arguments = [disk / "scored", tmp_path / scratch, toy_model, "text", *paths]
     command = on_small_disk(disk, "128k", sys.executable, "-c", SCORES_ON_A_DISK, *map(str, arguments))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     (result,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
-    assert result.startswith("RESULT 3 ['small.csv.parquet'] not scored large.csv, the next run tries again:"), done.stderr
+    assert result.startswith(
+        "RESULT 3 ['small.csv.parquet'] not scored large.csv, the next run tries again:"
+    ), done.stderr
     assert os.strerror(errno.ENOSPC) in result
 
 
@@ -249,7 +271,11 @@ def test_kill_at_any_instant_leaves_a_refusal_or_nothing_or_the_whole_result(toy
     outbox.prepare()
     outbox.refuse(refused, "no column 'text'")
     seen = set()
-    for step in kills(lambda: score(outbox, toy_model, Incoming.find(incoming.path), archive=archive.folder), is_step, every=every):
+    for step in kills(
+        lambda: score(outbox, toy_model, Incoming.find(incoming.path), archive=archive.folder),
+        is_step,
+        every=every,
+    ):
         seen.add((*files(outbox), incoming.path.exists()))
         whole = outbox.scored("a.csv").exists()
         assert outbox.has(incoming) == whole, step
@@ -268,7 +294,11 @@ def test_kill_at_any_instant_leaves_a_refusal_or_nothing_or_the_whole_result(toy
 
 
 def test_damaged_record_is_the_problem_of_its_file_only(toy_model, outbox, put, tmp_path):
-    scored, refused, other = put("scored.csv", tickets(2)), put("refused.csv", tickets(2), column="body"), put("other.csv", tickets(2))
+    scored, refused, other = (
+        put("scored.csv", tickets(2)),
+        put("refused.csv", tickets(2), column="body"),
+        put("other.csv", tickets(2)),
+    )
     score(outbox, toy_model, scored)
     score(outbox, toy_model, other)
     outbox.refuse(refused, "no column 'text'")

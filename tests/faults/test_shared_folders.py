@@ -59,10 +59,17 @@ def repository(tmp_path, shared, monkeypatch) -> Path:
 
 def run_dvc(*arguments: str, cwd: Path, shared: Path) -> None:
     """Run DVC as on a machine whose ``/var/tmp`` is ``shared``."""
-    if subprocess.run([*NAMESPACE, "mount --bind . /var/tmp"], cwd=shared, capture_output=True, check=False).returncode:
+    if subprocess.run(
+        [*NAMESPACE, "mount --bind . /var/tmp"], cwd=shared, capture_output=True, check=False
+    ).returncode:
         pytest.skip("this system does not allow a user to mount a folder")
     script = 'mount --bind "$0" /var/tmp && exec "$@"'
-    subprocess.run([*NAMESPACE, script, shared, sys.executable, "-m", "dvc", *arguments], cwd=cwd, capture_output=True, check=False)
+    subprocess.run(
+        [*NAMESPACE, script, shared, sys.executable, "-m", "dvc", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        check=False,
+    )
 
 
 def set_up(folder: Path) -> None:
@@ -80,7 +87,9 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_pickle_of_another_user_is_run_with_the_defaults_of_dvc_and_not_after_make_setup(tmp_path, shared, repository):
+def test_pickle_of_another_user_is_run_with_the_defaults_of_dvc_and_not_after_make_setup(
+    tmp_path, shared, repository
+):
     run_dvc("checkout", cwd=repository, shared=shared)
     assert (tmp_path / "attacked").exists()
     (tmp_path / "attacked").unlink()
@@ -108,14 +117,25 @@ def test_setup_follows_a_checkout_that_moved(tmp_path, name):
     set_up(first)
     first.rename(second)
     subprocess.run(["make", "--silent", "setup"], cwd=second, check=True)
-    assert (second / ".dvc/config.local").read_text(encoding="utf-8").splitlines() == ["[core]", f"site_cache_dir = {second / SITE_CACHE}"]
+    assert (second / ".dvc/config.local").read_text(encoding="utf-8").splitlines() == [
+        "[core]",
+        f"site_cache_dir = {second / SITE_CACHE}",
+    ]
     assert Config(dvc_dir=str(second / ".dvc"))["core"]["site_cache_dir"] == str(second / SITE_CACHE)
 
 
 def test_compiled_code_is_not_taken_from_the_shared_folder_of_temporary_files(tmp_path):
-    kept = {name: value for name, value in os.environ.items() if name not in {"TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME"}}
-    script = "import stages; from torch._inductor.runtime.cache_dir_utils import cache_dir; print(cache_dir())"
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME"}
+    }
+    script = (
+        "import stages; from torch._inductor.runtime.cache_dir_utils import cache_dir; print(cache_dir())"
+    )
     env = {**kept, "HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=env, capture_output=True, text=True, check=True
+    )
     assert Path(done.stdout.strip()) == tmp_path / ".cache/torch/inductor"
     assert not mode(Path(done.stdout.strip())) & stat.S_IWOTH

@@ -17,7 +17,13 @@ from tuneline import NO_TELEMETRY
 
 SWITCHES = {*NO_TELEMETRY, "CI", "GITHUB_ACTIONS", "HF_HUB_OFFLINE"}
 """Variables that may keep a library silent. None is set in these tests: what we start must set its own."""
-ENTRY_POINTS = ["tuneline", *(pytest.param(name, marks=pytest.mark.slow) for name in ("tuneline.cli", "stages", "flows", "benchmarks"))]
+ENTRY_POINTS = [
+    "tuneline",
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("tuneline.cli", "stages", "flows", "benchmarks")
+    ),
+]
 """All import ``tuneline`` first, which sets the switches; the next test shows it of the others."""
 LIBRARIES = ["onnxruntime", "prefect.client.orchestration", "gto.api"]
 
@@ -27,11 +33,19 @@ def silent(tmp_path: Path, *command: str, cwd: Path = ROOT) -> tuple[list[str], 
     home, record = tmp_path / "user", tmp_path / "names.json"
     home.mkdir()
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    kept = {name: value for name, value in os.environ.items() if name not in SWITCHES and not name.startswith("XDG_")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in SWITCHES and not name.startswith("XDG_")
+    }
     env = {**kept, "HOME": str(home), "PATH": path, "PYTHONPATH": str(cwd)}
-    done = subprocess.run(recording_lookups(record, *command), cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        recording_lookups(record, *command), cwd=cwd, env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(record.read_text()), [str(file.relative_to(home)) for file in home.rglob("*") if file.is_file()]
+    return json.loads(record.read_text()), [
+        str(file.relative_to(home)) for file in home.rglob("*") if file.is_file()
+    ]
 
 
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
@@ -46,7 +60,14 @@ def test_every_entry_point_sets_the_switches_when_it_is_imported():
     kept = {name: value for name, value in os.environ.items() if name not in SWITCHES}
     script = "import importlib, os, sys; importlib.import_module(sys.argv[1]); print({**os.environ})"
     for name in names:
-        done = subprocess.run([sys.executable, "-c", script, name], cwd=ROOT, env=kept, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", script, name],
+            cwd=ROOT,
+            env=kept,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         assert NO_TELEMETRY.items() <= ast.literal_eval(done.stdout).items(), name
 
 
@@ -56,7 +77,9 @@ def test_pipeline_and_command_line_look_no_name_up(tmp_path):
     project = Project.copy_to(tmp_path / "project")
     project.set_params(SMALL)
     project.commit("Small")
-    (project.folder / "new.csv").write_text("subject,body\nInvoice,The parcel came but the invoice is wrong\n")
+    (project.folder / "new.csv").write_text(
+        "subject,body\nInvoice,The parcel came but the invoice is wrong\n"
+    )
     script = "dvc repro --quiet && tuneline report && tuneline show && tuneline predict new.csv && sleep 15"
     names, _ = silent(tmp_path, "sh", "-c", script, cwd=project.folder)
     assert names == []
@@ -65,6 +88,8 @@ def test_pipeline_and_command_line_look_no_name_up(tmp_path):
 def test_image_turns_telemetry_off():
     """Also of what an operator starts in the container by hand."""
     assert (
-        dict(re.findall(r"^ +(\w+)=(\w+) \\$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)).items()
+        dict(
+            re.findall(r"^ +(\w+)=(\w+) \\$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+        ).items()
         >= NO_TELEMETRY.items()
     )

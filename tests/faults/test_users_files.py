@@ -21,7 +21,9 @@ ROWS = 2000
 
 def write(path, text, rows=ROWS):
     """Write rows to an output, window by window."""
-    with open_writer(PredictionOutput(Path(path), "csv"), OutputColumns(Classification(("a", "b")), ("text",))) as writer:
+    with open_writer(
+        PredictionOutput(Path(path), "csv"), OutputColumns(Classification(("a", "b")), ("text",))
+    ) as writer:
         for first in range(0, rows, 50):
             window = [Row(number, ("",), {"text": text}) for number in range(first, first + 50)]
             writer.write(window, np.tile([0.25, 0.75], (50, 1)))
@@ -71,18 +73,24 @@ print(count, peak() - before)
 
 def read(path):
     """Read a file in a process of its own, and return the number of its rows, the memory that this took in MB, and the error."""
-    done = subprocess.run([sys.executable, "-c", READ, path], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", READ, path], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     rows, memory = map(int, done.stdout.split())
     return rows, memory, done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["in.parquet", "in.parquet.gz"])
-def test_parquet_file_of_500_bytes_with_gigabytes_is_refused_at_the_limit_in_the_memory_of_some_rows(tmp_path, name):
+def test_parquet_file_of_500_bytes_with_gigabytes_is_refused_at_the_limit_in_the_memory_of_some_rows(
+    tmp_path, name
+):
     repeated = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1900, np.int32)), ["a" * 1_000_000])
     pq.write_table(pa.table({"text": repeated}), tmp_path / "made", compression="zstd", store_schema=False)
     pack = ["gzip", "--stdout"] if name.endswith(".gz") else ["cat"]
-    (tmp_path / name).write_bytes(subprocess.run([*pack, tmp_path / "made"], check=True, capture_output=True).stdout)
+    (tmp_path / name).write_bytes(
+        subprocess.run([*pack, tmp_path / "made"], check=True, capture_output=True).stdout
+    )
     assert (tmp_path / name).stat().st_size < 1000
     rows, memory, error = read(tmp_path / name)
     assert "row group 1: its rows take more than 1,024 MB (--max-row-group-mb)" in error
@@ -90,9 +98,13 @@ def test_parquet_file_of_500_bytes_with_gigabytes_is_refused_at_the_limit_in_the
     assert memory < 200
 
 
-@pytest.mark.parametrize("options", [{}, {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}])
+@pytest.mark.parametrize(
+    "options", [{}, {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}]
+)
 def test_parquet_file_below_the_limits_takes_the_memory_of_some_of_its_rows(tmp_path, options):
-    pq.write_table(pa.table({"text": ["a" * 500_000] * 600}), tmp_path / "in.parquet", compression="zstd", **options)
+    pq.write_table(
+        pa.table({"text": ["a" * 500_000] * 600}), tmp_path / "in.parquet", compression="zstd", **options
+    )
     rows, memory, error = read(tmp_path / "in.parquet")
     assert (rows, error) == (600, "")
     assert memory < 200

@@ -11,7 +11,12 @@ def damages(path: Path) -> Iterator[str]:
         The name of the damage, while the file has it.
     """
     content = path.read_bytes()
-    ways = {"empty": b"", "half": content[: len(content) // 2], "zeros": bytes(len(content)), "another text": b"<html>\xff"}
+    ways = {
+        "empty": b"",
+        "half": content[: len(content) // 2],
+        "zeros": bytes(len(content)),
+        "another text": b"<html>\xff",
+    }
     try:
         for name, damaged in ways.items():
             path.write_bytes(damaged)

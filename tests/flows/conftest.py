@@ -29,13 +29,23 @@ UNLIKE = "dear people would you please be so kind and help"
 
 
 def sh(*command: str, cwd: Path, **more) -> str:
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **GIT_IDENTITY, **more.pop("env", {})}
-    return subprocess.run(command, cwd=cwd, env=env, check=True, capture_output=True, text=True, **more).stdout
+    env = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        **GIT_IDENTITY,
+        **more.pop("env", {}),
+    }
+    return subprocess.run(
+        command, cwd=cwd, env=env, check=True, capture_output=True, text=True, **more
+    ).stdout
 
 
 @pytest.fixture(scope="session")
 def toy_template(tmp_path_factory, homes) -> Path:
-    """Made once. Its three tasks have run before, so that most runs of the tests find their stages in DVC's cache."""
+    """Made once.
+
+    Its three tasks have run before, so that most runs of the tests find their stages in DVC's cache.
+    """
     return made_once(tmp_path_factory, "toy", make_toy)
 
 

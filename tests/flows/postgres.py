@@ -37,10 +37,25 @@ def postgres() -> Iterator[str]:
         if user:
             for path in (folder, folder / "password"):
                 shutil.chown(path, **user)
-        options = ["--username=prefect", f"--pwfile={folder / 'password'}", "--auth=scram-sha-256", "--encoding=UTF8", "--no-sync"]
-        subprocess.run([initdb, f"--pgdata={folder / 'data'}", *options], check=True, capture_output=True, cwd=folder, **user)
+        options = [
+            "--username=prefect",
+            f"--pwfile={folder / 'password'}",
+            "--auth=scram-sha-256",
+            "--encoding=UTF8",
+            "--no-sync",
+        ]
+        subprocess.run(
+            [initdb, f"--pgdata={folder / 'data'}", *options],
+            check=True,
+            capture_output=True,
+            cwd=folder,
+            **user,
+        )
         command = [server, "-D", str(folder / "data"), "-p", str(port), "-h", "127.0.0.1", "-k", name, "-F"]
-        with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **user) as process:
+        with (
+            (folder / "log").open("w") as log,
+            subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **user) as process,
+        ):
             try:
                 answers = [ready, "--quiet", f"--port={port}", "--host=127.0.0.1"]
                 until(lambda: subprocess.run(answers, check=False).returncode == 0, 60, "PostgreSQL")

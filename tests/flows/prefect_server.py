@@ -63,11 +63,24 @@ class Prefect:
         return self.env["PREFECT_API_URL"]
 
     def start_worker(self) -> subprocess.Popen:
-        """Starts a worker. A run that names no repository of a test's fails: it must not train and promote in that of the user."""
+        """Starts a worker.
+
+        A run that names no repository of a test's fails: it must not train and promote in that of the user.
+        """
         env = {**self.env, "TUNELINE_REPOSITORY": str(self.logs / "no-repository")}
-        del env["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]  # the deployments bring it, for a worker that `prefect worker start` starts, too
+        del env[
+            "PREFECT_FLOWS_HEARTBEAT_FREQUENCY"
+        ]  # the deployments bring it, for a worker that `prefect worker start` starts, too
         with (self.logs / f"worker-{len(self.workers)}.log").open("w") as log:
-            command = ("flows.server.prefect_worker", "worker", "start", "--pool", POOL, "--name", f"worker-{len(self.workers)}")
+            command = (
+                "flows.server.prefect_worker",
+                "worker",
+                "start",
+                "--pool",
+                POOL,
+                "--name",
+                f"worker-{len(self.workers)}",
+            )
             self.workers.append(serve.start_module(*command, env=env, stdout=log, stderr=log))
         return self.workers[-1]
 
@@ -80,7 +93,9 @@ class Prefect:
         """Asks for a run of a deployment on a repository of the test's."""
         found = self.client.read_deployment_by_name(deployment)
         env = {"env": {"TUNELINE_REPOSITORY": str(root)}}
-        return self.client.create_flow_run_from_deployment(found.id, parameters=parameters, job_variables=env).id
+        return self.client.create_flow_run_from_deployment(
+            found.id, parameters=parameters, job_variables=env
+        ).id
 
     def run(self, run: UUID) -> FlowRun:
         return self.client.read_flow_run(run)
@@ -92,7 +107,11 @@ class Prefect:
             found = self.run(run)
             return found if (found.state.name in states if states else found.state.is_final()) else None
 
-        return until(arrived, seconds, f"run {run} to be {' or '.join(states) or 'over'}: {self.run(run).state}; {self.said(run)[-20:]}")
+        return until(
+            arrived,
+            seconds,
+            f"run {run} to be {' or '.join(states) or 'over'}: {self.run(run).state}; {self.said(run)[-20:]}",
+        )
 
     def runs_of(self, deployment: UUID, *states: str) -> list[FlowRun]:
         only = DeploymentFilter(id=DeploymentFilterId(any_=[deployment]))
@@ -108,7 +127,10 @@ class Prefect:
 
     def said(self, run: UUID) -> list[str]:
         """The run's log, as the API has it."""
-        return [log.message for log in self.client.read_logs(LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])))]
+        return [
+            log.message
+            for log in self.client.read_logs(LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])))
+        ]
 
     def wait_for_line(self, run: UUID, text: str, seconds: float = 20) -> list[str]:
         """Waits until a line of the run's log contains a text, and returns the log: lines are sent in batches, also after the end."""
@@ -128,7 +150,10 @@ def processes_of(run: FlowRun) -> list[str]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get(RUN_VARIABLE, "").startswith(run.name) and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                process.environ().get(RUN_VARIABLE, "").startswith(run.name)
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(" ".join(process.cmdline()))
     return found
 
@@ -145,16 +170,27 @@ def flow_process(run: FlowRun) -> psutil.Process:
 
 def heartbeats(served: Prefect, run: UUID) -> list[dict[str, Any]]:
     """Events by which a run told that it is alive, the latest first."""
-    wanted = {"filter": {"event": {"name": ["prefect.flow-run.heartbeat"]}, "resource": {"id": [f"prefect.flow-run.{run}"]}}}
+    wanted = {
+        "filter": {
+            "event": {"name": ["prefect.flow-run.heartbeat"]},
+            "resource": {"id": [f"prefect.flow-run.{run}"]},
+        }
+    }
     return served.client.request("POST", "/events/filter", json=wanted).json()["events"]
 
 
 def events(served: Prefect, name: str, run: UUID | None = None) -> list[dict[str, Any]]:
     """Events of a name that the server has, the latest first; those that one run emitted where it is given."""
     wanted = EventFilter(event=EventNameFilter(name=[name]))
-    found = served.client.request("POST", "/events/filter", json={"filter": wanted.model_dump(mode="json")}).json()["events"]
+    found = served.client.request(
+        "POST", "/events/filter", json={"filter": wanted.model_dump(mode="json")}
+    ).json()["events"]
     emitter = f"prefect.flow-run.{run}"
-    return [one for one in found if run is None or emitter in [related["prefect.resource.id"] for related in one["related"]]]
+    return [
+        one
+        for one in found
+        if run is None or emitter in [related["prefect.resource.id"] for related in one["related"]]
+    ]
 
 
 def started_with(name: str, value: str) -> list[psutil.Process]:

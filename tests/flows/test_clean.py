@@ -22,14 +22,19 @@ from tuneline.core.locks import locked
 from tuneline.project.repo import lock_at
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-SETTINGS = "retention: {branch_days: 30, cache_days: 14, checkouts: 1, cache_wait_minutes: 5}\nlock_wait_seconds: 20\n"
+SETTINGS = (
+    "retention: {branch_days: 30, cache_days: 14, checkouts: 1, cache_wait_minutes: 5}\nlock_wait_seconds:"
+    " 20\n"
+)
 
 
 @pytest.fixture
 def cleaned(served, toy):
     """Runs flow ``clean`` in this process and returns its state as the API has it."""
     (toy.root / "conf" / "flows.yaml").write_text(SETTINGS)
-    return lambda **parameters: served.run(clean(**parameters, return_state=True).state_details.flow_run_id).state
+    return lambda **parameters: (
+        served.run(clean(**parameters, return_state=True).state_details.flow_run_id).state
+    )
 
 
 def test_clean_beside_a_training_leaves_what_belongs_to_it(cleaned, served, toy, promoted, monkeypatch):
@@ -38,7 +43,9 @@ def test_clean_beside_a_training_leaves_what_belongs_to_it(cleaned, served, toy,
     old, failed = toy.resolve("HEAD"), Past(toy).failure("failed", 40)
     age_cache(toy, 100)
     (toy.root / ".dvc" / "cache" / "files" / "md5" / "00").mkdir(exist_ok=True)
-    garbage = Past(toy).age(_write(toy.root / ".dvc/cache/files/md5/00/112233445566778899aabbccddeeff", b"x" * 2_000_000), 100)
+    garbage = Past(toy).age(
+        _write(toy.root / ".dvc/cache/files/md5/00/112233445566778899aabbccddeeff", b"x" * 2_000_000), 100
+    )
     before = sh("git", "branch", "--list", "runs/*", cwd=toy.root)
 
     dry = cleaned(dry_run=True)
@@ -47,7 +54,9 @@ def test_clean_beside_a_training_leaves_what_belongs_to_it(cleaned, served, toy,
     assert garbage.exists()
     assert failed.exists()
     assert sh("git", "branch", "--list", "runs/*", cwd=toy.root) == before
-    (table, *_) = served.client.read_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["clean"])))
+    table, *_ = served.client.read_artifacts(
+        artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["clean"]))
+    )
     assert json.loads(table.data)[0]["what"] == "branches runs/*"
     assert table.description.startswith("Would free 2.0 MB")
     with locked(toy.state / "clean.lock", wait=0):
@@ -56,7 +65,9 @@ def test_clean_beside_a_training_leaves_what_belongs_to_it(cleaned, served, toy,
     overrides = ["train.pause=0.1", "train.steps=300", "model.skill=0.9"]
     code = f"from flows.train import train; print(train(overrides={overrides}, return_state=True))"
     env = {**os.environ, **served.env, "TUNELINE_REPOSITORY": str(toy.root)}
-    training = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
+    training = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
+    )
     until(lambda: [*toy.state.glob("*/checkpoints/step.json")], 200, "a training")
     assert "left: run" in cleaned(dry_run=True).message
     state = cleaned()
@@ -79,7 +90,9 @@ def _write(path, content: bytes):
 def test_clock_that_is_months_ahead_removes_nothing_unless_a_person_says_that_it_is_right(cleaned, toy):
     Past(toy).run("old", 40)
     before = sh("git", "branch", "--list", "runs/*", cwd=toy.root)
-    Cleaned(time=time.time() - 100 * DAY).write(toy.state / CLEANED)  # as far back as it is for a clock that is ahead
+    Cleaned(time=time.time() - 100 * DAY).write(
+        toy.state / CLEANED
+    )  # as far back as it is for a clock that is ahead
     for dry_run in (False, True):
         state = cleaned(dry_run=dry_run)
         assert state.type.value == "FAILED"
@@ -106,7 +119,14 @@ def test_server_removes_old_runs_with_their_logs(tmp_path):
     with prefect_server(tmp_path / "home", PREFECT_SERVER_SERVICES_DB_VACUUM_LOOP_SECONDS="2") as served:
         runs = [served.client.create_flow_run(clean, state=Completed()).id for _ in range(2)]
         logs = [
-            {"name": "x", "level": 20, "message": "x", "timestamp": datetime.now(UTC).isoformat(), "flow_run_id": str(run)} for run in runs
+            {
+                "name": "x",
+                "level": 20,
+                "message": "x",
+                "timestamp": datetime.now(UTC).isoformat(),
+                "flow_run_id": str(run),
+            }
+            for run in runs
         ]
         served.client.request("POST", "/logs/", json=logs).raise_for_status()
         with sqlite3.connect(tmp_path / "home" / "prefect.db") as database:

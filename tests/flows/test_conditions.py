@@ -11,15 +11,27 @@ from prefect.settings import PREFECT_API_DATABASE_CONNECTION_URL, temporary_sett
 
 from flows.runs.repository import Repository
 from flows.settings import Scoring, Settings
-from flows.watch import Condition, disk_filling, files_unread, folder_size, scoring_behind, spell, stores, weekly_growth
+from flows.watch import (
+    Condition,
+    disk_filling,
+    files_unread,
+    folder_size,
+    scoring_behind,
+    spell,
+    stores,
+    weekly_growth,
+)
 from tests.dvc_files import add_remote
 
 
 @pytest.mark.parametrize(
-    ("age", "limit", "alert"), [(37.0, 36, True), (36.0, 36, False), (1.0, 36, False), (None, 36, False), (1000.0, None, False)]
+    ("age", "limit", "alert"),
+    [(37.0, 36, True), (36.0, 36, False), (1.0, 36, False), (None, 36, False), (1000.0, None, False)],
 )
 def test_condition_is_an_alert_beyond_its_limit(age, limit, alert):
-    assert Condition("tuneline.runs.silent", "tuneline.runs.train", "train", "silent", age, limit).alert is alert
+    assert (
+        Condition("tuneline.runs.silent", "tuneline.runs.train", "train", "silent", age, limit).alert is alert
+    )
 
 
 def test_condition_of_what_is_to_come_is_an_alert_below_its_limit():
@@ -32,7 +44,9 @@ def test_growth_is_that_of_the_last_week(tmp_path):
     record.write_text("damaged")
     assert weekly_growth(record, {"cache": 5000}, start) == {}
     for hour in range(1, 40 * 24):
-        growth = weekly_growth(record, {"cache": 10 * hour, **({"remote": 7} if hour > 30 * 24 else {})}, start + hour * 3600)
+        growth = weekly_growth(
+            record, {"cache": 10 * hour, **({"remote": 7} if hour > 30 * 24 else {})}, start + hour * 3600
+        )
     assert growth == {"cache": pytest.approx(10 * 7 * 24), "remote": 0}
     assert len(json.loads(record.read_text())) <= 9, "days"
     assert weekly_growth(record, {"cache": 0}, start) == {}, "the clock was set back"
@@ -47,7 +61,9 @@ def test_stores_are_those_on_a_disk_of_this_machine(tmp_path):
         add_remote(tmp_path, tmp_path / "shelf")
         assert set(stores(tmp_path)) == {"DVC's cache", "the DVC remote", "Prefect's database"}
         assert folder_size(stores(tmp_path)["Prefect's database"]) == 1000
-    with temporary_settings({PREFECT_API_DATABASE_CONNECTION_URL: "postgresql+asyncpg://user:secret@db/prefect"}):
+    with temporary_settings(
+        {PREFECT_API_DATABASE_CONNECTION_URL: "postgresql+asyncpg://user:secret@db/prefect"}
+    ):
         add_remote(tmp_path, "http://127.0.0.1/shelf")
         assert set(stores(tmp_path)) == {"DVC's cache"}
 
@@ -70,7 +86,14 @@ def test_disk_that_is_full_before_long_is_an_alert(tmp_path):
 
 @pytest.mark.parametrize(
     ("hours", "words"),
-    [(0.5, "less than an hour"), (1.2, "1 hour"), (37, "37 hours"), (72, "3 days"), (24 * 61, "61 days"), (-2, "less than an hour")],
+    [
+        (0.5, "less than an hour"),
+        (1.2, "1 hour"),
+        (37, "37 hours"),
+        (72, "3 days"),
+        (24 * 61, "61 days"),
+        (-2, "less than an hour"),
+    ],
 )
 def test_time_is_spelt_in_hours_up_to_three_days(hours, words):
     assert spell(hours) == words
@@ -94,8 +117,14 @@ def test_file_waits_since_it_came_into_the_inbox_and_not_since_it_was_written(tm
 
 def test_file_that_nothing_ever_reads_is_counted_in_inbox_and_drop_folders(tmp_path):
     repository, now = Repository(tmp_path), datetime.now(UTC)
-    settings = Settings.model_validate({"ingest": {"sources": [{"name": "labels", "folder": "data/labelled"}]}})
-    for folder, name in (("data/inbox", "a.csv"), ("data/labelled", "b.csv"), ("data/labelled/done", "c.xlsx")):
+    settings = Settings.model_validate(
+        {"ingest": {"sources": [{"name": "labels", "folder": "data/labelled"}]}}
+    )
+    for folder, name in (
+        ("data/inbox", "a.csv"),
+        ("data/labelled", "b.csv"),
+        ("data/labelled/done", "c.xlsx"),
+    ):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / name).touch()
     assert not files_unread(repository, settings, now + timedelta(hours=4.5)).alert
@@ -107,4 +136,7 @@ def test_file_that_nothing_ever_reads_is_counted_in_inbox_and_drop_folders(tmp_p
     assert unread.message.endswith(" and has been there for 4 hours, and 1 more")
     (tmp_path / "data/inbox/link.csv").unlink()
     unread = files_unread(repository, settings, now + timedelta(hours=4.5))
-    assert unread.message == "data/labelled: labels.xlsx has an ending that is not read and has been there for 4 hours"
+    assert (
+        unread.message
+        == "data/labelled: labels.xlsx has an ending that is not read and has been there for 4 hours"
+    )

@@ -1,4 +1,7 @@
-"""Flow ``ingest`` against a real Prefect server, in a repository whose only stage checks the data. Minutes: each run starts DVC often."""
+"""Flow ``ingest`` against a real Prefect server, in a repository whose only stage checks the data.
+
+Minutes: each run starts DVC often.
+"""
 
 import csv
 import json
@@ -50,7 +53,9 @@ class Desk:
     def put(self, name: str, *texts: str, label: str = "billing") -> None:
         path = self.root / "data/labelled" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join([f"{line}\n" for line in ("text,label", *(f"{text},{label}" for text in texts))]))
+        path.write_text(
+            "".join([f"{line}\n" for line in ("text,label", *(f"{text},{label}" for text in texts))])
+        )
         os.utime(path, (time.time() - 60,) * 2)
 
     def git(self, *arguments: str, cwd: Path | None = None) -> str:
@@ -82,12 +87,20 @@ def desk(tmp_path, monkeypatch, homes) -> Desk:
     (root / "conf").mkdir()
     (root / "conf/flows.yaml").write_text(SETTINGS)
     for split in ("train", "validation", "test"):
-        (root / f"data/source/{split}.csv").write_text(f"text,label\na parcel of {split},delivery\nan invoice of {split},billing\n")
+        (root / f"data/source/{split}.csv").write_text(
+            f"text,label\na parcel of {split},delivery\nan invoice of {split},billing\n"
+        )
     sh("git", "init", "--quiet", "--initial-branch=main", cwd=root)
     sh("git", "config", "user.email", "tests@localhost", cwd=root)
     sh("git", "config", "user.name", "Tests", cwd=root)
     init_dvc(root)
-    sh("dvc", "add", "--quiet", *(f"data/source/{split}.csv" for split in ("train", "validation", "test")), cwd=root)
+    sh(
+        "dvc",
+        "add",
+        "--quiet",
+        *(f"data/source/{split}.csv" for split in ("train", "validation", "test")),
+        cwd=root,
+    )
     sh("git", "add", "--all", cwd=root)
     sh("git", "commit", "--quiet", "--message=Data", cwd=root)
     monkeypatch.setenv("TUNELINE_REPOSITORY", str(root))
@@ -112,16 +125,29 @@ def test_new_rows_are_committed_once_with_where_they_came_from(served, desk):
     assert desk.commits() == before + 1, "but stops no other"
     assert desk.waiting() == ["bad.csv"]
     later = ingest(return_state=True)
-    assert (later.name, later.message.splitlines()[0]) == ("NothingNew", "Nothing new."), "one forgotten file is one alarm"
+    assert (later.name, later.message.splitlines()[0]) == (
+        "NothingNew",
+        "Nothing new.",
+    ), "one forgotten file is one alarm"
     assert "bad.csv, line 2" in later.message
     assert (desk.root / "data/labelled/done/monday.csv").exists()
     assert desk.texts() == ["my invoice is wrong"], "the working tree of main follows"
     assert desk.git("status", "--porcelain") == ""
     message = desk.git("log", "-1", "--format=%B")
-    assert message.startswith("Ingest new rows: labels 1\n\nlabels: 1 new, 1 conflicting, 1 held out (monday.csv)\n\nIngested-Rows: 1\n")
+    assert message.startswith(
+        "Ingest new rows: labels 1\n\nlabels: 1 new, 1 conflicting, 1 held out"
+        " (monday.csv)\n\nIngested-Rows: 1\n"
+    )
     (entry,) = json.loads((desk.root / "data/ingested.json").read_text())["entries"]
-    assert (entry["added"], entry["files"][0]["name"], entry["conflicting"]) == (1, "monday.csv", ["monday.csv, line 3"])
-    assert desk.git("show", "--name-only", "--format=").split() == ["data/ingested.json", "data/source/train.dvc"]
+    assert (entry["added"], entry["files"][0]["name"], entry["conflicting"]) == (
+        1,
+        "monday.csv",
+        ["monday.csv, line 3"],
+    )
+    assert desk.git("show", "--name-only", "--format=").split() == [
+        "data/ingested.json",
+        "data/source/train.dvc",
+    ]
     run = state.state_details.flow_run_id
     (event,) = until(lambda: events(served, "tuneline.data.ingested", run), 30, "the event")
     assert (event["payload"]["rows"], event["payload"]["commit"]) == (1, desk.git("rev-parse", "main"))
@@ -136,7 +162,10 @@ def test_new_rows_are_committed_once_with_where_they_came_from(served, desk):
     assert ingest(return_state=True).name == "NothingNew"
     with locked(Repository(desk.root).state / "ingest.lock", wait=0):
         assert ingest(return_state=True).name == "Skipped"
-    assert "'label' is not in ingest.sources of conf/flows.yaml.\n  There is labels." in ingest(source="label", return_state=True).message
+    assert (
+        "'label' is not in ingest.sources of conf/flows.yaml.\n  There is labels."
+        in ingest(source="label", return_state=True).message
+    )
 
 
 def test_rows_that_a_slow_writer_adds_to_a_file_in_done_are_ingested(served, desk):
@@ -153,7 +182,12 @@ def test_rows_that_a_slow_writer_adds_to_a_file_in_done_are_ingested(served, des
     desk.put("monday.csv", "of another file")
     state = ingest(return_state=True)
     assert state.message.startswith("3 rows to main"), state.message
-    assert sorted(desk.texts()) == ["added on monday.csv", "added on tuesday.csv", "my invoice is wrong", "of another file"]
+    assert sorted(desk.texts()) == [
+        "added on monday.csv",
+        "added on tuesday.csv",
+        "my invoice is wrong",
+        "of another file",
+    ]
     assert ingest(return_state=True).message == "Nothing new."
     assert (desk.waiting(), len(list(done.iterdir()))) == ([], 3)
 
@@ -169,12 +203,22 @@ def test_rows_that_the_checks_refuse_are_set_aside_and_nothing_is_committed(serv
     (folder,) = (desk.root / ".dvc/tmp/flows/refused").iterdir()
     assert [path.suffix for path in folder.iterdir() if path.is_file()] == [".parquet"]
     assert (folder / "checks/checks.json").exists()
-    (event,) = until(lambda: events(served, "tuneline.data.refused", state.state_details.flow_run_id), 30, "the event")
+    (event,) = until(
+        lambda: events(served, "tuneline.data.refused", state.state_details.flow_run_id), 30, "the event"
+    )
     assert event["payload"]["checks"] == ["label_set, train: 1 row with poison (allowed: 0)"]
 
 
 def test_branch_that_moved_meanwhile_and_origin_get_the_rows(served, desk, tmp_path):
-    sh("git", "init", "--quiet", "--bare", "--initial-branch=main", str(tmp_path / "origin.git"), cwd=tmp_path)
+    sh(
+        "git",
+        "init",
+        "--quiet",
+        "--bare",
+        "--initial-branch=main",
+        str(tmp_path / "origin.git"),
+        cwd=tmp_path,
+    )
     desk.git("remote", "add", "origin", str(tmp_path / "origin.git"))
     add_remote(desk.root, tmp_path / "store")
     desk.git("commit", "--quiet", "--all", "--message=A remote")
@@ -183,7 +227,10 @@ def test_branch_that_moved_meanwhile_and_origin_get_the_rows(served, desk, tmp_p
     (desk.root / "move-main").touch()
     state = ingest(return_state=True)  # main moves while the checks run
     assert state.is_completed(), state.message
-    assert desk.git("log", "-2", "--format=%s", "main").splitlines() == ["Ingest new rows: labels 1", "Meanwhile"]
+    assert desk.git("log", "-2", "--format=%s", "main").splitlines() == [
+        "Ingest new rows: labels 1",
+        "Meanwhile",
+    ]
 
     desk.git("push", "--quiet", "origin", "main")
     desk.put("tuesday.csv", "my parcel is lost")
@@ -193,7 +240,9 @@ def test_branch_that_moved_meanwhile_and_origin_get_the_rows(served, desk, tmp_p
     sh("dvc", "pull", "--quiet", "data/source/train.dvc", cwd=tmp_path / "clone")
     assert len(list((tmp_path / "clone/data/source/train").iterdir())) == 2
 
-    desk.git("reset", "--quiet", "--hard", "main~1")  # as an ingest leaves it that is killed just after its push
+    desk.git(
+        "reset", "--quiet", "--hard", "main~1"
+    )  # as an ingest leaves it that is killed just after its push
     (desk.root / "data/labelled/done/tuesday.csv").rename(desk.root / "data/labelled/tuesday.csv")
     assert ingest(push=True, dry_run=True, return_state=True).name == "NothingNew"
     assert desk.git("rev-parse", "main") != desk.git("rev-parse", "origin/main"), "a dry run changes nothing"
@@ -220,9 +269,16 @@ def test_run_killed_at_any_instant_leaves_every_row_once(served, desk):
     expected, before = [], desk.commits()
     for number in range(1, 30):
         expected.append(f"my invoice {number} is wrong")
-        desk.put(f"{number}.csv", expected[-1])  # what the kill before left is dealt with by the next run, which has a file more
+        desk.put(
+            f"{number}.csv", expected[-1]
+        )  # what the kill before left is dealt with by the next run, which has a file more
         done = subprocess.run(
-            [sys.executable, "-c", KILLED, str(number)], env=env, check=True, stdout=subprocess.PIPE, text=True, timeout=120
+            [sys.executable, "-c", KILLED, str(number)],
+            env=env,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=120,
         )
         if done.stdout.strip().endswith("False"):
             break
@@ -255,7 +311,10 @@ def test_folder_that_dvc_tracks_as_a_whole_grows(served, desk):
     desk.git("commit", "--quiet", "--message=Track it")
     state = ingest(return_state=True)
     assert state.is_completed(), state.message
-    assert desk.git("show", "--name-only", "--format=").split() == ["data/ingested.json", "data/source/reviews.dvc"]
+    assert desk.git("show", "--name-only", "--format=").split() == [
+        "data/ingested.json",
+        "data/source/reviews.dvc",
+    ]
     assert len(list((desk.root / "data/source/reviews").iterdir())) == 4
     assert len(list((desk.root / "data/source/reviews/train").iterdir())) == 1
 
@@ -265,7 +324,10 @@ def test_rows_that_contradict_the_data_are_counted_listed_and_told_of_once(serve
     before, known = desk.commits(), len(events(served, "tuneline.data.conflicting"))
     state = ingest(return_state=True)
     assert state.name == "NothingNew"
-    said = "labels: 0 new, 2 conflicting. 2 rows (100.0%) contradict the data and are left out. They are listed in "
+    said = (
+        "labels: 0 new, 2 conflicting. 2 rows (100.0%) contradict the data and are left out. They are"
+        " listed in "
+    )
     assert state.message.startswith(said)
     review = Path(state.message.removeprefix(said).rstrip("."))
     with review.open(encoding="utf-8-sig", newline="") as file:
@@ -278,7 +340,9 @@ def test_rows_that_contradict_the_data_are_counted_listed_and_told_of_once(serve
     assert (entry["conflicts"], entry["conflicting"]) == (2, ["again.csv, line 2", "again.csv, line 3"])
     assert desk.commits() == before + 1
     assert desk.waiting() == []
-    sent = until(lambda: (found := events(served, "tuneline.data.conflicting"))[: len(found) - known], 30, "the event")
+    sent = until(
+        lambda: (found := events(served, "tuneline.data.conflicting"))[: len(found) - known], 30, "the event"
+    )
     assert [(one["payload"]["rows"], one["payload"]["share"]) for one in sent] == [(2, 1.0)]
 
     desk.put("once-more.csv", "a parcel of validation", "a parcel of train")
@@ -295,5 +359,7 @@ def test_few_contradicting_rows_are_listed_without_an_event(served, desk):
     desk.put("mixed.csv", "a parcel of train", "new one", "new two")
     known = len(events(served, "tuneline.data.conflicting"))
     state = ingest(return_state=True)
-    assert "labels: 2 new, 1 conflicting. 1 rows (33.3%) contradict the data and are left out." in state.message
+    assert (
+        "labels: 2 new, 1 conflicting. 1 rows (33.3%) contradict the data and are left out." in state.message
+    )
     assert len(events(served, "tuneline.data.conflicting")) == known

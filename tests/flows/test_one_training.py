@@ -93,7 +93,9 @@ def test_waiting_run_names_the_one_that_trains_and_trains_after_it(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen([*command, "nightly"], cwd=tmp_path, env=env) as first:
         until((tmp_path / "started").exists, 20, "the first training")
-        with subprocess.Popen([*command, "on-demand"], cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as second:
+        with subprocess.Popen(
+            [*command, "on-demand"], cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True
+        ) as second:
             assert second.stdout.readline() == "Waits for run nightly, which trains on this machine.\n"
             first.send_signal(signal.SIGKILL)
             first.wait()

@@ -1,4 +1,7 @@
-"""Flow ``train`` on the real line, made small: what the small pipeline cannot show. Minutes, most of them imports."""
+"""Flow ``train`` on the real line, made small: what the small pipeline cannot show.
+
+Minutes, most of them imports.
+"""
 
 import json
 import os
@@ -40,8 +43,12 @@ def test_new_data_are_checked_against_productions_data(served, project):
     assert promoted is not None, first.message
 
     run = served.run(train(return_state=True).state_details.flow_run_id)
-    assert served.tasks(run.id)["train"].state.name == "Restored", "data that did not change are not trained on again"
-    branch = project.run("git", "branch", "--list", f"runs/*-{run.name}", "--format=%(refname:short)").stdout.strip()
+    assert served.tasks(run.id)["train"].state.name == "Restored", (
+        "data that did not change are not trained on again"
+    )
+    branch = project.run(
+        "git", "branch", "--list", f"runs/*-{run.name}", "--format=%(refname:short)"
+    ).stdout.strip()
     profile = json.loads(project.run("git", "show", f"{branch}:data/reference/profile.json").stdout)
     assert profile["splits"]["train"]["rows"] > 100, "it is a profile"
     metrics = json.loads(project.run("git", "show", f"{branch}:metrics/validate.json").stdout)
@@ -49,7 +56,9 @@ def test_new_data_are_checked_against_productions_data(served, project):
     assert metrics["train_promoted_label_psi"] == 0
 
     # A third of the rows, which must be at least half by default.
-    fewer = train(overrides=["data.sample.rows=240", "validate.promoted_rows.severity=error"], return_state=True)
+    fewer = train(
+        overrides=["data.sample.rows=240", "validate.promoted_rows.severity=error"], return_state=True
+    )
     assert fewer.is_failed()
     assert "promoted_rows, train" in fewer.message
     assert registry.in_stage("production") == promoted
@@ -58,7 +67,9 @@ def test_new_data_are_checked_against_productions_data(served, project):
 def tickets(project: Project, name: str, numbers: range) -> None:
     """Write labelled rows, each with words of its class and some of its own."""
     queues = {"billing": "invoice amount", "delivery": "parcel late", "returns": "send back"}
-    rows = [(f"ticket {one} about {queues[queue]}", queue) for one in numbers for queue in [list(queues)[one % 3]]]
+    rows = [
+        (f"ticket {one} about {queues[queue]}", queue) for one in numbers for queue in [list(queues)[one % 3]]
+    ]
     path = project.folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{text},{label}\n" for text, label in [("text", "label"), *rows]))
@@ -71,7 +82,9 @@ def test_ingested_rows_never_move_a_row_of_the_test_split(served, tmp_path, monk
     split = {"validation": 0.2, "test": 0.2, "by": None, "stratify": False}
     data = {**source, "splits.train": "all", "split": split}
     project.set_params({**SMALL, **{f"data.{name}": value for name, value in data.items()}})
-    (project.folder / "conf/flows.yaml").write_text("ingest: {sources: [{name: labels, folder: data/labelled}]}\n")
+    (project.folder / "conf/flows.yaml").write_text(
+        "ingest: {sources: [{name: labels, folder: data/labelled}]}\n"
+    )
     tickets(project, "data/source/tickets/all.csv", range(400))
     project.run("dvc", "add", "--quiet", "data/source/tickets")
     project.commit("My tickets")

@@ -32,7 +32,9 @@ def test_files_wait_without_a_model_in_production(served, toy, put):
     assert not (toy.root / "data" / "scored").exists()
 
 
-def test_new_files_are_scored_once_and_bad_files_refused_with_the_reason(served, toy, registry, promoted, put):
+def test_new_files_are_scored_once_and_bad_files_refused_with_the_reason(
+    served, toy, registry, promoted, put
+):
     put("good.csv", tickets(300))
     put("no-text.csv", tickets(3), column="body")
     state = score(return_state=True)
@@ -50,15 +52,25 @@ def test_new_files_are_scored_once_and_bad_files_refused_with_the_reason(served,
     known = [["billing", "parcel", "login", "other"][row * 7 % 400 % 4] for row in range(300)]
     assert sum(one == other for one, other in zip(table["label"].to_pylist(), known, strict=True)) > 200
     record = json.loads(pq.read_metadata(toy.root / "data/scored/good.csv.parquet").metadata[METADATA])
-    assert (record["version"], record["commit"], record["rows"]) == ("v0.1.0", registry.in_stage("production").commit, 300)
+    assert (record["version"], record["commit"], record["rows"]) == (
+        "v0.1.0",
+        registry.in_stage("production").commit,
+        300,
+    )
     assert record["archived"] == "data/archive/good.csv"
-    assert set(served.tasks(state.state_details.flow_run_id)) == {"score files", "drift"}, "a task per file would take longer than it"
+    assert set(served.tasks(state.state_details.flow_run_id)) == {
+        "score files",
+        "drift",
+    }, "a task per file would take longer than it"
 
     again = score(return_state=True)
     assert (again.name, again.message) == ("NothingNew", "No new file.")
     put("no-text.csv", tickets(3))
     assert score(return_state=True).is_completed()
-    assert scored(toy) == ["good.csv.parquet", "no-text.csv.parquet"], "the corrected file is scored, and its refusal forgotten"
+    assert scored(toy) == [
+        "good.csv.parquet",
+        "no-text.csv.parquet",
+    ], "the corrected file is scored, and its refusal forgotten"
     assert scored(toy, "inbox") == []
 
 
@@ -67,7 +79,11 @@ def test_ray_scores_files_as_the_local_engine_does(served, toy, promoted, put, m
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     for engine in ("local", "ray"):
         settings = YAML(typ="safe", pure=True).load(toy.root / "conf/flows.yaml") or {}
-        settings["scoring"] = {**settings.get("scoring", {}), "engine": engine, "workers": None if engine == "local" else 2}
+        settings["scoring"] = {
+            **settings.get("scoring", {}),
+            "engine": engine,
+            "workers": None if engine == "local" else 2,
+        }
         YAML().dump(settings, toy.root / "conf/flows.yaml")
         put(f"{engine}-1.csv", tickets(300))
         put(f"{engine}-2.csv", tickets(20))
@@ -77,7 +93,10 @@ def test_ray_scores_files_as_the_local_engine_does(served, toy, promoted, put, m
         assert f"refused {engine}-3.csv" in state.message
         (toy.root / f"data/inbox/{engine}-3.csv").unlink()
     for number in (1, 2):
-        local, ray = (pq.read_table(toy.root / f"data/scored/{engine}-{number}.csv.parquet") for engine in ("local", "ray"))
+        local, ray = (
+            pq.read_table(toy.root / f"data/scored/{engine}-{number}.csv.parquet")
+            for engine in ("local", "ray")
+        )
         assert ray.equals(local)
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     put("new.csv", tickets(3))
@@ -88,7 +107,11 @@ def test_ray_scores_files_as_the_local_engine_does(served, toy, promoted, put, m
 
 
 def test_file_with_a_bad_row_has_no_output(served, toy, promoted, put):
-    put("bad.jsonl", [json.dumps({"text": text}) for text in tickets(5)] + ['{"text": '], column='{"text": "please help w1"}')
+    put(
+        "bad.jsonl",
+        [json.dumps({"text": text}) for text in tickets(5)] + ['{"text": '],
+        column='{"text": "please help w1"}',
+    )
     assert score(return_state=True).is_failed()
     assert scored(toy) == ["bad.jsonl.error.json"]
 
@@ -148,7 +171,8 @@ print("RESULT", killed(send, int(sys.argv[2]), lambda event, _: event == "os.ren
 """
 
 
-@pytest.mark.slow  # the lock, the names and the refusals each have a faster test, here and in tests/flows/scoring/test_inbox.py
+# the lock, the names and the refusals each have a faster test, here and in tests/flows/scoring/test_inbox.py
+@pytest.mark.slow
 def test_problem_of_one_file_stops_no_other_and_two_runs_score_each_row_once(served, toy, promoted, put):
     inbox, outbox = toy.root / "data/inbox", toy.root / "data/scored"
     outbox.mkdir(parents=True)
@@ -167,8 +191,12 @@ def test_problem_of_one_file_stops_no_other_and_two_runs_score_each_row_once(ser
         "RESULT Failed",
         "RESULT Skipped",
     ], [one.stderr for one in ended]
-    assert (outbox / "scored.csv.parquet").read_bytes() == b"PAR1", "nothing is overwritten, not even what is damaged"
-    results = [path for path in outbox.iterdir() if path.suffix == ".parquet" and path.name != "scored.csv.parquet"]
+    assert (outbox / "scored.csv.parquet").read_bytes() == b"PAR1", (
+        "nothing is overwritten, not even what is damaged"
+    )
+    results = [
+        path for path in outbox.iterdir() if path.suffix == ".parquet" and path.name != "scored.csv.parquet"
+    ]
     assert len(results) == 5
     assert [pq.read_metadata(path).num_rows for path in results] == [3] * 5
     assert [path.name for path in outbox.glob("*.error.json")] == ["bad.csv.error.json"]
@@ -177,7 +205,9 @@ def test_problem_of_one_file_stops_no_other_and_two_runs_score_each_row_once(ser
 
 
 @pytest.mark.slow
-def test_archived_files_are_scored_again_by_the_model_in_production_on_request(served, toy, registry, promoted, put):
+def test_archived_files_are_scored_again_by_the_model_in_production_on_request(
+    served, toy, registry, promoted, put
+):
     def versions() -> dict[str, list[str]]:
         results = {path.name: pq.read_table(path) for path in (toy.root / "data/scored").iterdir()}
         return {name: table["model_version"].unique().to_pylist() for name, table in sorted(results.items())}
@@ -214,7 +244,9 @@ def test_kill_between_drift_event_and_its_record_repeats_the_event(served, tmp_p
     record, env = tmp_path / "drift.json", {**served.env, "PYTHONPATH": str(ROOT)}
 
     def sent() -> int:
-        return sum(one["payload"].get("version") == "v9.9.9" for one in events(served, "tuneline.data.drifted"))
+        return sum(
+            one["payload"].get("version") == "v9.9.9" for one in events(served, "tuneline.data.drifted")
+        )
 
     for count, killed in ((1, True), (2, False)):
         step = "1" if killed else "2"  # writing the record is the only rename

@@ -21,7 +21,9 @@ def project(tmp_path) -> Project:
     path = project.folder / "conf/sweep/two.yaml"
     path.parent.mkdir(exist_ok=True)
     parameters = {"train.learning_rate": {"choice": [1e-4, 1e-2]}}
-    YAML(typ="safe").dump({"parameters": parameters, "sampler": "grid", "halving": {"factor": 2, "first_steps": 2}}, path)
+    YAML(typ="safe").dump(
+        {"parameters": parameters, "sampler": "grid", "halving": {"factor": 2, "first_steps": 2}}, path
+    )
     project.commit("A sweep")
     return project
 
@@ -54,7 +56,11 @@ def test_killed_sweep_is_started_again_and_goes_on(served, project):
     try:
         run = served.submit("sweep/by-hand", project.folder, file="conf/sweep/two.yaml", ref="main")
         served.wait(run, "Running")
-        until(lambda: list(Repository(project.folder).state.glob("*/.dvc/tmp/sweeps/two/record.json")), 400, "the first trial")
+        until(
+            lambda: list(Repository(project.folder).state.glob("*/.dvc/tmp/sweeps/two/record.json")),
+            400,
+            "the first trial",
+        )
         until(lambda: heartbeats(served, run), 60, "a heartbeat")
         flow_process(served.run(run)).kill()
         after = served.wait(run, "Completed", "Failed")

@@ -36,13 +36,18 @@ def test_run_ends_as_a_commit_that_dvc_can_compare(run, served, toy):
     tasks = served.tasks(flow_run.id)
     assert set(tasks) == {"data", "train", "prepare", "gate", "promote"}
     assert all(task.state.is_completed() for task in tasks.values())
-    assert not [name for name in tasks if tasks[name].tags], "each tag of a task costs a request, and seconds after a long stage"
+    assert not [name for name in tasks if tasks[name].tags], (
+        "each tag of a task costs a request, and seconds after a long stage"
+    )
 
     (branch,) = branches(toy)
     assert branch.startswith("runs/20")
     assert branch.endswith(flow_run.name)
     changed = set(sh("git", "diff", "--name-only", "main", branch, cwd=toy.root).split())
-    assert changed == {"dvc.lock", *(f"metrics/{stage}.json" for stage in ("tokenize", "validate", "train", "evaluate", "compare"))}
+    assert changed == {
+        "dvc.lock",
+        *(f"metrics/{stage}.json" for stage in ("tokenize", "validate", "train", "evaluate", "compare")),
+    }
     compared = json.loads(sh("dvc", "metrics", "diff", "main", branch, "--json", cwd=toy.root))
     assert compared["metrics/evaluate.json"]["accuracy"]["new"] == pytest.approx(0.825)
     message = sh("git", "log", "-1", "--format=%B", branch, cwd=toy.root)
@@ -62,13 +67,17 @@ def test_stage_output_reaches_the_runs_log(run, served):
     flow_run = run(overrides=["train.steps=40"], promote=False)
     said = served.wait_for_line(flow_run.id, "train: 40/40")
     assert "> python toy.py launch" in said
-    assert [line for line in said if line.startswith("train: ")] == ["train: 40/40"], "a progress bar leaves its last state"
+    assert [line for line in said if line.startswith("train: ")] == ["train: 40/40"], (
+        "a progress bar leaves its last state"
+    )
 
 
 @pytest.mark.slow
 def test_skipped_and_restored_stages_have_their_states(run, served, toy):
     first = run(promote=False)
-    assert {task.state.name for name, task in served.tasks(first.id).items() if name != "prepare"} == {"Restored"}
+    assert {task.state.name for name, task in served.tasks(first.id).items() if name != "prepare"} == {
+        "Restored"
+    }
     (branch,) = branches(toy)
     again = run(ref=branch, promote=False)
     tasks = served.tasks(again.id)
@@ -78,7 +87,9 @@ def test_skipped_and_restored_stages_have_their_states(run, served, toy):
 
 
 def test_failing_stage_fails_the_run_with_its_error(run, served, toy):
-    (toy.root / "conf" / "flows.yaml").write_text("stages: {data: {retries: 2, retry_delay_seconds: [0.5]}}\n")
+    (toy.root / "conf" / "flows.yaml").write_text(
+        "stages: {data: {retries: 2, retry_delay_seconds: [0.5]}}\n"
+    )
     flow_run = run(overrides=["validate.fails=true"])
     assert flow_run.state.is_failed()
     assert "3 rows hold a label that has no name" in flow_run.state.message
@@ -99,11 +110,16 @@ def test_state_of_a_run_names_commit_file_and_line_of_a_conflict(run, toy):
     sh("git", "commit", "--quiet", "--message=A merge", cwd=toy.root)
     state = run().state
     assert state.name == "Failed"
-    assert f"Commit {toy.resolve('HEAD')[:12]} of main cannot be run:\n  dvc.lock, line 1: a merge left a conflict." in state.message
+    assert (
+        f"Commit {toy.resolve('HEAD')[:12]} of main cannot be run:\n  dvc.lock, line 1: a merge left a"
+        " conflict." in state.message
+    )
 
 
 def test_failed_stage_is_retried_as_its_settings_say(run, served, toy, tmp_path):
-    (toy.root / "conf" / "flows.yaml").write_text("stages: {data: {retries: 2, retry_delay_seconds: [0.5]}}\n")
+    (toy.root / "conf" / "flows.yaml").write_text(
+        "stages: {data: {retries: 2, retry_delay_seconds: [0.5]}}\n"
+    )
     flow_run = run(overrides=["data.fails=2", f"data.counter={tmp_path / 'counter'}"], promote=False)
     assert flow_run.state.is_completed()
     assert served.tasks(flow_run.id)["data"].run_count == 3
@@ -115,7 +131,9 @@ def test_stage_timeout_stops_the_stage(run, served, toy):
     flow_run = run(overrides=["train.pause=0.1", "train.steps=600"])
     assert flow_run.state.is_failed()
     assert served.tasks(flow_run.id)["train"].state.name == "TimedOut"
-    served.wait_for_line(flow_run.id, "checkpoint saved")  # it was stopped, not killed: its last words are in the log
+    served.wait_for_line(
+        flow_run.id, "checkpoint saved"
+    )  # it was stopped, not killed: its last words are in the log
 
 
 def test_train_promotes_better_rejects_worse_and_rolls_back(run, served, toy):
@@ -128,12 +146,16 @@ def test_train_promotes_better_rejects_worse_and_rolls_back(run, served, toy):
     params = sh("git", "show", f"{promoted.commit}:params.yaml", cwd=toy.root)
     assert "skill: 0.9" in params
     assert "agreement: 0.9999" in params
-    assert "with task=strong compare.agreement=0.9999" in sh("git", "log", "-1", "--format=%B", promoted.commit, cwd=toy.root)
+    assert "with task=strong compare.agreement=0.9999" in sh(
+        "git", "log", "-1", "--format=%B", promoted.commit, cwd=toy.root
+    )
     weak = run(task="weak")
     assert weak.state.is_completed(), "a model that is not better is no failure"
     assert registry.in_stage("production") == promoted
 
-    (artifact,) = served.client.read_latest_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["promotion"])))
+    (artifact,) = served.client.read_latest_artifacts(
+        artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["promotion"]))
+    )
     assert artifact.data.startswith("# Not promoted")
     assert "accuracy over production" in artifact.data
     told = until(lambda: events(served, "tuneline.model.rejected"), 30, "the event")
@@ -151,10 +173,15 @@ def test_hold_withholds_a_promotion_until_it_is_released(run, toy):
     registry.hold("production", "We look into it.", push=False)
     held = run()
     assert registry.in_stage("production") is None
-    assert re.search(r"promotions of onnx to production are on hold since 20.* UTC: We look into it\.", held.state.message)
+    assert re.search(
+        r"promotions of onnx to production are on hold since 20.* UTC: We look into it\.", held.state.message
+    )
     (branch,) = branches(toy)
     message = sh("git", "log", "-1", "--format=%B", branch, cwd=toy.root)
-    assert "Withheld (nothing in production yet): every other criterion is met, but promotions of onnx to production are on hold" in message
+    assert (
+        "Withheld (nothing in production yet): every other criterion is met, but promotions of onnx to"
+        " production are on hold" in message
+    )
     assert run().state.name == "NothingNew", "decided once, as long as the hold is the same"
     assert "We look into it." in watch(return_state=True).message
     registry.release("production", "It was nothing.", push=False)
@@ -240,10 +267,14 @@ def test_pushed_run_can_be_fetched_elsewhere(run, toy, shelf, tmp_path):
     shelf(elsewhere)
     sh("dvc", "artifacts", "get", ".", "onnx", "--stage", "production", "--out", "fetched", cwd=elsewhere)
     assert (elsewhere / "fetched" / "model.onnx").exists()
-    (branch,) = sh("git", "branch", "--remotes", "--list", "origin/runs/*", "--format=%(refname:short)", cwd=elsewhere).split()
+    (branch,) = sh(
+        "git", "branch", "--remotes", "--list", "origin/runs/*", "--format=%(refname:short)", cwd=elsewhere
+    ).split()
     sh("git", "checkout", "--quiet", branch, cwd=elsewhere)
     sh("dvc", "pull", "--quiet", cwd=elsewhere)
-    assert sh("dvc", "status", cwd=elsewhere).strip() == "Data and pipelines are up to date.", "all of the run is there"
+    assert sh("dvc", "status", cwd=elsewhere).strip() == "Data and pipelines are up to date.", (
+        "all of the run is there"
+    )
 
 
 @pytest.fixture
@@ -266,7 +297,11 @@ def test_rejected_result_keeps_all_but_its_weights_which_its_commit_makes_again(
     assert stored("onnx@v0.1.0", "models/onnx")
     rejected = run(task="weak", push=True)
     (branch,) = [name for name in branches(toy) if name.endswith(rejected.name)]
-    assert [path for path in ("data/raw", "reports/predictions.parquet", "models/onnx") if not stored(branch, path)] == ["models/onnx"]
+    assert [
+        path
+        for path in ("data/raw", "reports/predictions.parquet", "models/onnx")
+        if not stored(branch, path)
+    ] == ["models/onnx"]
     sh("git", "clone", "--quiet", "--branch", branch, "origin.git", "elsewhere", cwd=tmp_path)
     elsewhere = tmp_path / "elsewhere"
     add_remote(elsewhere, tmp_path / "shelf", local=True)
@@ -274,7 +309,9 @@ def test_rejected_result_keeps_all_but_its_weights_which_its_commit_makes_again(
     assert not list(elsewhere.glob("models/*/*"))
     sh("dvc", "repro", "--quiet", cwd=elsewhere)
     assert (elsewhere / "models" / "onnx" / "model.onnx").exists()
-    assert sh("git", "status", "--porcelain", cwd=elsewhere) == "", "dvc.lock has the hashes of the same bytes"
+    assert sh("git", "status", "--porcelain", cwd=elsewhere) == "", (
+        "dvc.lock has the hashes of the same bytes"
+    )
 
 
 @pytest.mark.slow  # five runs; tests/tuneline/project/test_dvc.py has what is refused
@@ -287,7 +324,9 @@ def test_remote_that_is_gone_is_refused_and_filled_again_when_it_is_back(run, se
     assert (refused.state.type, served.tasks(refused.id)) == (StateType.FAILED, {})
     assert not shelf.exists(), "DVC would create it on another disk"
     shelf.mkdir()
-    assert f"{shelf}, the folder of the DVC remote, has no data" in run(push=True).state.message, "it is a mount point"
+    assert f"{shelf}, the folder of the DVC remote, has no data" in run(push=True).state.message, (
+        "it is a mount point"
+    )
     (shelf / "files").mkdir()
     assert not run(push=True).state.is_failed()
     assert stored("onnx@v0.1.0", "models/onnx"), "although origin has the version"
@@ -309,19 +348,25 @@ def test_failed_push_promotes_nothing_and_loses_no_result(run, toy, tmp_path):
     assert registry.tags().tags == ()
     (branch,) = branches(toy)
     assert branch.endswith("-a-b-c-1")
-    assert "Pushing this result to origin failed" in sh("git", "log", "-1", "--format=%B", branch, cwd=toy.root)
+    assert "Pushing this result to origin failed" in sh(
+        "git", "log", "-1", "--format=%B", branch, cwd=toy.root
+    )
 
     hook.unlink()
     assert "v0.1.0 in production" in run(push=False).state.message, "it is judged again"
     assert run(task="strong", push=True).state.is_completed()
     sh("git", "clone", "--quiet", "origin.git", "elsewhere", cwd=tmp_path)
-    assert Registry(Repository(tmp_path / "elsewhere"), "onnx").tags() == registry.tags(), "what was not pushed before is published"
+    assert Registry(Repository(tmp_path / "elsewhere"), "onnx").tags() == registry.tags(), (
+        "what was not pushed before is published"
+    )
     published = registry.version("v0.1.0").commit
     model = lock_at(toy.root, published).out("models/onnx")
     assert (tmp_path / "shelf" / "files" / "md5" / model[:2] / model[2:]).exists(), "with its data"
 
 
-@pytest.mark.parametrize("parameters", [{"ref": "--upload-pack=evil"}, {"overrides": ["--force"]}, {"task": "../../etc/passwd"}])
+@pytest.mark.parametrize(
+    "parameters", [{"ref": "--upload-pack=evil"}, {"overrides": ["--force"]}, {"task": "../../etc/passwd"}]
+)
 def test_invalid_flow_parameters_are_refused(run, parameters):
     flow_run = run(**parameters)
     assert flow_run.state.is_failed()

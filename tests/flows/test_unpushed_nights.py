@@ -24,7 +24,9 @@ def host(toy, tmp_path):
     """Serves ``origin.git``, which the repository pushes to; a DVC remote is in ``shelf``."""
     sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
     add_remote(toy.root, tmp_path / "shelf", local=True)
-    (toy.root / "conf" / "flows.yaml").write_text("git: {retry_delay_seconds: [0, 0.5]}\npromotion: {take_over: pull_request}\n")
+    (toy.root / "conf" / "flows.yaml").write_text(
+        "git: {retry_delay_seconds: [0, 0.5]}\npromotion: {take_over: pull_request}\n"
+    )
     with git_host(tmp_path) as host:
         sh("git", "remote", "add", "origin", host.url("origin.git"), cwd=toy.root)
         yield host
@@ -53,10 +55,15 @@ def test_next_night_completes_what_could_not_be_pushed(run, served, toy, host: G
     assert "completed: v0.1.0 in production" in strong.state.message
     assert "v0.2.0 in production" in strong.state.message
     completed = served.run(nights[0].id).state
-    assert (completed.name, completed.message) == ("Completed", f"Completed by run {strong.name}: v0.1.0 in production")
+    assert (completed.name, completed.message) == (
+        "Completed",
+        f"Completed by run {strong.name}: v0.1.0 in production",
+    )
     first = registry.version("v0.1.0").commit
     assert toy.resolve(branch) == first
-    assert "Promoted (nothing in production yet)" in sh("git", "log", "-1", "--format=%B", branch, cwd=toy.root)
+    assert "Promoted (nothing in production yet)" in sh(
+        "git", "log", "-1", "--format=%B", branch, cwd=toy.root
+    )
     assert set(branches(toy.root)) < set(branches(origin)), "the branches of both runs"
     model = lock_at(toy.root, first).out("models/onnx")
     assert (tmp_path / "shelf" / "files" / "md5" / model[:2] / model[2:]).exists()
@@ -77,7 +84,9 @@ def test_night_that_was_killed_at_its_push_is_completed_by_the_next(run, served,
     hook.write_text(f"#!/bin/sh\nkill -9 $(cat {process})\nexit 1\n")
     hook.chmod(0o755)
     command = [sys.executable, "-c", "from flows.train import train; train(push=True)"]
-    night = subprocess.Popen(command, cwd=root, env={**os.environ, **served.env, "TUNELINE_REPOSITORY": str(toy.root)})
+    night = subprocess.Popen(
+        command, cwd=root, env={**os.environ, **served.env, "TUNELINE_REPOSITORY": str(toy.root)}
+    )
     process.write_text(str(night.pid))
     assert night.wait(120) == -signal.SIGKILL
     hook.unlink()
@@ -86,7 +95,9 @@ def test_night_that_was_killed_at_its_push_is_completed_by_the_next(run, served,
     assert not list(toy.state.glob("*.unpushed"))
 
 
-def test_earlier_candidate_is_judged_against_the_production_of_origin(run, served, toy, host: GitHost, tmp_path):
+def test_earlier_candidate_is_judged_against_the_production_of_origin(
+    run, served, toy, host: GitHost, tmp_path
+):
     host.stop()
     away = run(push=True)
     assert away.state.is_failed()
@@ -101,7 +112,16 @@ def test_earlier_candidate_is_judged_against_the_production_of_origin(run, serve
     )
     assert Registry(toy, "onnx").in_stage("production") == theirs
     assert back.state.name == "NothingNew"
-    assert len([one for one in events(served, "tuneline.model.rejected") if one["payload"]["commit"] == toy.resolve(branch)]) <= 1
+    assert (
+        len(
+            [
+                one
+                for one in events(served, "tuneline.model.rejected")
+                if one["payload"]["commit"] == toy.resolve(branch)
+            ]
+        )
+        <= 1
+    )
 
 
 def test_night_after_a_take_over_finds_nothing_new(run, served, toy):
@@ -113,6 +133,8 @@ def test_night_after_a_take_over_finds_nothing_new(run, served, toy):
     assert toy.resolve("main") == toy.resolve("HEAD") == promoted
     assert sh("git", "status", "--porcelain", cwd=toy.root) == ""
     compared = run()
-    assert "gate" not in served.tasks(compared.id), "the data are compared with those of v0.1.0 now, which gives other metrics once"
+    assert "gate" not in served.tasks(compared.id), (
+        "the data are compared with those of v0.1.0 now, which gives other metrics once"
+    )
     assert {run().state.name for _ in range(2)} == {"NothingNew"}
     assert len([name for name in branches(toy.root) if name.startswith("runs/")]) == 2

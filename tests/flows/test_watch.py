@@ -8,7 +8,12 @@ from tests.flows.conftest import sh, tickets
 from tests.flows.prefect_server import events, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-ALERTS = {"tuneline.runs.silent", "tuneline.production.old", "tuneline.production.one_copy", "tuneline.scoring.behind"}
+ALERTS = {
+    "tuneline.runs.silent",
+    "tuneline.production.old",
+    "tuneline.production.one_copy",
+    "tuneline.scoring.behind",
+}
 
 
 def limit(root, value: str) -> None:
@@ -33,7 +38,10 @@ def test_alerts_are_sent_once_a_day_and_resolved_once(served, toy, promoted, put
     assert (state.type, state.name) == ("COMPLETED", "Alert")
     assert "of flow train" in state.message
     assert "onnx v0.1.0, which is in production, was trained less than an hour ago" in state.message
-    assert "onnx v0.1.0, which is in production, has no second copy: the DVC remote does not have its files" in state.message
+    assert (
+        "onnx v0.1.0, which is in production, has no second copy: the DVC remote does not have its files"
+        in state.message
+    )
     assert "new.csv has waited to be scored for less than an hour" in state.message
     first = until(lambda: len(found := sent(run, *ALERTS)) == 4 and found, 30, "four alerts")
     assert {one["event"] for one in first} == ALERTS
@@ -56,7 +64,10 @@ def test_nothing_to_watch_is_no_alert(served, toy):
     limit(toy.root, "1000")
     state = watch(return_state=True)
     assert state.name == "Completed"
-    assert "no model is in production; no copy of what is in production is asked for; no file waits to be scored" in state.message
+    assert (
+        "no model is in production; no copy of what is in production is asked for; no file waits to be scored"
+        in state.message
+    )
     assert "DVC's cache" in state.message
 
 
@@ -71,13 +82,27 @@ def test_lost_rows_waiting_labels_and_what_no_gate_decided_are_named(served, toy
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
     first = watch(return_state=True)
     assert "late.csv has waited to be ingested" in first.message
-    assert "onnx v0.1.0 is in production without a decision of the gate (no gate judged it): " in first.message
+    assert (
+        "onnx v0.1.0 is in production without a decision of the gate (no gate judged it): " in first.message
+    )
 
-    sh("git", "commit", "--quiet", "--allow-empty", "--message=Ingest new rows\n\nIngested-Rows: 7\nPrefect-Run: 1", cwd=toy.root)
+    sh(
+        "git",
+        "commit",
+        "--quiet",
+        "--allow-empty",
+        "--message=Ingest new rows\n\nIngested-Rows: 7\nPrefect-Run: 1",
+        cwd=toy.root,
+    )
     sh("git", "push", "--quiet", "origin", "main", cwd=toy.root)
     sh("git", "update-ref", "refs/heads/main", "main~1", cwd=tmp_path / "origin.git")
     lost = watch(return_state=True)
     assert lost.name == "Alert"
-    assert "main of origin was rewritten: 1 commits are in no branch of it any more, with 7 rows of flow ingest" in lost.message
-    sent = until(lambda: events(served, "tuneline.branch.rewritten", lost.state_details.flow_run_id), 30, "the alert")
+    assert (
+        "main of origin was rewritten: 1 commits are in no branch of it any more, with 7 rows of flow ingest"
+        in lost.message
+    )
+    sent = until(
+        lambda: events(served, "tuneline.branch.rewritten", lost.state_details.flow_run_id), 30, "the alert"
+    )
     assert sent[0]["payload"]["message"].startswith("main of origin was rewritten")

@@ -1,7 +1,8 @@
 """Sixty nights of a classifier that nobody looks after, on a real server with a real worker: new data every seventh night, and faults.
 
-Every night ingests, trains, scores and watches; every week cleans. The stages up to the data checks are the real ones; a naive Bayes
-classifier learns the new words of each week, so that the gate has a reason to promote it. A night is a day for the retention.
+Every night ingests, trains, scores and watches; every week cleans. The stages up to the data checks are the
+real ones; a naive Bayes classifier learns the new words of each week, so that the gate has a reason to
+promote it. A night is a day for the retention.
 """
 
 import contextlib
@@ -52,7 +53,9 @@ KEPT = {"branch_days": 14, "checkout_days": 14, "checkpoint_days": 7, "cache_day
 
 CLASSES = ("billing", "login", "other", "parcel")
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
-FILLERS = "please help me with my order today it is late and broken thanks hello dear team the card account".split()
+FILLERS = (
+    "please help me with my order today it is late and broken thanks hello dear team the card account".split()
+)
 
 SETTINGS = {
     "stages": {"default": {"timeout_minutes": 5}},
@@ -94,8 +97,16 @@ class GitHost:
     process: subprocess.Popen | None = None
 
     def start(self) -> None:
-        options = ["--reuseaddr", "--export-all", "--enable=receive-pack", "--listen=127.0.0.1", f"--port={self.port}"]
-        self.process = subprocess.Popen(["git", "daemon", *options, f"--base-path={self.folder}"], start_new_session=True)
+        options = [
+            "--reuseaddr",
+            "--export-all",
+            "--enable=receive-pack",
+            "--listen=127.0.0.1",
+            f"--port={self.port}",
+        ]
+        self.process = subprocess.Popen(
+            ["git", "daemon", *options, f"--base-path={self.folder}"], start_new_session=True
+        )
 
     def stop(self) -> None:
         os.killpg(self.process.pid, signal.SIGKILL)
@@ -126,7 +137,9 @@ class Year:
     def registry(self) -> Registry:
         return Registry(self.repository, "onnx")
 
-    def run(self, deployment: str, meanwhile: Callable[[UUID], object] = lambda _run: None, **parameters) -> FlowRun:
+    def run(
+        self, deployment: str, meanwhile: Callable[[UUID], object] = lambda _run: None, **parameters
+    ) -> FlowRun:
         """Request a run, and wait for its end and for the end of what it starts."""
         run = self.served.submit(deployment, self.repository.root, **parameters)
         meanwhile(run)
@@ -142,8 +155,14 @@ class Year:
 
     def active(self) -> list[FlowRun]:
         types = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
-        now = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[*types, StateType.SCHEDULED, StateType.CRASHED])))
-        return [run for run in self.served.client.read_flow_runs(flow_run_filter=now) if not run.auto_scheduled]
+        now = FlowRunFilter(
+            state=FlowRunFilterState(
+                type=FlowRunFilterStateType(any_=[*types, StateType.SCHEDULED, StateType.CRASHED])
+            )
+        )
+        return [
+            run for run in self.served.client.read_flow_runs(flow_run_filter=now) if not run.auto_scheduled
+        ]
 
     def all_runs(self) -> list[FlowRun]:
         found: list[FlowRun] = []
@@ -181,7 +200,11 @@ def year(tmp_path, homes) -> Iterator[Year]:
     host = GitHost(tmp_path)
     host.start()
     sh("git", "remote", "add", "origin", f"git://127.0.0.1:{host.port}/origin", cwd=root)
-    until(lambda: subprocess.run(["git", "ls-remote", "origin"], cwd=root, check=False).returncode == 0, 30, "the git host")
+    until(
+        lambda: subprocess.run(["git", "ls-remote", "origin"], cwd=root, check=False).returncode == 0,
+        30,
+        "the git host",
+    )
     with prefect_server(tmp_path / "prefect" / "home") as served:
         for deployment in served.client.read_deployments():
             job = {"env": {**deployment.job_variables.get("env", {}), "TUNELINE_REPOSITORY": str(root)}}
@@ -193,14 +216,24 @@ def year(tmp_path, homes) -> Iterator[Year]:
 def make_repository(root: Path) -> None:
     shutil.copytree(TOY.parent / "year", root, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(TOY / "toy.py", root / "toy.py")
-    (root / ".gitignore").write_text((TOY / "gitignore").read_text() + "/data/labelled/\n/data/inbox/\n/data/scored/\n/data/archive/\n")
-    data = {"source": "files", "path": "tickets", "text_columns": ["text"], "label_column": "label", "splits": {"train": "all"}}
+    (root / ".gitignore").write_text(
+        (TOY / "gitignore").read_text() + "/data/labelled/\n/data/inbox/\n/data/scored/\n/data/archive/\n"
+    )
+    data = {
+        "source": "files",
+        "path": "tickets",
+        "text_columns": ["text"],
+        "label_column": "label",
+        "splits": {"train": "all"},
+    }
     division = {"validation": 0.1, "test": 0.2, "by": None, "stratify": False}
     write_params(root, data={**data, "split": division}, tokenize={"vocab_size": 3000})
     write_settings(root, {})
     (root / "data" / "reference").mkdir(parents=True)
     (root / "data" / "reference" / ".gitkeep").touch()
-    write_csv(root / "data/source/tickets/all.csv", "text,label", [",".join(row) for row in texts(range(100), 8)])
+    write_csv(
+        root / "data/source/tickets/all.csv", "text,label", [",".join(row) for row in texts(range(100), 8)]
+    )
     (root / "data" / "labelled").mkdir()
     sh("git", "init", "--quiet", "--initial-branch=main", cwd=root)
     sh("git", "config", "user.email", "tests@localhost", cwd=root)
@@ -233,7 +266,11 @@ def live_through(year: Year) -> None:
         year.run("train/train-nightly", year.victim("train"))
     if night % 3 == 1:
         greeting = UNLIKE if night == DRIFT else ""
-        write_csv(root / f"data/inbox/night-{night}.csv", "text", [text for text, _ in texts(range(100), 2, greeting)])
+        write_csv(
+            root / f"data/inbox/night-{night}.csv",
+            "text",
+            [text for text, _ in texts(range(100), 2, greeting)],
+        )
         year.run("score/score-hourly", year.victim("score"))
     year.run("watch/watch-hourly")
     if night == ROLLBACK:
@@ -241,7 +278,9 @@ def live_through(year: Year) -> None:
         sh(*command, cwd=ROOT, env={"TUNELINE_REPOSITORY": str(root)})
     if night % WEEK == WEEK - 1:
         now = time.time()
-        write_settings(root, {name: (now - year.began[max(0, night - nights)]) / DAY for name, nights in KEPT.items()})
+        write_settings(
+            root, {name: (now - year.began[max(0, night - nights)]) / DAY for name, nights in KEPT.items()}
+        )
         year.run("clean/clean-weekly")
 
 
@@ -251,8 +290,22 @@ def full_disk(year: Year) -> Iterator[None]:
     with ending(year.worker):
         pass
     cache = year.repository.root / ".dvc" / "cache"
-    command = (sys.executable, "-m", "flows.server.prefect_worker", "worker", "start", "--pool", POOL, "--name", "small-disk")
-    with ending(subprocess.Popen(on_full_disk(cache, 8, *command), cwd=ROOT, env=year.served.env, start_new_session=True)):
+    command = (
+        sys.executable,
+        "-m",
+        "flows.server.prefect_worker",
+        "worker",
+        "start",
+        "--pool",
+        POOL,
+        "--name",
+        "small-disk",
+    )
+    with ending(
+        subprocess.Popen(
+            on_full_disk(cache, 8, *command), cwd=ROOT, env=year.served.env, start_new_session=True
+        )
+    ):
         yield
     year.worker = year.served.start_worker()
 
@@ -273,17 +326,29 @@ def git_host_away(year: Year) -> Iterator[None]:
 
 
 def size_mb(folder: Path) -> float:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()) / 1e6
+    return (
+        sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+        / 1e6
+    )
 
 
 def counts(year: Year) -> dict[str, float]:
     """What the year left behind."""
-    root, told = year.repository.root, ("model.promoted", "model.rejected", "data.ingested", "data.refused", "data.drifted")
+    root, told = (
+        year.repository.root,
+        ("model.promoted", "model.rejected", "data.ingested", "data.refused", "data.drifted"),
+    )
     alerts = ("runs.silent", "production.old", "scoring.behind")
     refs = {"branches": "refs/heads/runs", "tags": "refs/tags"}
     return {
-        **{f"{what} here": len(sh("git", "for-each-ref", ref, cwd=root).splitlines()) for what, ref in refs.items()},
-        **{f"{what} in origin": len(sh("git", "for-each-ref", ref, cwd=root.parent / "origin").splitlines()) for what, ref in refs.items()},
+        **{
+            f"{what} here": len(sh("git", "for-each-ref", ref, cwd=root).splitlines())
+            for what, ref in refs.items()
+        },
+        **{
+            f"{what} in origin": len(sh("git", "for-each-ref", ref, cwd=root.parent / "origin").splitlines())
+            for what, ref in refs.items()
+        },
         "checkouts": len([*year.repository.state.glob("*/.git")]),
         "cache MB": size_mb(root / ".dvc" / "cache"),
         "state MB": size_mb(year.repository.state),
@@ -294,7 +359,9 @@ def counts(year: Year) -> dict[str, float]:
 
 
 EXACT = {
-    "tags here": 9 + 10,  # a version for the first training and each of eight weeks, their assignments and the rollback's
+    "tags here": (
+        9 + 10
+    ),  # a version for the first training and each of eight weeks, their assignments and the rollback's
     "tags in origin": 9 + 10,
     "model.promoted": 9,
     "model.rejected": 0,
@@ -306,13 +373,23 @@ EXACT = {
     "scoring.behind": 0,
     "crashed for ever": 0,
 }
-AT_MOST = {"branches here": 14 + 7, "branches in origin": 14 + 7, "checkouts": 3, "cache MB": 15, "state MB": 30, "server MB": 200}
+AT_MOST = {
+    "branches here": 14 + 7,
+    "branches in origin": 14 + 7,
+    "checkouts": 3,
+    "cache MB": 15,
+    "state MB": 30,
+    "server MB": 200,
+}
 
 
 def test_sixty_nights_with_new_data_and_faults_end_as_the_table_says(year):
     for _ in range(NIGHTS):
         live_through(year)
-        print(f"night {year.night}: {time.time() - year.began[-1]:.0f} s", [f"{one.name}" for one in year.registry.tags().versions][-1:])
+        print(
+            f"night {year.night}: {time.time() - year.began[-1]:.0f} s",
+            [f"{one.name}" for one in year.registry.tags().versions][-1:],
+        )
     left = counts(year)
     print(left, year.troubles)
     assert {what: number for what, number in left.items() if number != EXACT.get(what, number)} == {}
@@ -323,5 +400,10 @@ def test_sixty_nights_with_new_data_and_faults_end_as_the_table_says(year):
     assert scored == [200] * 20, "each file once"
     assert [*(root / "data/inbox").iterdir()] == []
     merged = sh("git", "show", "main:dvc.lock", cwd=root.parent / "origin")
-    assert merged == sh("git", "show", "v0.9.0:dvc.lock".replace("v0.9.0", year.registry.in_stage("production").commit), cwd=root)
+    assert merged == sh(
+        "git",
+        "show",
+        "v0.9.0:dvc.lock".replace("v0.9.0", year.registry.in_stage("production").commit),
+        cwd=root,
+    )
     sh("git", "fsck", "--no-dangling", cwd=root)

@@ -7,7 +7,12 @@ import pytest
 
 from tests.project import SMALL, Project
 
-WORDS = [first + second + end for first in ("ba", "de", "ki", "lo") for second in ("mu", "na", "pe", "ri", "so") for end in ("n", "")]
+WORDS = [
+    first + second + end
+    for first in ("ba", "de", "ki", "lo")
+    for second in ("mu", "na", "pe", "ri", "so")
+    for end in ("n", "")
+]
 DATA = {
     "data.source": "files", "data.text_columns": ["text"], "data.label_column": "label", "evaluate.behaviour": None,
     "tokenize.vocab_size": 300, "model.config": SMALL["model.config"],
@@ -18,7 +23,10 @@ def write_leaking_source(project: Project) -> dict[str, bytes]:
     """Write splits of which train has four rows of test and twelve wrong labels, and return the content of the files."""
     rng = random.Random(3)
     topics = {"spam": ["win", "money", "free"], "ham": ["see", "you", "later"]}
-    rows = [[" ".join(rng.choices(WORDS, k=9) + topics[label]), label] for label in rng.choices(["spam", "ham"], k=400)]
+    rows = [
+        [" ".join(rng.choices(WORDS, k=9) + topics[label]), label]
+        for label in rng.choices(["spam", "ham"], k=400)
+    ]
     splits = {"train": rows[:300], "validation": rows[300:350], "test": rows[350:]}
     for row in splits["train"][20:32]:
         row[1] = "ham" if row[1] == "spam" else "spam"
@@ -46,7 +54,10 @@ def test_leaked_rows_are_dropped_and_a_label_is_corrected(tmp_path):
     done = project.run("dvc", "repro", "--quiet", "validate")
     assert "download: train 296, validation 50, test 50 rows" in done.stdout
     project.commit("Drop leaked rows")
-    assert project.run("git", "log", "--format=%an %s", "--", "data/corrections/dropped.csv").stdout == "Test Drop leaked rows\n"
+    assert (
+        project.run("git", "log", "--format=%an %s", "--", "data/corrections/dropped.csv").stdout
+        == "Test Drop leaked rows\n"
+    )
 
     project.run("tuneline", "labels", "review", "--rows", "3")
     review = project.folder / "reports/labels/review.csv"
@@ -58,5 +69,8 @@ def test_leaked_rows_are_dropped_and_a_label_is_corrected(tmp_path):
     assert "1 label corrected, 4 rows left out" in project.run("dvc", "repro", "--quiet", "download").stdout
 
     project.run("git", "stash", "push", "--quiet", "--include-untracked", "--", "data/corrections")
-    assert "0 labels corrected, 4 rows left out" in project.run("dvc", "repro", "--quiet", "--force", "--single-item", "download").stdout
+    assert (
+        "0 labels corrected, 4 rows left out"
+        in project.run("dvc", "repro", "--quiet", "--force", "--single-item", "download").stdout
+    )
     assert source == {split: (project.folder / f"data/source/{split}.csv").read_bytes() for split in source}

@@ -17,19 +17,36 @@ import pytest
 from tests.project import GIT_IDENTITY, SMALL, Project
 from tuneline.project.experiments import EXPERIMENT_STATE, SavedExperiment, find_experiment, saved_experiments
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]  # tests/tuneline/project/test_experiments.py has a pipeline of two stages
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.slow,
+]  # tests/tuneline/project/test_experiments.py has a pipeline of two stages
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Project:
     """Return a project whose pipeline has not run, in which ``tuneline run`` has scored the base."""
     project = Project.copy_to(tmp_path_factory.mktemp("project"))
-    project.set_params({**SMALL, "data.sample.rows": 400, "compare.int8.min_agreement": 0.5, "compare.int8.max_metric_drop": 0.5})
-    text = (project.folder / "params.yaml").read_text().replace("  learning_rate:", "  # chosen by hand\n  learning_rate:")
+    project.set_params(
+        {
+            **SMALL,
+            "data.sample.rows": 400,
+            "compare.int8.min_agreement": 0.5,
+            "compare.int8.max_metric_drop": 0.5,
+        }
+    )
+    text = (
+        (project.folder / "params.yaml")
+        .read_text()
+        .replace("  learning_rate:", "  # chosen by hand\n  learning_rate:")
+    )
     (project.folder / "params.yaml").write_text(text)
     project.commit("Start")
     output = project.run("tuneline", "run").stdout
-    assert re.search(r"run: base: validation accuracy 0\.\d{3} \(0\.\d{3} to 0\.\d{3}\)\. Next: `tuneline run KEY=VALUE`", output), output
+    assert re.search(
+        r"run: base: validation accuracy 0\.\d{3} \(0\.\d{3} to 0\.\d{3}\)\. Next: `tuneline run KEY=VALUE`",
+        output,
+    ), output
     return project
 
 
@@ -47,7 +64,8 @@ def better(project) -> SavedExperiment:
     line = output.splitlines()[-1]
     against = r"(cannot be told apart on [\d,]+ rows|clearly different|equal within 0\.01)"
     assert re.fullmatch(
-        rf"run: {name}: validation accuracy 0\.\d+ \(.*\), [+-]0\.\d+ \([+-]0\.\d+ to [+-]0\.\d+\) against base: {against}\. "
+        rf"run: {name}: validation accuracy 0\.\d+ \(.*\), [+-]0\.\d+ \([+-]0\.\d+ to [+-]0\.\d+\) against"
+        rf" base: {against}\. "
         rf"Next: `tuneline experiments`, `tuneline experiments apply {name}`",
         line,
     ), output
@@ -83,7 +101,9 @@ def test_table_has_the_difference_and_csv_has_all_values(project, better):
     assert [row["distinguishable"] for row in rows].count("") == 1, "the best one"
     only = project.run("tuneline", "experiments", "--csv", "--filter", "rate=0.0003").stdout
     assert len(only.splitlines()) == 2
-    sorted_rows = csv.DictReader(io.StringIO(project.run("tuneline", "experiments", "--csv", "--sort", "epochs").stdout))
+    sorted_rows = csv.DictReader(
+        io.StringIO(project.run("tuneline", "experiments", "--csv", "--sort", "epochs").stdout)
+    )
     assert next(sorted_rows)["name"] == better.name, "values that differ come before those of HEAD"
 
 
@@ -109,15 +129,24 @@ def test_wrong_value_or_name_changes_nothing(project, override, named):
 def test_dvc_knows_the_experiments(project, better):
     assert better.name in project.run("dvc", "exp", "list", "--name-only").stdout
     shown = json.loads(project.run("dvc", "exp", "show", "--json").stdout)
-    data = [one["revs"][0]["data"] for rev in shown for one in rev.get("experiments") or [] if one["name"] == better.name]
-    assert data[0]["metrics"]["metrics/train.json"]["data"]["best_accuracy"] == better.metrics()["best_accuracy"]
+    data = [
+        one["revs"][0]["data"]
+        for rev in shown
+        for one in rev.get("experiments") or []
+        if one["name"] == better.name
+    ]
+    assert (
+        data[0]["metrics"]["metrics/train.json"]["data"]["best_accuracy"] == better.metrics()["best_accuracy"]
+    )
 
 
 def start(project: Project, *overrides: str) -> subprocess.Popen[str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = ["tuneline", "run", *overrides]
     env = {**os.environ, "PATH": path, **GIT_IDENTITY}
-    return subprocess.Popen(command, cwd=project.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, cwd=project.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def wait_for_step(process: subprocess.Popen[str], checkpoints: Path, step: int) -> None:
@@ -143,7 +172,11 @@ def test_killed_and_interrupted_run_ends_with_the_model_of_an_undisturbed_one(pr
     output = process.communicate()[0]
     assert process.returncode == 130
     assert "Traceback" not in output
-    assert re.search(r"run: interrupted\. It resumes from step \d+: tuneline run train\.epochs=12 run\.check\S+ --name disturbed\n", output)
+    assert re.search(
+        r"run: interrupted\. It resumes from step \d+: tuneline run train\.epochs=12 run\.check\S+ --name"
+        r" disturbed\n",
+        output,
+    )
     assert "not finished: disturbed" in project.run("tuneline", "experiments").stdout
     assert "resumes from step" in project.run("tuneline", "run", *LONG, "--name", "disturbed").stdout
     for entry in (project.folder / ".dvc/cache/runs").glob("*/*/*"):  # else DVC has the result
@@ -165,7 +198,16 @@ def test_two_run_at_once(project):
 
 
 def test_task_is_composed_with_other_values(project):
-    project.run("tuneline", "run", "task=tickets", "train.epochs=1", "data.sample.rows=400", "tokenize.vocab_size=600", "--name", "other")
+    project.run(
+        "tuneline",
+        "run",
+        "task=tickets",
+        "train.epochs=1",
+        "data.sample.rows=400",
+        "tokenize.vocab_size=600",
+        "--name",
+        "other",
+    )
     text = project.run("git", "show", f"{experiment(project, 'other').commit}:params.yaml").stdout
     assert "# chosen by hand\n" in text
     assert experiment(project, "other").params["train"]["epochs"] == 1
@@ -188,7 +230,10 @@ def test_applied_experiment_is_scored_on_test_by_repro(project, better, tmp_path
     params = (copy.folder / "params.yaml").read_text()
     (copy.folder / "params.yaml").write_text(params.replace("# chosen by hand", "# chosen by foot"))
     copy.run(
-        "git", "update-ref", f"refs/exps/{(head := copy.run('git', 'rev-parse', 'HEAD').stdout.strip())[:2]}/{head[2:]}/x", better.commit
+        "git",
+        "update-ref",
+        f"refs/exps/{(head := copy.run('git', 'rev-parse', 'HEAD').stdout.strip())[:2]}/{head[2:]}/x",
+        better.commit,
     )
     done = copy.run("tuneline", "experiments", "apply", better.name, check=False)
     assert done.returncode == 1
@@ -199,7 +244,9 @@ def test_applied_experiment_is_scored_on_test_by_repro(project, better, tmp_path
     copy.run("tuneline", "report", "--no-latency", "--against", better.name)
     output = copy.run("tuneline", "experiments", "apply", better.name).stdout
     assert "Next: `dvc repro` scores test" in output
-    assert (copy.folder / "params.yaml").read_text() == project.run("git", "show", f"{better.commit}:params.yaml").stdout
+    assert (copy.folder / "params.yaml").read_text() == project.run(
+        "git", "show", f"{better.commit}:params.yaml"
+    ).stdout
     assert not (copy.folder / "metrics/evaluate.json").exists()
     ran = re.findall(r"Running stage '(\w+)'", copy.run("dvc", "repro").stdout)
     assert ran[0] == "evaluate"

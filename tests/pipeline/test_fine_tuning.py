@@ -55,7 +55,9 @@ def test_fine_tuning_needs_the_hub_once_and_runs_again_only_for_other_weights(pr
         assert stages_run(project.run("dvc", "repro", **env).stdout) == []
 
         second = hub.add("models", NAME, changed)
-        assert stages_run(project.run("dvc", "repro", **env).stdout) == [], "a moved branch changes nothing by itself"
+        assert stages_run(project.run("dvc", "repro", **env).stdout) == [], (
+            "a moved branch changes nothing by itself"
+        )
         assert stages_run(project.run("dvc", "repro", "--force", "base", **env).stdout) == ["base"]
     assert sorted(stages_run(project.run("dvc", "repro", HF_HUB_OFFLINE="1").stdout)) == sorted(AFTER_BASE)
     assert f"{NAME} at {second}" in project.run("tuneline", "show", "models/onnx").stdout
@@ -64,4 +66,6 @@ def test_fine_tuning_needs_the_hub_once_and_runs_again_only_for_other_weights(pr
     project.set_params({"model.checkpoint": "models/source/mine"})
     assert "base" in stages_run(project.run("dvc", "repro", HF_HUB_OFFLINE="1").stdout)
     change_weights(project.folder / "models/source/mine")
-    assert sorted(stages_run(project.run("dvc", "repro", HF_HUB_OFFLINE="1").stdout)) == sorted(["base", *AFTER_BASE])
+    assert sorted(stages_run(project.run("dvc", "repro", HF_HUB_OFFLINE="1").stdout)) == sorted(
+        ["base", *AFTER_BASE]
+    )

@@ -16,9 +16,20 @@ def test_frozen_head_is_published_reported_and_compared_like_any_other_model(tmp
     write_checkpoint(project.folder / "models/source/tiny")
     project.run("dvc", "add", "--quiet", "models/source/tiny")
     project.set_params(SMALL)
-    project.set_params({"model.checkpoint": "models/source/tiny", "model.config": {}, "model.head": "frozen", "tokenize.max_length": 64})
-    project.set_params({"compare.int8.min_agreement": 0.5, "compare.int8.max_metric_drop": 0.5})  # random weights
-    project.set_params({"validate.unknown_rate.max": 1.0, "validate.truncation_rate.max": 1.0})  # it knows a few words only
+    project.set_params(
+        {
+            "model.checkpoint": "models/source/tiny",
+            "model.config": {},
+            "model.head": "frozen",
+            "tokenize.max_length": 64,
+        }
+    )
+    project.set_params(
+        {"compare.int8.min_agreement": 0.5, "compare.int8.max_metric_drop": 0.5}
+    )  # random weights
+    project.set_params(
+        {"validate.unknown_rate.max": 1.0, "validate.truncation_rate.max": 1.0}
+    )  # it knows a few words only
     assert sorted(stages_run(project.run("dvc", "repro").stdout)) == project.stages()
     project.commit("Frozen")
     assert stages_run(project.run("dvc", "repro").stdout) == []
@@ -38,11 +49,15 @@ def test_frozen_head_is_published_reported_and_compared_like_any_other_model(tmp
     assert len((project.folder / "predicted.csv").read_text().splitlines()) == 2
 
     project.run("tuneline", "run", "model.head=null", "train.max_steps=2", "--name", "tuned")
-    tuned = json.loads(project.run("git", "show", f"{experiment(project, 'tuned')}:metrics/train.json").stdout)
+    tuned = json.loads(
+        project.run("git", "show", f"{experiment(project, 'tuned')}:metrics/train.json").stdout
+    )
     assert tuned["steps"] == 2
 
 
 def experiment(project, name):
     """Return the commit of an experiment."""
-    refs = project.run("git", "for-each-ref", "--format=%(objectname) %(refname)", "refs/exps").stdout.splitlines()
+    refs = project.run(
+        "git", "for-each-ref", "--format=%(objectname) %(refname)", "refs/exps"
+    ).stdout.splitlines()
     return next(line.split()[0] for line in refs if line.endswith(f"/{name}"))

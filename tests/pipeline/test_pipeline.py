@@ -20,7 +20,8 @@ def project(tmp_path_factory) -> Project:
     """Return a project in which the pipeline ran once and was committed."""
     project = Project.copy_to(tmp_path_factory.mktemp("project"))
     project.set_params(SMALL)
-    # The logits of a hardly trained model are close together, so quantization may flip more predictions than usual.
+    # The logits of a hardly trained model are close together, so quantization may flip more predictions than
+    # usual.
     project.set_params({"compare.int8.min_agreement": 0.5, "compare.int8.max_metric_drop": 0.5})
     output = project.run("dvc", "repro").stdout
     assert sorted(stages_run(output)) == project.stages()
@@ -62,10 +63,17 @@ def test_report_show_and_predict_read_the_outs(project):
     assert f"{accuracy:g}" in shown
     assert "of another" not in shown, "neither page nor metrics"
     project.set_params({"train.learning_rate": 2e-3})
-    assert "result of other parameters than those in params.yaml now (train.learning_rate)" in project.run("tuneline", "show").stdout
+    assert (
+        "result of other parameters than those in params.yaml now (train.learning_rate)"
+        in project.run("tuneline", "show").stdout
+    )
     project.run("git", "checkout", "params.yaml")
-    (project.folder / "reports/new.jsonl").write_text('{"subject": "parcel", "body": "the parcel is missing"}')
-    (line,) = project.run("tuneline", "predict", "reports/new.jsonl", "-o", "reports/new.csv").stdout.splitlines()
+    (project.folder / "reports/new.jsonl").write_text(
+        '{"subject": "parcel", "body": "the parcel is missing"}'
+    )
+    (line,) = project.run(
+        "tuneline", "predict", "reports/new.jsonl", "-o", "reports/new.csv"
+    ).stdout.splitlines()
     assert line.startswith("1 rows")
     assert len((project.folder / "reports/new.csv").read_text().splitlines()) == 2
     assert project.status() == ""
@@ -91,7 +99,9 @@ def test_forced_pipeline_run_writes_identical_bytes(project):
     before = project.lock()
     assert sorted(stages_run(project.run("dvc", "repro", "--force").stdout)) == project.stages()
     for stage, entry in project.lock().items():
-        assert entry.get("outs") == before[stage].get("outs"), f"{stage} wrote other bytes from the same inputs"
+        assert entry.get("outs") == before[stage].get("outs"), (
+            f"{stage} wrote other bytes from the same inputs"
+        )
     assert project.status() == ""
 
 

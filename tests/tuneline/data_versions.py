@@ -31,7 +31,12 @@ class DataVersions:
 
     def git(self, *arguments: str) -> str:
         done = subprocess.run(
-            ["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True, env={**GIT_IDENTITY, "PATH": "/usr/bin:/bin"}
+            ["git", *arguments],
+            cwd=self.root,
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**GIT_IDENTITY, "PATH": "/usr/bin:/bin"},
         )
         return done.stdout.strip()
 
@@ -49,8 +54,13 @@ class DataVersions:
         for name, rows in {"train": train, "test": test}.items():
             path = self.root / f"data/raw/{name}.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)
-            columns = {"text": [text for text, _ in rows], "labels": [labels.names.index(label) for _, label in rows]}
-            write_table(pa.table({**columns, "idx": range(len(rows))}, schema=raw_schema(("text",), labels)), path)
+            columns = {
+                "text": [text for text, _ in rows],
+                "labels": [labels.names.index(label) for _, label in rows],
+            }
+            write_table(
+                pa.table({**columns, "idx": range(len(rows))}, schema=raw_schema(("text",), labels)), path
+            )
             files[name] = SplitReader.open(path.parent, name, "download")
         splits = read_raw(files, ["text"], self.root / "derived", params().run)
         checks = self.root / "reports/checks"
@@ -66,9 +76,17 @@ class DataVersions:
         outs = [{"path": "data/raw", "hash": "md5", "md5": self._folder("data/raw")}]
         deps = [{"path": "data/raw", "hash": "md5", "md5": outs[0]["md5"]}]
         params_yaml = {"data": {"source": "files", "path": source, "text_columns": ["text"]}}
-        stages = {"download": {"cmd": "python -m stages.download", "params": {"params.yaml": params_yaml}, "outs": outs}}
+        stages = {
+            "download": {
+                "cmd": "python -m stages.download",
+                "params": {"params.yaml": params_yaml},
+                "outs": outs,
+            }
+        }
         stages["validate"] = {"cmd": "python -m stages.validate", "deps": deps}
-        stages["validate"]["outs"] = [{"path": "reports/checks", "hash": "md5", "md5": self._folder("reports/checks")}]
+        stages["validate"]["outs"] = [
+            {"path": "reports/checks", "hash": "md5", "md5": self._folder("reports/checks")}
+        ]
         with (self.root / "dvc.lock").open("w") as file:
             YAML().dump({"schema": "2.0", "stages": stages}, file)
 

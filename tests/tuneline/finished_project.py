@@ -45,19 +45,32 @@ class FinishedProject:
     """A git repository with the files that a run of the pipeline leaves."""
 
     def __init__(
-        self, root: Path, names: tuple[str, ...] | None = ("billing", "delivery", "damage"), rows: int = 120, **params: Any
+        self,
+        root: Path,
+        names: tuple[str, ...] | None = ("billing", "delivery", "damage"),
+        rows: int = 120,
+        **params: Any,
     ) -> None:
         self.root = root
         self.task = task_with_names(names)
         self.rows = rows
-        self.params = {**PARAMS, **({"data.task": "regression", "train.metric": "pearson"} if names is None else {}), **params}
+        self.params = {
+            **PARAMS,
+            **({"data.task": "regression", "train.metric": "pearson"} if names is None else {}),
+            **params,
+        }
         (root / "dvc.yaml").write_text("stages: {}\n")
         (root / ".gitignore").write_text("/data/\n/models/\n/plots/\n/reports/\n/.dvc/cache/\n")
         self.git("init", "--quiet", "--initial-branch", "main")
 
     def git(self, *arguments: str) -> str:
         done = subprocess.run(
-            ["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True, env={**GIT_IDENTITY, "PATH": "/usr/bin:/bin"}
+            ["git", *arguments],
+            cwd=self.root,
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**GIT_IDENTITY, "PATH": "/usr/bin:/bin"},
         )
         return done.stdout.strip()
 
@@ -81,15 +94,25 @@ class FinishedProject:
         """Write the raw split. The first rows have another label if they are ``relabelled``."""
         generator = np.random.default_rng(0)
         outputs = self.task.outputs
-        self.labels = generator.integers(0, outputs, self.rows) if self.task.names else generator.normal(size=self.rows).astype(np.float32)
+        self.labels = (
+            generator.integers(0, outputs, self.rows)
+            if self.task.names
+            else generator.normal(size=self.rows).astype(np.float32)
+        )
         self.labels[:relabelled] = (self.labels[:relabelled] + 1) % outputs
-        columns = {name: [f"{HOSTILE} {name} {row}" for row in range(self.rows)] for name in self.params["data.text_columns"]}
+        columns = {
+            name: [f"{HOSTILE} {name} {row}" for row in range(self.rows)]
+            for name in self.params["data.text_columns"]
+        }
         schema = raw_schema(self.params["data.text_columns"], self.task)
         table = pa.table({**columns, "labels": self.labels, "idx": np.arange(self.rows)}, schema=schema)
         (self.root / "data/raw").mkdir(parents=True, exist_ok=True)
         write_table(table, self.root / "data/raw/test.parquet")
         self.base(None)
-        self.write("data/raw/source.json", {"source": "sample", "rows": self.rows, "splits": {}, "label_names": self.task.names})
+        self.write(
+            "data/raw/source.json",
+            {"source": "sample", "rows": self.rows, "splits": {}, "label_names": self.task.names},
+        )
 
     def base(self, checkpoint: PretrainedSource | None) -> None:
         """Write the record of the base model."""
@@ -113,25 +136,60 @@ class FinishedProject:
         """Return the metrics of the majority, and of a TF-IDF baseline that is right in three of four rows."""
         wrong, names = np.arange(self.rows) % 4 == 0, self.task.names
         tfidf = np.where(wrong, (self.labels + 1) % self.task.outputs, self.labels) if names else -self.labels
-        majority = np.full_like(self.labels, np.bincount(self.labels).argmax() if names else self.labels.mean())
+        majority = np.full_like(
+            self.labels, np.bincount(self.labels).argmax() if names else self.labels.mean()
+        )
         split = SplitPredictions(self.labels, predictions, self.task, self.task.averaging(None), 0)
-        return spread_metrics(split) | baseline_metrics(split, "majority", majority) | baseline_metrics(split, "tfidf", tfidf)
+        return (
+            spread_metrics(split)
+            | baseline_metrics(split, "majority", majority)
+            | baseline_metrics(split, "tfidf", tfidf)
+        )
 
     def train(self, seed: int) -> None:
         (self.root / "plots/training").mkdir(parents=True, exist_ok=True)
         steps = range(10, 600, 10)
-        rows = [f"{step}\t{2 / (1 + step / 100):.4f}\t{5e-4 * (1 - step / 600):.3e}\t{1 + seed % 3}\n" for step in steps]
-        (self.root / "plots/training/loss.tsv").write_text("step\tloss\tlearning_rate\tgradient_norm\n" + "".join(rows))
+        rows = [
+            f"{step}\t{2 / (1 + step / 100):.4f}\t{5e-4 * (1 - step / 600):.3e}\t{1 + seed % 3}\n"
+            for step in steps
+        ]
+        (self.root / "plots/training/loss.tsv").write_text(
+            "step\tloss\tlearning_rate\tgradient_norm\n" + "".join(rows)
+        )
         metric = "accuracy" if self.task.names else "pearson"
-        (self.root / "plots/training/validation.tsv").write_text(f"step\tloss\t{metric}\n200\t0.9\t0.6\n400\t0.7\t0.8\n600\t0.8\t0.7\n")
+        (self.root / "plots/training/validation.tsv").write_text(
+            f"step\tloss\t{metric}\n200\t0.9\t0.6\n400\t0.7\t0.8\n600\t0.8\t0.7\n"
+        )
         self.write("metrics/train.json", {"steps": 600, "best_step": 400})
-        self.write("reports/timing/train.json", {"seconds": 12.5, "peak_memory_mb": 400.0, "samples_per_second": 250.0})
+        self.write(
+            "reports/timing/train.json",
+            {"seconds": 12.5, "peak_memory_mb": 400.0, "samples_per_second": 250.0},
+        )
 
     def checks(self) -> None:
-        passed = {"check": "rows", "split": "test", "table": "tokenized", "severity": "error", "status": "passed", "title": "Enough rows."}
+        passed = {
+            "check": "rows",
+            "split": "test",
+            "table": "tokenized",
+            "severity": "error",
+            "status": "passed",
+            "title": "Enough rows.",
+        }
         passed |= {"found": "120", "allowed": "at least 20", "hint": None}
-        passed |= {"rows": None, "failing": None, "observed": 120, "expectation": {"type": "expect_table_row_count"}, "worst": []}
-        failed = {**passed, "check": "near_duplicates", "severity": "warning", "status": "failed", "title": "No row is almost another."}
+        passed |= {
+            "rows": None,
+            "failing": None,
+            "observed": 120,
+            "expectation": {"type": "expect_table_row_count"},
+            "worst": [],
+        }
+        failed = {
+            **passed,
+            "check": "near_duplicates",
+            "severity": "warning",
+            "status": "failed",
+            "title": "No row is almost another.",
+        }
         failed |= {"found": "4 of 120 rows", "allowed": "0 %", "hint": "Leave one of them out."}
         head = {"passed": True, "errors": 0, "warnings": 1, "metrics": {"test_rows": 120}, "not_run": []}
         self.write("reports/checks/checks.json", {**head, "checks": [passed, failed]})
@@ -144,9 +202,22 @@ class FinishedProject:
             {"by": "length", "slice": "21 to 70 tokens", "rows": 60, metric: 0.6, "low": 0.48, "high": 0.72},
             {"by": "overlap", "slice": HOSTILE, "rows": 3, metric: 0.5, "low": 0.1, "high": 0.9},
         ]
-        self.write("reports/slices.json", {"metric": metric, "level": 0.95, "smallest": slices[2], "worst": slices[1], "slices": slices})
-        failure = {"before": {"texts": ["a", HOSTILE], "prediction": "billing"}, "after": {"texts": ["b", HOSTILE], "prediction": "damage"}}
-        test = {"name": "a typing mistake", "kind": "invariance", "cases": 100, "passed": 97, "min_pass_rate": None, "failures": [failure]}
+        self.write(
+            "reports/slices.json",
+            {"metric": metric, "level": 0.95, "smallest": slices[2], "worst": slices[1], "slices": slices},
+        )
+        failure = {
+            "before": {"texts": ["a", HOSTILE], "prediction": "billing"},
+            "after": {"texts": ["b", HOSTILE], "prediction": "damage"},
+        }
+        test = {
+            "name": "a typing mistake",
+            "kind": "invariance",
+            "cases": 100,
+            "passed": 97,
+            "min_pass_rate": None,
+            "failures": [failure],
+        }
         test |= {"pass_rate": 0.97, "low": 0.91, "high": 0.99}
         few = {
             **test,
@@ -163,7 +234,14 @@ class FinishedProject:
     def compare(self) -> None:
         metric = "accuracy" if self.task.names else "pearson"
         drop = {f"{metric}_drop": 0.0, f"{metric}_drop_low": 0.0, f"{metric}_drop_high": 0.0, metric: 0.8}
-        close = {"max_abs_diff": 2e-6, "mean_abs_diff": 1e-6, "agreement": 1.0, "flips": 0, **drop, "violations": []}
+        close = {
+            "max_abs_diff": 2e-6,
+            "mean_abs_diff": 1e-6,
+            "agreement": 1.0,
+            "flips": 0,
+            **drop,
+            "violations": [],
+        }
         close |= {"required": False, "published": True}
         far = {
             **close,
@@ -187,7 +265,11 @@ class FinishedProject:
         self.write("reports/compare/flips.json", {"fp32": [], "int8": [flip]})
         self.write("metrics/compare.json", {"fp32_agreement": 1.0, "int8_agreement": 0.9})
         labels = list(self.task.names) if self.task.names else None
-        usage = {"task": self.params["data.task"], "labels": labels, "text_columns": self.params["data.text_columns"]}
+        usage = {
+            "task": self.params["data.task"],
+            "labels": labels,
+            "text_columns": self.params["data.text_columns"],
+        }
         record = export_record({"fp32": {"metrics": {metric: 0.8}}}, **usage, split="test")
         record.write(self.root / "models/onnx/export.json")
 
@@ -201,7 +283,12 @@ class FinishedProject:
             {"path": "plots/evaluation", "md5": self.cache_folder(self.root / "plots/evaluation")},
         ]
         deps = [{"path": "stages/train", "md5": "a" * 32}, {"path": "data/raw", "md5": outs[0]["md5"]}]
-        stage = {"cmd": "python -m stages.all", "deps": deps, "params": {"params.yaml": self.params}, "outs": outs}
+        stage = {
+            "cmd": "python -m stages.all",
+            "deps": deps,
+            "params": {"params.yaml": self.params},
+            "outs": outs,
+        }
         with (self.root / "dvc.lock").open("w") as file:
             YAML().dump({"schema": "2.0", "stages": {"all": stage}}, file)
 
@@ -213,7 +300,9 @@ class FinishedProject:
         return md5
 
     def cache_folder(self, folder: Path) -> str:
-        listing = json.dumps([{"md5": self.cache(path), "relpath": path.name} for path in sorted(folder.iterdir())])
+        listing = json.dumps(
+            [{"md5": self.cache(path), "relpath": path.name} for path in sorted(folder.iterdir())]
+        )
         md5 = hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"
         target = self.root / ".dvc/cache/files/md5" / md5[:2] / md5[2:]
         target.parent.mkdir(parents=True, exist_ok=True)

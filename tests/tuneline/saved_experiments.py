@@ -41,7 +41,13 @@ class ExperimentRepository:
         run_git(root, "commit", "--quiet", "--message=Start")
 
     def save(
-        self, name: str, accuracy: float, *, rows: int = ROWS, metrics: dict[str, float] | None = None, **changes: Any
+        self,
+        name: str,
+        accuracy: float,
+        *,
+        rows: int = ROWS,
+        metrics: dict[str, float] | None = None,
+        **changes: Any,
     ) -> SavedExperiment:
         """Save an experiment whose predictions are correct on the first rows, given parameters as ``train__epochs=3``."""
         values = {key.replace("__", "."): value for key, value in changes.items()}
@@ -58,18 +64,31 @@ class ExperimentRepository:
             lock = {"train": {"cmd": "train", "params": {"params.yaml": used}, "outs": made}}
             (experiment.path / "dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": lock}))
             (experiment.path / "metrics").mkdir(exist_ok=True)
-            (experiment.path / "metrics/train.json").write_text(json.dumps(metrics or self._metrics(accuracy, rows)))
-            saved = experiment.save({"seconds": 12.0, "overrides": [f"{key}={value}" for key, value in values.items()]})
+            (experiment.path / "metrics/train.json").write_text(
+                json.dumps(metrics or self._metrics(accuracy, rows))
+            )
+            saved = experiment.save(
+                {"seconds": 12.0, "overrides": [f"{key}={value}" for key, value in values.items()]}
+            )
             experiment.discard()
         return saved
 
     def _metrics(self, accuracy: float, rows: int) -> dict[str, float]:
         estimate = metric_interval(METRIC_TABLE["accuracy"], np.arange(rows) % 2, _predicted(accuracy, rows))
         assert estimate is not None
-        return {"best_accuracy": estimate.value, "best_accuracy_low": estimate.low, "best_accuracy_high": estimate.high}
+        return {
+            "best_accuracy": estimate.value,
+            "best_accuracy_low": estimate.low,
+            "best_accuracy_high": estimate.high,
+        }
 
     def _raw(self, folder: Path, rows: int) -> Path:
-        columns = {"subject": ["a"] * rows, "body": ["b"] * rows, "labels": np.arange(rows) % 2, "idx": range(rows)}
+        columns = {
+            "subject": ["a"] * rows,
+            "body": ["b"] * rows,
+            "labels": np.arange(rows) % 2,
+            "idx": range(rows),
+        }
         write_table(pa.table(columns, schema=raw_schema(("subject", "body"), SCHEMA)), folder / "raw.parquet")
         return folder / "raw.parquet"
 
@@ -80,7 +99,10 @@ class ExperimentRepository:
 
     def _curves(self, folder: Path, accuracy: float) -> dict[str, Path]:
         rows = [(step, 1 - step / 20 * accuracy, step / 20 * accuracy) for step in range(1, 21)]
-        for name, header in (("loss", ("step", "loss", "learning_rate")), ("validation", ("step", "loss", "accuracy"))):
+        for name, header in (
+            ("loss", ("step", "loss", "learning_rate")),
+            ("validation", ("step", "loss", "accuracy")),
+        ):
             lines = ["\t".join(header), *("\t".join(map(str, row)) for row in rows)]
             (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
         return {f"{name}.tsv": folder / f"{name}.tsv" for name in ("loss", "validation")}
@@ -95,7 +117,9 @@ class ExperimentRepository:
 
     def _store_folder(self, files: dict[str, Path]) -> str:
         listing = next(iter(files.values())).with_name("listing")
-        listing.write_text(json.dumps([{"md5": self._store(path), "relpath": name} for name, path in files.items()]))
+        listing.write_text(
+            json.dumps([{"md5": self._store(path), "relpath": name} for name, path in files.items()])
+        )
         return self._store(listing, ".dir")
 
 

@@ -18,7 +18,14 @@ LABELS = ("billing", "parcel")
 
 
 def write_scored(
-    root: Path, name: str, content: str, outputs: Sequence[Sequence[float]], *, age: int = 0, labels=LABELS, skipped=()
+    root: Path,
+    name: str,
+    content: str,
+    outputs: Sequence[Sequence[float]],
+    *,
+    age: int = 0,
+    labels=LABELS,
+    skipped=(),
 ) -> Path:
     """Write the archived input ``name`` and its predictions.
 

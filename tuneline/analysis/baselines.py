@@ -1,7 +1,8 @@
 """The simple models that need no checkpoint: the majority, and a linear model of words and word pairs.
 
-The linear model is TF-IDF with logistic regression, or ridge regression for numbers (scikit-learn). It trains on the train split in
-seconds. Rows, characters and features are limited, so that time and memory are bounded for any data.
+The linear model is TF-IDF with logistic regression, or ridge regression for numbers (scikit-learn). It trains
+on the train split in seconds. Rows, characters and features are limited, so that time and memory are bounded
+for any data.
 """
 
 import warnings
@@ -35,20 +36,28 @@ MAX_WEIGHTS = 2_000_000
 """Weights of the linear model: fewer features are used if there are many classes."""
 ROWS_AT_A_TIME = 10_000
 INVERSE_REGULARIZATION = 10.0
-"""``C`` of the logistic regression. 1, scikit-learn's default, gives 0.820 on the tickets, and 0.730 on MRPC."""
+"""``C`` of the logistic regression.
+
+1, scikit-learn's default, gives 0.820 on the tickets, and 0.730 on MRPC.
+"""
 MAX_ITERATIONS = 100
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Characters of scripts without spaces between words (Thai, Lao, Burmese, Khmer, Japanese, Chinese): each counts as a word."""
 WORD = rf"(?u)[{UNSPACED}]|[^\W{UNSPACED}]+"
 
 
-def read_sample(split: SplitReader, text_columns: Sequence[str], outputs: int, seed: int, *, max_rows: int | None = None) -> pa.Table:
+def read_sample(
+    split: SplitReader, text_columns: Sequence[str], outputs: int, seed: int, *, max_rows: int | None = None
+) -> pa.Table:
     """Read rows of a raw split, drawn with the seed, within the limits above; in batches, so that a large one needs no more memory.
 
-    Return the text columns, cut off after ``MAX_TEXT`` characters, and the labels, in the order of the split. A missing text is empty.
+    Return the text columns, cut off after ``MAX_TEXT`` characters, and the labels, in the order of the split.
+    A missing text is empty.
     """
     total, generator = split.rows, np.random.default_rng(seed)
-    drawn = np.sort(generator.choice(total, min(total, max_rows or MAX_ROWS, MAX_SCORES // outputs), replace=False))
+    drawn = np.sort(
+        generator.choice(total, min(total, max_rows or MAX_ROWS, MAX_SCORES // outputs), replace=False)
+    )
     columns = [*text_columns, LABELS]
     parts, start = [], 0
     for batch in split.batches(columns):
@@ -67,18 +76,22 @@ def read_sample(split: SplitReader, text_columns: Sequence[str], outputs: int, s
 def predict_with_tfidf(train: pa.Table, texts: Sequence[Sequence[str]], labels: Task) -> NDArray[Any]:
     """Train the baseline on rows as ``read_sample`` returns them, and predict texts, one list for each column.
 
-    Return class ids or numbers, shape ``(rows,)``: always the same one if the train rows have one label, or no word in common.
+    Return class ids or numbers, shape ``(rows,)``: always the same one if the train rows have one label, or
+    no word in common.
     """
     model = TfidfModel.fit(train, labels)
     starts = range(0, max(len(texts[0]), 1), ROWS_AT_A_TIME)
-    return np.concatenate([model.predict([column[start : start + ROWS_AT_A_TIME] for column in texts]) for start in starts])
+    return np.concatenate(
+        [model.predict([column[start : start + ROWS_AT_A_TIME] for column in texts]) for start in starts]
+    )
 
 
 @dataclass(frozen=True)
 class TfidfModel:
     """The trained baseline.
 
-    Without a ``vectorizer``, because the train rows have no word in common, or one label, ``model`` is what is always predicted.
+    Without a ``vectorizer``, because the train rows have no word in common, or one label, ``model`` is what
+    is always predicted.
     """
 
     vectorizer: "TfidfVectorizer | None"
@@ -104,12 +117,14 @@ class TfidfModel:
         return np.asarray(self.model.predict(features), dtype=self.dtype)
 
 
-def out_of_fold(texts: Sequence[Sequence[str]], labels: NDArray[np.integer], outputs: int, *, folds: int, seed: int) -> NDArray[np.float64]:
+def out_of_fold(
+    texts: Sequence[Sequence[str]], labels: NDArray[np.integer], outputs: int, *, folds: int, seed: int
+) -> NDArray[np.float64]:
     """Return the class probabilities ``(rows, outputs)`` of each row from a model that was trained without it.
 
-    Texts are one list for each column. Each class is divided evenly over the folds. Words and their weights come from the texts of all
-    rows, whose labels they do not contain. If there is nothing to learn from (no word in common, or one label), the probabilities are the
-    class frequencies of the other folds.
+    Texts are one list for each column. Each class is divided evenly over the folds. Words and their weights
+    come from the texts of all rows, whose labels they do not contain. If there is nothing to learn from (no
+    word in common, or one label), the probabilities are the class frequencies of the other folds.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -152,23 +167,34 @@ def _fit_vectorizer(texts: Sequence[str], outputs: int) -> "TfidfVectorizer | No
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     features = min(MAX_FEATURES, MAX_WEIGHTS // outputs)
-    vectorizer = TfidfVectorizer(ngram_range=(1, 2), token_pattern=WORD, sublinear_tf=True, min_df=2, max_features=features)
+    vectorizer = TfidfVectorizer(
+        ngram_range=(1, 2), token_pattern=WORD, sublinear_tf=True, min_df=2, max_features=features
+    )
     try:
         return vectorizer.fit(texts)
-    except ValueError:  # "empty vocabulary", "no terms remain" and "min_df": scikit-learn has no type for them
+    except (
+        ValueError
+    ):  # "empty vocabulary", "no terms remain" and "min_df": scikit-learn has no type for them
         return None
 
 
 def _features(vectorizer: "TfidfVectorizer", columns: Sequence[Sequence[str]]) -> Any:
     """Return a sparse matrix of shape ``(rows, features)``.
 
-    Features of a pair of texts are the product and the absolute difference of their vectors: what they share, and where they differ. On
-    MRPC this gives an accuracy of 0.760, and one vector of both texts 0.706; on the generated tickets both give 0.874.
+    Features of a pair of texts are the product and the absolute difference of their vectors: what they share,
+    and where they differ. On MRPC this gives an accuracy of 0.760, and one vector of both texts 0.706; on the
+    generated tickets both give 0.874.
     """
     from scipy import sparse
 
     first, *others = [vectorizer.transform(column) for column in columns]
-    return sparse.hstack([part for other in others for part in (first.multiply(other), abs(first - other))], "csr") if others else first
+    return (
+        sparse.hstack(
+            [part for other in others for part in (first.multiply(other), abs(first - other))], "csr"
+        )
+        if others
+        else first
+    )
 
 
 Predict = Callable[[Sequence[Sequence[str]]], dict[str, NDArray[Any]]]

@@ -1,8 +1,9 @@
 """Corrections of the data: labels that people changed and rows that are left out, in ``data/corrections/``, which git versions.
 
-The stage ``download`` applies them to the rows that it writes, so the source stays as it is. A row is named by a hash of its texts: a
-correction holds wherever the row is, and no text is in git. Each correction is one line, and lines are sorted by the hash: ``git blame``
-shows who made it and when, and two branches with different corrections merge.
+The stage ``download`` applies them to the rows that it writes, so the source stays as it is. A row is named
+by a hash of its texts: a correction holds wherever the row is, and no text is in git. Each correction is one
+line, and lines are sorted by the hash: ``git blame`` shows who made it and when, and two branches with
+different corrections merge.
 """
 
 import csv
@@ -42,11 +43,15 @@ DROPPED_SCHEMA = _schema(KEY, "split", "rows", "reason")
 def row_keys(texts: Sequence[pa.Array]) -> pa.Array:
     """Return a hash of each row's exact texts (BLAKE2b, 32 hexadecimal digits), the same in every version and on every machine.
 
-    Texts are one array of strings per column, in the order of ``data.text_columns``. A missing text is not an empty one.
+    Texts are one array of strings per column, in the order of ``data.text_columns``. A missing text is not an
+    empty one.
     """
     columns = [column.cast(pa.binary()).to_pylist() for column in texts]
     # With the length in front of each text, ("ab", "c") and ("a", "bc") differ.
-    rows = (b"".join(b"-" if text is None else b"%d:%b" % (len(text), text) for text in row) for row in zip(*columns, strict=True))
+    rows = (
+        b"".join(b"-" if text is None else b"%d:%b" % (len(text), text) for text in row)
+        for row in zip(*columns, strict=True)
+    )
     return pa.array([hashlib.blake2b(row, digest_size=16).hexdigest() for row in rows], pa.string())
 
 
@@ -59,7 +64,10 @@ class Corrections:
 
     @classmethod
     def read(cls, folder: Path = CORRECTIONS) -> Self:
-        """Read the files of the folder; what is missing has no rows. A DataError names the file, the line and the column."""
+        """Read the files of the folder; what is missing has no rows.
+
+        A DataError names the file, the line and the column.
+        """
         path, dropped = dropped_file(folder), _read(dropped_file(folder), DROPPED_SCHEMA)
         wrong = pc.invert(pc.is_in(dropped["rows"], value_set=pa.array([ALL, LATER])))
         _refuse(path, dropped, "rows", wrong, f"neither {ALL!r} nor {LATER!r}", hint="Correct it.")
@@ -91,12 +99,26 @@ def corrections_locked(folder: Path = CORRECTIONS) -> Iterator[None]:
 
 def _read_labels(path: Path) -> pa.Table:
     table = _read(path, LABEL_SCHEMA)
-    _refuse(path, table, "after", pc.equal(table["before"], table["after"]), "the same as before", hint="Remove the line.")
+    _refuse(
+        path,
+        table,
+        "after",
+        pc.equal(table["before"], table["after"]),
+        "the same as before",
+        hint="Remove the line.",
+    )
     first = table.append_column("line", pa.array(range(table.num_rows), pa.int64())).group_by([KEY, "before"])
     several = first.aggregate([("after", "count_distinct"), ("line", "max")])
     twice = several.filter(pc.greater(several["after_count_distinct"], 1))["line_max"]
     again = pc.is_in(pa.array(range(table.num_rows), pa.int64()), value_set=twice.combine_chunks())
-    _refuse(path, table, "after", again, "a second correction of the same row", hint="Decide, and remove one of the lines.")
+    _refuse(
+        path,
+        table,
+        "after",
+        again,
+        "a second correction of the same row",
+        hint="Decide, and remove one of the lines.",
+    )
     return table
 
 
@@ -111,12 +133,18 @@ def _read(path: Path, schema: pa.Schema) -> pa.Table:
             path,
             arrow_csv.ReadOptions(use_threads=False),
             arrow_csv.ParseOptions(newlines_in_values=True),
-            arrow_csv.ConvertOptions(column_types={name: pa.string() for name in schema.names}, strings_can_be_null=False),
+            arrow_csv.ConvertOptions(
+                column_types={name: pa.string() for name in schema.names}, strings_can_be_null=False
+            ),
         )
     except pa.ArrowInvalid as error:
         raise DataError(f"{path}: {error}.", restore) from None
     if table.column_names != schema.names:
-        raise DataError(f"{path}, line 1: the columns are {', '.join(table.column_names)}, not {', '.join(schema.names)}.", restore)
+        raise DataError(
+            f"{path}, line 1: the columns are {', '.join(table.column_names)}, not"
+            f" {', '.join(schema.names)}.",
+            restore,
+        )
     bad = pc.invert(pc.match_substring_regex(table[KEY], _HEX))
     _refuse(path, table, KEY, bad, "not a hash of 32 hexadecimal digits", hint=restore)
     unknown = pc.invert(pc.is_in(table["split"], value_set=pa.array(["", *SPLITS])))
@@ -124,10 +152,14 @@ def _read(path: Path, schema: pa.Schema) -> pa.Table:
     return table.cast(schema).combine_chunks()
 
 
-def _refuse(path: Path, table: pa.Table, column: str, wrong: pa.ChunkedArray, problem: str, *, hint: str) -> None:
+def _refuse(
+    path: Path, table: pa.Table, column: str, wrong: pa.ChunkedArray, problem: str, *, hint: str
+) -> None:
     row = pc.index(wrong, pa.scalar(True)).as_py()
     if row >= 0:
-        raise DataError(f"{path}, line {row + 2:,}, column {column!r}: {table[column][row].as_py()!r} is {problem}.", hint)
+        raise DataError(
+            f"{path}, line {row + 2:,}, column {column!r}: {table[column][row].as_py()!r} is {problem}.", hint
+        )
 
 
 def _write(path: Path, table: pa.Table) -> None:

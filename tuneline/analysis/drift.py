@@ -1,10 +1,10 @@
 """Distances between two distributions, and their significance.
 
-Population stability index (PSI): sum over bins of (p - q) ln(p / q). By convention below 0.1 is no change, and 0.25 or more a large
-one. Without a change its expectation is (bins - 1)(1/n + 1/m), and PSI / (1/n + 1/m) follows a chi-squared distribution with
-bins - 1 degrees of freedom (Yurdakul and Naranjo, "Statistical properties of the population stability index", 2020), so small
-samples often reach 0.25 by chance. Kolmogorov-Smirnov: the largest distance of the two cumulative distributions, with its
-asymptotic p-value.
+Population stability index (PSI): sum over bins of (p - q) ln(p / q). By convention below 0.1 is no change,
+and 0.25 or more a large one. Without a change its expectation is (bins - 1)(1/n + 1/m), and PSI / (1/n + 1/m)
+follows a chi-squared distribution with bins - 1 degrees of freedom (Yurdakul and Naranjo, "Statistical
+properties of the population stability index", 2020), so small samples often reach 0.25 by chance.
+Kolmogorov-Smirnov: the largest distance of the two cumulative distributions, with its asymptotic p-value.
 """
 
 from dataclasses import dataclass
@@ -71,10 +71,12 @@ def merge_bins(counts: Counts, reference: Counts) -> tuple[Counts, Counts]:
 def population_stability(counts: Counts, reference: Counts) -> Distance:
     """Return the population stability index of two histograms over at most ``PSI_BINS`` merged bins, with its p-value.
 
-    Half a row is added to every bin, so that an empty bin does not make the index infinite. The p-value is that of the chi-squared test
-    of Yurdakul and Naranjo.
+    Half a row is added to every bin, so that an empty bin does not make the index infinite. The p-value is
+    that of the chi-squared test of Yurdakul and Naranjo.
     """
-    from scipy.special import chdtrc  # the survival function of scipy.stats.chi2, which takes a second to import
+    from scipy.special import (
+        chdtrc,
+    )  # the survival function of scipy.stats.chi2, which takes a second to import
 
     counts, reference = merge_bins(counts, reference)
     p, q = ((bins + 0.5) / (bins.sum() + 0.5 * len(bins)) for bins in (counts, reference))

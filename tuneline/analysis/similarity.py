@@ -1,9 +1,9 @@
 """Similarity of rows: the fraction of their different words that two rows have in common, where rare words count more.
 
-It does not depend on the order of words, so swapped clauses and swapped texts make no difference. A word weighs the square root of its
-inverse document frequency. With equal weights, rows of one template resemble each other, because its words are in all of them; with
-the whole inverse document frequency, names and numbers weigh so much that a copy with other names is missed. benchmarks/near_duplicates.py
-measures all three.
+It does not depend on the order of words, so swapped clauses and swapped texts make no difference. A word
+weighs the square root of its inverse document frequency. With equal weights, rows of one template resemble
+each other, because its words are in all of them; with the whole inverse document frequency, names and numbers
+weigh so much that a copy with other names is missed. benchmarks/near_duplicates.py measures all three.
 """
 
 import mmap
@@ -24,12 +24,17 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 PARTITION_ROWS = 1 << 21
-"""Rows of a partition, about: keys are hashes, so all partitions have nearly as many. A row takes about 100 bytes while it is sorted."""
+"""Rows of a partition, about: keys are hashes, so all partitions have nearly as many.
+
+A row takes about 100 bytes while it is sorted.
+"""
 HASHES_AT_A_TIME = 1 << 20
 
 
 def partitions(keys: NDArray[np.uint64]) -> Iterator[NDArray[np.int64]]:
-    """Yield the row numbers of one partition after the other, each ascending. Rows with the same key are in the same partition.
+    """Yield the row numbers of one partition after the other, each ascending.
+
+    Rows with the same key are in the same partition.
 
     Keys are 64-bit hashes. Partitions are ranges of keys, ascending; each passes over all keys.
     """
@@ -39,7 +44,9 @@ def partitions(keys: NDArray[np.uint64]) -> Iterator[NDArray[np.int64]]:
         return
     shift = np.uint64(64 - bits)
     for number in range(1 << bits):
-        blocks = ((first, keys[first : first + HASHES_AT_A_TIME]) for first in range(0, len(keys), HASHES_AT_A_TIME))
+        blocks = (
+            (first, keys[first : first + HASHES_AT_A_TIME]) for first in range(0, len(keys), HASHES_AT_A_TIME)
+        )
         yield np.concatenate([first + np.flatnonzero(block >> shift == number) for first, block in blocks])
 
 
@@ -53,18 +60,25 @@ class MappedArray:
     def __init__(self, file: int, dtype: DTypeLike, shape: tuple[int, ...]) -> None:
         size = prod(shape) * np.dtype(dtype).itemsize
         self._map = mmap.mmap(file, size) if size else None
-        self.values: NDArray[Any] = np.frombuffer(self._map, dtype).reshape(shape) if self._map else np.empty(shape, dtype)
+        self.values: NDArray[Any] = (
+            np.frombuffer(self._map, dtype).reshape(shape) if self._map else np.empty(shape, dtype)
+        )
 
     @classmethod
     def zeros(cls, shape: tuple[int, ...], dtype: DTypeLike) -> "MappedArray":
         """Make an array of zeros."""
         with tempfile.TemporaryFile(dir=".") as file:
             if size := prod(shape) * np.dtype(dtype).itemsize:
-                os.posix_fallocate(file.fileno(), 0, size)  # else a full disk kills the process while it writes to the array
+                os.posix_fallocate(
+                    file.fileno(), 0, size
+                )  # else a full disk kills the process while it writes to the array
             return cls(file.fileno(), dtype, shape)
 
     def release(self) -> None:
-        """Let go of what was read into memory of a large array. Nothing is lost: what is used again is read again."""
+        """Let go of what was read into memory of a large array.
+
+        Nothing is lost: what is used again is read again.
+        """
         if self._map and len(self._map) > KEPT:
             self._map.madvise(mmap.MADV_DONTNEED)
 
@@ -101,7 +115,8 @@ class WordSets:
     """The different words of each row, in a file.
 
     Attributes:
-        keys: Hash of each word, shape ``(words,)``. The most frequent words come first, so that what is looked up most is in the cache.
+        keys: Hash of each word, shape ``(words,)``. The most frequent words come first, so that what is
+            looked up most is in the cache.
         ids: Words of each row, row after row, ascending: positions in ``keys``, int32.
         starts: Start of each row in ``ids``, and the end of the last one, int64 of shape ``(rows + 1,)``.
         totals: Weight of all words of each row, float32 of shape ``(rows,)``; 0 for a row without words.
@@ -115,7 +130,10 @@ class WordSets:
 
     @classmethod
     def of(cls, batches: Iterable[EncodedWords]) -> "WordSets":
-        """Join batches of rows, each with a vocabulary of its own. Words weigh by how many of all rows have them."""
+        """Join batches of rows, each with a vocabulary of its own.
+
+        Words weigh by how many of all rows have them.
+        """
         from scipy.sparse import csr_matrix
 
         ids_of_batches, lengths_of_rows = GrowingArray(np.int32), GrowingArray(np.int32)
@@ -128,7 +146,11 @@ class WordSets:
             matrix.sum_duplicates()
             ids_of_batches.append(matrix.indices)
             lengths_of_rows.append(np.diff(matrix.indptr))
-            counts = batch.keys, np.bincount(batch.indices, minlength=words), np.bincount(matrix.indices, minlength=words)
+            counts = (
+                batch.keys,
+                np.bincount(batch.indices, minlength=words),
+                np.bincount(matrix.indices, minlength=words),
+            )
             for array, values in zip(vocabulary, counts, strict=True):
                 array.append(values)
             sizes.append((len(batch.lengths), words))
@@ -136,7 +158,13 @@ class WordSets:
         ranks, keys, documents = _joined(*(array.mapped().values for array in vocabulary))
         starts = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=starts[1:])
-        sets = cls(keys, np.sqrt(np.log((len(lengths) + 1) / documents)), ids, starts, np.zeros(len(lengths), np.float32))
+        sets = cls(
+            keys,
+            np.sqrt(np.log((len(lengths) + 1) / documents)),
+            ids,
+            starts,
+            np.zeros(len(lengths), np.float32),
+        )
         first = first_word = 0
         for rows, words in sizes:
             sets._renumber(first, first + rows, ranks[first_word : first_word + words])
@@ -172,7 +200,10 @@ class WordSets:
         return similarities
 
     def similarity_to(self, row: int) -> Similarities:
-        """Return the similarity of all rows to one row that has words; float32 of shape ``(rows,)``. It holds the words in memory."""
+        """Return the similarity of all rows to one row that has words; float32 of shape ``(rows,)``.
+
+        It holds the words in memory.
+        """
         common: Similarities = self._every @ self._rows(np.array([row]), self._roots).toarray()[0]
         similarities: Similarities = common / (self.totals + self.totals[row] - common)
         return similarities
@@ -197,7 +228,11 @@ class WordSets:
             found.append(self.ids.values.take(places))
             self.ids.release()
         ids = np.concatenate(found)
-        return self._sparse(np.ones(len(ids), np.float32) if data is None else data.take(ids), ids, np.append(0, np.cumsum(lengths)))
+        return self._sparse(
+            np.ones(len(ids), np.float32) if data is None else data.take(ids),
+            ids,
+            np.append(0, np.cumsum(lengths)),
+        )
 
     def _sparse(self, data: Similarities, ids: NDArray[np.int32], starts: Rows) -> "csr_matrix":
         from scipy.sparse import csr_matrix
@@ -209,12 +244,19 @@ def _summed(matrix: "csr_matrix") -> Similarities:
     return np.asarray(matrix.sum(axis=1), np.float32).ravel()
 
 
-def _joined(keys: Keys, counts: NDArray[np.int64], documents: NDArray[np.int32]) -> tuple[NDArray[np.int32], Keys, NDArray[np.int64]]:
+def _joined(
+    keys: Keys, counts: NDArray[np.int64], documents: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], Keys, NDArray[np.int64]]:
     """Join vocabularies of batches: each has keys of words, their occurrences, and the number of rows that have them.
 
-    Return the rank of each word of each batch; and the key of each different word and the number of its rows, by rank.
+    Return the rank of each word of each batch; and the key of each different word and the number of its rows,
+    by rank.
     """
-    places, different, sums = np.zeros(len(keys), np.int32), [np.empty(0, np.uint64)], [np.empty((2, 0), np.int64)]
+    places, different, sums = (
+        np.zeros(len(keys), np.int32),
+        [np.empty(0, np.uint64)],
+        [np.empty((2, 0), np.int64)],
+    )
     found = 0
     for chosen in partitions(keys):
         unique, inverse = np.unique(keys[chosen], return_inverse=True)

@@ -1,16 +1,19 @@
 """Division of one set of rows into train, validation and test (``data.split``), by a hash of each row's text or group.
 
-The hash of ``seed`` and the text (or the column ``by``) is a position between 0 and 1. Test takes the lowest positions, then validation,
-then train. So equal texts, or all rows of a group, are in the same split, and the order of the rows does not matter.
+The hash of ``seed`` and the text (or the column ``by``) is a position between 0 and 1. Test takes the lowest
+positions, then validation, then train. So equal texts, or all rows of a group, are in the same split, and the
+order of the rows does not matter.
 
-With ``stratify: false`` the cuts are at the fractions: the split of a row depends on nothing but the row and the seed, so it never
-changes when rows are added. The sizes are left to chance: of 320 rows, 10 % are 32, give or take 5, and rare classes may be absent.
+With ``stratify: false`` the cuts are at the fractions: the split of a row depends on nothing but the row and
+the seed, so it never changes when rows are added. The sizes are left to chance: of 320 rows, 10 % are 32,
+give or take 5, and rare classes may be absent.
 
-With ``stratify: true`` the cuts of each class are moved along this order until the class has its share of texts, or of groups (each with
-the most frequent class of its rows), rounded up or down. Added rows can move only the rows next to a cut (1 in 100 when 1,000 rows become
-1,100), and only between validation and one of its neighbours: rows below the middle of validation are never in train, and rows above it
-never in test. A model is therefore not tested on rows that an earlier one was trained on, or the reverse, in either mode. The exception:
-the last text or group of a class is in train, because a class that is not in train is an error.
+With ``stratify: true`` the cuts of each class are moved along this order until the class has its share of
+texts, or of groups (each with the most frequent class of its rows), rounded up or down. Added rows can move
+only the rows next to a cut (1 in 100 when 1,000 rows become 1,100), and only between validation and one of
+its neighbours: rows below the middle of validation are never in train, and rows above it never in test. A
+model is therefore not tested on rows that an earlier one was trained on, or the reverse, in either mode. The
+exception: the last text or group of a class is in train, because a class that is not in train is an error.
 """
 
 import hashlib
@@ -29,11 +32,19 @@ NO_LABEL = 0
 
 
 def hashes(values: pa.StringArray, seed: int = 0) -> Keys:
-    """Return a 64-bit hash of each value, 0 where it is null. It is specified (BLAKE2b), so no update of a library changes a split."""
+    """Return a 64-bit hash of each value, 0 where it is null.
+
+    It is specified (BLAKE2b), so no update of a library changes a split.
+    """
     coded = pc.dictionary_encode(values)
     key = seed.to_bytes(4, "little")
-    digests = [hashlib.blake2b(value.encode(), digest_size=8, key=key).digest() for value in coded.dictionary.to_pylist()]
-    table: Keys = np.append(np.frombuffer(b"".join(digests), ">u8").astype(np.uint64), np.uint64(0))  # the last one is for null
+    digests = [
+        hashlib.blake2b(value.encode(), digest_size=8, key=key).digest()
+        for value in coded.dictionary.to_pylist()
+    ]
+    table: Keys = np.append(
+        np.frombuffer(b"".join(digests), ">u8").astype(np.uint64), np.uint64(0)
+    )  # the last one is for null
     result: Keys = table[pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)]
     return result
 
@@ -41,11 +52,15 @@ def hashes(values: pa.StringArray, seed: int = 0) -> Keys:
 def row_hashes(texts: list[pa.StringArray], groups: pa.StringArray | None, seed: int) -> Keys:
     """Return the hash of each row: of its group, the column ``by``, or of its texts where there is none.
 
-    Case, white space and the order of a pair make no difference, as in the data check ``leakage``. A row whose group is null is a group of
-    its own.
+    Case, white space and the order of a pair make no difference, as in the data check ``leakage``. A row
+    whose group is null is a group of its own.
     """
     keys = unordered_row_keys([hashes(normalized(pc.fill_null(column, "")), seed) for column in texts])
-    return keys if groups is None else np.where(groups.is_valid().to_numpy(zero_copy_only=False), hashes(groups, seed), keys)
+    return (
+        keys
+        if groups is None
+        else np.where(groups.is_valid().to_numpy(zero_copy_only=False), hashes(groups, seed), keys)
+    )
 
 
 def assign_splits(rows: Keys, labels: Keys, split: SplitParams) -> NDArray[np.int8]:
@@ -55,7 +70,9 @@ def assign_splits(rows: Keys, labels: Keys, split: SplitParams) -> NDArray[np.in
     """
     if not split.stratify:
         cuts = np.array([split.test, split.test + split.validation])
-        return np.array([TEST, VALIDATION, TRAIN], np.int8)[np.searchsorted(cuts, _positions(rows), side="right")]
+        return np.array([TEST, VALIDATION, TRAIN], np.int8)[
+            np.searchsorted(cuts, _positions(rows), side="right")
+        ]
     units, strata = _units(rows, labels)
     parts = np.full(len(units), TRAIN, np.int8)
     for stratum in np.unique(strata):
@@ -72,9 +89,13 @@ def _positions(keys: Keys) -> NDArray[np.float64]:
 
 def _units(rows: Keys, labels: Keys) -> tuple[Keys, Keys]:
     """Return the distinct hashes of rows (one per text or group), ascending, and the most frequent label of each."""
-    table = pa.table({"unit": rows, "label": labels}).group_by(["unit", "label"]).aggregate([([], "count_all")])
+    table = (
+        pa.table({"unit": rows, "label": labels}).group_by(["unit", "label"]).aggregate([([], "count_all")])
+    )
     unit, label, count = (table[name].to_numpy() for name in ("unit", "label", "count_all"))
-    order = np.lexsort((label, np.where(label == NO_LABEL, 0, count), unit))  # the last of each unit has the most frequent label
+    order = np.lexsort(
+        (label, np.where(label == NO_LABEL, 0, count), unit)
+    )  # the last of each unit has the most frequent label
     last = order[np.append(unit[order][1:] != unit[order][:-1], True)]
     return unit[last], label[last]
 

@@ -17,7 +17,10 @@ Keys = NDArray[np.uint64]
 CONTROL_CLASS = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 """C0 and C1 control characters except tab and line breaks."""
 WORD_SEPARATORS = r" ?[^\p{L}\p{N} ][^\p{L}\p{N}]*"
-"""Characters between words, except a single space. Not matching single spaces makes the replacement several times faster."""
+"""Characters between words, except a single space.
+
+Not matching single spaces makes the replacement several times faster.
+"""
 BOUNDARY = "\x1e"
 """Pseudo-word before, between and after the texts of a row."""
 MAX_WORDS = 1 << 21
@@ -31,11 +34,16 @@ def normalized(texts: pa.StringArray) -> pa.StringArray:
     has_loose_space = pc.match_substring_regex(lowered, r"\s\s|[^\S ]")
     if not pc.any(has_loose_space).as_py():
         return lowered
-    return pc.replace_with_mask(lowered, has_loose_space, pc.replace_substring_regex(lowered.filter(has_loose_space), r"\s+", " "))
+    return pc.replace_with_mask(
+        lowered, has_loose_space, pc.replace_substring_regex(lowered.filter(has_loose_space), r"\s+", " ")
+    )
 
 
 def text_keys(texts: pa.StringArray) -> Keys:
-    """Return a 64-bit hash of each text, the same in every run. Two of a million texts collide once in 40 million data sets."""
+    """Return a 64-bit hash of each text, the same in every run.
+
+    Two of a million texts collide once in 40 million data sets.
+    """
     from pandas.util import hash_array  # takes most of a second to import
 
     values = np.asarray(texts.to_pylist(), dtype=object)
@@ -56,7 +64,10 @@ def unordered_row_keys(columns: list[Keys]) -> Keys:
 
 
 def same_text_keys(columns: Iterable[pa.Array]) -> Keys:
-    """Return a hash of each row's texts, shape ``(rows,)``. Case, white space and the order of a pair make no difference; null is empty."""
+    """Return a hash of each row's texts, shape ``(rows,)``.
+
+    Case, white space and the order of a pair make no difference; null is empty.
+    """
     return unordered_row_keys([text_keys(normalized(pc.fill_null(column, ""))) for column in columns])
 
 
@@ -161,7 +172,9 @@ class VocabularyCounts:
     def counts_by_word(self, number: int) -> dict[str, int]:
         """Return the occurrences of the most frequent words, the most frequent first."""
         order = np.argsort(-self.counts, kind="stable")[:number]
-        return dict(zip(self.words.take(pa.array(order)).to_pylist(), self.counts[order].tolist(), strict=True))
+        return dict(
+            zip(self.words.take(pa.array(order)).to_pylist(), self.counts[order].tolist(), strict=True)
+        )
 
     @property
     def total(self) -> int:
@@ -189,7 +202,9 @@ def _sequences(codecs: Sequence[str]) -> str:
     """Return a regular expression of the UTF-8 sequences of two, three and four bytes, as these codecs decode them."""
 
     def characters(first: int, last: int) -> str:
-        decoded = (bytes([byte]).decode(codec, "ignore") for codec in codecs for byte in range(first, last + 1))
+        decoded = (
+            bytes([byte]).decode(codec, "ignore") for codec in codecs for byte in range(first, last + 1)
+        )
         return f"[{''.join(sorted(set(decoded)))}]"
 
     more = characters(0x80, 0xBF)
@@ -197,8 +212,8 @@ def _sequences(codecs: Sequence[str]) -> str:
 
 
 SUSPECT = "|".join(
-    # cp1252 leaves five bytes undefined, which decoders pass on as Latin-1 does. All sequences of Mac Roman would be too many: a quote
-    # before é is one.
+    # cp1252 leaves five bytes undefined, which decoders pass on as Latin-1 does. All sequences of Mac Roman
+    # would be too many: a quote before é is one.
     [
         LOST,
         "[\x80-\x9f]",
@@ -207,12 +222,16 @@ SUSPECT = "|".join(
         *map(_sequences, (("cp1252", "latin-1"), ("cp1250",), ("cp1251",), ("cp437",))),
     ]
 )
-"""What a wrong encoding leaves: the replacement character, C1 control characters, and UTF-8 sequences. Valid texts have some of it, too,
+"""What a wrong encoding leaves: the replacement character, C1 control characters, and UTF-8 sequences.
+
+Valid texts have some of it, too,
 such as ``„MENÜ“``, so ftfy decides."""
 _SUSPECT = re.compile(SUSPECT)
 _CERTAIN = re.compile("Â[¡-ª¬-º¼-¿]")
 """A symbol after the first byte of its UTF-8 sequence; not a quote, which can follow a word that ends with Â."""
-_LATIN = re.compile("[¡-\u017f\u01a0\u01a1\u01af\u01b0\u0218-\u021b\u1e00-\u1eff\u2010-\u203a\u20ac\u2116\u2122\ufffd]")
+_LATIN = re.compile(
+    "[¡-\u017f\u01a0\u01a1\u01af\u01b0\u0218-\u021b\u1e00-\u1eff\u2010-\u203a\u20ac\u2116\u2122\ufffd]"
+)
 _OTHERS = re.compile("[\u0370-\u06ff\u0900-\u1dff\u2190-\ud7ff\U0001f000-\U0001faff]")
 """Letters of other scripts, symbols and emoji."""
 
@@ -226,7 +245,9 @@ def broken_characters(texts: pa.StringArray) -> NDArray[np.int64]:
     broken = _mask(pc.match_substring(suspects, LOST))
     undecided = np.flatnonzero(~broken)
     broken[undecided] = _decided(suspects.take(pa.array(undecided)))
-    counts[rows[broken]] = pc.count_substring_regex(suspects.filter(pa.array(broken)), SUSPECT).to_numpy(zero_copy_only=False)
+    counts[rows[broken]] = pc.count_substring_regex(suspects.filter(pa.array(broken)), SUSPECT).to_numpy(
+        zero_copy_only=False
+    )
     return counts
 
 
@@ -250,9 +271,16 @@ def repaired(text: str) -> str:
 
 
 def _is_plausible(new: Counter[str]) -> bool:
-    """Return whether the characters that a repair writes are usual ones. A single Greek letter, say, is an accident: ``ÎŸ`` in capitals."""
+    """Return whether the characters that a repair writes are usual ones.
+
+    A single Greek letter, say, is an accident: ``ÎŸ`` in capitals.
+    """
     characters = "".join(new)
-    return bool(_LATIN.search(characters)) or len(_OTHERS.findall(characters)) > 1 or max(characters, default="") > "\uffff"
+    return (
+        bool(_LATIN.search(characters))
+        or len(_OTHERS.findall(characters)) > 1
+        or max(characters, default="") > "\uffff"
+    )
 
 
 def correction(text: str) -> str | None:

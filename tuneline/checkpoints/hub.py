@@ -1,4 +1,7 @@
-"""The client of the Hugging Face hub: its errors as messages for the user, and its progress bars. Flows import it: no transformers."""
+"""The client of the Hugging Face hub: its errors as messages for the user, and its progress bars.
+
+Flows import it: no transformers.
+"""
 
 import contextlib
 import errno
@@ -7,15 +10,19 @@ from collections.abc import Iterator
 from tuneline.core.errors import ParamsError, StageError
 
 _OFFLINE = (
-    "Without network, set the revision to a commit that was fetched before, or copy the model to models/source/ and name that folder; "
-    "`dvc pull base` gets what another machine has fetched."
+    "Without network, set the revision to a commit that was fetched before, or copy the model to"
+    " models/source/ and name that folder; `dvc pull base` gets what another machine has fetched."
 )
 
 
 @contextlib.contextmanager
 def without_progress_bar() -> Iterator[None]:
     """Hide the progress bars of downloads until the block ends."""
-    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from huggingface_hub.utils.tqdm import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
 
     if are_progress_bars_disabled():
         yield
@@ -57,10 +64,19 @@ def _explain(error: Exception, name: str, revision: str | None) -> tuple[type[St
         ),
         errors.RepositoryNotFoundError: (
             f"the hub has no model {name!r}, or it is private.",
-            "Check the name on its page; for a private one log in with `hf auth login`. A folder is named models/source/NAME.",
+            (
+                "Check the name on its page; for a private one log in with `hf auth login`. A folder is named"
+                " models/source/NAME."
+            ),
         ),
-        errors.HFValidationError: (f"{name!r} is not the name of a model on the hub.", "It looks like 'google-bert/bert-base-uncased'."),
-        errors.OfflineModeIsEnabled: (f"the hub cannot be asked for {name}, because HF_HUB_OFFLINE is set.", f"Unset it. {_OFFLINE}"),
+        errors.HFValidationError: (
+            f"{name!r} is not the name of a model on the hub.",
+            "It looks like 'google-bert/bert-base-uncased'.",
+        ),
+        errors.OfflineModeIsEnabled: (
+            f"the hub cannot be asked for {name}, because HF_HUB_OFFLINE is set.",
+            f"Unset it. {_OFFLINE}",
+        ),
     }
     for kind, explanation in explanations.items():
         if isinstance(error, kind):

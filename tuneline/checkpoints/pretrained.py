@@ -1,7 +1,7 @@
 """Pretrained models: a repository of the hub at one commit, or a folder under ``models/source/``.
 
-``find_pretrained`` lists the files of one, and ``Pretrained`` fetches them: those of the hub into the cache that all Hugging Face
-libraries share. Nothing here loads weights or runs code of a repository.
+``find_pretrained`` lists the files of one, and ``Pretrained`` fetches them: those of the hub into the cache
+that all Hugging Face libraries share. Nothing here loads weights or runs code of a repository.
 """
 
 import contextlib
@@ -44,8 +44,9 @@ COMMIT_HASH = re.compile(r"[0-9a-f]{40}")
 class Pretrained:
     """A pretrained model whose files can be fetched.
 
-    ``files`` are the sizes in bytes by name, without files in subfolders, which no model of transformers needs; ``sha256`` has the large
-    ones, as the hub lists them. ``key`` is the parameter or option that names the model, for messages.
+    ``files`` are the sizes in bytes by name, without files in subfolders, which no model of transformers
+    needs; ``sha256`` has the large ones, as the hub lists them. ``key`` is the parameter or option that names
+    the model, for messages.
     """
 
     name: str
@@ -60,20 +61,31 @@ class Pretrained:
         return self.name if self.commit is None else f"{self.name} at {self.commit[:12]}"
 
     def fetch(self, names: Sequence[str]) -> Path:
-        """Return a folder with some of the files. Those of the hub are downloaded, with a progress bar, unless the cache has them."""
+        """Return a folder with some of the files.
+
+        Those of the hub are downloaded, with a progress bar, unless the cache has them.
+        """
         if self.commit is None:
             return Path(self.name)
         from huggingface_hub import snapshot_download
 
         large = sum(self.files[name] for name in names) > PROGRESS_FROM
-        with hub_errors_explained(self.key, self.name, self.commit), contextlib.nullcontext() if large else without_progress_bar():
+        with (
+            hub_errors_explained(self.key, self.name, self.commit),
+            contextlib.nullcontext() if large else without_progress_bar(),
+        ):
             return Path(snapshot_download(self.name, revision=self.commit, allow_patterns=list(names)))
 
     def config(self) -> dict[str, Any]:
         """Return the contents of ``config.json``; raise a ParamsError if there is no such file."""
         if CONFIG not in self.files:
-            hint = "A folder that save_pretrained wrote has one. An adapter (LoRA) must be merged into its model first."
-            raise ParamsError(f"{self.key}: {self.label} has no {CONFIG}, so it is not a model of transformers.", hint)
+            hint = (
+                "A folder that save_pretrained wrote has one. An adapter (LoRA) must be merged into its model"
+                " first."
+            )
+            raise ParamsError(
+                f"{self.key}: {self.label} has no {CONFIG}, so it is not a model of transformers.", hint
+            )
         return self.read_json(CONFIG)
 
     def read_json(self, name: str) -> dict[str, Any]:
@@ -81,9 +93,13 @@ class Pretrained:
         try:
             values = json.loads((self.fetch([name]) / name).read_text(encoding="utf-8"))
         except ValueError as error:
-            raise ParamsError(f"{self.key}: {name} of {self.label} is not valid JSON: {error}", self._fetch_again()) from None
+            raise ParamsError(
+                f"{self.key}: {name} of {self.label} is not valid JSON: {error}", self._fetch_again()
+            ) from None
         if not isinstance(values, dict):
-            raise ParamsError(f"{self.key}: {name} of {self.label} is not a JSON object.", self._fetch_again())
+            raise ParamsError(
+                f"{self.key}: {name} of {self.label} is not a JSON object.", self._fetch_again()
+            )
         return values
 
     def license(self) -> str | None:
@@ -98,7 +114,9 @@ class Pretrained:
             raise
         except Exception:  # a card is written by hand: it may be anything
             return None
-        stated = metadata.get("license_name") if metadata.get("license") == "other" else metadata.get("license")
+        stated = (
+            metadata.get("license_name") if metadata.get("license") == "other" else metadata.get("license")
+        )
         return stated if isinstance(stated, str) else None
 
     def weight_files(self) -> list[str]:
@@ -107,16 +125,20 @@ class Pretrained:
             return [WEIGHTS]
         if INDEX not in self.files and any(PICKLES.fullmatch(name) for name in self.files):
             raise ParamsError(
-                f"{self.key}: {self.label} has its weights only as a pickle (pytorch_model.bin), which can run code when it is loaded.",
-                "Choose a revision with model.safetensors: many repositories have one on the branch refs/pr/1. Or convert it on a machine "
-                "where that does no harm: AutoModel.from_pretrained(NAME).save_pretrained('models/source/NAME'), with the tokenizer.",
+                f"{self.key}: {self.label} has its weights only as a pickle (pytorch_model.bin), which can"
+                " run code when it is loaded.",
+                "Choose a revision with model.safetensors: many repositories have one on the branch"
+                " refs/pr/1. Or convert it on a machine where that does no harm:"
+                " AutoModel.from_pretrained(NAME).save_pretrained('models/source/NAME'), with the tokenizer.",
             )
         if INDEX not in self.files:
             problem = f"{self.key}: {self.label} has no weights for torch: neither {WEIGHTS} nor {INDEX}."
             raise ParamsError(problem, "Choose another checkpoint or revision.")
         shards = sorted({str(name) for name in (self.read_json(INDEX).get("weight_map") or {}).values()})
         if missing := [name for name in shards if name not in self.files]:
-            raise ParamsError(f"{self.key}: {self.label} lacks {missing[0]}, which {INDEX} lists.", self._fetch_again())
+            raise ParamsError(
+                f"{self.key}: {self.label} lacks {missing[0]}, which {INDEX} lists.", self._fetch_again()
+            )
         return [INDEX, *shards]
 
     def weight_bytes(self) -> int:
@@ -124,7 +146,10 @@ class Pretrained:
         return sum(self.files[name] for name in self.weight_files() if name != INDEX)
 
     def parameters(self) -> int:
-        """Return the number of parameters, from the headers of the safetensors files. The weights are not downloaded."""
+        """Return the number of parameters, from the headers of the safetensors files.
+
+        The weights are not downloaded.
+        """
         from huggingface_hub import HfApi, errors, get_local_safetensors_metadata
 
         self.weight_files()
@@ -135,13 +160,19 @@ class Pretrained:
                 else:
                     metadata = HfApi().get_safetensors_metadata(self.name, revision=self.commit)
         except errors.SafetensorsParsingError as error:
-            raise ParamsError(f"{self.key}: the weights of {self.label} are damaged: {error}", self._fetch_again()) from None
+            raise ParamsError(
+                f"{self.key}: the weights of {self.label} are damaged: {error}", self._fetch_again()
+            ) from None
         return sum(metadata.parameter_count.values())
 
     def tokenizer_files(self) -> list[str]:
         """Return the names of the tokenizer's files; empty if the repository has no tokenizer."""
         names = [name for name in TOKENIZER_FILES if name in self.files]
-        return names if any(not name.endswith(("_config.json", "_map.json", "added_tokens.json")) for name in names) else []
+        return (
+            names
+            if any(not name.endswith(("_config.json", "_map.json", "added_tokens.json")) for name in names)
+            else []
+        )
 
     def damaged(self, name: str, problem: str) -> ParamsError:
         """Return the error for a damaged file."""
@@ -152,11 +183,16 @@ class Pretrained:
             return f"Copy the model to {self.name} again: save_pretrained writes all files."
         from huggingface_hub import constants
 
-        return f"Remove {self.name} from the cache in {constants.HF_HUB_CACHE} (`hf cache rm model/{self.name}`), and run this again."
+        return (
+            f"Remove {self.name} from the cache in {constants.HF_HUB_CACHE} (`hf cache rm"
+            f" model/{self.name}`), and run this again."
+        )
 
 
 def find_pretrained(name: str, revision: str | None = None, key: str = "model.checkpoint") -> Pretrained:
-    """Find a pretrained model and list its files. A branch or tag, or the main branch, is resolved to the commit that it points to now.
+    """Find a pretrained model and list its files.
+
+    A branch or tag, or the main branch, is resolved to the commit that it points to now.
 
     Raises:
         ParamsError: The model or revision does not exist, or is not accessible.
@@ -183,27 +219,45 @@ def _find_folder(name: str, key: str) -> Pretrained:
     if not folder.is_dir():
         present = sorted(f"{BASE_SOURCE}/{entry.name}" for entry in BASE_SOURCE.glob("*") if entry.is_dir())
         tracked = folder.with_name(f"{folder.name}.dvc").exists()
-        hint = f"`dvc pull {name}` fetches it." if tracked else f"There is: {', '.join(present) or 'no folder'}."
+        hint = (
+            f"`dvc pull {name}` fetches it." if tracked else f"There is: {', '.join(present) or 'no folder'}."
+        )
         raise ParamsError(f"{key}: {name} is not a folder.", hint)
-    return Pretrained(folder.as_posix(), None, {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}, key=key)
+    return Pretrained(
+        folder.as_posix(),
+        None,
+        {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()},
+        key=key,
+    )
 
 
 def _list(name: str, commit: str, key: str) -> tuple[dict[str, int], dict[str, str]]:
-    """Return sizes of all files, and the checksums of large ones. Without network they are those in the cache, without checksums."""
+    """Return sizes of all files, and the checksums of large ones.
+
+    Without network they are those in the cache, without checksums.
+    """
     from huggingface_hub import HfApi, errors, snapshot_download
     from huggingface_hub.hf_api import RepoFile
 
     try:
         with hub_errors_explained(key, name, commit):
-            files = [entry for entry in HfApi().list_repo_tree(name, revision=commit) if isinstance(entry, RepoFile)]
+            files = [
+                entry
+                for entry in HfApi().list_repo_tree(name, revision=commit)
+                if isinstance(entry, RepoFile)
+            ]
     except StageError as unreachable:
         wanted = [CONFIG, CARD, INDEX, "model*.safetensors", *TOKENIZER_FILES]
         try:
-            folder = Path(snapshot_download(name, revision=commit, allow_patterns=wanted, local_files_only=True))
+            folder = Path(
+                snapshot_download(name, revision=commit, allow_patterns=wanted, local_files_only=True)
+            )
         except (errors.LocalEntryNotFoundError, errors.HFValidationError):
             raise unreachable from None
         return {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}, {}
-    return {file.path: file.size for file in files}, {file.path: file.lfs.sha256 for file in files if file.lfs}
+    return {file.path: file.size for file in files}, {
+        file.path: file.lfs.sha256 for file in files if file.lfs
+    }
 
 
 def check_model_type(checkpoint: Pretrained) -> None:
@@ -215,7 +269,9 @@ def check_model_type(checkpoint: Pretrained) -> None:
     model_type = config.get("model_type")
     name, library = f"{checkpoint.key}: {checkpoint.label}", f"transformers {version('transformers')}"
     if reason := UNSUPPORTED.get(model_type or ""):
-        raise ParamsError(f"{name} is of type {model_type!r}, which cannot be trained: {reason}.", f"Choose {ENCODERS}.")
+        raise ParamsError(
+            f"{name} is of type {model_type!r}, which cannot be trained: {reason}.", f"Choose {ENCODERS}."
+        )
     if model_type in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES:
         return
     if model_type in CONFIG_MAPPING:
@@ -225,9 +281,17 @@ def check_model_type(checkpoint: Pretrained) -> None:
         )
     if "auto_map" in config:
         raise ParamsError(
-            f"{name} needs Python code from its repository (model_type {model_type!r}, auto_map), which is never run.",
-            "Choose a checkpoint of a type that transformers has; some repositories have a revision or a successor for it.",
+            f"{name} needs Python code from its repository (model_type {model_type!r}, auto_map), which is"
+            " never run.",
+            "Choose a checkpoint of a type that transformers has; some repositories have a revision or a"
+            " successor for it.",
         )
     if model_type is None:
-        raise ParamsError(f"{name}: config.json has no model_type.", "Copy it to models/source/ and add model_type, such as 'bert'.")
-    raise ParamsError(f"{name} is of type {model_type!r}, which {library} does not have.", "A newer transformers may have it: make lock.")
+        raise ParamsError(
+            f"{name}: config.json has no model_type.",
+            "Copy it to models/source/ and add model_type, such as 'bert'.",
+        )
+    raise ParamsError(
+        f"{name} is of type {model_type!r}, which {library} does not have.",
+        "A newer transformers may have it: make lock.",
+    )

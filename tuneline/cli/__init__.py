@@ -1,6 +1,7 @@
 """The command ``tuneline``: one module or package per subcommand; its function ``command`` imports the slow libraries.
 
-An error that the user can fix (``StageError``) ends a subcommand with its message and its exit status, without a traceback.
+An error that the user can fix (``StageError``) ends a subcommand with its message and its exit status,
+without a traceback.
 """
 
 # ruff: noqa: E402
@@ -18,7 +19,21 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from tuneline.cli import data, doctor, evaluate, experiments, explain, init, labels, predict, report, run, show, sweep, upgrade
+from tuneline.cli import (
+    data,
+    doctor,
+    evaluate,
+    experiments,
+    explain,
+    init,
+    labels,
+    predict,
+    report,
+    run,
+    show,
+    sweep,
+    upgrade,
+)
 from tuneline.core.errors import StageError
 from tuneline.core.files import explain_disk_errors
 
@@ -35,7 +50,10 @@ class Commands(TyperGroup):
             say(f"tuneline {ctx.invoked_subcommand}: {error}", error=True)
             raise typer.Exit(error.status) from None
         except KeyboardInterrupt as interrupt:
-            say(f"tuneline {ctx.invoked_subcommand}: interrupted; incomplete files were discarded.", error=True)
+            say(
+                f"tuneline {ctx.invoked_subcommand}: interrupted; incomplete files were discarded.",
+                error=True,
+            )
             raise typer.Exit(128 + getattr(interrupt, "number", signal.SIGINT)) from None
 
 

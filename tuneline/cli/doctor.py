@@ -76,13 +76,22 @@ ok = partial(DoctorResult, "ok")
 warning, error = partial(DoctorResult, "warning"), partial(DoctorResult, "error")
 
 
-def command(data: Annotated[bool, typer.Option("--data", help="Read DVC's cache of what dvc.lock names, to find damage")] = False) -> None:
-    """Check this machine and this checkout, and say how to fix what is wrong. Exit code 1 if there is an error."""
+def command(
+    data: Annotated[
+        bool, typer.Option("--data", help="Read DVC's cache of what dvc.lock names, to find damage")
+    ] = False,
+) -> None:
+    """Check this machine and this checkout, and say how to fix what is wrong.
+
+    Exit code 1 if there is an error.
+    """
     console, errors = Console(), 0
     for check in (check_machine, check_checkout, check_registry, *[check_cache] * data):
         for result in check(Path()):
             errors += result.level == "error"
-            console.print(Text(f"{result.level:>8}", COLOURS[result.level]), Text(result.message), soft_wrap=True)
+            console.print(
+                Text(f"{result.level:>8}", COLOURS[result.level]), Text(result.message), soft_wrap=True
+            )
             if result.hint:
                 console.print(Text(f"{'':>8} -> {result.hint}", "dim"), soft_wrap=True)
     if errors:
@@ -95,9 +104,9 @@ GB = 2**30
 CGROUP = Path("/sys/fs/cgroup")
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 FREE_DISK_HINT = (
-    "prefect deployment run clean/clean-weekly. Without the flows: git fetch --tags, then dvc gc --all-tags --all-branches while no run is "
-    "in progress: it removes from DVC's cache what no branch or tag uses (add --all-experiments to keep experiments). Never only "
-    "--workspace: that deletes the registered models."
+    "prefect deployment run clean/clean-weekly. Without the flows: git fetch --tags, then dvc gc --all-tags"
+    " --all-branches while no run is in progress: it removes from DVC's cache what no branch or tag uses (add"
+    " --all-experiments to keep experiments). Never only --workspace: that deletes the registered models."
 )
 
 
@@ -121,16 +130,23 @@ def check_python(version: tuple[int, ...]) -> DoctorResult:
     name = ".".join(map(str, version))
     if OLDEST_PYTHON <= version <= NEWEST_PYTHON:
         return ok(f"Python {name}")
-    return error(f"Python {name} is not supported: 3.11 to 3.13 are", "make clean && make setup PYTHON=python3.12")
+    return error(
+        f"Python {name} is not supported: 3.11 to 3.13 are", "make clean && make setup PYTHON=python3.12"
+    )
 
 
 def check_programs(prefix: Path, *programs: str | None) -> DoctorResult:
     """Check that PATH finds the programs of this environment, because ``dvc repro`` starts stages by PATH; ``None``: not found."""
     bin_folder = (prefix / "bin").resolve()
-    elsewhere = [path or "none" for path in programs if path is None or Path(path).parent.resolve() != bin_folder]
+    elsewhere = [
+        path or "none" for path in programs if path is None or Path(path).parent.resolve() != bin_folder
+    ]
     if not elsewhere:
         return ok(f"python and dvc are in {bin_folder}")
-    return warning(f"PATH finds {', '.join(elsewhere)} before {bin_folder}", f"source {bin_folder}/activate   (make run does this itself)")
+    return warning(
+        f"PATH finds {', '.join(elsewhere)} before {bin_folder}",
+        f"source {bin_folder}/activate   (make run does this itself)",
+    )
 
 
 def installed_packages() -> dict[str, str]:
@@ -148,8 +164,16 @@ def check_packages(lock: Path, versions: Mapping[str, str]) -> DoctorResult:
 
     if not lock.exists():
         return error(f"{lock} is missing", "Run this in the root of the project.")
-    pins = [Requirement(line.rstrip("\\")) for line in lock.read_text(encoding="utf-8").splitlines() if line[:1].isalnum()]
-    required = {canonicalize_name(pin.name): str(pin.specifier)[2:] for pin in pins if pin.marker is None or pin.marker.evaluate()}
+    pins = [
+        Requirement(line.rstrip("\\"))
+        for line in lock.read_text(encoding="utf-8").splitlines()
+        if line[:1].isalnum()
+    ]
+    required = {
+        canonicalize_name(pin.name): str(pin.specifier)[2:]
+        for pin in pins
+        if pin.marker is None or pin.marker.evaluate()
+    }
     wrong = [
         f"{name} {versions.get(name, 'missing')} (pinned: {version})"
         for name, version in required.items()
@@ -164,11 +188,15 @@ def check_packages(lock: Path, versions: Mapping[str, str]) -> DoctorResult:
 def check_cores(cores: int, quota: float | None, threads: str | None) -> DoctorResult:
     """Check that no more threads, the value of ``OMP_NUM_THREADS``, run than there are cores.
 
-    A process may compute on ``cores`` physical ones; ``quota`` is what the container may use at a time, ``None`` for no limit.
+    A process may compute on ``cores`` physical ones; ``quota`` is what the container may use at a time,
+    ``None`` for no limit.
     """
     limit = f" (the container may use {quota:g} at a time)" if quota is not None else ""
     if threads and threads.isdecimal() and int(threads) > cores:
-        return warning(f"OMP_NUM_THREADS is {threads}, but only {cores} cores are available{limit}", "unset OMP_NUM_THREADS")
+        return warning(
+            f"OMP_NUM_THREADS is {threads}, but only {cores} cores are available{limit}",
+            "unset OMP_NUM_THREADS",
+        )
     return ok(f"{cores} cores{limit}, {threads or cores} threads" + " (OMP_NUM_THREADS)" * bool(threads))
 
 
@@ -185,7 +213,10 @@ def available_in_container(cgroup: Path) -> float:
 def check_memory(available: float) -> DoctorResult:
     """Check that the default pipeline fits into the available bytes: torch and its libraries take about 1 GB."""
     if available < 1.5 * GB:
-        return warning(f"{available / GB:.1f} GB of memory are free; the pipeline needs 1.5 GB", "Close programs, or use a larger machine.")
+        return warning(
+            f"{available / GB:.1f} GB of memory are free; the pipeline needs 1.5 GB",
+            "Close programs, or use a larger machine.",
+        )
     return ok(f"{available / GB:.1f} GB of memory free")
 
 
@@ -259,7 +290,8 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
 def check_data_and_outs(root: Path) -> Iterator[DoctorResult]:
     """Check that the user's data is that of the ``.dvc`` files in git; if so, that every out is up to date.
 
-    ``dvc status`` would take the data of another commit for changes, and its remedy, ``dvc repro``, would lose rows.
+    ``dvc status`` would take the data of another commit for changes, and its remedy, ``dvc repro``, would
+    lose rows.
     """
     others = other_versions(root)
     for refusal in map(OtherVersion.error, others):
@@ -267,7 +299,10 @@ def check_data_and_outs(root: Path) -> Iterator[DoctorResult]:
     if not others:
         yield check_pipeline(root)
     elif not git_hook.is_installed(root):
-        yield warning("in this clone, git pull and git switch bring no data", "python -m tuneline.project.git_hook   has git bring it, too")
+        yield warning(
+            "in this clone, git pull and git switch bring no data",
+            "python -m tuneline.project.git_hook   has git bring it, too",
+        )
 
 
 def check_branch(root: Path) -> Iterator[DoctorResult]:
@@ -283,10 +318,20 @@ def check_branch(root: Path) -> Iterator[DoctorResult]:
         yield warning(problem.message, problem.hint)
     folders = [Path(source["folder"]) for source in ingest.get("sources") or () if source.get("folder")]
     for folder in folders:
-        late = [path for path in labelled_files(root / folder) if time.time() - path.lstat().st_ctime > LONGEST_WAIT]
+        late = [
+            path
+            for path in labelled_files(root / folder)
+            if time.time() - path.lstat().st_ctime > LONGEST_WAIT
+        ]
         if late:
-            waiting = f"{folder}/{late[0].name} has waited to be ingested for more than {LONGEST_WAIT // 3600} hours"
-            yield warning(waiting, "prefect deployment run ingest/ingest-daily --watch; its state says what it waits for")
+            waiting = (
+                f"{folder}/{late[0].name} has waited to be ingested for more than {LONGEST_WAIT // 3600}"
+                " hours"
+            )
+            yield warning(
+                waiting,
+                "prefect deployment run ingest/ingest-daily --watch; its state says what it waits for",
+            )
 
 
 LONGEST_WAIT = 36 * 3600
@@ -308,7 +353,10 @@ def check_git(root: Path) -> Iterator[DoctorResult]:
         effect = "the report may have no commit to compare with"
         yield warning(f"this clone is shallow: {effect}", "git fetch --unshallow   (in CI: fetch-depth: 0)")
     if _run(root, "git", "var", "GIT_COMMITTER_IDENT").returncode:
-        yield warning("git has no committer name or email: commits will fail", "git config user.name ...; git config user.email ...")
+        yield warning(
+            "git has no committer name or email: commits will fail",
+            "git config user.name ...; git config user.email ...",
+        )
     yield ok("git")
 
 
@@ -321,11 +369,16 @@ def check_launch_of_machine(root: Path, params: TrainParams) -> DoctorResult:
             is_for_gpu = launch.needs_gpu(params.launch)
             launch.check_launch(params.launch, params.optimizer)
             if params.launch == launch.AUTO:
-                return check_choice(launch.find_devices(), params, installed_packages().get("torch"), NVIDIA_DRIVER.exists())
+                return check_choice(
+                    launch.find_devices(), params, installed_packages().get("torch"), NVIDIA_DRIVER.exists()
+                )
     except ParamsError as invalid:
         return error(invalid.problem, invalid.hint)
     if not is_for_gpu and machine.why_no_accelerator() is None and sys.platform != "darwin":
-        return warning(f"train.launch {params.launch} does not use the GPU of this machine", "tuneline run train.launch=auto")
+        return warning(
+            f"train.launch {params.launch} does not use the GPU of this machine",
+            "tuneline run train.launch=auto",
+        )
     return ok(f"train.launch {params.launch}")
 
 
@@ -336,14 +389,21 @@ def check_choice(devices: "Devices", params: TrainParams, torch: str | None, dri
     choice = choose_processes(devices, params.global_batch_size, params.mixed_precision)
     message = f"train.launch auto chooses {choice}" + (f" ({devices.why_cpu})" if devices.why_cpu else "")
     if driver and torch is not None and torch.endswith("+cpu"):
-        return warning(message, "This machine has a GPU. Install the CUDA build of torch: README.md, 'torch with or without CUDA'.")
+        return warning(
+            message,
+            "This machine has a GPU. Install the CUDA build of torch: README.md, 'torch with or without"
+            " CUDA'.",
+        )
     return ok(message)
 
 
 def check_source(root: Path, params: Params) -> DoctorResult:
     """Check that the data set named by ``data`` can be read: the files exist, or the hub may be contacted."""
     if params.data.source == "hub" and os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"}:
-        return warning("data.source is hub and HF_HUB_OFFLINE is set: only data in the local cache can be read", "unset HF_HUB_OFFLINE")
+        return warning(
+            "data.source is hub and HF_HUB_OFFLINE is set: only data in the local cache can be read",
+            "unset HF_HUB_OFFLINE",
+        )
     if params.data.source != "files":
         return ok(f"data.source: {params.data.source}")
     if is_url(params.data.path or ""):
@@ -356,10 +416,17 @@ def check_source(root: Path, params: Params) -> DoctorResult:
     specs = params.data.source_specs.values()
     names = sorted({name for spec in specs for name in re.findall(r"(?:^|\+)\s*(\w+)", spec)})
     files = [path.name for path in folder.glob("*")] if folder.is_dir() else []
-    missing = [name for name in names if not any(file.startswith(f"{name}.") and not file.endswith(".dvc") for file in files)]
+    missing = [
+        name
+        for name in names
+        if not any(file.startswith(f"{name}.") and not file.endswith(".dvc") for file in files)
+    ]
     if not missing:
         return ok(f"data.source: files in {folder}")
-    return error(f"{folder} has no file for {' and '.join(missing)}", "tuneline init FILE.csv; if DVC tracks the files: dvc pull")
+    return error(
+        f"{folder} has no file for {' and '.join(missing)}",
+        "tuneline init FILE.csv; if DVC tracks the files: dvc pull",
+    )
 
 
 def check_corrections(root: Path) -> DoctorResult:
@@ -367,7 +434,9 @@ def check_corrections(root: Path) -> DoctorResult:
     from tuneline.analysis.corrections import Corrections
 
     if not (root / CORRECTIONS).is_dir():
-        return error(f"{CORRECTIONS}/ is missing, and the stage download depends on it", f"git checkout {CORRECTIONS}")
+        return error(
+            f"{CORRECTIONS}/ is missing, and the stage download depends on it", f"git checkout {CORRECTIONS}"
+        )
     try:
         corrections = Corrections.read(root / CORRECTIONS)
     except DataError as invalid:
@@ -375,14 +444,20 @@ def check_corrections(root: Path) -> DoctorResult:
     if changed := _run(root, "git", "status", "--porcelain", "--", f"{CORRECTIONS}/*.csv").stdout.split():
         problem = f"{changed[-1]} is not committed: only this checkout trains on the corrected data"
         return warning(problem, f"git add {CORRECTIONS}, and commit")
-    return ok(f"{CORRECTIONS}: {corrections.labels.num_rows:,} labels, {corrections.dropped.num_rows:,} dropped rows")
+    return ok(
+        f"{CORRECTIONS}: {corrections.labels.num_rows:,} labels, {corrections.dropped.num_rows:,} dropped"
+        " rows"
+    )
 
 
 def check_special_files(root: Path) -> DoctorResult:
     """Check that ``data/source`` has only files and folders: DVC hashes all that is there, and waits for a pipe without end."""
     for path in sorted((root / SOURCE).rglob("*")):
         if not path.is_dir() and (problem := not_a_file(path)):
-            name, effect = path.relative_to(root), "waits for it without end" if path.is_fifo() else "cannot hash it"
+            name, effect = (
+                path.relative_to(root),
+                "waits for it without end" if path.is_fifo() else "cannot hash it",
+            )
             return error(f"{name} {problem}: DVC {effect}", f"rm '{name}'")
     return ok(f"{SOURCE}: only files and folders")
 
@@ -391,7 +466,10 @@ def check_files_versioned(root: Path) -> DoctorResult:
     """Check that git or DVC has the files of the user: experiments, queues and other machines get no other ones."""
     if paths := unversioned(root):
         names = " ".join(f"'{path}'" for path in paths)
-        return warning(f"neither git nor DVC has {', '.join(map(str, paths))}: experiments and other machines lack it", f"dvc add {names}")
+        return warning(
+            f"neither git nor DVC has {', '.join(map(str, paths))}: experiments and other machines lack it",
+            f"dvc add {names}",
+        )
     return ok(f"{SOURCE}, {BASE_SOURCE}: git or DVC has all files")
 
 
@@ -401,7 +479,9 @@ def check_committed(root: Path) -> DoctorResult:
     if not names:
         return ok("git has all files of the result")
     others = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    problem = f"git does not have {', '.join(names[:MOST_NAMES])}{others}: nobody can repeat a commit without them"
+    problem = (
+        f"git does not have {', '.join(names[:MOST_NAMES])}{others}: nobody can repeat a commit without them"
+    )
     return warning(problem, COMMIT)
 
 
@@ -420,28 +500,41 @@ def check_base_model(root: Path, params: Params) -> DoctorResult:
     present = {source.name for source in (base.checkpoint, base.tokenizer) if source} if base else set()
     missing = [name for name in names.values() if name and not is_folder(name) and name not in present]
     if missing and os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"}:
-        return warning(f"{missing[0]} is not in {BASE}, and HF_HUB_OFFLINE is set", "unset HF_HUB_OFFLINE, or dvc pull base")
+        return warning(
+            f"{missing[0]} is not in {BASE}, and HF_HUB_OFFLINE is set",
+            "unset HF_HUB_OFFLINE, or dvc pull base",
+        )
     return ok(f"model.checkpoint: {params.model.checkpoint or 'none, trained from scratch'}")
 
 
 def check_partial_files(root: Path) -> DoctorResult:
     """Check that no killed run left partially written files."""
     patterns = (".*.partial", ".*.former", ".*.resumable")
-    partial = [path for folder in OUTPUT_FOLDERS for pattern in patterns for path in (root / folder).rglob(pattern)]
+    partial = [
+        path for folder in OUTPUT_FOLDERS for pattern in patterns for path in (root / folder).rglob(pattern)
+    ]
     if not partial:
         return ok("no partially written files")
     names = ", ".join(str(path.relative_to(root)) for path in partial[:3])
-    return warning(f"a run was killed while it wrote {names}", "Harmless: the next run of that stage continues or removes it.")
+    return warning(
+        f"a run was killed while it wrote {names}",
+        "Harmless: the next run of that stage continues or removes it.",
+    )
 
 
 def check_partial_copies(root: Path) -> DoctorResult:
     """Check that DVC left no half copy in its cache, which a full disk or a kill leaves and nothing removes."""
-    copies = [path for pattern in ("*/.*.tmp", "*/*/.*.tmp") for path in (root / ".dvc" / "cache" / "files").glob(pattern)]
+    copies = [
+        path
+        for pattern in ("*/.*.tmp", "*/*/.*.tmp")
+        for path in (root / ".dvc" / "cache" / "files").glob(pattern)
+    ]
     if not copies:
         return ok("no partial copies in DVC's cache")
     size = sum(path.stat().st_size for path in copies)
     return warning(
-        f"{len(copies)} partial copies in DVC's cache take {decimal(size)}: it was ended, or the disk was full",
+        f"{len(copies)} partial copies in DVC's cache take {decimal(size)}: it was ended, or the disk was"
+        " full",
         "When no dvc is running: find .dvc/cache/files -name '.*.tmp' -delete",
     )
 
@@ -453,7 +546,10 @@ def check_cache(root: Path) -> Iterator[DoctorResult]:
     objects = {stored: path for path, stored in cached_objects(root, read_lock(root))}
     damaged = [stored for stored in objects if not is_intact(stored)]
     for stored in damaged:
-        hint = f"rm -f {stored}; then dvc pull, or without a DVC remote, dvc repro -f STAGE for the stage that writes it"
+        hint = (
+            f"rm -f {stored}; then dvc pull, or without a DVC remote, dvc repro -f STAGE for the stage that"
+            " writes it"
+        )
         yield error(f"DVC's cache is damaged: {stored} is not {objects[stored]} as it was stored", hint)
     if not damaged:
         size = decimal(sum(stored.stat().st_size for stored in objects))
@@ -469,18 +565,24 @@ def check_site_cache(root: Path) -> DoctorResult:
     if not _open_to_others(folder):
         return ok("DVC's site cache is closed to other users")
     return warning(
-        f"other users of this machine can write to DVC's site cache in {folder}, and run code as you when you run DVC",
+        f"other users of this machine can write to DVC's site cache in {folder}, and run code as you when you"
+        " run DVC",
         "make setup   (without make: python -m tuneline.project.site_cache)",
     )
 
 
 def _open_to_others(folder: Path) -> bool:
-    """Return True if others than the owner and the group may change what DVC puts there. DVC makes a missing folder writable for all."""
+    """Return True if others than the owner and the group may change what DVC puts there.
+
+    DVC makes a missing folder writable for all.
+    """
     for path in (*reversed(folder.parents), folder):
         if not path.exists():
             return True
         status = path.stat()
-        if status.st_uid not in {0, os.getuid()} or (status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX):
+        if status.st_uid not in {0, os.getuid()} or (
+            status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
+        ):
             return True
         if not status.st_mode & stat.S_IXOTH:
             return False
@@ -493,9 +595,16 @@ def check_pipeline(root: Path) -> DoctorResult:
     if not done.returncode:
         changed = list(json.loads(done.stdout or "{}"))
         hint = "make run, or dvc repro; if another machine has pushed these results: dvc pull"
-        return warning(f"not up to date: {', '.join(changed)}", hint) if changed else ok("the pipeline is up to date")
+        return (
+            warning(f"not up to date: {', '.join(changed)}", hint)
+            if changed
+            else ok("the pipeline is up to date")
+        )
     if "dvc.lock' validation failed" in done.stderr or "dvc.lock' is invalid" in done.stderr:
-        hint = "git checkout dvc.lock (rm, if it was never committed), then dvc repro: DVC's cache has what finished stages made."
+        hint = (
+            "git checkout dvc.lock (rm, if it was never committed), then dvc repro: DVC's cache has what"
+            " finished stages made."
+        )
         return error("dvc.lock is damaged: DVC was ended, or the disk was full, while it wrote it", hint)
     if "Unable to acquire lock" in done.stderr or "is being blocked by" in done.stderr:
         hint = "Wait until it ends. `dvc repro` fails while the lock is held."
@@ -506,11 +615,16 @@ def check_pipeline(root: Path) -> DoctorResult:
 
 def _run(root: Path, *command: str, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "DVC_NO_ANALYTICS": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=env, timeout=timeout)
+    return subprocess.run(
+        command, cwd=root, capture_output=True, text=True, check=False, env=env, timeout=timeout
+    )
 
 
 HINT = "With a git remote `origin` and a default DVC remote: python -m flows.promotion publish"
-LOST_HINT = "If another machine has them, there: python -m flows.promotion publish. Else: python -m flows.promotion rollback --to VERSION"
+LOST_HINT = (
+    "If another machine has them, there: python -m flows.promotion publish. Else: python -m flows.promotion"
+    " rollback --to VERSION"
+)
 
 
 def check_registry(root: Path) -> Iterator[DoctorResult]:
@@ -520,13 +634,19 @@ def check_registry(root: Path) -> Iterator[DoctorResult]:
             if version := tags.in_stage(stage):
                 yield check_copies(root, artifact, stage, version)
                 if ungated := why_no_gate(root, tags, stage):
-                    yield warning(ungated, f"If nobody meant it: python -m flows.promotion rollback. gto history {artifact}")
+                    yield warning(
+                        ungated,
+                        f"If nobody meant it: python -m flows.promotion rollback. gto history {artifact}",
+                    )
 
 
 def check_copies(root: Path, artifact: str, stage: str, version: Version) -> DoctorResult:
     """Check that the files of a version are in DVC's cache or remote, and that it has a second copy: of its tag, in ``origin``."""
     message = f"{artifact} {version.name}, which is in {stage}"
-    not_here, not_there = why_not_in_cache(root, artifact, version.commit), why_not_in_dvc_remote(root, artifact, version.commit)
+    not_here, not_there = (
+        why_not_in_cache(root, artifact, version.commit),
+        why_not_in_dvc_remote(root, artifact, version.commit),
+    )
     if not_here and not_there:
         return error(f"{message}, cannot be fetched: {not_here}, and {not_there}", LOST_HINT)
     missing = list(filter(None, (not_there, _why_not_in_origin(root, artifact, version))))
@@ -540,7 +660,14 @@ def _why_not_in_origin(root: Path, artifact: str, version: Version) -> str | Non
     if "origin" not in git(root, "remote").split():
         return "there is no git remote origin"
     try:
-        done = _run(root, "git", "ls-remote", "origin", f"refs/tags/{artifact}@{version.name}*", timeout=REMOTE_TIMEOUT)
+        done = _run(
+            root,
+            "git",
+            "ls-remote",
+            "origin",
+            f"refs/tags/{artifact}@{version.name}*",
+            timeout=REMOTE_TIMEOUT,
+        )
     except subprocess.TimeoutExpired:
         return f"origin did not answer within {REMOTE_TIMEOUT:g} seconds"
     if done.returncode:

@@ -1,6 +1,7 @@
 """``tuneline explain``: the meaning, type, default and value of a parameter, and the stages that a change of it reruns.
 
-The value is from ``params.yaml``, the stages are from ``dvc.yaml``, all else is from the fields in ``tuneline/params/``.
+The value is from ``params.yaml``, the stages are from ``dvc.yaml``, all else is from the fields in
+``tuneline/params/``.
 """
 
 import json
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     from tuneline.cli.console import Console
 
 MARKERS = frozenset({"reports/checks/passed"})
-"""Outs that only say that a stage passed. Their content never changes, so what depends on nothing else of that stage is not rerun."""
+"""Outs that only say that a stage passed.
+
+Their content never changes, so what depends on nothing else of that stage is not rerun.
+"""
 
 
 def reruns(key: str, stages: Mapping[str, Any]) -> str:
@@ -33,9 +37,17 @@ def reruns(key: str, stages: Mapping[str, Any]) -> str:
 
     They are its readers, and those after them if one of their inputs has changed.
     """
-    readers = [name for name, stage in stages.items() if any(_contains(key, entry, ".") for entry in _names(stage, "params"))]
+    readers = [
+        name
+        for name, stage in stages.items()
+        if any(_contains(key, entry, ".") for entry in _names(stage, "params"))
+    ]
     reached = set(readers)
-    while following := {name for name in stages if name not in reached and any(_feeds(stages[one], stages[name]) for one in reached)}:
+    while following := {
+        name
+        for name in stages
+        if name not in reached and any(_feeds(stages[one], stages[name]) for one in reached)
+    }:
         reached |= following
     followers = [name for name in stages if name in reached and name not in readers]
     words = ", ".join(readers) or "no stage"
@@ -50,7 +62,11 @@ def _feeds(stage: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _names(stage: Mapping[str, Any], *kinds: str) -> list[str]:
     """Return the names in lists of a stage, whose entries are a name or a name with options."""
-    return [next(iter(entry)) if isinstance(entry, dict) else entry for kind in kinds for entry in stage.get(kind, [])]
+    return [
+        next(iter(entry)) if isinstance(entry, dict) else entry
+        for kind in kinds
+        for entry in stage.get(kind, [])
+    ]
 
 
 def _contains(one: str, other: str, separator: str) -> bool:
@@ -59,7 +75,13 @@ def _contains(one: str, other: str, separator: str) -> bool:
 
 
 Schema = Mapping[str, Any]
-_NAMES = {"string": "text", "boolean": "true | false", "null": "null", "integer": "integer", "number": "number"}
+_NAMES = {
+    "string": "text",
+    "boolean": "true | false",
+    "null": "null",
+    "integer": "integer",
+    "number": "number",
+}
 
 
 def resolve_schema(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
@@ -68,7 +90,10 @@ def resolve_schema(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
 
 
 def mapping_in(schema: Schema, definitions: Mapping[str, Schema]) -> Schema | None:
-    """Return the mapping that a key accepts, perhaps among other types; ``None`` if it accepts none. A section has ``properties``."""
+    """Return the mapping that a key accepts, perhaps among other types; ``None`` if it accepts none.
+
+    A section has ``properties``.
+    """
     options = (resolve_schema(option, definitions) for option in schema.get("anyOf", [schema]))
     return next((option for option in options if option.get("type") == "object"), None)
 
@@ -85,7 +110,11 @@ def describe_type(schema: Schema, definitions: Mapping[str, Schema]) -> str:
             return "section"
         case "object":
             values = schema.get("additionalProperties")
-            return f"mapping of names to {describe_type(values, definitions)}" if isinstance(values, dict) else "mapping"
+            return (
+                f"mapping of names to {describe_type(values, definitions)}"
+                if isinstance(values, dict)
+                else "mapping"
+            )
         case "array":
             return f"list of {_length(schema)}{describe_type(schema['items'], definitions)}"
         case type_:
@@ -148,7 +177,11 @@ def read_reference(root: Path = Path()) -> tuple[Parameter, ...]:
 
 
 def _parameters(
-    section: Schema, known: tuple[Any, Any], prefix: str, definitions: Mapping[str, Schema], stages: Mapping[str, Any]
+    section: Schema,
+    known: tuple[Any, Any],
+    prefix: str,
+    definitions: Mapping[str, Schema],
+    stages: Mapping[str, Any],
 ) -> Iterator[Parameter]:
     """Yield the parameters of one section; ``known`` are its defaults and values, which are no mappings where the section is ``null``."""
     defaults, values = (one if isinstance(one, dict) else {} for one in known)
@@ -158,7 +191,11 @@ def _parameters(
         is_section = mapping is not None and "properties" in mapping
         meaning = schema.get("description") or resolve_schema(schema, definitions).get("description", "")
         inner = (default, values.get(name))
-        children = tuple(_parameters(mapping, inner, f"{key}.", definitions, stages)) if mapping and is_section else ()
+        children = (
+            tuple(_parameters(mapping, inner, f"{key}.", definitions, stages))
+            if mapping and is_section
+            else ()
+        )
         yield Parameter(
             key=key,
             type="" if is_section and not prefix else describe_type(schema, definitions),
@@ -177,7 +214,9 @@ def flow(value: Any) -> str:
         return "{" + ", ".join(f"{flow(key)}: {flow(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(flow, value)) + "]"
-    return value if isinstance(value, str) and _PLAIN.fullmatch(value) else json.dumps(value, ensure_ascii=False)
+    return (
+        value if isinstance(value, str) and _PLAIN.fullmatch(value) else json.dumps(value, ensure_ascii=False)
+    )
 
 
 def walk(parameters: Iterable[Parameter]) -> Iterator[Parameter]:
@@ -188,12 +227,19 @@ def walk(parameters: Iterable[Parameter]) -> Iterator[Parameter]:
 
 
 def find_parameter(reference: Iterable[Parameter], key: str) -> Parameter:
-    """Return a parameter or section; for a key inside a mapping such as ``model.config``, the mapping. Refuse an unknown key."""
+    """Return a parameter or section; for a key inside a mapping such as ``model.config``, the mapping.
+
+    Refuse an unknown key.
+    """
     known = {parameter.key: parameter for parameter in walk(reference)}
-    parents = [parameter for parameter in known.values() if parameter.free and key.startswith(f"{parameter.key}.")]
+    parents = [
+        parameter for parameter in known.values() if parameter.free and key.startswith(f"{parameter.key}.")
+    ]
     found = known.get(key, *parents[:1])
     if found is None:
-        raise ParamsError(f"{key}: unknown parameter{suggestion(key)}", "`tuneline explain` lists the sections.")
+        raise ParamsError(
+            f"{key}: unknown parameter{suggestion(key)}", "`tuneline explain` lists the sections."
+        )
     return found
 
 
@@ -205,16 +251,23 @@ def nested(section: Parameter) -> list[Parameter]:
     alike: dict[tuple[str, str, str], list[Parameter]] = {}
     for child in section.children:
         for parameter in walk(child.children):
-            alike.setdefault((parameter.key.removeprefix(f"{child.key}."), parameter.type, parameter.meaning), []).append(parameter)
+            alike.setdefault(
+                (parameter.key.removeprefix(f"{child.key}."), parameter.type, parameter.meaning), []
+            ).append(parameter)
     merged = []
     for (name, *_), (first, *others) in alike.items():
         default = first.default if all(other.default == first.default for other in others) else VARIES
         value = first.value if all(other.value == first.value for other in others) else VARIES
-        merged.append(replace(first, key=f"{section.key}.*.{name}", default=default, value=value) if others else first)
+        merged.append(
+            replace(first, key=f"{section.key}.*.{name}", default=default, value=value) if others else first
+        )
     return merged
 
 
-Key = Annotated[str | None, typer.Argument(help="A parameter or a section: train.warmup_ratio, train. All sections unless given")]
+Key = Annotated[
+    str | None,
+    typer.Argument(help="A parameter or a section: train.warmup_ratio, train. All sections unless given"),
+]
 All = Annotated[bool, typer.Option("--all", help="Explain all parameters")]
 
 

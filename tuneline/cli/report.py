@@ -14,9 +14,16 @@ WRITTEN = REPORTS / "report.json"
 
 Against = Annotated[
     str | None,
-    typer.Option("--against", metavar="REF", help="Commit or experiment to compare with. Default: the newest commit with other metrics"),
+    typer.Option(
+        "--against",
+        metavar="REF",
+        help="Commit or experiment to compare with. Default: the newest commit with other metrics",
+    ),
 ]
-Measured = Annotated[bool, typer.Option("--latency/--no-latency", help="Measure the latency of the exported models on this machine")]
+Measured = Annotated[
+    bool,
+    typer.Option("--latency/--no-latency", help="Measure the latency of the exported models on this machine"),
+]
 
 
 def command(against: Against = None, latency: Measured = True) -> None:
@@ -34,11 +41,19 @@ def command(against: Against = None, latency: Measured = True) -> None:
         raise StageError(f"{root.resolve()} has no dvc.yaml.", "Run this in the root of the project.")
     named, against = against, against and resolve_revision(root, against)
     if named is not None and not against:
-        raise StageError(f"--against {named}: git knows no such commit or experiment.", "Run git fetch, or name another one.")
+        raise StageError(
+            f"--against {named}: git knows no such commit or experiment.",
+            "Run git fetch, or name another one.",
+        )
     if against and not metrics_at(root, against):
-        say(f"report: {named} was scored on validation only, so the page has no comparison. `tuneline show --against {named}` has one.")
+        say(
+            f"report: {named} was scored on validation only, so the page has no comparison. `tuneline show"
+            f" --against {named}` has one."
+        )
     split = str(read_lock(root).params().get("evaluate.split", "test"))
-    report = page.read_report(root, against, page.measure_latencies(root, split) if latency else page.read_latency(root))
+    report = page.read_report(
+        root, against, page.measure_latencies(root, split) if latency else page.read_latency(root)
+    )
     for path, text in ((page.PAGE, page.render_report(report)), (page.CARD, page.render_card(report))):
         write(root / path, text)
     write_json(root / WRITTEN, {"page": str(page.PAGE), "card": str(page.CARD)})

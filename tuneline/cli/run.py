@@ -24,9 +24,15 @@ LONGEST = 60
 
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]... [task=NAME]", help="Values for this training; without one, those of params.yaml"),
+    typer.Argument(
+        metavar="[KEY=VALUE]... [task=NAME]",
+        help="Values for this training; without one, those of params.yaml",
+    ),
 ]
-Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the experiment. Default: made from the values")]
+Name = Annotated[
+    str | None,
+    typer.Option("--name", metavar="NAME", help="Name of the experiment. Default: made from the values"),
+]
 Test = Annotated[bool, typer.Option("--test", help="Run the whole pipeline, and score the test split, too")]
 
 
@@ -56,7 +62,10 @@ def command(overrides: Overrides = None, name: Name = None, test: Test = False) 
             say(f"\nrun: interrupted. {how_to_go_on(experiment, given, test=test)}", error=True)
             raise typer.Exit(128 + getattr(interrupt, "number", signal.SIGINT)) from None
         if code:
-            raise StageError(f"experiment {name} did not finish; the reason is above.", how_to_go_on(experiment, given, test=test))
+            raise StageError(
+                f"experiment {name} did not finish; the reason is above.",
+                how_to_go_on(experiment, given, test=test),
+            )
         record = {"overrides": given, "seconds": experiment.seconds()}
         saved = experiment.save(record, None if test else experiments.TRAIN_STAGE)
         experiment.discard()
@@ -74,10 +83,15 @@ def default_name(overrides: Sequence[str]) -> str:
         return BASE_EXPERIMENT
     last = Counter(key.rpartition(".")[2] for key in known_keys())
     parts = (override.partition("=") for override in overrides)
-    texts = (f"{short}={value}" if last[short := key.rpartition(".")[2]] == 1 else f"{key}={value}" for key, _, value in parts)
+    texts = (
+        f"{short}={value}" if last[short := key.rpartition(".")[2]] == 1 else f"{key}={value}"
+        for key, _, value in parts
+    )
     name = re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9_.,=+-]+", "-", ",".join(texts))).strip("-.,=+_")
     if len(name) > LONGEST or not name or name.endswith(".lock"):
-        name = f"{name[:LONGEST].rstrip('-.,=+_')}-{hashlib.sha256(','.join(overrides).encode()).hexdigest()[:6]}".lstrip("-")
+        name = f"{name[:LONGEST].rstrip('-.,=+_')}-{hashlib.sha256(','.join(overrides).encode()).hexdigest()[:6]}".lstrip(
+            "-"
+        )
     return name
 
 
@@ -106,16 +120,27 @@ def announce_experiment(experiment: "Experiment") -> None:
     from tuneline.project.repo import git
 
     changed = git(experiment.root, "diff", "--name-only", experiment.base, experiment.inputs).splitlines()
-    own = [path for path in changed if path not in {PARAMS.as_posix(), "dvc.lock"} and not path.startswith("metrics/")]
-    uncommitted = f", with uncommitted changes of {', '.join(own[:3])}{' ...' if len(own) > 3 else ''}" if own else ""
+    own = [
+        path
+        for path in changed
+        if path not in {PARAMS.as_posix(), "dvc.lock"} and not path.startswith("metrics/")
+    ]
+    uncommitted = (
+        f", with uncommitted changes of {', '.join(own[:3])}{' ...' if len(own) > 3 else ''}" if own else ""
+    )
     resumed = "continues" if experiment.resumed else "runs"
-    say(f"run: experiment {experiment.name} {resumed} in {experiment.path.relative_to(experiment.root)}{uncommitted}")
+    say(
+        f"run: experiment {experiment.name} {resumed} in"
+        f" {experiment.path.relative_to(experiment.root)}{uncommitted}"
+    )
 
 
 def how_to_go_on(experiment: "Experiment", overrides: Sequence[str], *, test: bool) -> str:
     """Return the command that continues an experiment, and from which step."""
     options = [*overrides, "--name", experiment.name, *(["--test"] if test else [])]
-    steps = sorted(int(path.name.removeprefix("step-")) for path in (experiment.path / CHECKPOINTS).glob("*/step-*"))
+    steps = sorted(
+        int(path.name.removeprefix("step-")) for path in (experiment.path / CHECKPOINTS).glob("*/step-*")
+    )
     where = f"from step {steps[-1]}" if steps else "from the last complete stage"
     return f"It resumes {where}: tuneline run {shlex.join(options)}"
 
@@ -144,5 +169,7 @@ def base_lock(root: Path, saved: "SavedExperiment") -> "Lock":
     from tuneline.project.experiments import BASE_EXPERIMENT, saved_experiments
     from tuneline.project.repo import lock_at
 
-    named = [experiment for experiment in saved_experiments(root, saved.base) if experiment.name == BASE_EXPERIMENT]
+    named = [
+        experiment for experiment in saved_experiments(root, saved.base) if experiment.name == BASE_EXPERIMENT
+    ]
     return named[0].lock if named else lock_at(root, saved.base)

@@ -1,6 +1,7 @@
 """``tuneline show``: the latest result of the pipeline: metrics, commit and paths; with ``--against``, compared with another commit.
 
-The plain command starts without numeric libraries, because ``make run`` ends with it: the comparison imports them where it needs them.
+The plain command starts without numeric libraries, because ``make run`` ends with it: the comparison imports
+them where it needs them.
 """
 
 from collections import Counter
@@ -76,7 +77,12 @@ Folder = Annotated[Path | None, typer.Argument(help="A folder of exported models
 Against = Annotated[
     str | None,
     typer.Option(
-        "--against", metavar="REV", help="Compare with the model of another commit or experiment on the rows of both, by the present labels"
+        "--against",
+        metavar="REV",
+        help=(
+            "Compare with the model of another commit or experiment on the rows of both, by the present"
+            " labels"
+        ),
     ),
 ]
 
@@ -85,12 +91,16 @@ def command(folder: Folder = None, against: Against = None) -> None:
     """Show the latest result of the pipeline: its metrics, its commit, and where its files are."""
     console = Console(soft_wrap=True)
     if folder is not None and against is not None:
-        raise StageError("--against compares the model of this project, not a folder of models.", "Leave the folder out.")
+        raise StageError(
+            "--against compares the model of this project, not a folder of models.", "Leave the folder out."
+        )
     if folder is not None:
         show_export(console, folder)
         return
     if not Path(EVALUATED).exists():
-        raise StageError(f"{EVALUATED} is missing: the pipeline has not run here yet.", "Run `make run` or `dvc repro`.")
+        raise StageError(
+            f"{EVALUATED} is missing: the pipeline has not run here yet.", "Run `make run` or `dvc repro`."
+        )
     if against is not None:
         comparison = compare_with(Path(), against)
         console.print(comparison_table(comparison, against))
@@ -111,7 +121,11 @@ def show_project(console: Console, root: Path) -> None:
         console.print(Text(f"{finding}\n"))
     paths = {name: path for name, path in PATHS.items() if (root / path).exists()}
     if (root / PAGE).exists() and not is_of_this_result(root, lock, root / PAGE):
-        paths |= {name: f"{paths[name]} is of another result: run `tuneline report`" for name in ("report", "model card") if name in paths}
+        paths |= {
+            name: f"{paths[name]} is of another result: run `tuneline report`"
+            for name in ("report", "model card")
+            if name in paths
+        }
     if is_stale(root, run.compared) and "ONNX" in paths:
         paths["ONNX"] += f" is {OF_ANOTHER_MODEL}"
     _print_facts(console, {**provenance(root, lock), **stage_facts(root), **paths})
@@ -150,9 +164,10 @@ def machine_note(root: Path) -> str | None:
     first = CLASSIFIER_PATH if CLASSIFIER_PATH in changed else changed[0]
     differ = f"and {len(changed) - 1} more outs differ" if len(changed) > 1 else "differs"
     return (
-        f"Note: {first} {differ} from the committed dvc.lock, and code, data and parameters do not: this machine has another "
-        "processor, number of threads or build of torch, which rounds differently. Commit these: git commit -m 'Run on another "
-        "machine' dvc.lock metrics. Or go back, if a DVC remote has the committed ones: git checkout dvc.lock metrics && dvc pull."
+        f"Note: {first} {differ} from the committed dvc.lock, and code, data and parameters do not: this"
+        " machine has another processor, number of threads or build of torch, which rounds differently."
+        " Commit these: git commit -m 'Run on another machine' dvc.lock metrics. Or go back, if a DVC remote"
+        " has the committed ones: git checkout dvc.lock metrics && dvc pull."
     )
 
 
@@ -187,7 +202,11 @@ def provenance(root: Path, lock: Lock) -> dict[str, str]:
         **({"trained on": str(trained.devices)} if trained and trained.devices else {}),
     }
     tags = registered(root, version, commit) if commit else []
-    return facts | base_facts(BaseSource.read_if_valid(root / BASE_RECORD)) | ({"registry": ", ".join(tags)} if tags else {})
+    return (
+        facts
+        | base_facts(BaseSource.read_if_valid(root / BASE_RECORD))
+        | ({"registry": ", ".join(tags)} if tags else {})
+    )
 
 
 def base_facts(base: BaseSource | None) -> dict[str, str]:
@@ -204,17 +223,27 @@ def show_export(console: Console, folder: Path) -> None:
     path = folder / EXPORT_RECORD
     if not path.exists():
         hint = "For example: tuneline show models/onnx"
-        raise StageError(f"{folder} has no export.json: it is not a folder of models that Tuneline exported.", hint)
-    record = ExportRecord.read(path, f"`git log -- {path}` names the commit whose Tuneline reads it, or export the model again.")
+        raise StageError(
+            f"{folder} has no export.json: it is not a folder of models that Tuneline exported.", hint
+        )
+    record = ExportRecord.read(
+        path, f"`git log -- {path}` names the commit whose Tuneline reads it, or export the model again."
+    )
     for precision, model in record.models.items():
         if model.metrics:
             console.print(quality_table(model.metrics, None, f"{record.split}, {precision}"))
     made = record.provenance
     devices = made.stages["train"].devices
     facts = {
-        "task": f"{record.task}: {', '.join(record.text_columns)} -> {', '.join(record.labels or []) or 'a number'}",
+        "task": (
+            f"{record.task}: {', '.join(record.text_columns)} ->"
+            f" {', '.join(record.labels or []) or 'a number'}"
+        ),
         "reads": f"at most {record.max_length} tokens, {record.architecture}",
-        **{precision: f"{model.file}, {model.bytes / 2**20:.1f} MB" for precision, model in record.models.items()},
+        **{
+            precision: f"{model.file}, {model.bytes / 2**20:.1f} MB"
+            for precision, model in record.models.items()
+        },
         **base_facts(made.base),
         "data": ", ".join(f"{split} {sha[:12]}" for split, sha in made.data.sha256.items()),
         "parameters": made.parameters_hash[:12],
@@ -252,11 +281,16 @@ class Predicted:
 
         table = read_table(predictions, ["label", "prediction"])
         if raw.rows != len(table):
-            raise DataError(f"{predictions} has {len(table):,} rows, and {raw.name} has {raw.rows:,}.", "Run `dvc repro evaluate`.")
+            raise DataError(
+                f"{predictions} has {len(table):,} rows, and {raw.name} has {raw.rows:,}.",
+                "Run `dvc repro evaluate`.",
+            )
         batches = raw.batches(lock.params()["data.text_columns"])
         keys = (key for batch in batches for key in row_keys(batch.columns).to_pylist())
         rows = {key: row for row, key in enumerate(numbered(keys))}
-        return cls(rows, table["label"].to_numpy(), table["prediction"].to_numpy(), read_task(table.schema, "label"))
+        return cls(
+            rows, table["label"].to_numpy(), table["prediction"].to_numpy(), read_task(table.schema, "label")
+        )
 
 
 def numbered(keys: Iterable[str]) -> Iterator[tuple[str, int]]:
@@ -290,48 +324,79 @@ class RevisionComparison:
 def compare_with(root: Path, revision: str) -> RevisionComparison:
     """Compare the predictions of the working tree with those of another commit or experiment.
 
-    They are those of the reported split. Of an experiment that was scored on validation only, they are those of validation.
+    They are those of the reported split. Of an experiment that was scored on validation only, they are those
+    of validation.
 
     Raises:
-        StageError: There is no such commit, its files are not in DVC's cache, or the two have no row in common.
+        StageError: There is no such commit, its files are not in DVC's cache, or the two have no row in
+            common.
     """
     from tuneline.core.stage import require
     from tuneline.core.tables import SplitReader, is_split_file
     from tuneline.project.experiments import resolve_revision
 
     if not (commit := resolve_revision(root, revision)):
-        raise StageError(f"--against {revision}: git knows no such commit or experiment.", "Run git fetch, or name another one.")
+        raise StageError(
+            f"--against {revision}: git knows no such commit or experiment.",
+            "Run git fetch, or name another one.",
+        )
     lock, other = read_lock(root), lock_at(root, commit).consistent()
-    validated = other.out(PREDICTIONS.as_posix()) is None and other.out(VALIDATION_PREDICTIONS.as_posix()) is not None
+    validated = (
+        other.out(PREDICTIONS.as_posix()) is None and other.out(VALIDATION_PREDICTIONS.as_posix()) is not None
+    )
     path, made_by = (VALIDATION_PREDICTIONS, "train") if validated else (PREDICTIONS, "evaluate")
-    split, other_split = ("validation" if validated else str(one.params().get("evaluate.split", "test")) for one in (lock, other))
-    now = Predicted.read(require(root / path, made_by), SplitReader.open(root / RAW, split, made_by="download"), lock)
-    before, folder = cached_out(root, other, path.as_posix()), cached_folder(root, other, RAW.as_posix()) or {}
+    split, other_split = (
+        "validation" if validated else str(one.params().get("evaluate.split", "test"))
+        for one in (lock, other)
+    )
+    now = Predicted.read(
+        require(root / path, made_by), SplitReader.open(root / RAW, split, made_by="download"), lock
+    )
+    before, folder = (
+        cached_out(root, other, path.as_posix()),
+        cached_folder(root, other, RAW.as_posix()) or {},
+    )
     listed = [path for name, path in sorted(folder.items()) if is_split_file(name, other_split)]
     files = tuple(path for path in listed if path is not None)
     if before is None or not files or len(files) < len(listed):
         hint = f"Run `dvc fetch --rev {revision} {path} {RAW}`, if a DVC remote has them."
-        raise StageError(f"--against {revision}: DVC's cache does not have the predictions and the data of this commit.", hint)
-    return compare_revisions(now, Predicted.read(before, SplitReader(RAW, other_split, files), other), lock.params(), split)
+        raise StageError(
+            f"--against {revision}: DVC's cache does not have the predictions and the data of this commit.",
+            hint,
+        )
+    return compare_revisions(
+        now, Predicted.read(before, SplitReader(RAW, other_split, files), other), lock.params(), split
+    )
 
 
-def compare_revisions(now: Predicted, then: Predicted, params: dict[str, Any], split: str = "test") -> RevisionComparison:
+def compare_revisions(
+    now: Predicted, then: Predicted, params: dict[str, Any], split: str = "test"
+) -> RevisionComparison:
     """Score both models on the rows in common, by the labels of ``now``; refuse models of different tasks or without such rows."""
     import numpy as np
 
     from tuneline.project.paired import PairedComparison
 
     if now.schema.kind != then.schema.kind:
-        raise DataError("One of the two models predicts classes, and the other numbers.", "Name another commit.")
+        raise DataError(
+            "One of the two models predicts classes, and the other numbers.", "Name another commit."
+        )
     common = [key for key in now.rows if key in then.rows]
     if not common:
-        raise DataError("The two models have predicted no row in common.", "Name a commit that reported on the same texts.")
+        raise DataError(
+            "The two models have predicted no row in common.",
+            "Name a commit that reported on the same texts.",
+        )
     ours, theirs = (np.array([side.rows[key] for key in common]) for side in (now, then))
     labels, first = now.labels[ours], now.predictions[ours]
-    second, before = (now.schema.translated(values[theirs], then.schema) for values in (then.predictions, then.labels))
+    second, before = (
+        now.schema.translated(values[theirs], then.schema) for values in (then.predictions, then.labels)
+    )
     metrics = [metric for metric in now.schema.metrics if metric.resampled]
     average = now.schema.averaging(params.get("evaluate.f1"))
-    models = PairedComparison.of(now.schema, metrics, labels, first, second, average=average, seed=int(params.get("seed") or 0))
+    models = PairedComparison.of(
+        now.schema, metrics, labels, first, second, average=average, seed=int(params.get("seed") or 0)
+    )
     left_out = len(now.rows) - len(common), len(then.rows) - len(common)
     return RevisionComparison(models, len(common), left_out, int((before != labels).sum()), split)
 
@@ -354,13 +419,30 @@ def comparison_table(comparison: RevisionComparison, revision: str) -> Table:
 def describe_comparison(comparison: RevisionComparison, revision: str) -> str:
     """Return what the table does not say: if the difference is chance, and which rows and labels differ."""
     primary = next(iter(comparison.models.differences.values()))
-    lines = ["clearly better" if primary.low > 0 else "clearly worse" if primary.high < 0 else "no clear difference"]
+    lines = [
+        (
+            "clearly better"
+            if primary.low > 0
+            else "clearly worse"
+            if primary.high < 0
+            else "no clear difference"
+        )
+    ]
     if test := comparison.models.test:
-        rows = f"only this model is right on {test.first_only:,} rows, only that of {revision} on {test.second_only:,}"
+        rows = (
+            f"only this model is right on {test.first_only:,} rows, only that of {revision} on"
+            f" {test.second_only:,}"
+        )
         lines[0] += f" (McNemar's test: p = {test.p:.2g}; {rows})"
     if comparison.relabelled:
-        lines.append(f"{comparison.relabelled:,} of these rows had another label at {revision}; both models are scored by the present ones")
+        lines.append(
+            f"{comparison.relabelled:,} of these rows had another label at {revision}; both models are scored"
+            " by the present ones"
+        )
     if any(comparison.left_out):
         here, there = comparison.left_out
-        lines.append(f"Left out: {here:,} rows that only this model predicted, and {there:,} that only that of {revision} did")
+        lines.append(
+            f"Left out: {here:,} rows that only this model predicted, and {there:,} that only that of"
+            f" {revision} did"
+        )
     return "\n".join(f"{line[0].upper()}{line[1:]}." for line in lines)

@@ -37,7 +37,13 @@ app = typer.Typer(cls=FileOrCommand, invoke_without_command=True)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="What to try: conf/sweep/NAME.yaml")]
 Workers = Annotated[
-    int, typer.Option("--workers", min=1, metavar="N", help="Trainings at the same time, each with its part of the cores, or a GPU")
+    int,
+    typer.Option(
+        "--workers",
+        min=1,
+        metavar="N",
+        help="Trainings at the same time, each with its part of the cores, or a GPU",
+    ),
 ]
 Restart = Annotated[bool, typer.Option("--restart", help="Forget what an earlier start has trained")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a sweep that has run: that of its file")]
@@ -70,7 +76,11 @@ def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
             record = run_sweep(root, file, workers, show, restart=restart)
     except KeyboardInterrupt as interrupt:
         options = f" --workers {workers}" if workers > 1 else ""
-        say(f"\nsweep: interrupted; the trainings saved their checkpoints. Go on: tuneline sweep {file}{options}", error=True)
+        say(
+            "\nsweep: interrupted; the trainings saved their checkpoints. Go on: tuneline sweep"
+            f" {file}{options}",
+            error=True,
+        )
         raise typer.Exit(128 + getattr(interrupt, "number", signal.SIGINT)) from None
     from tuneline.cli.console import Console
 
@@ -79,7 +89,9 @@ def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
     won = winner(root, name, record)
     say(verdict(won, record, name))
     if won is not None:
-        say(f"Next: tuneline sweep apply {name}, and dvc repro computes test, once. All: tuneline experiments")
+        say(
+            f"Next: tuneline sweep apply {name}, and dvc repro computes test, once. All: tuneline experiments"
+        )
 
 
 @app.command("apply")
@@ -130,11 +142,21 @@ def sweep_table(name: str, record: "SweepRecord", training: Collection[int] = ()
     from tuneline.sweeps.results import LATENCY_COLUMN, configuration_rows
 
     rows, steps = configuration_rows(record, name, training), sum(trial.steps for trial in record.trials)
-    shown = Table(box=box.SIMPLE, title=f"sweep {name}: {len(rows)} configurations, {steps:,} steps", title_justify="left")
+    shown = Table(
+        box=box.SIMPLE,
+        title=f"sweep {name}: {len(rows)} configurations, {steps:,} steps",
+        title_justify="left",
+    )
     for title in rows[0] if rows else ():
         shown.add_column(title, justify="right" if title in {record.metric, LATENCY_COLUMN} else "left")
     for row in rows[:SHOWN]:
         shown.add_row(*map(visible, row.values()))
-    notes = ["* no other configuration is as good in both (Pareto front)"] if rows and LATENCY_COLUMN in rows[0] else []
-    shown.caption = "; ".join([*notes, *([f"and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else [])]) or None
+    notes = (
+        ["* no other configuration is as good in both (Pareto front)"]
+        if rows and LATENCY_COLUMN in rows[0]
+        else []
+    )
+    shown.caption = (
+        "; ".join([*notes, *([f"and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else [])]) or None
+    )
     return shown

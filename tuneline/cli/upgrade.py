@@ -1,7 +1,8 @@
 """``tuneline upgrade``: bring the parameters of an adopted repository to the version of its code, after a merge of a new one.
 
-Every value of the user stays. New keys get their defaults, and keys that an earlier version had are translated by the table
-``MIGRATIONS``. In files of the user that the merge left in conflict, the user's version counts.
+Every value of the user stays. New keys get their defaults, and keys that an earlier version had are
+translated by the table ``MIGRATIONS``. In files of the user that the merge left in conflict, the user's
+version counts.
 """
 
 import difflib
@@ -33,7 +34,8 @@ class Migration:
     """A key that an earlier version had, and what returns the values that replace its value, by dotted key.
 
     Attributes:
-        redefined: True if the new keys existed before, with another meaning. Else values that the file has for them stay.
+        redefined: True if the new keys existed before, with another meaning. Else values that the file has
+            for them stay.
     """
 
     old: str
@@ -51,14 +53,25 @@ def _of_all_rows(_: int) -> Changes:
     return {f"validate.near_duplicates.{name}": defaults[name] for name in ("max", "similarity")}
 
 
-_MOVED = ("checkpoint_every_steps", "checkpoint_every_minutes", "checkpoint_every_epochs", "keep_checkpoints", "trackers")
+_MOVED = (
+    "checkpoint_every_steps",
+    "checkpoint_every_minutes",
+    "checkpoint_every_epochs",
+    "keep_checkpoints",
+    "trackers",
+)
 MIGRATIONS = (
     *(_moved(f"train.{name}", f"run.{name}") for name in _MOVED),
     Migration(
-        "data.drop_incomplete", lambda drop: {"data.bad_rows": "skip", "data.max_bad_share": 1.0} if drop else {"data.bad_rows": "stop"}
+        "data.drop_incomplete",
+        lambda drop: (
+            {"data.bad_rows": "skip", "data.max_bad_share": 1.0} if drop else {"data.bad_rows": "stop"}
+        ),
     ),
     Migration("validate.near_duplicates.rows", _of_all_rows, redefined=True),
-    Migration("compare.close", lambda _: {"compare.close_rmse": get_value(default_values(), "compare.close_rmse")}),
+    Migration(
+        "compare.close", lambda _: {"compare.close_rmse": get_value(default_values(), "compare.close_rmse")}
+    ),
 )
 """All keys that were renamed or replaced since the oldest supported version, the first with ``conf/base.yaml``."""
 
@@ -66,18 +79,23 @@ MIGRATIONS = (
 def consequences(values: Mapping[str, Any]) -> Changes:
     """Return values that keep the meaning of others, by dotted key: what was allowed is refused without them."""
     changes: dict[str, Any] = {}
-    if get_value(values, "export.int8.reduce_range") is False and "allow_saturation" not in (get_value(values, "compare.int8") or {}):
+    if get_value(values, "export.int8.reduce_range") is False and "allow_saturation" not in (
+        get_value(values, "compare.int8") or {}
+    ):
         changes["compare.int8.allow_saturation"] = True
     config = get_value(values, "model.config") or {}
     if get_value(values, "model.checkpoint") is not None and STRUCTURE & config.keys():
-        changes["model.config"] = {key: value for key, value in config.items() if key not in STRUCTURE} or None
+        changes["model.config"] = {
+            key: value for key, value in config.items() if key not in STRUCTURE
+        } or None
     return changes
 
 
 def upgrade(values: CommentedMap, complete: bool) -> None:
     """Translate the keys of an earlier version, in place.
 
-    If ``complete``, the keys that are missing are added, with their defaults. A task has only those that it changes.
+    If ``complete``, the keys that are missing are added, with their defaults. A task has only those that it
+    changes.
     """
     changes: dict[str, tuple[Any, Any]] = {key: (value, None) for key, value in consequences(values).items()}
     for migration in MIGRATIONS:
@@ -147,7 +165,9 @@ class Revision:
         if self.conflict:
             say(f"{self.path}: conflict; your version counts")
         name = str(self.path)
-        for line in difflib.unified_diff(self.before.splitlines(), self.after.splitlines(), name, name, n=1, lineterm=""):
+        for line in difflib.unified_diff(
+            self.before.splitlines(), self.after.splitlines(), name, name, n=1, lineterm=""
+        ):
             say(line)
 
 
@@ -159,7 +179,11 @@ def revisions() -> list[Revision]:
     found = []
     for path in sorted(with_keys | conflicts):
         conflict = path in conflicts
-        before = after = git(Path(), "show", f":2:{path.as_posix()}") + "\n" if conflict else path.read_text(encoding="utf-8")
+        before = after = (
+            git(Path(), "show", f":2:{path.as_posix()}") + "\n"
+            if conflict
+            else path.read_text(encoding="utf-8")
+        )
         if path in with_keys:
             values = load_commented(path, before if conflict else None)
             former = deepcopy(values)
@@ -185,12 +209,15 @@ def command(yes: Yes = False) -> None:
         revision.print()
     if found and not yes:
         if not sys.stdin.isatty():
-            raise StageError("nothing was written: cannot ask without a terminal.", "Add --yes to write without asking.")
+            raise StageError(
+                "nothing was written: cannot ask without a terminal.", "Add --yes to write without asking."
+            )
         if not typer.confirm("Write this?", default=True):
             raise StageError("nothing was written.")
     for revision in found:
         write(revision.path, revision.after)
-    load_params()  # an error names what only a person can decide, such as values that contradict each other now
+    # an error names what only a person can decide, such as values that contradict each other now
+    load_params()
     if not found:
         say("params.yaml and conf/ have the keys of this version.")
         return

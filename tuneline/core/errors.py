@@ -1,10 +1,16 @@
-"""Errors for the person who runs the pipeline: what is wrong, where, and what to do. They end a stage without a traceback."""
+"""Errors for the person who runs the pipeline: what is wrong, where, and what to do.
+
+They end a stage without a traceback.
+"""
 
 import os
 from typing import Self
 
 PERMANENT = os.EX_CONFIG
-"""Exit status of a stage that ends the same way until its user changes a parameter or the data: 78. The flows do not repeat it."""
+"""Exit status of a stage that ends the same way until its user changes a parameter or the data: 78.
+
+The flows do not repeat it.
+"""
 
 
 class StageError(Exception):
@@ -42,7 +48,10 @@ class DataError(StageError):
 
 
 class UnreadableError(DataError):
-    """The operating system does not read a file: permissions, a damaged disk, a network that is away. The data may be valid."""
+    """The operating system does not read a file: permissions, a damaged disk, a network that is away.
+
+    The data may be valid.
+    """
 
     stage_status = 1
 

@@ -1,14 +1,16 @@
 """Atomic writes: a file or folder is written beside its target and renamed, so that no reader ever sees a part of it.
 
-It has reached the disk before it is renamed, and the rename has when the block ends: a power cut leaves the old one or the new one.
+It has reached the disk before it is renamed, and the rename has when the block ends: a power cut leaves the
+old one or the new one.
 
-Each writer has a file or folder of its own, ``.NAME.TOKEN.partial``, and holds a lock on it (flock), which the system releases when the
-process ends, in whichever container it runs. What has no lock was left by a killed process: the next writer of the target removes it.
+Each writer has a file or folder of its own, ``.NAME.TOKEN.partial``, and holds a lock on it (flock), which
+the system releases when the process ends, in whichever container it runs. What has no lock was left by a
+killed process: the next writer of the target removes it.
 
-A resumable folder, ``.NAME.resumable`` beside the target and outside the outs of DVC, is left for the next process instead. It has a folder
-named after the key of its content, a hash of everything that the content depends on: with another key nothing of the old folder is of use,
-and it is removed. So a target has at most one leftover, which lasts until its next writer ends, or until the flow ``clean`` finds it a week
-old.
+A resumable folder, ``.NAME.resumable`` beside the target and outside the outs of DVC, is left for the next
+process instead. It has a folder named after the key of its content, a hash of everything that the content
+depends on: with another key nothing of the old folder is of use, and it is removed. So a target has at most
+one leftover, which lasts until its next writer ends, or until the flow ``clean`` finds it a week old.
 """
 
 import errno
@@ -50,7 +52,8 @@ def explain_disk_errors(place: Path | None = None) -> Iterator[None]:
     """Replace an error of a disk by one for the user, who is told what is written (default: what the error names); others pass.
 
     Raises:
-        DiskError: A file system is full or away, does not let this user read or write, or has no names or files of that length.
+        DiskError: A file system is full or away, does not let this user read or write, or has no names or
+            files of that length.
     """
     try:
         yield
@@ -60,11 +63,20 @@ def explain_disk_errors(place: Path | None = None) -> Iterator[None]:
         if number := full_disk(error):
             raise full_disk_error(number, place or _place(error), error) from error
         if isinstance(error, OSError) and error.errno in _FORBIDDEN and error.filename:
-            hint = "A name has at most 255 bytes." if error.errno == errno.ENAMETOOLONG else _look_at(Path(error.filename))
+            hint = (
+                "A name has at most 255 bytes."
+                if error.errno == errno.ENAMETOOLONG
+                else _look_at(Path(error.filename))
+            )
             raise DiskError(f"{error.filename}: {error.strerror}.", hint) from error
         if isinstance(error, OSError) and error.errno in _AWAY:
-            hint = "A disk is damaged, or a network folder or terminal is gone (`findmnt`). Then run the same command again."
-            raise DiskError(f"{error.filename or place or 'A file'} cannot be read or written: {error.strerror}.", hint) from error
+            hint = (
+                "A disk is damaged, or a network folder or terminal is gone (`findmnt`). Then run the same"
+                " command again."
+            )
+            raise DiskError(
+                f"{error.filename or place or 'A file'} cannot be read or written: {error.strerror}.", hint
+            ) from error
         raise
 
 
@@ -84,7 +96,11 @@ def full_disk_error(number: int, place: Path, cause: Exception) -> DiskError:
     """Return the error of a full disk or quota (``number``); the cause is shown if it says nothing of a full disk."""
     existing = _existing(place).resolve()
     mounted = next(path for path in (existing, *existing.parents) if path.is_mount())
-    shown = "" if any(os.strerror(number) in str(error) for error in _causes(cause)) else f" ({type(cause).__name__}: {cause})"
+    shown = (
+        ""
+        if any(os.strerror(number) in str(error) for error in _causes(cause))
+        else f" ({type(cause).__name__}: {cause})"
+    )
     room = _describe_room(mounted, number)
     problem = f"{place} cannot be written: {os.strerror(number)}{shown}."
     remedy = "Raise the limit of this process, which `ulimit -f` shows"
@@ -109,17 +125,25 @@ def _describe_room(mounted: Path, number: int) -> str:
         return "your quota is used up (`quota -s` shows it)"
     if status.f_files and not status.f_favail:
         return "no inode is free (`df -i` counts them: there are too many files)"
-    return f"{decimal(_free(mounted))} of {decimal(status.f_blocks * status.f_frsize)} are free, and it needs more"
+    return (
+        f"{decimal(_free(mounted))} of {decimal(status.f_blocks * status.f_frsize)} are free, and it needs"
+        " more"
+    )
 
 
 def _look_at(place: Path) -> str:
     existing = _existing(place)
-    return f"`ls -ld {existing}` shows what is there and who may write, `findmnt -T {existing}` whether its file system is read-only."
+    return (
+        f"`ls -ld {existing}` shows what is there and who may write, `findmnt -T {existing}` whether its file"
+        " system is read-only."
+    )
 
 
 def _existing(place: Path) -> Path:
     """Return a file or folder, or the nearest folder above it that exists."""
-    return next(path for path in (place.absolute(), *place.absolute().parents) if os.access(path, os.F_OK))  # False without permission
+    return next(
+        path for path in (place.absolute(), *place.absolute().parents) if os.access(path, os.F_OK)
+    )  # False without permission
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -132,7 +156,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _place(error: BaseException) -> Path:
     """Return the file that an error names, else the folder with the least free space of those in which any program writes."""
-    named = [cause.filename2 or cause.filename for cause in _causes(error) if isinstance(cause, OSError)]  # of a copy, the target
+    named = [
+        cause.filename2 or cause.filename for cause in _causes(error) if isinstance(cause, OSError)
+    ]  # of a copy, the target
     if names := [name for name in named if isinstance(name, (str, os.PathLike))]:
         return Path(names[0])
     cache = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
@@ -171,8 +197,8 @@ def replace_file(target: Path) -> Iterator[Path]:
 def replace_directory(target: Path) -> Iterator[Path]:
     """Yield an empty folder, which replaces ``target`` when the block ends without an error and is deleted otherwise.
 
-    The previous folder is removed only after the new one is complete. Files get the permissions of the umask, because safetensors and
-    ``tempfile`` create files that only their owner can read.
+    The previous folder is removed only after the new one is complete. Files get the permissions of the umask,
+    because safetensors and ``tempfile`` create files that only their owner can read.
 
     Raises:
         DiskError: The disk is full, or the folder cannot be created or written.
@@ -214,8 +240,9 @@ RESUMABLE = ".resumable"
 def resumable_directory(target: Path, key: str) -> Iterator[Path]:
     """Yield a folder that replaces ``target`` when the block ends without an error, and stays for the next process otherwise.
 
-    The folder has what a process with the same key has left, else it is empty. Each file in it must be written with ``replace_file``:
-    then what is there is whole. What is no part of the target must be removed before the block ends.
+    The folder has what a process with the same key has left, else it is empty. Each file in it must be
+    written with ``replace_file``: then what is there is whole. What is no part of the target must be removed
+    before the block ends.
 
     Raises:
         StageError: Another process is writing the target.
@@ -261,7 +288,9 @@ def _locked_folder(target: Path) -> Iterator[Path]:
             except FileNotFoundError:  # its writer has just ended, and removed it
                 continue
             except BusyError:
-                raise StageError(f"{target} is being written by another process.", "Wait until it has ended, or stop it.") from None
+                raise StageError(
+                    f"{target} is being written by another process.", "Wait until it has ended, or stop it."
+                ) from None
         yield outer
 
 
@@ -272,7 +301,10 @@ def _remove_parts(folder: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON with a final newline. NaN and infinity, which JSON does not have, are a ``ValueError``."""
+    """Write ``value`` as indented JSON with a final newline.
+
+    NaN and infinity, which JSON does not have, are a ``ValueError``.
+    """
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     with replace_file(path) as partial:
         partial.write_text(text + "\n", encoding="utf-8")
@@ -287,7 +319,10 @@ def _partial(target: Path, create: Callable[[Path], None]) -> Iterator[Path]:
         remove_leftovers(target)
     except OSError as error:
         raise cannot_write(target, error) from error
-    with ExitStack() as held, _removed(partial, target):  # from before its creation: a signal may end the process right after that
+    with (
+        ExitStack() as held,
+        _removed(partial, target),
+    ):  # from before its creation: a signal may end the process right after that
         try:
             held.callback(os.close, _create_locked(partial, create))
         except OSError as error:
@@ -302,7 +337,10 @@ def _removed(path: Path, place: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        other = isinstance(error, DiskError) and error.device not in {None, path.parent.stat().st_dev}  # it filled another disk
+        other = isinstance(error, DiskError) and error.device not in {
+            None,
+            path.parent.stat().st_dev,
+        }  # it filled another disk
         if other or (number := full_disk(error, path.parent)) is None:
             raise
         failure = number, error
@@ -320,7 +358,9 @@ def _create_locked(partial: Path, create: Callable[[Path], None]) -> int:
         create(partial)
         with suppress(FileNotFoundError):
             descriptor = os.open(partial, os.O_RDONLY)
-            with suppress(OSError):  # no locks on this file system: then nobody can take it for a leftover either
+            with suppress(
+                OSError
+            ):  # no locks on this file system: then nobody can take it for a leftover either
                 lock(descriptor)
             if partial.exists():  # else another writer took it for a leftover, before it was locked
                 return descriptor
@@ -337,7 +377,10 @@ def remove_leftovers(target: Path) -> None:
     """Remove what killed processes have left beside ``target``."""
     for path in target.parent.glob(f"{glob.escape(_hidden(target))}.*"):
         if path.suffix in {".partial", ".former"}:
-            with suppress(OSError, BusyError), locked(path, wait=0, create=False):  # else its writer is alive, or it is another user's
+            with (
+                suppress(OSError, BusyError),
+                locked(path, wait=0, create=False),
+            ):  # else its writer is alive, or it is another user's
                 _remove(path)
 
 
@@ -398,18 +441,30 @@ def read_yaml(path: Path) -> Any:
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        if marker := next((number for number, text in enumerate(lines, start=1) if text.startswith("<<<<<<< ")), None):
-            hint = "`tuneline upgrade` takes your version of its files; or keep one of the two, and git add it."
+        if marker := next(
+            (number for number, text in enumerate(lines, start=1) if text.startswith("<<<<<<< ")), None
+        ):
+            hint = (
+                "`tuneline upgrade` takes your version of its files; or keep one of the two, and git add it."
+            )
             raise ParamsError(f"{path}, line {marker}: a merge left a conflict.", hint) from None
-        raise ParamsError(f"{path}, line {line}: invalid YAML: {error.problem}.", "Correct that line.") from None
-    except (YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a date without quotes that no calendar has
+        raise ParamsError(
+            f"{path}, line {line}: invalid YAML: {error.problem}.", "Correct that line."
+        ) from None
+    except (
+        YAMLError,
+        ValueError,
+    ) as error:  # ValueError: not UTF-8, or a date without quotes that no calendar has
         raise ParamsError(f"{path}: invalid YAML: {error}") from None
     except RecursionError:
         raise ParamsError(f"{path}: invalid YAML: lists or mappings are nested too deep.") from None
 
 
 def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal. A file that has not been touched since the last call is not read again."""
+    """Return the SHA-256 of a file, in hexadecimal.
+
+    A file that has not been touched since the last call is not read again.
+    """
     status = path.stat()
     return _hash(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
 

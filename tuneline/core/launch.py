@@ -17,7 +17,10 @@ AUTO = "auto"
 CPU = "cpu"
 """Name of the launch configuration that stays on the CPU."""
 CHECKED_TYPES = ("NO", "MULTI_GPU", "FSDP", "DEEPSPEED", "MEGATRON_LM")
-"""Values of ``distributed_type`` whose devices are known here. Others (TPU, Ascend, ...) are left to accelerate."""
+"""Values of ``distributed_type`` whose devices are known here.
+
+Others (TPU, Ascend, ...) are left to accelerate.
+"""
 
 
 def read_launch(name: str) -> Mapping[str, Any]:
@@ -28,7 +31,10 @@ def read_launch(name: str) -> Mapping[str, Any]:
         raise ParamsError(f"train.launch: {path} does not exist.", f"Choose one of {', '.join(available)}.")
     values = read_yaml(path)
     if not isinstance(values, dict):
-        raise ParamsError(f"{path}: expected the keys of an accelerate configuration.", f"accelerate config --config_file {path}")
+        raise ParamsError(
+            f"{path}: expected the keys of an accelerate configuration.",
+            f"accelerate config --config_file {path}",
+        )
     return values
 
 
@@ -42,14 +48,20 @@ def needs_gpu(name: str) -> bool:
     config = read_launch(name)
     if name == AUTO or config.get("use_cpu") or cpu_is_forced():
         return False
-    return config.get("compute_environment", "LOCAL_MACHINE") == "LOCAL_MACHINE" and config.get("distributed_type", "NO") in CHECKED_TYPES
+    return (
+        config.get("compute_environment", "LOCAL_MACHINE") == "LOCAL_MACHINE"
+        and config.get("distributed_type", "NO") in CHECKED_TYPES
+    )
 
 
 def check_launch(name: str, optimizer: str) -> None:
-    """Refuse a launch configuration that does not suit the machine or the optimizer. Every stage up to the training calls it.
+    """Refuse a launch configuration that does not suit the machine or the optimizer.
+
+    Every stage up to the training calls it.
 
     Raises:
-        ParamsError: The configuration does not exist, or needs a GPU and there is none, or would train with another optimizer.
+        ParamsError: The configuration does not exist, or needs a GPU and there is none, or would train with
+            another optimizer.
     """
     if name == AUTO:  # it suits every machine
         return
@@ -60,8 +72,8 @@ def check_launch(name: str, optimizer: str) -> None:
         )
     if optimizer not in ("adamw", "adam") and offloads_optimizer(read_launch(name)):
         raise ParamsError(
-            f"train.optimizer: with {launch_file(name)}, DeepSpeed offloads the optimizer to the CPU, and accelerate replaces "
-            f"{optimizer} by DeepSpeed's Adam.",
+            f"train.optimizer: with {launch_file(name)}, DeepSpeed offloads the optimizer to the CPU, and"
+            f" accelerate replaces {optimizer} by DeepSpeed's Adam.",
             "Set train.optimizer to adamw or adam, or train.launch to fsdp-offload.",
         )
 
@@ -73,7 +85,9 @@ def offloads_optimizer(config: Mapping[str, Any]) -> bool:
         return False
     if file := deepspeed.get("deepspeed_config_file"):
         values = read_yaml(Path(file)) or {}
-        device = ((values.get("zero_optimization") or {}).get("offload_optimizer") or {}).get("device", "none")
+        device = ((values.get("zero_optimization") or {}).get("offload_optimizer") or {}).get(
+            "device", "none"
+        )
         return device != "none" and bool(values.get("zero_force_ds_cpu_optimizer", True))
     return str(deepspeed.get("offload_optimizer_device") or "none") != "none"
 
@@ -116,11 +130,13 @@ class DeviceChoice:
         return f"{device}, {'float32' if self.precision == 'no' else self.precision}"
 
 
-def choose_processes(devices: Devices, global_batch_size: int, mixed_precision: Precision | Literal["auto"] | None = None) -> DeviceChoice:
+def choose_processes(
+    devices: Devices, global_batch_size: int, mixed_precision: Precision | Literal["auto"] | None = None
+) -> DeviceChoice:
     """Choose processes and precision for the devices of a machine: the user's precision, else the fastest that is safe for fine-tuning.
 
-    On a CPU, that is float32, and with ``auto`` bf16 if the CPU computes it. More processes than examples in one optimizer step would
-    compute nothing.
+    On a CPU, that is float32, and with ``auto`` bf16 if the CPU computes it. More processes than examples in
+    one optimizer step would compute nothing.
     """
     precision: Precision = "no"
     if mixed_precision is not None and mixed_precision != "auto":
@@ -135,7 +151,8 @@ def choose_processes(devices: Devices, global_batch_size: int, mixed_precision: 
 def find_devices() -> Devices:
     """Ask torch for the accelerators of this machine, unless it certainly has none: importing torch takes seconds.
 
-    With several GPUs, CUDA is initialized in another process, because each process that initializes it keeps memory of a GPU.
+    With several GPUs, CUDA is initialized in another process, because each process that initializes it keeps
+    memory of a GPU.
     """
     reason = "ACCELERATE_USE_CPU is set" if cpu_is_forced() else why_no_accelerator()
     if reason is not None:
@@ -149,7 +166,11 @@ def find_devices() -> Devices:
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
                 capability = executor.submit(lowest_capability).result()
         return Devices("cuda", count, capability, rocm)
-    return Devices("mps") if torch.backends.mps.is_available() else Devices(why_cpu="torch finds no GPU", cpu_bf16=computes_bf16())
+    return (
+        Devices("mps")
+        if torch.backends.mps.is_available()
+        else Devices(why_cpu="torch finds no GPU", cpu_bf16=computes_bf16())
+    )
 
 
 def lowest_capability() -> tuple[int, int]:

@@ -43,10 +43,13 @@ def unlock(descriptor: int) -> None:
 
 
 @contextmanager
-def locked(path: Path, wait: float = math.inf, *, create: bool = True, required: bool = True) -> Iterator[int]:
+def locked(
+    path: Path, wait: float = math.inf, *, create: bool = True, required: bool = True
+) -> Iterator[int]:
     """Hold the lock of a file, or of a folder that exists. A link is not followed.
 
-    Yield its descriptor. Where the file system has no locks, every process passes if the lock is not ``required``.
+    Yield its descriptor. Where the file system has no locks, every process passes if the lock is not
+    ``required``.
 
     Raises:
         BusyError: Another process still holds it after ``wait`` seconds.

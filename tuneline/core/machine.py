@@ -23,12 +23,19 @@ DEVICE_FILES = (
 )
 """Files in ``/dev`` without which a driver cannot reach its device, in containers too."""
 DEVICE_FILES_OF_BUILD = {"xpu": ("dri/renderD*",)}
-"""The same for builds of torch for one kind of device. Other machines have these files, too: any graphics card has them."""
+"""The same for builds of torch for one kind of device.
+
+Other machines have these files, too: any graphics card has them.
+"""
 
 
 def processor_words() -> set[str]:
     """Return what Linux says of the processors: maker, name, instructions; an empty set on other systems."""
-    return set(PROCESSORS.read_text(encoding="utf-8", errors="replace").split()) if PROCESSORS.exists() else set()
+    return (
+        set(PROCESSORS.read_text(encoding="utf-8", errors="replace").split())
+        if PROCESSORS.exists()
+        else set()
+    )
 
 
 def computes_bf16() -> bool:
@@ -45,7 +52,8 @@ def threads(processes: int = 1) -> int:
 def available_cores() -> int:
     """Return the number of physical cores that this process may use: those of its affinity mask, within the quota of its container.
 
-    A fraction of a core is left unused: one thread more than the quota allows makes all threads wait for the one that is suspended.
+    A fraction of a core is left unused: one thread more than the quota allows makes all threads wait for the
+    one that is suspended.
     """
     quota = cpu_quota()
     cores = physical_cores()
@@ -53,10 +61,15 @@ def available_cores() -> int:
 
 
 def physical_cores(cpus: Path = CPUS) -> int:
-    """Return the number of physical cores of the affinity mask. Two hardware threads of a core compute no faster than one."""
+    """Return the number of physical cores of the affinity mask.
+
+    Two hardware threads of a core compute no faster than one.
+    """
     if not hasattr(os, "sched_getaffinity"):  # macOS: its processors have one thread per core
         return os.cpu_count() or 1
-    return len({_siblings(cpus / f"cpu{number}/topology") or str(number) for number in os.sched_getaffinity(0)})
+    return len(
+        {_siblings(cpus / f"cpu{number}/topology") or str(number) for number in os.sched_getaffinity(0)}
+    )
 
 
 def _siblings(topology: Path) -> str | None:
@@ -75,15 +88,17 @@ def cpu_quota(cgroups: Path = CGROUPS, membership: Path = MEMBERSHIP) -> float |
         lines = membership.read_text().splitlines()
     except OSError:
         return None
-    quotas = [quota for line in lines for group in _groups(cgroups, line) if (quota := _quota(group)) is not None]
+    quotas = [
+        quota for line in lines for group in _groups(cgroups, line) if (quota := _quota(group)) is not None
+    ]
     return min(quotas, default=None)
 
 
 def _groups(cgroups: Path, line: str) -> Iterator[Path]:
     """Yield the folder of a group and of those that contain it.
 
-    A container may see the path of its group on the host, while its own group is mounted as the root: folders that do not exist
-    have no quota.
+    A container may see the path of its group on the host, while its own group is mounted as the root: folders
+    that do not exist have no quota.
     """
     _, controllers, path = line.split(":", 2)
     if controllers and "cpu" not in controllers.split(","):

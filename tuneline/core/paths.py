@@ -1,4 +1,7 @@
-"""Paths of the project's files, relative to its root. They are part of the contract in docs/architecture.md and appear in dvc.yaml."""
+"""Paths of the project's files, relative to its root.
+
+They are part of the contract in docs/architecture.md and appear in dvc.yaml.
+"""
 
 from pathlib import Path
 
@@ -27,7 +30,11 @@ CANDIDATES = Path("models/candidates")
 ONNX = Path("models/onnx")
 
 SITE_CACHE = Path(".dvc/tmp/site")
-"""DVC's site cache. DVC unpickles it: nobody else may write there. By default it is a folder that all users of the machine may write to."""
+"""DVC's site cache.
+
+DVC unpickles it: nobody else may write there. By default it is a folder that all users of the machine may
+write to.
+"""
 
 METRICS = Path("metrics")
 PLOTS = Path("plots")

@@ -1,12 +1,14 @@
 """Programs that are started, watched and ended: none outlives what started it, however that ended.
 
-- A program of this project asks the kernel for a signal at the end of its parent (``end_with_parent``), also where it started others
-  itself, such as torchrun's workers.
-- A child that does not ask is started so that it gets the signal (``start``), and ended with a block (``ending``).
-- Any other command runs below a supervisor, a process between the program and the command, which survives a killed program, ends all
-  that the command has started, and then itself. It is this file as a script (``supervised``).
-  Process groups are not enough for that: torchrun puts each worker into a session of its own. So the supervisor becomes the parent of
-  every descendant whose own parent has ended ("subreaper"), and signals each of them.
+- A program of this project asks the kernel for a signal at the end of its parent (``end_with_parent``), also
+  where it started others itself, such as torchrun's workers.
+- A child that does not ask is started so that it gets the signal (``start``), and ended with a block
+  (``ending``).
+- Any other command runs below a supervisor, a process between the program and the command, which survives a
+  killed program, ends all that the command has started, and then itself. It is this file as a script
+  (``supervised``). Process groups are not enough for that: torchrun puts each worker into a session of its
+  own. So the supervisor becomes the parent of every descendant whose own parent has ended ("subreaper"), and
+  signals each of them.
 
 The script must work in the environment of any command, so this module imports no other one of this project.
 """
@@ -28,9 +30,14 @@ from typing import Any
 PARENT = "TUNELINE_PARENT"
 """Environment variable with the process id of the process that a training must not outlive."""
 GRACE = float(os.environ.get("TUNELINE_GRACE", "23"))
-"""Seconds from SIGTERM until the supervisor kills what is left of a command. Prefect kills a cancelled flow after 30."""
+"""Seconds from SIGTERM until the supervisor kills what is left of a command.
+
+Prefect kills a cancelled flow after 30.
+"""
 LEADER_GRACE, IDLE_LEADER_GRACE = 18.0, 4.0
-"""For ``leader_last``: seconds until the command itself gets SIGTERM, while it has children and without any. DVC ends by itself after its
+"""For ``leader_last``: seconds until the command itself gets SIGTERM, while it has children and without any.
+
+DVC ends by itself after its
 stage, and then ``dvc.lock`` is complete; what it does without a stage is short, or will not end."""
 _LOOK_EVERY = 0.2
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -39,7 +46,8 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 def end_with_parent(parent: int | None = None, *, kernel: bool = True) -> None:
     """Send this process SIGTERM when its parent (which may have ended already) ends, however that ends.
 
-    Where it can, the kernel sends it: at the end of the thread that started this process, even if others of its process go on.
+    Where it can, the kernel sends it: at the end of the thread that started this process, even if others of
+    its process go on.
     """
     parent = os.getppid() if parent is None else parent
     if not (kernel and _signal_at_end_of(parent, signal.SIGTERM)):
@@ -73,8 +81,13 @@ def _prctl(option: int, value: int) -> bool:
         return False
 
 
-def start(command: Sequence[str], orphaned: signal.Signals = signal.SIGTERM, **more: Any) -> subprocess.Popen[bytes]:
-    """Start a program that gets a signal when this process ends, however that ends (on Linux). This process has one thread."""
+def start(
+    command: Sequence[str], orphaned: signal.Signals = signal.SIGTERM, **more: Any
+) -> subprocess.Popen[bytes]:
+    """Start a program that gets a signal when this process ends, however that ends (on Linux).
+
+    This process has one thread.
+    """
     asked = functools.partial(_signal_at_end_of, os.getpid(), orphaned)
     return subprocess.Popen(command, preexec_fn=asked, **more)  # noqa: PLW1509 - there is one thread
 
@@ -107,19 +120,29 @@ def terminate_descendants() -> bool:
 def supervised(command: Sequence[str], output: int, *, leader_last: bool = False) -> list[str]:
     """Return the command line that runs a command below a supervisor, which ends with this process.
 
-    The supervisor holds the files that it inherits, such as locks, until all that the command has started has ended; the command does
-    not inherit them. It ends all of that on SIGTERM and SIGINT. Its exit code is that of the command; 128 + N after signal N.
-    The supervisor inherits ``output``, the reading end of the pipe that the command prints to. With ``leader_last``, the command
-    gets SIGTERM later than its descendants.
+    The supervisor holds the files that it inherits, such as locks, until all that the command has started has
+    ended; the command does not inherit them. It ends all of that on SIGTERM and SIGINT. Its exit code is that
+    of the command; 128 + N after signal N. The supervisor inherits ``output``, the reading end of the pipe
+    that the command prints to. With ``leader_last``, the command gets SIGTERM later than its descendants.
     """
     order = "leader-last" if leader_last else "all"
-    return [sys.executable, "-P", str(Path(__file__).resolve()), str(os.getpid()), str(output), order, *command]
+    return [
+        sys.executable,
+        "-P",
+        str(Path(__file__).resolve()),
+        str(os.getpid()),
+        str(output),
+        order,
+        *command,
+    ]
 
 
 def main() -> int:
     """Run the command of the command line, end all that it has started, and return its exit code; 127 if it cannot be started."""
     parent, output, order, *command = sys.argv[1:]
-    end: queue.SimpleQueue[None] = queue.SimpleQueue()  # a handler may put something into it while this thread does
+    end: queue.SimpleQueue[None] = (
+        queue.SimpleQueue()
+    )  # a handler may put something into it while this thread does
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: end.put(None))
     end_with_parent(int(parent))

@@ -1,7 +1,8 @@
 """Provenance of a stage: the parameters, code, libraries and devices that its outs were made with.
 
-``download``, ``tokenize`` and ``train`` write theirs beside their outs, and ``export`` puts them into the record of the model. A file
-of its own, because a changed comment in the code of ``download`` changes its provenance but not the data, so nothing is trained again.
+``download``, ``tokenize`` and ``train`` write theirs beside their outs, and ``export`` puts them into the
+record of the model. A file of its own, because a changed comment in the code of ``download`` changes its
+provenance but not the data, so nothing is trained again.
 """
 
 import hashlib
@@ -104,7 +105,11 @@ class RawSource(Record):
     @property
     def attributes(self) -> Mapping[str, Any]:
         """The keys of the source, those that are not nested, for people."""
-        return {key: value for key, value in self.model_dump(mode="json").items() if isinstance(value, str | int | float)}
+        return {
+            key: value
+            for key, value in self.model_dump(mode="json").items()
+            if isinstance(value, str | int | float)
+        }
 
 
 class PretrainedSource(Record):
@@ -122,10 +127,14 @@ class PretrainedSource(Record):
     @property
     def checksum(self) -> str:
         """SHA-256 of the weights, or of the tokenizer: that of the file if there is one, else over the names and hashes of all."""
-        hashes = {name: value for name, value in self.sha256.items() if name.endswith(".safetensors")} or dict(self.sha256)
+        hashes = {
+            name: value for name, value in self.sha256.items() if name.endswith(".safetensors")
+        } or dict(self.sha256)
         if len(hashes) == 1:
             return next(iter(hashes.values()))
-        return hashlib.sha256("".join(f"{value}  {name}\n" for name, value in sorted(hashes.items())).encode()).hexdigest()
+        return hashlib.sha256(
+            "".join(f"{value}  {name}\n" for name, value in sorted(hashes.items())).encode()
+        ).hexdigest()
 
     @property
     def description(self) -> str:
@@ -154,7 +163,10 @@ CODE = ("project", *PIPELINE_CODE)
 
 
 class TrainingSegment(Record):
-    """A part of a training with one layout on one kind of machine. The bytes of a model repeat only if there is no other part."""
+    """A part of a training with one layout on one kind of machine.
+
+    The bytes of a model repeat only if there is no other part.
+    """
 
     step: int
     """Optimizer steps that were done before it."""
@@ -174,7 +186,12 @@ class TrainingSegment(Record):
         threads = f" with {self.threads} thread{'s' * (self.threads != 1)}" if self.threads else ""
         python = f"Python {self.libraries['python']}" if self.libraries else None
         tokens = f"micro_batch_tokens {self.micro_batch_tokens}" if self.micro_batch_tokens else None
-        kind = ", ".join(filter(None, (self.device, self.processor, python, f"micro_batch_size {self.micro_batch_size}", tokens)))
+        kind = ", ".join(
+            filter(
+                None,
+                (self.device, self.processor, python, f"micro_batch_size {self.micro_batch_size}", tokens),
+            )
+        )
         return f"{self.processes} process{'es' * (self.processes != 1)}{threads} ({kind})"
 
     def has_layout_of(self, other: "TrainingSegment") -> bool:
@@ -193,13 +210,18 @@ class DevicesUsed(Record):
     distribution: str
     """How accelerate distributes the training: ``NO``, ``MULTI_GPU``, ``FSDP``, ..."""
     segments: Sequence[TrainingSegment] | None = OMITTED
-    """Parts of a training that was resumed with another layout or on another kind of machine. Its bytes are not promised to repeat."""
+    """Parts of a training that was resumed with another layout or on another kind of machine.
+
+    Its bytes are not promised to repeat.
+    """
 
     def __str__(self) -> str:
         precision = "float32" if self.precision == "no" else self.precision
         several = f", {self.processes} processes ({self.distribution})" if self.processes > 1 else ""
         parts = "; ".join(f"from step {segment.step} {segment}" for segment in self.segments or ())
-        return f"{self.type}, {precision}{several}" + (f"; the bytes are not those of one kind of machine: {parts}" if parts else "")
+        return f"{self.type}, {precision}{several}" + (
+            f"; the bytes are not those of one kind of machine: {parts}" if parts else ""
+        )
 
 
 class StageProvenance(Record):
@@ -247,9 +269,13 @@ def provenance_file(stage: str) -> Path:
 def select(values: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """Return the values of dotted keys in nested parameters, sorted by key."""
     try:
-        return {key: reduce(lambda section, name: section[name], key.split("."), values) for key in sorted(keys)}
+        return {
+            key: reduce(lambda section, name: section[name], key.split("."), values) for key in sorted(keys)
+        }
     except KeyError as error:
-        raise StageError(f"dvc.yaml lists a parameter that params.yaml does not have: {error}.", "Correct one of the two.") from None
+        raise StageError(
+            f"dvc.yaml lists a parameter that params.yaml does not have: {error}.", "Correct one of the two."
+        ) from None
 
 
 def parameters_hash(stages: Mapping[str, StageProvenance]) -> str:
@@ -261,7 +287,9 @@ def parameters_hash(stages: Mapping[str, StageProvenance]) -> str:
 def code_hash(root: Path, paths: Sequence[str]) -> str:
     """Return one SHA-256 over the names and bytes of Python and JSON files, also those inside folders, in the order of their names."""
     if missing := [path for path in paths if not (root / path).exists()]:
-        raise StageError(f"dvc.yaml lists {missing[0]} in deps, but it does not exist.", "Correct the path, or remove it.")
+        raise StageError(
+            f"dvc.yaml lists {missing[0]} in deps, but it does not exist.", "Correct the path, or remove it."
+        )
     inside = {file for path in paths for file in (root / path).rglob("*") if file.suffix in (".py", ".json")}
     files = inside | {root / path for path in paths if (root / path).is_file()}
     lines = [f"{file_hash(file)}  {file.relative_to(root).as_posix()}\n" for file in sorted(files)]
@@ -271,7 +299,8 @@ def code_hash(root: Path, paths: Sequence[str]) -> str:
 def stage_code(stage: str, root: Path = ROOT) -> str:
     """Return one SHA-256 over the code that ``dvc.yaml`` names as dependencies of a stage, without the user's own functions.
 
-    What an interrupted stage has done is continued only by the same code: the code that would make DVC run the stage again.
+    What an interrupted stage has done is continued only by the same code: the code that would make DVC run
+    the stage again.
     """
     deps = read_yaml(root / "dvc.yaml")["stages"][stage]["deps"]
     return code_hash(root, [dep for dep in deps if Path(dep).parts[0] in PIPELINE_CODE])
@@ -300,9 +329,14 @@ def outs_key(stage: str, root: Path) -> str | None:
     block = read_yaml(path)["stages"].get(stage) if path.exists() else None
     if block is None:
         return None
-    listed = [next(iter(out)) if isinstance(out, dict) else out for out in (*block.get("outs", ()), *block.get("metrics", ()))]
+    listed = [
+        next(iter(out)) if isinstance(out, dict) else out
+        for out in (*block.get("outs", ()), *block.get("metrics", ()))
+    ]
     digest = hashlib.sha256()
-    for file in sorted(file for out in listed for file in (root / out, *(root / out).rglob("*")) if file.is_file()):
+    for file in sorted(
+        file for out in listed for file in (root / out, *(root / out).rglob("*")) if file.is_file()
+    ):
         size = file.stat().st_size
         content = file_hash(file) if size <= SMALL_FILE else ""
         digest.update(f"{file.relative_to(root).as_posix()} {size} {content}\n".encode())

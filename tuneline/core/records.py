@@ -23,18 +23,29 @@ Number = Annotated[float, WrapValidator(_rounded), PlainSerializer(lambda number
 """A finite number with at most ``DIGITS`` digits after the decimal point. Integers stay integers."""
 
 OMITTED: Any = Field(default=None, exclude_if=lambda value: value is None)
-"""Default of a key that is left out of the file when it is ``None``. All other keys that are ``None`` are written as ``null``."""
+"""Default of a key that is left out of the file when it is ``None``.
+
+All other keys that are ``None`` are written as ``null``.
+"""
 
 
 class Record(BaseModel):
-    """One hand-over file, or an object in it: frozen, with finite numbers. Arrays are ``Sequence``, objects with free keys ``Mapping``.
+    """One hand-over file, or an object in it: frozen, with finite numbers.
 
-    Unknown keys are kept and written again: a file may be older or newer than the code that reads it (the profile of a promoted
-    model, an exported model from another checkout, metrics of another commit).
+    Arrays are ``Sequence``, objects with free keys ``Mapping``.
+
+    Unknown keys are kept and written again: a file may be older or newer than the code that reads it (the
+    profile of a promoted model, an exported model from another checkout, metrics of another commit).
     """
 
     model_config = ConfigDict(
-        frozen=True, extra="allow", strict=True, allow_inf_nan=False, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
+        frozen=True,
+        extra="allow",
+        strict=True,
+        allow_inf_nan=False,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
     )
 
     written_by: ClassVar[str] = ""
@@ -71,7 +82,10 @@ class Record(BaseModel):
 
     @classmethod
     def parse(cls, content: bytes | str, source: Path | str, hint: str | None = None) -> Self:
-        """Check the content of a file that is not in the file system, such as a file of another commit. Messages name the source."""
+        """Check the content of a file that is not in the file system, such as a file of another commit.
+
+        Messages name the source.
+        """
         try:
             return cls.model_validate_json(content)
         except ValidationError as error:
@@ -96,14 +110,19 @@ def _describe(problem: ErrorDetails) -> str:
 
 
 class Metrics(Record):
-    """A flat object of finite numbers with 6 digits after the decimal point, by name. Names depend on task, splits and parameters."""
+    """A flat object of finite numbers with 6 digits after the decimal point, by name.
+
+    Names depend on task, splits and parameters.
+    """
 
     __pydantic_extra__: dict[str, Number]
 
     @classmethod
     def of(cls, values: Mapping[str, float]) -> Self:
         """Return the metrics of a stage, rounded; a ``ValueError`` names one that is NaN or infinite."""
-        return cls.model_validate({name: value if isinstance(value, int) else float(value) for name, value in values.items()})
+        return cls.model_validate(
+            {name: value if isinstance(value, int) else float(value) for name, value in values.items()}
+        )
 
     @classmethod
     def read_values(cls, path: Path) -> Mapping[str, float]:

@@ -15,7 +15,13 @@ from typing import NoReturn
 from tuneline.core.errors import StageError
 from tuneline.core.files import explain_disk_errors
 from tuneline.core.paths import TIMING
-from tuneline.core.provenance import AppliedCorrections, DevicesUsed, outs_key, provenance_file, stage_provenance
+from tuneline.core.provenance import (
+    AppliedCorrections,
+    DevicesUsed,
+    outs_key,
+    provenance_file,
+    stage_provenance,
+)
 from tuneline.core.records import Timing
 from tuneline.core.terminal import say
 
@@ -35,8 +41,10 @@ def run_stage(
 
     Args:
         name: Name of the stage. Its timing is written to ``reports/timing/NAME.json``.
-        main: Does the stage's work. It may return measurements (such as rows per second), which are added to the timing.
-        libraries: For a stage whose provenance is an out: names of the libraries that its other outs depend on.
+        main: Does the stage's work. It may return measurements (such as rows per second), which are added to
+            the timing.
+        libraries: For a stage whose provenance is an out: names of the libraries that its other outs depend
+            on.
         devices: For the same: returns the devices that ``main`` has trained on.
         corrections: For the same: returns the corrections of the data that ``main`` has applied.
     """
@@ -44,10 +52,14 @@ def run_stage(
     try:
         with explain_disk_errors():
             measurements = main()
-            writes_records = int(os.environ.get("RANK", "0")) == 0  # of a distributed stage; under mpirun, accelerate sets it in main
+            writes_records = (
+                int(os.environ.get("RANK", "0")) == 0
+            )  # of a distributed stage; under mpirun, accelerate sets it in main
             if libraries and writes_records:
                 used, applied = devices() if devices else None, corrections() if corrections else None
-                stage_provenance(name, libraries, devices=used, corrections=applied).write(provenance_file(name))
+                stage_provenance(name, libraries, devices=used, corrections=applied).write(
+                    provenance_file(name)
+                )
             if writes_records:
                 write_timing(name, time.perf_counter() - started, measurements or {})
     except StageError as error:
@@ -56,22 +68,33 @@ def run_stage(
     except KeyboardInterrupt:
         say(f"{name}: interrupted; no partial outputs are left. `dvc repro` resumes from here.", error=True)
         sys.exit(130)
-    gc.freeze()  # else Python searches all objects of torch and transformers for garbage while it exits: a second or two
+    # else Python searches all objects of torch and transformers for garbage while it exits: a second or two
+    gc.freeze()
     sys.exit(0)
 
 
 def report_error(name: str, error: StageError) -> None:
-    """Print an error. A process of ``torchrun`` leaves it in a file instead: all processes may have the same, and it is printed once."""
+    """Print an error.
+
+    A process of ``torchrun`` leaves it in a file instead: all processes may have the same, and it is printed
+    once.
+    """
     message = f"{name}: {error}"
     if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
         with suppress(OSError):  # its disk is full
-            Path(file).write_text(json.dumps({"stage": name, "message": message, "timestamp": int(time.time())}), encoding="utf-8")
+            Path(file).write_text(
+                json.dumps({"stage": name, "message": message, "timestamp": int(time.time())}),
+                encoding="utf-8",
+            )
             return
     say(message, error=True)
 
 
 def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
-    """Write and print time and memory of a run. The file is not a DVC out, because it differs between runs on the same inputs."""
+    """Write and print time and memory of a run.
+
+    The file is not a DVC out, because it differs between runs on the same inputs.
+    """
     timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak_memory() / 1024, 1), **measurements}
     Timing.model_validate({"outs": outs_key(name, Path()), **timing}).write(TIMING / f"{name}.json")
     say(f"{name}: " + ", ".join(f"{key} {value:,.6g}" for key, value in timing.items()))
@@ -80,15 +103,22 @@ def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
 def peak_memory() -> int:
     """Return the largest resident memory of this process so far, in kB.
 
-    ``getrusage`` is for kernels that do not tell it otherwise: it may have that of the process that started this one, such as DVC.
+    ``getrusage`` is for kernels that do not tell it otherwise: it may have that of the process that started
+    this one, such as DVC.
     """
     status = Path("/proc/self/status")
-    match = re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(encoding="utf-8"), re.MULTILINE) if status.exists() else None
+    match = (
+        re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(encoding="utf-8"), re.MULTILINE)
+        if status.exists()
+        else None
+    )
     return int(match[1]) if match else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def require(path: Path, made_by: str) -> Path:
     """Return ``path`` if it exists; else, a ``StageError`` names the stage that writes it."""
     if not path.exists():
-        raise StageError(f"{path} is missing.", f"The stage {made_by!r} writes it: run `dvc repro {made_by}`.")
+        raise StageError(
+            f"{path} is missing.", f"The stage {made_by!r} writes it: run `dvc repro {made_by}`."
+        )
     return path

@@ -1,11 +1,12 @@
 """The Parquet tables between stages: their schemas, how they are written, and the files of a split.
 
-Label names are stored in the metadata as the datasets library stores features, so that ``datasets.load_dataset("parquet", ...)`` restores
-a ``ClassLabel``, and no separate file can get lost. Fields are nullable, although no stage writes a null: the library drops the metadata
-of a column that is not.
+Label names are stored in the metadata as the datasets library stores features, so that
+``datasets.load_dataset("parquet", ...)`` restores a ``ClassLabel``, and no separate file can get lost. Fields
+are nullable, although no stage writes a null: the library drops the metadata of a column that is not.
 
-A split is one Parquet file, or shards of a bounded number of rows, named as the hub names them: ``train.parquet`` is the shape of small
-data, ``train-00000-of-00012.parquet`` that of large data. Readers take both.
+A split is one Parquet file, or shards of a bounded number of rows, named as the hub names them:
+``train.parquet`` is the shape of small data, ``train-00000-of-00012.parquet`` that of large data. Readers
+take both.
 """
 
 import json
@@ -56,7 +57,9 @@ def check_text_columns(split: "SplitReader", text_columns: Sequence[str]) -> Non
     """Check that a raw split has the text columns that params.yaml names by now."""
     present = split.schema.names[:-2]
     if present != list(text_columns):
-        problem = f"{split.name} has the text columns {present}, and data.text_columns is {list(text_columns)}."
+        problem = (
+            f"{split.name} has the text columns {present}, and data.text_columns is {list(text_columns)}."
+        )
         raise DataError(problem, "Run `dvc repro`, or correct data.text_columns.")
 
 
@@ -71,7 +74,9 @@ def predictions_schema(task: LabelKind) -> pa.Schema:
     """Return the schema of ``reports/predictions.parquet``: ``idx`` (row number in the split), ``label``, ``logits``, ``prediction``."""
     logits = pa.list_(pa.float32())
     columns = {"idx": pa.int64(), "label": task.label_type, "logits": logits, "prediction": task.label_type}
-    return _with_features([pa.field(name, kind) for name, kind in columns.items()], task, ("label", "prediction"))
+    return _with_features(
+        [pa.field(name, kind) for name, kind in columns.items()], task, ("label", "prediction")
+    )
 
 
 def baselines_schema(task: LabelKind, models: Sequence[str]) -> pa.Schema:
@@ -82,7 +87,8 @@ def baselines_schema(task: LabelKind, models: Sequence[str]) -> pa.Schema:
 def failing_rows_schema(text_columns: Sequence[str], pairs: bool) -> pa.Schema:
     """Return the schema of ``reports/checks/rows/*.parquet``: ``split``, ``row``, the text columns, ``reason``.
 
-    A text column with the name of another gets an underscore. ``other_split`` and ``other_row`` follow for ``pairs``: what a row repeats.
+    A text column with the name of another gets an underscore. ``other_split`` and ``other_row`` follow for
+    ``pairs``: what a row repeats.
     """
     own = {"split": pa.string(), "row": pa.int64()}
     more = {"reason": pa.string(), "other_split": pa.string(), "other_row": pa.int64()}
@@ -90,7 +96,9 @@ def failing_rows_schema(text_columns: Sequence[str], pairs: bool) -> pa.Schema:
     return pa.schema([*own.items(), *texts, *list(more.items())[: 3 if pairs else 1]])
 
 
-def _with_features(fields: list[pa.Field], task: LabelKind, label_columns: Sequence[str] = (LABELS,)) -> pa.Schema:
+def _with_features(
+    fields: list[pa.Field], task: LabelKind, label_columns: Sequence[str] = (LABELS,)
+) -> pa.Schema:
     features: dict[str, dict[str, Any]] = {}
     for field in fields:
         if field.name in label_columns:
@@ -113,7 +121,10 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def numpy_values(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
-    """Return a column of numbers without nulls, read-only. Arrow's ``to_numpy`` does the same, but first imports pandas: half a second."""
+    """Return a column of numbers without nulls, read-only.
+
+    Arrow's ``to_numpy`` does the same, but first imports pandas: half a second.
+    """
     return np.from_dlpack(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
 
 
@@ -122,10 +133,13 @@ def write_table(table: pa.Table, path: Path) -> None:
     write_batches(path, table.schema, table.to_batches(max_chunksize=ROW_GROUP))
 
 
-def write_batches(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch]) -> int:
+def write_batches(
+    path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch]
+) -> int:
     """Write batches to a Parquet file, one row group each, and return the number of rows.
 
-    The bytes depend on the sizes of the batches: each must have ``ROW_GROUP`` rows, except the last (``rebatch``).
+    The bytes depend on the sizes of the batches: each must have ``ROW_GROUP`` rows, except the last
+    (``rebatch``).
     """
     rows = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
@@ -135,7 +149,9 @@ def write_batches(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatc
     return rows
 
 
-def rebatch(batches: Iterator[pa.RecordBatch], schema: pa.Schema, size: int = ROW_GROUP) -> Iterator[pa.RecordBatch]:
+def rebatch(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, size: int = ROW_GROUP
+) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in batches of exactly ``size`` rows (the last may be shorter), so that outputs do not depend on the reader."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
@@ -156,7 +172,9 @@ _SHARD = re.compile(r"-(?P<number>\d{5,})-of-(?P<count>\d{5,})\.parquet")
 
 def shard_file(folder: Path, split: str, number: int, count: int) -> Path:
     """Return the path of one file of a split: ``train.parquet`` if it is the only one, else ``train-00000-of-00012.parquet``."""
-    return split_file(folder, split) if count == 1 else folder / f"{split}-{number:05d}-of-{count:05d}.parquet"
+    return (
+        split_file(folder, split) if count == 1 else folder / f"{split}-{number:05d}-of-{count:05d}.parquet"
+    )
 
 
 def split_files(folder: Path, split: str) -> tuple[Path, ...]:
@@ -175,23 +193,33 @@ def split_files(folder: Path, split: str) -> tuple[Path, ...]:
     if len(found) > 1:
         names = " and ".join(min(paths.values()).name for _, paths in sorted(found.items()))
         hint = "Remove those of the old one; `dvc checkout --force` does."
-        raise DataError(f"{folder} has files of more than one version of the split {split}, such as {names}.", hint)
+        raise DataError(
+            f"{folder} has files of more than one version of the split {split}, such as {names}.", hint
+        )
     ((count, paths),) = found.items()
     if missing := sorted(set(range(count)) - paths.keys()):
         name = shard_file(folder, split, missing[0], count)
         more = f", and {len(missing) - 1} more of its {count} files" if len(missing) > 1 else ""
-        raise DataError(f"{name} is missing{more}.", "Run `dvc checkout` or `dvc pull`, or the stage that writes it: `dvc repro`.")
+        raise DataError(
+            f"{name} is missing{more}.",
+            "Run `dvc checkout` or `dvc pull`, or the stage that writes it: `dvc repro`.",
+        )
     return tuple(paths[number] for number in range(count))
 
 
 def is_split_file(name: str, split: str) -> bool:
     """Return True if a file with this name is the split, or a shard of it."""
-    return name == split_file(Path(), split).name or (name.startswith(split) and _SHARD.fullmatch(name.removeprefix(split)) is not None)
+    return name == split_file(Path(), split).name or (
+        name.startswith(split) and _SHARD.fullmatch(name.removeprefix(split)) is not None
+    )
 
 
 @dataclass(frozen=True)
 class SplitReader:
-    """The rows of a split, whatever the number of its files (``paths``, in the order of the rows). Opens one file at a time."""
+    """The rows of a split, whatever the number of its files (``paths``, in the order of the rows).
+
+    Opens one file at a time.
+    """
 
     folder: Path
     split: str
@@ -208,13 +236,20 @@ class SplitReader:
         """Find the files of a split that the stage ``made_by`` writes; it is an error if it does not exist, or a shard is missing."""
         found = cls.find(folder, split)
         if found is None:
-            raise StageError(f"{split_file(folder, split)} is missing.", f"The stage {made_by!r} writes it: run `dvc repro {made_by}`.")
+            raise StageError(
+                f"{split_file(folder, split)} is missing.",
+                f"The stage {made_by!r} writes it: run `dvc repro {made_by}`.",
+            )
         return found
 
     @property
     def name(self) -> str:
         """What messages call the split: its file, or its folder and name if it has several."""
-        return str(self.paths[0]) if len(self.paths) == 1 else f"{self.folder / self.split} ({len(self.paths)} files)"
+        return (
+            str(self.paths[0])
+            if len(self.paths) == 1
+            else f"{self.folder / self.split} ({len(self.paths)} files)"
+        )
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -236,7 +271,10 @@ class SplitReader:
         for path in self.paths:
             with _opened(path) as file:
                 if not file.schema_arrow.equals(self.schema, check_metadata=True):
-                    raise DataError(f"{path} has other columns or classes than {self.paths[0].name}.", "Write both anew: `dvc repro -f`.")
+                    raise DataError(
+                        f"{path} has other columns or classes than {self.paths[0].name}.",
+                        "Write both anew: `dvc repro -f`.",
+                    )
                 sizes.append(file.metadata.num_rows)
         return np.cumsum(sizes)
 
@@ -245,12 +283,16 @@ class SplitReader:
         """Number of rows."""
         return int(self.starts[-1])
 
-    def batches(self, columns: Sequence[str] | None = None, at_most: int = ROW_GROUP) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, columns: Sequence[str] | None = None, at_most: int = ROW_GROUP
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows in their order, in batches of at most ``at_most`` rows of one file; nothing for a split without rows."""
         for path in self.paths:
             first = 0
             with _opened(path) as file:
-                batches = file.iter_batches(batch_size=at_most, columns=None if columns is None else list(columns))
+                batches = file.iter_batches(
+                    batch_size=at_most, columns=None if columns is None else list(columns)
+                )
                 while True:
                     try:
                         batch = next(batches, None)
@@ -258,15 +300,21 @@ class SplitReader:
                         raise damaged(path, error, first) from None
                     if batch is None:
                         break
-                    yield batch if columns is None else batch.select(list(columns))  # the file has its own order
+                    yield (
+                        batch if columns is None else batch.select(list(columns))
+                    )  # the file has its own order
                     first += batch.num_rows
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Read all rows, or some columns of them, into memory."""
-        return pa.Table.from_batches(self.batches(columns), self.schema if columns is None else self.fields(columns))
+        return pa.Table.from_batches(
+            self.batches(columns), self.schema if columns is None else self.fields(columns)
+        )
 
     def take(self, rows: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
-        """Read chosen rows, one row group at a time. Row numbers ascend; those beyond the last row are ignored.
+        """Read chosen rows, one row group at a time.
+
+        Row numbers ascend; those beyond the last row are ignored.
 
         A file that is damaged is a ``DataError``, which names it and the row.
         """
@@ -279,7 +327,9 @@ class SplitReader:
                     inside = rows[slice(*np.searchsorted(rows, (start, end)))] - start
                     if len(inside):
                         try:
-                            taken.append(file.read_row_group(group, columns=list(columns)).take(pa.array(inside)))
+                            taken.append(
+                                file.read_row_group(group, columns=list(columns)).take(pa.array(inside))
+                            )
                         except (pa.ArrowException, OSError) as error:
                             raise damaged(path, error, first) from None
                     first += file.metadata.row_group(group).num_rows
@@ -296,7 +346,10 @@ class SplitReader:
         ordered = np.sort(rows)
         files = np.searchsorted(self.starts, ordered, side="right") - 1
         numbers = ordered - self.starts[files]
-        return "; ".join(f"{self.paths[file]}: {', '.join(map(str, numbers[files == file].tolist()))}" for file in np.unique(files))
+        return "; ".join(
+            f"{self.paths[file]}: {', '.join(map(str, numbers[files == file].tolist()))}"
+            for file in np.unique(files)
+        )
 
 
 def damaged(path: Path, error: Exception, row: int = 0) -> DataError:

@@ -17,8 +17,10 @@ CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066
 """C0 and C1 control characters except tabs and line ends; characters that reverse the direction of writing (bidirectional embeddings,
 overrides and isolates); surrogates, which stand for bytes of a file name that are not UTF-8.
 
-The marks U+200E, U+200F and U+061C stay: Arabic and Hebrew texts need them beside punctuation, and a mark moves no more of what follows
-than a letter of these scripts does. The joiners U+200C and U+200D stay: they shape letters and emoji."""
+The marks U+200E, U+200F and U+061C stay: Arabic and Hebrew texts need them beside punctuation, and a mark
+moves no more of what follows than a letter of these scripts does. The joiners U+200C and U+200D stay: they
+shape letters and emoji.
+"""
 
 
 def visible(text: str) -> str:
@@ -27,18 +29,27 @@ def visible(text: str) -> str:
 
 
 def say(text: str, *, error: bool = False) -> None:
-    """Print a text as one or several lines, to standard error if ``error``. Nothing else prints, except ``tuneline.cli.console``."""
+    """Print a text as one or several lines, to standard error if ``error``.
+
+    Nothing else prints, except ``tuneline.cli.console``.
+    """
     print(visible(text), file=sys.stderr if error else sys.stdout, flush=True)
 
 
-NO_MEMORY = ("annot allocate memory", "can't allocate memory", "can't start new thread", "failed to map segment")
+NO_MEMORY = (
+    "annot allocate memory",
+    "can't allocate memory",
+    "can't start new thread",
+    "failed to map segment",
+)
 """What errors of the system, of torch, and of the import of a library say when memory ran out."""
 
 
 def say_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print an error that nothing else has explained, as Python does, unless the person or the machine's limit is its cause.
 
-    ``sys.excepthook`` of stages and commands from their first import on: importing libraries takes seconds, and most of their memory.
+    ``sys.excepthook`` of stages and commands from their first import on: importing libraries takes seconds,
+    and most of their memory.
     """
     if issubclass(kind, KeyboardInterrupt):
         say("interrupted; no partial outputs are left.", error=True)
@@ -78,7 +89,9 @@ QUIET_SECONDS, LINE_SECONDS, REFRESH_SECONDS = 2.0, 30.0, 0.2
 
 
 class Progress:
-    """Progress of a step. The step's loop changes these values; a thread shows them, so that a single long call is shown, too.
+    """Progress of a step.
+
+    The step's loop changes these values; a thread shows them, so that a single long call is shown, too.
 
     Attributes:
         total: Value of ``done`` at the end; ``None`` if unknown.
@@ -105,7 +118,13 @@ class Progress:
             parts.append(f"{min(self.done / self.total, 1):.0%}")
         if self.unit and self.done:
             parts.append(f"{self.done:,.0f} {self.unit}")
-        return ", ".join([f"{self.title}: {parts[0]}" if parts else self.title, *parts[1:], f"{time.monotonic() - self._started:.0f} s"])
+        return ", ".join(
+            [
+                f"{self.title}: {parts[0]}" if parts else self.title,
+                *parts[1:],
+                f"{time.monotonic() - self._started:.0f} s",
+            ]
+        )
 
     def show(self) -> None:
         """Show the step until it has ended: as a bar on a terminal, otherwise as a line now and then."""
@@ -128,7 +147,9 @@ class Progress:
         from rich.progress import Progress as Bar
 
         columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=20)
-        with Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()) as bar:
+        with Bar(
+            *columns, console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()
+        ) as bar:
             task = bar.add_task(visible(str(self)), total=self.total)
             while not self._ended.wait(REFRESH_SECONDS):
                 bar.update(task, description=visible(str(self)), completed=self.done)
@@ -136,7 +157,9 @@ class Progress:
 
 @contextmanager
 def progress(title: str, total: float | None = None, unit: str = "rows") -> Iterator[Progress]:
-    """Show the progress of a block that takes more than ``QUIET_SECONDS``. A block inside another one is not shown.
+    """Show the progress of a block that takes more than ``QUIET_SECONDS``.
+
+    A block inside another one is not shown.
 
     The arguments are those of ``Progress``; the title begins with the name of the stage or command.
     """

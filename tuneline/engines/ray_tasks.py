@@ -40,7 +40,10 @@ BLOCK = 1024**2
 LIBRARIES = ("numpy", "onnxruntime", "pyarrow", "tokenizers", "torch", "transformers")
 """Libraries that the bytes of the results depend on."""
 ATTEMPTS = 4
-"""How often a task is run whose worker is killed. Ray would run one that needs more memory than there is for ever."""
+"""How often a task is run whose worker is killed.
+
+Ray would run one that needs more memory than there is for ever.
+"""
 OBJECT_STORE = 100 * 1024**2
 """Bytes of shared memory of a cluster that is started here. Results are small: tasks write files."""
 LONGEST_TEMPORARY = 40
@@ -92,16 +95,27 @@ def _finished(
         for batch in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
             for row in batch.to_pylist():
                 if row["unready"]:
-                    raise StageError(row["unready"], "All machines need the project's folder, code and libraries at the same paths.")
+                    raise StageError(
+                        row["unready"],
+                        "All machines need the project's folder, code and libraries at the same paths.",
+                    )
                 if row["attempt"] > 1:
-                    say(f"{name}: the worker of task {row['number'] + 1} was killed; the task was run again.", error=True)
+                    say(
+                        f"{name}: the worker of task {row['number'] + 1} was killed; the task was run again.",
+                        error=True,
+                    )
                 yield row["number"], pickle.loads(row["result"])  # noqa: S301 - written by a worker of this run
     except ray.exceptions.RayError as error:
-        raise StageError(f"Ray cannot go on: {error}", "The tasks that have ended are kept. Run the command again.") from None
+        raise StageError(
+            f"Ray cannot go on: {error}", "The tasks that have ended are kept. Run the command again."
+        ) from None
 
 
 def _entry(folder: str, code: str, threads: int, expected: dict[str, str]) -> Callable[[pa.Table], pa.Table]:
-    """Return the function that runs on the workers. It is sent by value, since a worker may not find the project's code."""
+    """Return the function that runs on the workers.
+
+    It is sent by value, since a worker may not find the project's code.
+    """
 
     def entry(batch: pa.Table) -> pa.Table:
         import os
@@ -125,7 +139,9 @@ def _entry(folder: str, code: str, threads: int, expected: dict[str, str]) -> Ca
         if unready:
             unready = f"The Ray worker on {platform.node()} cannot work: {unready}."
         unready_, result_ = pa.array([unready], pa.string()), pa.array([result], pa.binary())
-        return pa.table({"number": batch["number"], "attempt": [attempt], "unready": unready_, "result": result_})
+        return pa.table(
+            {"number": batch["number"], "attempt": [attempt], "unready": unready_, "result": result_}
+        )
 
     return entry
 
@@ -135,22 +151,34 @@ def versions() -> dict[str, str]:
     """Return what results depend on besides their tasks: the versions of Python and the libraries, and the hash of the code."""
     libraries = {name: importlib.metadata.version(name).partition("+")[0] for name in LIBRARIES}
     code = code_hash(ROOT, [name for name in CODE if (ROOT / name).exists()])
-    return {"Python": platform.python_version().rpartition(".")[0], **libraries, "the project's code": code[:12]}
+    return {
+        "Python": platform.python_version().rpartition(".")[0],
+        **libraries,
+        "the project's code": code[:12],
+    }
 
 
 def run_task(task: bytes, expected: dict[str, str], attempt: int) -> tuple[str | None, bytes | None]:
     """Run a pickled function and argument, unless this worker would give another result than the process that sent it.
 
-    Return the reason not to run it, or the pickled result, which is a ``Failure`` after an error. ``attempt`` is more than 1 if the worker
-    was killed.
+    Return the reason not to run it, or the pickled result, which is a ``Failure`` after an error. ``attempt``
+    is more than 1 if the worker was killed.
     """
     here = versions()
-    if other := [f"{name} is {here.get(name)} there and {value} here" for name, value in expected.items() if here.get(name) != value]:
+    if other := [
+        f"{name} is {here.get(name)} there and {value} here"
+        for name, value in expected.items()
+        if here.get(name) != value
+    ]:
         return "; ".join(other), None
     function, argument = pickle.loads(task)  # noqa: S301 - sent by the process that started this work
     if attempt > ATTEMPTS:
         problem = f"{argument}: the worker of Ray was killed {ATTEMPTS} times in this task."
-        return None, pickle.dumps(Failure(StageError(problem, "If its memory is too small: set run.workers or data.shard_rows lower.")))
+        return None, pickle.dumps(
+            Failure(
+                StageError(problem, "If its memory is too small: set run.workers or data.shard_rows lower.")
+            )
+        )
     try:
         return None, pickle.dumps(function(argument))
     except StageError as error:
@@ -174,8 +202,9 @@ def _portable(error: Exception) -> Exception:
 def ray_cluster(workers: int | None, tasks: int | None = None) -> Iterator[int]:
     """Connect to Ray while the block runs; within a block that is connected already, use that cluster.
 
-    A cluster that is started here has as many workers as there are cores or tasks, at most. Yield the threads that a task may compute
-    with: the cores of this machine divided by its workers, or one on a cluster of others.
+    A cluster that is started here has as many workers as there are cores or tasks, at most. Yield the threads
+    that a task may compute with: the cores of this machine divided by its workers, or one on a cluster of
+    others.
 
     Raises:
         ParamsError: Ray is not installed.
@@ -195,7 +224,14 @@ def ray_cluster(workers: int | None, tasks: int | None = None) -> Iterator[int]:
         if folder is None:
             _connect(ray, str(address))
         else:
-            _connect(ray, "local", num_cpus=workers, object_store_memory=OBJECT_STORE, include_dashboard=False, _temp_dir=folder)
+            _connect(
+                ray,
+                "local",
+                num_cpus=workers,
+                object_store_memory=OBJECT_STORE,
+                include_dashboard=False,
+                _temp_dir=folder,
+            )
         phase("")
         with watched(ray, tolerated=5 if address else 0):  # 10 seconds, for a network that fails for a moment
             yield task_threads
@@ -210,25 +246,35 @@ def ray_cluster(workers: int | None, tasks: int | None = None) -> Iterator[int]:
 def _authenticate(address: str | None) -> None:
     """Set what Ray reads when it is imported: the token without which nobody can use the cluster.
 
-    A cluster that is started here gets one of its own, which is in no file; Ray would write one to the home folder. One that is joined
-    has that of ``ray get-auth-token``; ``ray start`` uses it wherever it exists, but a program that joins does not.
+    A cluster that is started here gets one of its own, which is in no file; Ray would write one to the home
+    folder. One that is joined has that of ``ray get-auth-token``; ``ray start`` uses it wherever it exists,
+    but a program that joins does not.
     """
     if address is None:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    elif {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or (Path.home() / ".ray/auth_token").exists():
+    elif {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or (
+        Path.home() / ".ray/auth_token"
+    ).exists():
         os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
 def import_ray() -> ModuleType:
     """Import Ray without its notices; a ``ParamsError`` if it is not installed."""
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # without it, Ray prints a notice about GPUs
-    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")  # its pages about a killed worker; `_finished` says it in one line
+    os.environ.setdefault(
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+    )  # without it, Ray prints a notice about GPUs
+    os.environ.setdefault(
+        "RAY_DEDUP_LOGS_SKIP_REGEX", "^"
+    )  # its pages about a killed worker; `_finished` says it in one line
     try:
         import ray
         import ray.data
     except ImportError as error:
-        raise ParamsError(f"run.engine is ray: {error}.", "Install Ray with `pip install '.[ray]'`, or set run.engine to local.") from None
+        raise ParamsError(
+            f"run.engine is ray: {error}.",
+            "Install Ray with `pip install '.[ray]'`, or set run.engine to local.",
+        ) from None
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     return ray
 
@@ -241,10 +287,21 @@ def _connect(ray: ModuleType, address: str, **settings: Any) -> None:
         if ":" in address:
             wait_for(server_at(address))  # Ray itself waits for minutes
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **settings)
-    except (ConnectionError, RuntimeError, ValueError) as error:  # ValueError: not an address; RuntimeError: another version of Ray
-        what = "Ray cannot be started" if settings else f"The Ray cluster RAY_ADDRESS={address} cannot be joined"
-        hint = "`ray status` shows a cluster on its machines. Without RAY_ADDRESS, Ray is started on this machine."
-        raise StageError(f"{what}: {str(error).strip().splitlines()[0]}", None if settings else hint) from None
+    except (
+        ConnectionError,
+        RuntimeError,
+        ValueError,
+    ) as error:  # ValueError: not an address; RuntimeError: another version of Ray
+        what = (
+            "Ray cannot be started" if settings else f"The Ray cluster RAY_ADDRESS={address} cannot be joined"
+        )
+        hint = (
+            "`ray status` shows a cluster on its machines. Without RAY_ADDRESS, Ray is started on this"
+            " machine."
+        )
+        raise StageError(
+            f"{what}: {str(error).strip().splitlines()[0]}", None if settings else hint
+        ) from None
 
 
 def _end(started: Sequence[psutil.Process]) -> None:
@@ -258,7 +315,10 @@ def _end(started: Sequence[psutil.Process]) -> None:
 def _temporary_folder() -> str:
     """Return a new folder that only this user can read, whose path is short enough for the sockets of Ray."""
     place = tempfile.gettempdir()
-    return tempfile.mkdtemp(prefix="ray-", dir=place if len(place) <= LONGEST_TEMPORARY - len("/ray-12345678") else "/tmp")  # noqa: S108
+    return tempfile.mkdtemp(
+        prefix="ray-",
+        dir=place if len(place) <= LONGEST_TEMPORARY - len("/ray-12345678") else "/tmp",  # noqa: S108
+    )
 
 
 @contextmanager
@@ -281,7 +341,9 @@ def watched(ray: ModuleType, tolerated: int) -> Iterator[None]:
                 signal.pthread_kill(main, signal.SIGUSR1)
                 return
 
-    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)  # not SIGINT, which background jobs of a shell ignore
+    before = signal.signal(
+        signal.SIGUSR1, signal.default_int_handler
+    )  # not SIGINT, which background jobs of a shell ignore
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
@@ -289,8 +351,13 @@ def watched(ray: ModuleType, tolerated: int) -> Iterator[None]:
     except KeyboardInterrupt:
         if not lost.is_set():
             raise
-        hint = "The tasks that have ended are kept. Run the command again, with a lower run.workers if memory is short."
-        raise StageError("The Ray cluster has ended: its servers were killed or cannot be reached.", hint) from None
+        hint = (
+            "The tasks that have ended are kept. Run the command again, with a lower run.workers if memory is"
+            " short."
+        )
+        raise StageError(
+            "The Ray cluster has ended: its servers were killed or cannot be reached.", hint
+        ) from None
     finally:
         ended.set()
         thread.join()

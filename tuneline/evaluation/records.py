@@ -87,7 +87,9 @@ class BehaviourResult(Record):
     @property
     def stops(self) -> bool:
         """True if it stops the pipeline: the pass rate is below the required one, or there is no case to test."""
-        return self.min_pass_rate is not None and (self.pass_rate is None or self.pass_rate < self.min_pass_rate)
+        return self.min_pass_rate is not None and (
+            self.pass_rate is None or self.pass_rate < self.min_pass_rate
+        )
 
 
 class Behaviour(Record):

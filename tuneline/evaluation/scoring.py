@@ -30,10 +30,15 @@ from tuneline.metrics.table import (
 from tuneline.params import EvaluateParams
 from tuneline.tasks import Task
 
-os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")  # read when evaluate is imported: no telemetry when a metric is loaded
+os.environ.setdefault(
+    "HF_UPDATE_DOWNLOAD_COUNTS", "0"
+)  # read when evaluate is imported: no telemetry when a metric is loaded
 
 LIBRARY = "evaluate-metric"
-"""Where the evaluate library keeps its own metrics on the Hub. Its loader takes a bare name for a local folder first."""
+"""Where the evaluate library keeps its own metrics on the Hub.
+
+Its loader takes a bare name for a local folder first.
+"""
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,11 @@ class SplitPredictions:
 
 
 def compute_metrics(
-    task: Task, references: NDArray[Any], predictions: NDArray[Any], average: Averaging, others: Sequence[str] = ()
+    task: Task,
+    references: NDArray[Any],
+    predictions: NDArray[Any],
+    average: Averaging,
+    others: Sequence[str] = (),
 ) -> dict[str, float]:
     """Compute the metrics of a task, then those of ``others``; of metrics with the same name, the last one counts.
 
@@ -66,7 +75,9 @@ def compute_metrics(
     return scores
 
 
-def _score_one(text: str, references: NDArray[Any], predictions: NDArray[Any], average: str) -> dict[str, float]:
+def _score_one(
+    text: str, references: NDArray[Any], predictions: NDArray[Any], average: str
+) -> dict[str, float]:
     import evaluate
 
     name, _, config = text.partition(":")
@@ -84,11 +95,18 @@ def _score_one(text: str, references: NDArray[Any], predictions: NDArray[Any], a
         result = metric.compute(references=references, predictions=predictions, **options)
     except (ValueError, TypeError) as error:
         raise StageError(
-            f"evaluate.metrics: {name!r} cannot score this: {error}", "It must score predictions against references."
+            f"evaluate.metrics: {name!r} cannot score this: {error}",
+            "It must score predictions against references.",
         ) from None
-    numbers = {key: float(value) for key, value in result.items() if np.ndim(value) == 0 and not isinstance(value, str)}
+    numbers = {
+        key: float(value)
+        for key, value in result.items()
+        if np.ndim(value) == 0 and not isinstance(value, str)
+    }
     if not numbers or not all(map(np.isfinite, numbers.values())):
-        raise StageError(f"evaluate.metrics: {name!r} gives no finite numbers: {dict(result)}", "Leave it out.")
+        raise StageError(
+            f"evaluate.metrics: {name!r} gives no finite numbers: {dict(result)}", "Leave it out."
+        )
     return numbers
 
 
@@ -100,7 +118,9 @@ def split_metrics(
     custom: Sequence[CustomMetric] = (),
 ) -> dict[str, float]:
     """Return the metrics of one split, from labels ``(rows,)`` and logits ``(rows, outputs)``; ``custom`` are the user's metrics."""
-    metrics = compute_metrics(task, labels, task.predictions(logits), task.averaging(params.f1), params.library_metrics)
+    metrics = compute_metrics(
+        task, labels, task.predictions(logits), task.averaging(params.f1), params.library_metrics
+    )
     metrics |= {"loss": task.mean_loss(logits, labels), "rows": len(labels)}
     metrics |= task.probability_metrics(logits, labels)
     return metrics | {metric.name: metric.compute(logits, labels) for metric in custom}
@@ -116,10 +136,15 @@ def leaked_rows(folder: Path, split: str, rows: int) -> NDArray[np.bool_]:
         if path.exists():
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(ROW_GROUP, columns=["split", "row", "other_split"]):
-                    inside = pc.and_(pc.equal(batch["split"], split), pc.not_equal(batch["other_split"], split))
+                    inside = pc.and_(
+                        pc.equal(batch["split"], split), pc.not_equal(batch["other_split"], split)
+                    )
                     named = batch["row"].filter(inside).to_numpy()
                     if named.max(initial=-1) >= rows:
-                        raise DataError(f"{path} has rows of other data than the split {split!r}.", "Run `dvc repro validate`.")
+                        raise DataError(
+                            f"{path} has rows of other data than the split {split!r}.",
+                            "Run `dvc repro validate`.",
+                        )
                     leaked[named] = True
     return leaked
 
@@ -130,17 +155,26 @@ def leak_metrics(split: SplitPredictions, leaked: NDArray[np.bool_]) -> dict[str
     if not leaked.any() or leaked.all():
         return metrics
     metric = split.primary
-    difference = leak_difference(metric, split.labels, split.values, leaked, average=split.average, seed=split.seed)
-    estimate = primary_interval(metric, split.labels[~leaked], split.values[~leaked], average=split.average, seed=split.seed)
+    difference = leak_difference(
+        metric, split.labels, split.values, leaked, average=split.average, seed=split.seed
+    )
+    estimate = primary_interval(
+        metric, split.labels[~leaked], split.values[~leaked], average=split.average, seed=split.seed
+    )
     without = dict(zip(metric.without_leaks, (estimate.value, estimate.low, estimate.high), strict=True))
     return metrics | without | dict(zip(metric.from_leaks, (difference.low, difference.high), strict=True))
 
 
-def primary_interval(metric: Metric, labels: NDArray[Any], predictions: NDArray[Any], **settings: Any) -> Estimate:
+def primary_interval(
+    metric: Metric, labels: NDArray[Any], predictions: NDArray[Any], **settings: Any
+) -> Estimate:
     """Return the primary metric with its interval, which the first metric of each task has."""
     estimate = metric_interval(metric, labels, predictions, **settings)
     if estimate is None:
-        raise ValueError(f"{metric.name} has no interval; the first metric of a task in tuneline/metrics/table.py needs one")
+        raise ValueError(
+            f"{metric.name} has no interval; the first metric of a task in tuneline/metrics/table.py"
+            " needs one"
+        )
     return estimate
 
 
@@ -177,7 +211,9 @@ def overlap_slices(batches: Iterable[Sequence[Sequence[str]]]) -> Iterator[RowSl
         return len(one & other) / max(len(one | other), 1)
 
     overlaps = ([overlap(*pair) for pair in zip(*batch, strict=True)] for batch in batches)
-    bucket = np.concatenate([np.searchsorted(_OVERLAPS[1:-1], batch, side="right").astype(np.int8) for batch in overlaps])
+    bucket = np.concatenate(
+        [np.searchsorted(_OVERLAPS[1:-1], batch, side="right").astype(np.int8) for batch in overlaps]
+    )
     for index, (low, high) in enumerate(itertools.pairwise(_OVERLAPS)):
         if len(rows := np.flatnonzero(bucket == index)):
             yield RowSlice("overlap", f"{low:.0%} to {high:.0%} of the words shared", rows)
@@ -193,19 +229,27 @@ def label_slices(labels: NDArray[Any], names: Sequence[str]) -> Iterator[RowSlic
 def source_slices(specification: str, positions: NDArray[np.int64]) -> Iterator[RowSlice]:
     """Yield one slice for each split of the source that the rows were drawn from; none if there is one split or it is unknown.
 
-    The specification is as in ``data.splits``, for example ``train[90%:]+extra``; positions in the source rise within one of its splits.
+    The specification is as in ``data.splits``, for example ``train[90%:]+extra``; positions in the source
+    rise within one of its splits.
     """
     names = [match[1] for part in specification.split("+") if (match := _PART.match(part))]
     parts = [name for index, name in enumerate(names) if index == 0 or name != names[index - 1]]
     starts = [0, *(np.flatnonzero(positions[1:] <= positions[:-1]) + 1).tolist(), len(positions)]
     if 1 < len(parts) == len(starts) - 1:
         for name in dict.fromkeys(parts):
-            own = [np.arange(*ends) for part, ends in zip(parts, itertools.pairwise(starts), strict=True) if part == name]
+            own = [
+                np.arange(*ends)
+                for part, ends in zip(parts, itertools.pairwise(starts), strict=True)
+                if part == name
+            ]
             yield RowSlice("source", name, np.concatenate(own))
 
 
 def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[SliceMetrics]:
-    """Return the metrics of each slice, the primary metric with its interval. Each slice is scored before the next is made."""
+    """Return the metrics of each slice, the primary metric with its interval.
+
+    Each slice is scored before the next is made.
+    """
     scored = []
     for row_slice in slices:
         labels, predictions = split.labels[row_slice.rows], split.values[row_slice.rows]
@@ -214,7 +258,11 @@ def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[Sl
         if row_slice.by != "label":  # where all rows have the same label, it is meaningless
             metric = split.task.slice_metric
             metrics[metric.name] = compute_metric(metric, labels, predictions, split.average)
-        scored.append(SliceMetrics.model_validate({"by": row_slice.by, "slice": row_slice.name, "rows": len(labels), **metrics}))
+        scored.append(
+            SliceMetrics.model_validate(
+                {"by": row_slice.by, "slice": row_slice.name, "rows": len(labels), **metrics}
+            )
+        )
     return scored
 
 
@@ -234,25 +282,37 @@ def read_baselines(path: Path, rows: int) -> dict[str, NDArray[Any]]:
     """Read the predictions of the simple models for the reported split, by name; each of shape ``(rows,)``."""
     table = read_table(require(path, made_by="baseline"))
     if len(table) != rows:
-        raise DataError(f"{path} has {len(table):,} rows, and the reported split has {rows:,}.", "Run `dvc repro baseline`.")
+        raise DataError(
+            f"{path} has {len(table):,} rows, and the reported split has {rows:,}.",
+            "Run `dvc repro baseline`.",
+        )
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
 def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[Any]) -> dict[str, float]:
     """Return the metrics of a simple model that are defined for it, and the interval of the difference between the trained model and it.
 
-    Those of the majority are ``majority_accuracy`` and ``majority_f1``; for a regression ``mean_mse``, its correlations are undefined.
+    Those of the majority are ``majority_accuracy`` and ``majority_f1``; for a regression ``mean_mse``, its
+    correlations are undefined.
     """
     every = {metric.of_baseline(model): metric for metric in split.task.metrics if metric.of_predictions}
-    metrics = {key: compute_metric(metric, split.labels, predictions, split.average) for key, metric in every.items() if key}
+    metrics = {
+        key: compute_metric(metric, split.labels, predictions, split.average)
+        for key, metric in every.items()
+        if key
+    }
     if split.primary.of_baseline(model) not in metrics:
         return metrics
-    difference = paired_difference(split.primary, split.labels, split.values, predictions, average=split.average, seed=split.seed)
+    difference = paired_difference(
+        split.primary, split.labels, split.values, predictions, average=split.average, seed=split.seed
+    )
     return metrics | dict(zip(split.primary.over(model), (difference.low, difference.high), strict=True))
 
 
 def spread_metrics(split: SplitPredictions) -> dict[str, float]:
     """Return the interval of the primary metric, and how the predictions spread: what tells a collapsed model."""
-    estimate = primary_interval(split.primary, split.labels, split.values, average=split.average, seed=split.seed)
+    estimate = primary_interval(
+        split.primary, split.labels, split.values, average=split.average, seed=split.seed
+    )
     metrics: dict[str, float] = dict(zip(split.primary.ends, (estimate.low, estimate.high), strict=True))
     return metrics | split.task.spread(split.values, split.labels)

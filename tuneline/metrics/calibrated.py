@@ -19,7 +19,9 @@ def best_temperature(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> 
     """Return the number by which logits are divided for the smallest log loss."""
     from scipy.optimize import minimize_scalar
 
-    minimum = minimize_scalar(lambda log: log_losses(logits / np.exp(log), labels).mean(), bounds=LOG_TEMPERATURES, method="bounded")
+    minimum = minimize_scalar(
+        lambda log: log_losses(logits / np.exp(log), labels).mean(), bounds=LOG_TEMPERATURES, method="bounded"
+    )
     return float(np.exp(minimum.x))
 
 

@@ -14,7 +14,10 @@ BINS = 15
 
 Columns = dict[str, NDArray[np.float64]]
 Classes = NDArray[np.int64] | NDArray[np.float32]
-"""Class ids of shape ``(rows,)``. They are int64; the type has float32 because labels of a split have either."""
+"""Class ids of shape ``(rows,)``.
+
+They are int64; the type has float32 because labels of a split have either.
+"""
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 ROWS_AT_A_TIME = 100_000
 _GRID = np.linspace(0.0, 1.0, POINTS + 1)
@@ -32,7 +35,8 @@ def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
 class Softmax:
     """The probabilities of a split, one class at a time: all together would be 8 bytes a class and row.
 
-    There are the logits, ``(rows, classes)``, and of each row, ``(rows,)``, the largest one and the total of its exponentials.
+    There are the logits, ``(rows, classes)``, and of each row, ``(rows,)``, the largest one and the total of
+    its exponentials.
     """
 
     logits: NDArray[np.float32]
@@ -68,7 +72,10 @@ class Softmax:
 
 
 def scored_classes(labels: Classes, classes: int) -> list[int]:
-    """Return the classes whose curves are defined: those of some rows, but not all. With two classes: the positive one."""
+    """Return the classes whose curves are defined: those of some rows, but not all.
+
+    With two classes: the positive one.
+    """
     candidates = [1] if classes == 2 else range(classes)
     return [index for index in candidates if 0 < np.count_nonzero(labels == index) < len(labels)]
 
@@ -79,14 +86,18 @@ def roc_curve(probability: Softmax, labels: Classes) -> Columns:
     Labels have the shape ``(rows,)``. The columns are empty when no class can be scored.
     """
     scored = scored_classes(labels, probability.classes)
-    false, true = _mean_curve((_roc(labels == index, probability.of_class(index)) for index in scored), len(scored))
+    false, true = _mean_curve(
+        (_roc(labels == index, probability.of_class(index)) for index in scored), len(scored)
+    )
     return {"false_positive_rate": false, "true_positive_rate": true}
 
 
 def precision_recall_curve(probability: Softmax, labels: Classes) -> Columns:
     """Return precision over recall, averaged as in ``roc_curve``."""
     scored = scored_classes(labels, probability.classes)
-    recall, precision = _mean_curve((_precision_recall(labels == index, probability.of_class(index)) for index in scored), len(scored))
+    recall, precision = _mean_curve(
+        (_precision_recall(labels == index, probability.of_class(index)) for index in scored), len(scored)
+    )
     return {"recall": recall, "precision": precision}
 
 
@@ -107,7 +118,10 @@ def _precision_recall(positive: NDArray[np.bool_], scores: NDArray[np.float64]) 
 
 
 def _mean_curve(curves: Iterator[Curve], number: int) -> Curve:
-    """Thin one curve; average several on a common grid. ``x`` rises. One whole curve is in memory at a time."""
+    """Thin one curve; average several on a common grid.
+
+    ``x`` rises. One whole curve is in memory at a time.
+    """
     if number == 1:
         return _thin(*next(curves))
     if not number:
@@ -144,7 +158,9 @@ def average_precision(probability: Softmax, labels: Classes) -> float | None:
 
 
 def calibration(probability: Softmax, labels: Classes) -> Columns:
-    """Return accuracy by confidence of the prediction, in bins of equal width (Guo et al. 2017, equations 1 and 2).
+    """Return accuracy by confidence of the prediction, in bins of equal width (Guo et al.
+
+    2017, equations 1 and 2).
 
     The columns are ``confidence`` (mean), ``accuracy`` and ``rows`` of each bin that is not empty.
     """

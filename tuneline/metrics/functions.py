@@ -45,27 +45,37 @@ class ProjectFunction:
         except Exception as error:  # whatever the user's code raises
             called = f"for logits {tuple(logits.shape)} and labels {tuple(labels.shape)}"
             where = _line_in_project(error)
-            raise self.error(f"fails {called}{where}: {type(error).__name__}: {error}", "Correct the function.") from error
+            raise self.error(
+                f"fails {called}{where}: {type(error).__name__}: {error}", "Correct the function."
+            ) from error
 
     def error(self, problem: str, hint: str) -> ParamsError:
         """Return an error about the function that names parameter, file and function."""
         return ParamsError(f"{self.parameter}: {self.name} {problem}", hint)
 
 
-def load_function(parameter: str, name: FunctionName, options: Mapping[str, Any] | None = None) -> ProjectFunction:
+def load_function(
+    parameter: str, name: FunctionName, options: Mapping[str, Any] | None = None
+) -> ProjectFunction:
     """Import a function of logits, labels, and options by name; refuse one that needs a file that is no dependency of its stage."""
     module, files = _import(parameter, name)
     target = getattr(module, name.function, None)
     if not callable(target):
-        raise ParamsError(f"{parameter}: {name.file} has no function {name.function!r}.", "Correct the name, or write the function.")
+        raise ParamsError(
+            f"{parameter}: {name.file} has no function {name.function!r}.",
+            "Correct the name, or write the function.",
+        )
     function = ProjectFunction(parameter, name, target, options or {}, files)
     try:
         inspect.signature(target).bind("logits", "labels", **function.options)
     except TypeError as error:
-        arguments = ", ".join(["logits", "labels", *(f"{key}={value!r}" for key, value in function.options.items())])
+        arguments = ", ".join(
+            ["logits", "labels", *(f"{key}={value!r}" for key, value in function.options.items())]
+        )
         raise function.error(
             f"cannot be called as {name.function}({arguments}): {error}.",
-            f"Define it as `def {name.function}(logits, labels)`. Other arguments need a default{OPTIONS_OF.get(parameter, '')}.",
+            f"Define it as `def {name.function}(logits, labels)`. Other arguments need a"
+            f" default{OPTIONS_OF.get(parameter, '')}.",
         ) from None
     if PIPELINE.exists():
         check_listed(parameter, files, read_yaml(PIPELINE))
@@ -81,11 +91,14 @@ def _import(parameter: str, name: FunctionName) -> tuple[ModuleType, tuple[Path,
         except Exception as error:  # whatever the user's code raises
             problem = f"cannot be imported{_line_in_project(error)}: {type(error).__name__}: {error}"
             raise ParamsError(f"{parameter}: {name.file} {problem}", "Correct the file.") from error
-        files = [getattr(other, "__file__", None) for key, other in sys.modules.items() if _is_of_project(key)]
+        files = [
+            getattr(other, "__file__", None) for key, other in sys.modules.items() if _is_of_project(key)
+        ]
     if module.__file__ != str(root / name.file):
         raise ParamsError(
             f"{parameter}: Python imports {name.module} from {module.__file__}, not from this repository.",
-            f"Add an empty file {PROJECT}/__init__.py: an installed package of the same name is found before a folder without it.",
+            f"Add an empty file {PROJECT}/__init__.py: an installed package of the same name is found before"
+            " a folder without it.",
         )
     return module, tuple(sorted(Path(file).relative_to(root) for file in files if file))
 
@@ -93,8 +106,12 @@ def _import(parameter: str, name: FunctionName) -> tuple[ModuleType, tuple[Path,
 def _line_in_project(error: Exception) -> str:
     """Return where in the user's files an error was raised, as words to append; empty if it was elsewhere."""
     folder = str(PROJECT.absolute())
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
-    return f" ({Path(frames[-1].filename).relative_to(Path.cwd())}, line {frames[-1].lineno})" if frames else ""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)
+    ]
+    return (
+        f" ({Path(frames[-1].filename).relative_to(Path.cwd())}, line {frames[-1].lineno})" if frames else ""
+    )
 
 
 def _is_of_project(module: str) -> bool:
@@ -105,7 +122,8 @@ def _is_of_project(module: str) -> bool:
 def _fresh_imports_from(root: Path) -> Iterator[None]:
     """Import ``project`` afresh from a folder: a notebook may have imported an earlier version of its files.
 
-    No bytecode is written: Python would take it for current after an edit in the same second that keeps the size of the file.
+    No bytecode is written: Python would take it for current after an edit in the same second that keeps the
+    size of the file.
     """
     for name in [name for name in sys.modules if _is_of_project(name)]:
         del sys.modules[name]
@@ -128,8 +146,9 @@ _ROWS = 6
 class CustomMetric:
     """A metric of the user, ``def NAME(logits, labels) -> float``.
 
-    The function gets the whole split as NumPy arrays: logits, float32 of shape ``(rows, classes)``, and labels, int64 of shape
-    ``(rows,)``. In a regression both are float32 of shape ``(rows,)``. Its attribute ``greater_is_better`` is False for a cost.
+    The function gets the whole split as NumPy arrays: logits, float32 of shape ``(rows, classes)``, and
+    labels, int64 of shape ``(rows,)``. In a regression both are float32 of shape ``(rows,)``. Its attribute
+    ``greater_is_better`` is False for a cost.
     """
 
     function: ProjectFunction
@@ -166,7 +185,9 @@ def load_metric(parameter: str, name: FunctionName, labels: LabelExamples) -> Cu
     """Import a metric that a parameter names, and try it on a few rows."""
     function = load_function(parameter, name)
     if function.name.function in (*METRIC_TABLE, "rows"):
-        raise ParamsError(f"{parameter}: {function.name} has the name of a metric of the pipeline.", "Rename the function.")
+        raise ParamsError(
+            f"{parameter}: {function.name} has the name of a metric of the pipeline.", "Rename the function."
+        )
     greater_is_better = getattr(function.target, "greater_is_better", True)
     if not isinstance(greater_is_better, bool):
         raise function.error(f"has greater_is_better = {greater_is_better!r}.", "Set it to True or False.")

@@ -1,13 +1,15 @@
 """Confidence intervals of metrics and of their differences, McNemar's test, and the choice of the best of several models.
 
-SciPy has Fisher's interval, ranks and the binomial test. Wilson's interval and the bootstrap are written out here, because
-scipy.stats takes 1.7 s to import, which the report does not do otherwise, and is slower on what is computed often (1,000 rows, one
-core): Wilson 0.6 ms against 0.001 ms (each slice and each behaviour test has one), 1,000 resamples of an accuracy difference 15 ms
-against 0.3 ms, and 2.7 s against 0.5 ms with 100,000 rows, of a difference of Pearson's r 712 ms against 61 ms. The tests hold these
-functions against SciPy's.
+SciPy has Fisher's interval, ranks and the binomial test. Wilson's interval and the bootstrap are written out
+here, because scipy.stats takes 1.7 s to import, which the report does not do otherwise, and is slower on what
+is computed often (1,000 rows, one core): Wilson 0.6 ms against 0.001 ms (each slice and each behaviour test
+has one), 1,000 resamples of an accuracy difference 15 ms against 0.3 ms, and 2.7 s against 0.5 ms with
+100,000 rows, of a difference of Pearson's r 712 ms against 61 ms. The tests hold these functions against
+SciPy's.
 
-Arguments of the same name are the same everywhere: ``metric`` is an entry of the metric table, ``labels`` and predictions are class ids or
-numbers of shape ``(rows,)`` with at least one row, ``average`` is how F1 is averaged, ``seed`` is that of the draws.
+Arguments of the same name are the same everywhere: ``metric`` is an entry of the metric table, ``labels`` and
+predictions are class ids or numbers of shape ``(rows,)`` with at least one row, ``average`` is how F1 is
+averaged, ``seed`` is that of the draws.
 """
 
 import math
@@ -73,13 +75,16 @@ def wilson_interval(successes: int, trials: int) -> Interval:
     proportion, spread = successes / trials, _Z**2 / trials
     middle = (proportion + spread / 2) / (1 + spread)
     half = _Z / (1 + spread) * math.sqrt(proportion * (1 - proportion) / trials + spread / (4 * trials))
-    return Interval(0.0 if successes == 0 else middle - half, 1.0 if successes == trials else middle + half)  # exact ends
+    return Interval(
+        0.0 if successes == 0 else middle - half, 1.0 if successes == trials else middle + half
+    )  # exact ends
 
 
 def exact_interval(successes: int, trials: int) -> Interval:
     """Return the exact interval of a proportion of at least one trial: it holds the true value at least as often as it says.
 
-    Source: Clopper & Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial", Biometrika 26, 1934.
+    Source: Clopper & Pearson, "The use of confidence or fiducial limits illustrated in the case of the
+    binomial", Biometrika 26, 1934.
     """
     from scipy.stats import binomtest
 
@@ -98,7 +103,12 @@ def pearson_interval(labels: NDArray[Any], predictions: NDArray[Any]) -> Interva
 
 
 def metric_interval(
-    metric: Metric, labels: NDArray[Any], predictions: NDArray[Any], *, average: Averaging = "macro", seed: int = 0
+    metric: Metric,
+    labels: NDArray[Any],
+    predictions: NDArray[Any],
+    *,
+    average: Averaging = "macro",
+    seed: int = 0,
 ) -> Estimate | None:
     """Return a metric with its interval, by the method that the metric table names; ``None`` for a metric without one."""
     if metric.interval == "none":
@@ -126,23 +136,29 @@ def paired_difference(
 ) -> Difference:
     """Return the difference of a metric of two models, with its paired bootstrap interval.
 
-    Rows are drawn with replacement, both models are scored on the same draw, and percentiles of the difference bound it: errors that
-    the models share do not widen the interval (Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, section 13.3; for two
-    systems on one test set: Koehn, "Statistical significance tests for machine translation evaluation", EMNLP 2004).
+    Rows are drawn with replacement, both models are scored on the same draw, and percentiles of the
+    difference bound it: errors that the models share do not widen the interval (Efron & Tibshirani, "An
+    Introduction to the Bootstrap", 1993, section 13.3; for two systems on one test set: Koehn, "Statistical
+    significance tests for machine translation evaluation", EMNLP 2004).
     """
     observed, resampled = _bootstrap(metric, (labels, first, second), average, seed, resamples=resamples)
-    return Difference(float(observed[0]), float(observed[1]), *percentile_interval(resampled[:, 0] - resampled[:, 1], level))
+    return Difference(
+        float(observed[0]), float(observed[1]), *percentile_interval(resampled[:, 0] - resampled[:, 1], level)
+    )
 
 
 def accuracy_drop_interval(trained: NDArray[np.bool_], exported: NDArray[np.bool_], seed: int) -> Interval:
     """Return the paired bootstrap interval of the drop of accuracy from one model to another, given where each is right, ``(rows,)``.
 
-    A row counts -1, 0 or 1, and rows of one kind are alike: drawing how many there are of each kind is drawing rows.
+    A row counts -1, 0 or 1, and rows of one kind are alike: drawing how many there are of each kind is
+    drawing rows.
     """
     differences = trained.astype(np.int64) - exported
     kinds = np.array([-1, 0, 1])
     proportions = np.array([np.mean(differences == kind) for kind in kinds])
-    drawn = np.random.default_rng(seed).multinomial(len(differences), proportions / proportions.sum(), size=RESAMPLES)
+    drawn = np.random.default_rng(seed).multinomial(
+        len(differences), proportions / proportions.sum(), size=RESAMPLES
+    )
     return percentile_interval(drawn @ kinds / len(differences))
 
 
@@ -163,11 +179,14 @@ def leak_difference(
 ) -> Difference:
     """Return a metric on all rows and on those that are not leaked, with the stratified bootstrap interval of the difference.
 
-    Leaked and other rows are drawn separately, so that each draw has as many of both as the split (Efron & Tibshirani, "An Introduction
-    to the Bootstrap", 1993, section 8.3), and both metrics are computed on the same draw. ``leaked`` is true for some of the rows.
+    Leaked and other rows are drawn separately, so that each draw has as many of both as the split (Efron &
+    Tibshirani, "An Introduction to the Bootstrap", 1993, section 8.3), and both metrics are computed on the
+    same draw. ``leaked`` is true for some of the rows.
     """
     observed, resampled = _bootstrap(metric, (labels, predictions), average, seed, leaked=leaked)
-    return Difference(float(observed[0]), float(observed[1]), *percentile_interval(resampled[:, 0] - resampled[:, 1]))
+    return Difference(
+        float(observed[0]), float(observed[1]), *percentile_interval(resampled[:, 0] - resampled[:, 1])
+    )
 
 
 def _bootstrap(
@@ -181,16 +200,25 @@ def _bootstrap(
 ) -> tuple[Floats, Floats]:
     """Score models, given labels and the predictions of each model, on all rows and on resampled rows.
 
-    Rows that are ``leaked`` are drawn separately; then there is one model, with a second score without these rows. Return the scores on all
-    rows, shape ``(scores,)``, and on each draw, shape ``(resamples, scores)``. A metric without interval raises a ValueError.
+    Rows that are ``leaked`` are drawn separately; then there is one model, with a second score without these
+    rows. Return the scores on all rows, shape ``(scores,)``, and on each draw, shape ``(resamples, scores)``.
+    A metric without interval raises a ValueError.
     """
     if not metric.resampled:
         raise ValueError(f"{metric.name} cannot be resampled: the metric table gives it no interval")
     generator = np.random.default_rng(seed)
     if metric.count_score is not None:
-        blocks = _class_scores(metric.count_score, columns, average, generator, resamples=resamples, leaked=leaked)
+        blocks = _class_scores(
+            metric.count_score, columns, average, generator, resamples=resamples, leaked=leaked
+        )
     elif metric.row_score is not None:
-        blocks = _number_scores(metric.row_score, numeric_columns(columns, metric.on_ranks), generator, resamples=resamples, leaked=leaked)
+        blocks = _number_scores(
+            metric.row_score,
+            numeric_columns(columns, metric.on_ranks),
+            generator,
+            resamples=resamples,
+            leaked=leaked,
+        )
     observed = next(blocks)
     return observed[0], np.concatenate(list(blocks))
 
@@ -206,13 +234,24 @@ def _class_scores(
 ) -> Iterator[Floats]:
     """Yield the scores of class ids: on all rows, then on blocks of draws; each of shape ``(draws, scores)``.
 
-    Rows with the same label, predictions and stratum are alike: drawing how many of each there are is drawing rows, and fast.
+    Rows with the same label, predictions and stratum are alike: drawing how many of each there are is drawing
+    rows, and fast.
     """
-    (labels, *models, stratum), counts = distinct_rows((*columns, np.zeros(len(columns[0]), np.int64) if leaked is None else leaked))
-    scored = [(predictions, stratum >= 0) for predictions in models] + ([] if leaked is None else [(models[0], stratum == 0)])
+    (labels, *models, stratum), counts = distinct_rows(
+        (*columns, np.zeros(len(columns[0]), np.int64) if leaked is None else leaked)
+    )
+    scored = [(predictions, stratum >= 0) for predictions in models] + (
+        [] if leaked is None else [(models[0], stratum == 0)]
+    )
 
     def scores(drawn: NDArray[np.int64]) -> Floats:
-        return np.stack([score(drawn * rows.astype(np.float64), labels, predictions, average) for predictions, rows in scored], axis=-1)
+        return np.stack(
+            [
+                score(drawn * rows.astype(np.float64), labels, predictions, average)
+                for predictions, rows in scored
+            ],
+            axis=-1,
+        )
 
     yield scores(counts[None])
     for size in chunks(resamples, len(counts)):
@@ -225,14 +264,26 @@ def _class_scores(
 
 
 def _number_scores(
-    score: "RowScore", values: Floats, generator: np.random.Generator, *, resamples: int, leaked: NDArray[np.bool_] | None
+    score: "RowScore",
+    values: Floats,
+    generator: np.random.Generator,
+    *,
+    resamples: int,
+    leaked: NDArray[np.bool_] | None,
 ) -> Iterator[Floats]:
-    """Yield the scores of numbers, as ``_class_scores`` does. Ranks are not computed again in each draw, which changes only ties."""
-    strata = [np.arange(values.shape[1])] if leaked is None else [np.flatnonzero(~leaked), np.flatnonzero(leaked)]
+    """Yield the scores of numbers, as ``_class_scores`` does.
+
+    Ranks are not computed again in each draw, which changes only ties.
+    """
+    strata = (
+        [np.arange(values.shape[1])] if leaked is None else [np.flatnonzero(~leaked), np.flatnonzero(leaked)]
+    )
 
     def scores(drawn: list[NDArray[np.int64]]) -> Floats:
         every = np.concatenate(drawn, axis=1)
-        scored = [(model, every) for model in values[1:]] + ([] if leaked is None else [(values[1], drawn[0])])
+        scored = [(model, every) for model in values[1:]] + (
+            [] if leaked is None else [(values[1], drawn[0])]
+        )
         return np.stack([score(values[0][rows], model[rows]) for model, rows in scored], axis=-1)
 
     yield scores([rows[None] for rows in strata])
@@ -249,8 +300,9 @@ def chunks(resamples: int, width: int) -> Iterator[int]:
 def mcnemar_p_value(first_only: int, second_only: int) -> float:
     """Return the two-sided, exact p-value of McNemar's test of two classifiers: a binomial test of the discordant rows.
 
-    Source: McNemar, "Note on the sampling error of the difference between correlated proportions or percentages", Psychometrika 12,
-    1947; the exact conditional form. Discordant rows are those that only the first or only the second model predicts correctly.
+    Source: McNemar, "Note on the sampling error of the difference between correlated proportions or
+    percentages", Psychometrika 12, 1947; the exact conditional form. Discordant rows are those that only the
+    first or only the second model predicts correctly.
     """
     if first_only + second_only == 0:
         return 1.0
@@ -269,7 +321,8 @@ class Selection:
         corrected: The mean that is to be expected on new rows.
         low: Lower end of the interval of ``corrected``.
         high: Upper end.
-        indistinguishable: Indexes of the other configurations whose paired bootstrap interval of the difference from the best contains 0.
+        indistinguishable: Indexes of the other configurations whose paired bootstrap interval of the
+            difference from the best contains 0.
     """
 
     best: int
@@ -291,10 +344,11 @@ def select_best(
 ) -> Selection:
     """Choose the best configuration, and correct its metric for the luck of the choice, on the rows that also measure it.
 
-    Method: bootstrap bias correction (Tsamardinos, Greasidou & Borboudakis, "Bootstrapping the out-of-sample predictions for efficient
-    and accurate cross-validation", Machine Learning 107, 2018), on the predictions of one validation split instead of those of all folds:
-    rows are drawn with replacement, the best model is chosen on the drawn rows, and scored on the rows that were not drawn. The mean of
-    these scores is the corrected metric, and their percentiles are its interval.
+    Method: bootstrap bias correction (Tsamardinos, Greasidou & Borboudakis, "Bootstrapping the out-of-sample
+    predictions for efficient and accurate cross-validation", Machine Learning 107, 2018), on the predictions
+    of one validation split instead of those of all folds: rows are drawn with replacement, the best model is
+    chosen on the drawn rows, and scored on the rows that were not drawn. The mean of these scores is the
+    corrected metric, and their percentiles are its interval.
 
     Args:
         metric: Entry of the metric table that is computed from predictions.
@@ -308,7 +362,10 @@ def select_best(
 
     def means(weights: NDArray[Any]) -> Floats:
         """Return the mean over the seeds, of shape ``(draws, configurations)``."""
-        means = [np.mean([_scores(metric, labels, one, weights, average) for one in seeds], axis=0) for seeds in predictions]
+        means = [
+            np.mean([_scores(metric, labels, one, weights, average) for one in seeds], axis=0)
+            for seeds in predictions
+        ]
         return np.stack(means, axis=-1)
 
     blocks = []
@@ -320,16 +377,26 @@ def select_best(
     inside, outside = (np.concatenate(one) for one in zip(*blocks, strict=True))
     values = np.take_along_axis(outside, np.argmax(sign * inside, axis=1)[:, None], axis=1)[:, 0]
     best = int(np.argmax(sign * observed))
-    intervals = [percentile_interval(inside[:, best] - inside[:, other], LEVEL) for other in range(len(predictions))]
-    same = tuple(index for index, interval in enumerate(intervals) if index != best and interval.low <= 0 <= interval.high)
+    intervals = [
+        percentile_interval(inside[:, best] - inside[:, other], LEVEL) for other in range(len(predictions))
+    ]
+    same = tuple(
+        index
+        for index, interval in enumerate(intervals)
+        if index != best and interval.low <= 0 <= interval.high
+    )
     return Selection(best, float(observed[best]), float(np.mean(values)), *percentile_interval(values), same)
 
 
-def _scores(metric: Metric, labels: NDArray[Any], predictions: NDArray[Any], weights: NDArray[Any], average: Averaging) -> Floats:
+def _scores(
+    metric: Metric, labels: NDArray[Any], predictions: NDArray[Any], weights: NDArray[Any], average: Averaging
+) -> Floats:
     """Return the metric of one model for each row of weights, which say how often a row of the split counts."""
     if metric.count_score is not None:
         pairs, inverse = np.unique(np.stack([labels, predictions]), axis=1, return_inverse=True)
-        counts = np.stack([np.bincount(inverse.ravel(), one, pairs.shape[1]) for one in weights]).astype(np.float64)
+        counts = np.stack([np.bincount(inverse.ravel(), one, pairs.shape[1]) for one in weights]).astype(
+            np.float64
+        )
         return metric.count_score(counts, pairs[0], pairs[1], average)
     if metric.row_score is None:
         raise ValueError(f"{metric.name} cannot be computed from predictions")

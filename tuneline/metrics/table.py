@@ -1,11 +1,13 @@
 """The metric table: every metric of the pipeline with its formula.
 
-Everything that names a metric reads ``METRIC_TABLE``: ``train.metric``, the choice of the best checkpoint, evaluation, comparison,
-promotion, report, model card, ``tuneline show`` and ``tuneline init``. To add a metric, add a formula and an entry here, a test, and a
-line in the docs. ``tuneline/metrics/scores.py`` computes the metrics of a split.
+Everything that names a metric reads ``METRIC_TABLE``: ``train.metric``, the choice of the best checkpoint,
+evaluation, comparison, promotion, report, model card, ``tuneline show`` and ``tuneline init``. To add a
+metric, add a formula and an entry here, a test, and a line in the docs. ``tuneline/metrics/scores.py``
+computes the metrics of a split.
 
-Each formula scores many bootstrap resamples at once, or the predictions themselves as a single one. scikit-learn and SciPy score one
-sample at a time and take 2 s to import; the tests hold the formulas against theirs. ``tuneline show`` reads the table without NumPy.
+Each formula scores many bootstrap resamples at once, or the predictions themselves as a single one.
+scikit-learn and SciPy score one sample at a time and take 2 s to import; the tests hold the formulas against
+theirs. ``tuneline show`` reads the table without NumPy.
 """
 
 from __future__ import annotations
@@ -43,8 +45,15 @@ SIMPLE_MODELS: Mapping[str, str] = {
     "frozen": "the frozen checkpoint",
     "cosine": "the cosine of frozen vectors",
 }
-"""Simple models of the stage ``baseline``: name in keys and columns, and name for people. Those after TF-IDF need a checkpoint."""
-PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED = "predicted_classes", "never_predicted_classes", "most_predicted_share"
+"""Simple models of the stage ``baseline``: name in keys and columns, and name for people.
+
+Those after TF-IDF need a checkpoint.
+"""
+PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED = (
+    "predicted_classes",
+    "never_predicted_classes",
+    "most_predicted_share",
+)
 """Keys of the number of predicted classes, of classes with rows that are never predicted, and of the share of the most predicted one."""
 IntervalMethod = Literal["wilson", "fisher", "bootstrap", "none"]
 
@@ -61,7 +70,8 @@ class Metric:
         is_compared: True for a metric of probabilities that is computed for exported models, too.
         on_ranks: True if ``row_score`` takes ranks instead of values.
         baseline: Key in ``metrics/evaluate.json`` of the same metric of the majority (or mean) baseline.
-        uninformed: Value, by convention, of predictions that do not depend on the text; ``None`` if ``baseline`` has it.
+        uninformed: Value, by convention, of predictions that do not depend on the text; ``None`` if
+            ``baseline`` has it.
         hub_name: Name of the metric in the evaluate library; ``None`` if that does not have it.
     """
 
@@ -100,7 +110,11 @@ class Metric:
     @property
     def without_leaks(self) -> tuple[str, str, str]:
         """Keys there of the same metric without the leaked rows, and of the ends of its interval, for the primary metric of a task."""
-        return f"{self.name}_without_leaks", f"{self.name}_without_leaks_low", f"{self.name}_without_leaks_high"
+        return (
+            f"{self.name}_without_leaks",
+            f"{self.name}_without_leaks_low",
+            f"{self.name}_without_leaks_high",
+        )
 
     @property
     def from_leaks(self) -> tuple[str, str]:
@@ -134,7 +148,9 @@ def _f1(counts: Floats, labels: ClassIds, predictions: ClassIds, average: Averag
     return np.asarray(f1.sum(axis=1) / np.maximum((total > 0).sum(axis=1), 1))
 
 
-def _matthews_correlation(counts: Floats, labels: ClassIds, predictions: ClassIds, _average: Averaging) -> Floats:
+def _matthews_correlation(
+    counts: Floats, labels: ClassIds, predictions: ClassIds, _average: Averaging
+) -> Floats:
     """Return Matthews correlations for any number of classes (Gorodkin 2004); 0 where undefined, as in Chicco & Jurman 2020."""
     import numpy as np
 
@@ -142,14 +158,18 @@ def _matthews_correlation(counts: Floats, labels: ClassIds, predictions: ClassId
     labelled, predicted = counts @ (labels[:, None] == classes), counts @ (predictions[:, None] == classes)
     rows, correct = counts.sum(axis=1), counts @ (labels == predictions)
     covariance = correct * rows - (labelled * predicted).sum(axis=1)
-    return _ratio(covariance, np.sqrt((rows**2 - (labelled**2).sum(axis=1)) * (rows**2 - (predicted**2).sum(axis=1))))
+    return _ratio(
+        covariance, np.sqrt((rows**2 - (labelled**2).sum(axis=1)) * (rows**2 - (predicted**2).sum(axis=1)))
+    )
 
 
 def _correlation(labels: Floats, predictions: Floats) -> Floats:
     """Return Pearson's r along the last axis; 0 where a constant column leaves it undefined."""
     import numpy as np
 
-    varies = (np.ptp(labels, axis=-1) > 0) & (np.ptp(predictions, axis=-1) > 0)  # rounding leaves a constant a variance
+    varies = (np.ptp(labels, axis=-1) > 0) & (
+        np.ptp(predictions, axis=-1) > 0
+    )  # rounding leaves a constant a variance
     labels = labels - labels.mean(axis=-1, keepdims=True)
     predictions = predictions - predictions.mean(axis=-1, keepdims=True)
     scale = np.sqrt((labels**2).sum(axis=-1) * (predictions**2).sum(axis=-1))
@@ -210,7 +230,15 @@ _METRICS = (
         baseline="majority_accuracy",
         hub_name="accuracy",
     ),
-    Metric(name="f1", title="F1", kinds=CLASSES, interval="bootstrap", count_score=_f1, baseline="majority_f1", hub_name="f1"),
+    Metric(
+        name="f1",
+        title="F1",
+        kinds=CLASSES,
+        interval="bootstrap",
+        count_score=_f1,
+        baseline="majority_f1",
+        hub_name="f1",
+    ),
     Metric(
         name="matthews_correlation",
         title="Matthews correlation",
@@ -221,7 +249,13 @@ _METRICS = (
         hub_name="matthews_correlation",
     ),
     Metric(
-        name="pearson", title="Pearson's r", kinds=NUMBERS, interval="fisher", row_score=_correlation, uninformed=0.0, hub_name="pearsonr"
+        name="pearson",
+        title="Pearson's r",
+        kinds=NUMBERS,
+        interval="fisher",
+        row_score=_correlation,
+        uninformed=0.0,
+        hub_name="pearsonr",
     ),
     Metric(
         name="spearmanr",
@@ -234,7 +268,12 @@ _METRICS = (
         hub_name="spearmanr",
     ),
     Metric(name="roc_auc", title="Area under ROC", kinds=CLASSES, probability_score=_roc_auc),
-    Metric(name="average_precision", title="Average precision", kinds=CLASSES, probability_score=_average_precision),
+    Metric(
+        name="average_precision",
+        title="Average precision",
+        kinds=CLASSES,
+        probability_score=_average_precision,
+    ),
     Metric(
         name="calibration_error",
         title="Calibration error",
@@ -243,7 +282,13 @@ _METRICS = (
         probability_score=_calibration_error,
         is_compared=True,
     ),
-    Metric(name="brier_score", title="Brier score", kinds=CLASSES, greater_is_better=False, probability_score=_brier_score),
+    Metric(
+        name="brier_score",
+        title="Brier score",
+        kinds=CLASSES,
+        greater_is_better=False,
+        probability_score=_brier_score,
+    ),
     Metric(
         name="mse",
         title="Mean squared error",
@@ -274,7 +319,9 @@ def custom_metrics(evaluated: Iterable[str]) -> list[str]:
     known = {"rows", LEAKED_ROWS, PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED}
     for metric in METRIC_TABLE.values():
         known |= {metric.name, *metric.ends, f"worst_slice_{metric.name}"}
-        known |= {key for model in SIMPLE_MODELS for key in (str(metric.of_baseline(model)), *metric.over(model))}
+        known |= {
+            key for model in SIMPLE_MODELS for key in (str(metric.of_baseline(model)), *metric.over(model))
+        }
         known |= {*metric.without_leaks, *metric.from_leaks}
     return [name for name in evaluated if name not in known and not name.endswith("_pass_rate")]
 

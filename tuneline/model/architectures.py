@@ -23,15 +23,18 @@ class Architecture:
     """Properties of one ``model_type``.
 
     Attributes:
-        token_type_ids: True if its default configuration has more than one token type. RoBERTa's configuration class has 2,
-            but its published models have 1.
-        padded_positions: True if position ids start after the padding id, so that it takes fewer tokens than it has positions.
-        after_attention: Module of a layer that directly follows attention, for models whose classifier reads the first token
-            only. It takes only tensors of shape ``(batch, tokens, hidden)`` and, like all modules after it, treats every
-            token independently. tests/stages/train/test_model.py compares each with the unchanged layer.
-        query: Linear layer of the queries in a layer, if the module around it computes attention as its configuration says.
-        tokenizer_class: Name of the tokenizer class in ``tokenizer_config.json`` of its checkpoints. ``AutoTokenizer`` selects the
-            same class, but imports torch, which takes seconds and 300 MB.
+        token_type_ids: True if its default configuration has more than one token type. RoBERTa's
+            configuration class has 2, but its published models have 1.
+        padded_positions: True if position ids start after the padding id, so that it takes fewer tokens than
+            it has positions.
+        after_attention: Module of a layer that directly follows attention, for models whose classifier reads
+            the first token only. It takes only tensors of shape ``(batch, tokens, hidden)`` and, like all
+            modules after it, treats every token independently. tests/stages/train/test_model.py compares each
+            with the unchanged layer.
+        query: Linear layer of the queries in a layer, if the module around it computes attention as its
+            configuration says.
+        tokenizer_class: Name of the tokenizer class in ``tokenizer_config.json`` of its checkpoints.
+            ``AutoTokenizer`` selects the same class, but imports torch, which takes seconds and 300 MB.
     """
 
     token_type_ids: bool = False
@@ -50,7 +53,9 @@ ARCHITECTURES = {
     "convbert": Architecture(token_type_ids=True),
     "data2vec-text": Architecture(padded_positions=True),
     "deberta-v2": Architecture(after_attention="attention.output", tokenizer_class="DebertaV2Tokenizer"),
-    "distilbert": Architecture(after_attention="sa_layer_norm", query="attention.q_lin", tokenizer_class="DistilBertTokenizer"),
+    "distilbert": Architecture(
+        after_attention="sa_layer_norm", query="attention.q_lin", tokenizer_class="DistilBertTokenizer"
+    ),
     "electra": Architecture(token_type_ids=True, **_AS_BERT, tokenizer_class="ElectraTokenizer"),
     "ernie": Architecture(token_type_ids=True),
     "esm": Architecture(padded_positions=True),
@@ -60,7 +65,9 @@ ARCHITECTURES = {
     "luke": Architecture(padded_positions=True),
     "megatron-bert": Architecture(token_type_ids=True),
     "mobilebert": Architecture(token_type_ids=True),
-    "mpnet": Architecture(padded_positions=True, after_attention="attention.LayerNorm", tokenizer_class="MPNetTokenizer"),
+    "mpnet": Architecture(
+        padded_positions=True, after_attention="attention.LayerNorm", tokenizer_class="MPNetTokenizer"
+    ),
     "nomic_bert": Architecture(token_type_ids=True),
     "nystromformer": Architecture(token_type_ids=True),
     "rembert": Architecture(token_type_ids=True),
@@ -74,7 +81,9 @@ ARCHITECTURES = {
 }
 """Properties by ``model_type``. A type that is not listed has the defaults of ``Architecture``."""
 
-DIRECT_TOKENIZERS = frozenset(entry.tokenizer_class for entry in ARCHITECTURES.values() if entry.tokenizer_class)
+DIRECT_TOKENIZERS = frozenset(
+    entry.tokenizer_class for entry in ARCHITECTURES.values() if entry.tokenizer_class
+)
 """Tokenizer classes that load without importing torch."""
 
 
@@ -111,8 +120,14 @@ def load_tokenizer(folder: Path, label: str) -> "PreTrainedTokenizerFast":
     import transformers
 
     try:
-        class_name = str(_read_json(folder / "tokenizer_config.json").get("tokenizer_class")).removesuffix("Fast")
-        loader = getattr(transformers, class_name) if class_name in DIRECT_TOKENIZERS else transformers.AutoTokenizer
+        class_name = str(_read_json(folder / "tokenizer_config.json").get("tokenizer_class")).removesuffix(
+            "Fast"
+        )
+        loader = (
+            getattr(transformers, class_name)
+            if class_name in DIRECT_TOKENIZERS
+            else transformers.AutoTokenizer
+        )
         tokenizer = loader.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # a broken file raises errors of many types
         first = str(error).strip().split("\n", 1)[0]
@@ -121,12 +136,14 @@ def load_tokenizer(folder: Path, label: str) -> "PreTrainedTokenizerFast":
     if not isinstance(tokenizer, transformers.PreTrainedTokenizerFast):
         raise ParamsError(
             f"{label} has only a slow tokenizer ({type(tokenizer).__name__}).",
-            "The pipeline needs a fast tokenizer (a tokenizer.json). Choose another checkpoint, or convert this one.",
+            "The pipeline needs a fast tokenizer (a tokenizer.json). Choose another checkpoint, or convert"
+            " this one.",
         )
     if tokenizer.pad_token_id is None:
         raise ParamsError(
             f"{label}: the tokenizer has no padding token, which batches need.",
-            "Save a copy with one (tokenizer.pad_token = ...; tokenizer.save_pretrained('models/source/NAME')) and name that folder.",
+            "Save a copy with one (tokenizer.pad_token = ...;"
+            " tokenizer.save_pretrained('models/source/NAME')) and name that folder.",
         )
     return tokenizer
 
@@ -153,5 +170,8 @@ def read_base(params: Params) -> BaseSource:
     }
     for key, (name, present) in named.items():
         if name != (present and present.name):
-            raise StageError(f"{key} is {name}, but {BASE} has {present.name if present else 'none'}.", "Run `dvc repro base`.")
+            raise StageError(
+                f"{key} is {name}, but {BASE} has {present.name if present else 'none'}.",
+                "Run `dvc repro base`.",
+            )
     return source

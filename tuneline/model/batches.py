@@ -33,8 +33,8 @@ class TokenMap:
     """The arrays of a split, read-only.
 
     Attributes:
-        values: By model input, the concatenated values of all rows, in the smallest type that holds them. If they are all the same, as
-            those of ``attention_mask``, they take no memory.
+        values: By model input, the concatenated values of all rows, in the smallest type that holds them. If
+            they are all the same, as those of ``attention_mask``, they take no memory.
         offsets: Row ``i`` is ``values[name][offsets[i] : offsets[i + 1]]``; int64 of shape ``(rows + 1,)``.
         labels: Class ids (int64) or regression targets (float32) of shape ``(rows,)``.
     """
@@ -60,7 +60,9 @@ class TokenMap:
         description, mapped = found
         arrays = {name: _Array(**array).view(mapped) for name, array in description["arrays"].items()}
         offsets, labels = arrays.pop(_OFFSETS), arrays.pop(LABELS)
-        arrays |= {name: np.broadcast_to(np.int8(value), offsets[-1]) for name, value in description["same"].items()}
+        arrays |= {
+            name: np.broadcast_to(np.int8(value), offsets[-1]) for name, value in description["same"].items()
+        }
         values = {name: arrays[name] for name in rows.schema.names if name != LABELS}
         return cls(values, offsets, labels, description["longest"], description["highest"])
 
@@ -97,7 +99,11 @@ def _write(path: Path, key: str, rows: SplitReader) -> None:
     arrays, same, end = _lay_out(rows)
     inputs = [name for name in arrays if name not in {_OFFSETS, LABELS}]
     longest = highest = 0
-    with progress(f"mapping {rows.name}", rows.rows) as step, replace_file(path) as partial, partial.open("wb") as file:
+    with (
+        progress(f"mapping {rows.name}", rows.rows) as step,
+        replace_file(path) as partial,
+        partial.open("wb") as file,
+    ):
         arrays[_OFFSETS].append(np.zeros(1), file)
         for batch in rows.batches([*inputs, LABELS]):
             lengths, ids = np.diff(numpy_values(batch[_IDS].offsets)), numpy_values(batch[_IDS].flatten())
@@ -108,7 +114,9 @@ def _write(path: Path, key: str, rows: SplitReader) -> None:
                 arrays[name].append(numpy_values(batch[name].flatten()), file)
             step.advance(len(batch))
         places = {name: asdict(array) for name, array in arrays.items()}
-        description = json.dumps({"key": key, "longest": longest, "highest": highest, "same": same, "arrays": places}).encode()
+        description = json.dumps(
+            {"key": key, "longest": longest, "highest": highest, "same": same, "arrays": places}
+        ).encode()
         file.seek(end)
         file.write(description + len(description).to_bytes(_LENGTH_BYTES, "little"))
 
@@ -119,7 +127,11 @@ def _lay_out(rows: SplitReader) -> tuple[dict[str, _Array], dict[str, int], int]
     ranges, most = _statistics(rows)
     same = {name: low for name, (low, high) in ranges.items() if low == high and name != _IDS}
     label = np.dtype(read_task(rows.schema).label_type.to_pandas_dtype())
-    stored = ((name, np.promote_types(*map(np.min_scalar_type, ends)), most) for name, ends in ranges.items() if name not in same)
+    stored = (
+        (name, np.promote_types(*map(np.min_scalar_type, ends)), most)
+        for name, ends in ranges.items()
+        if name not in same
+    )
     arrays, start = {}, 0
     for name, dtype, size in ((_OFFSETS, np.dtype(np.int64), count + 1), (LABELS, label, count), *stored):
         arrays[name] = _Array(dtype.str, start)
@@ -138,7 +150,9 @@ def _statistics(rows: SplitReader) -> tuple[dict[str, tuple[int, int]], int]:
             name = column.path_in_schema.partition(".")[0]
             if name in ends:
                 known = column.statistics is not None and column.statistics.has_min_max
-                ends[name] += [column.statistics.min, column.statistics.max] if known else [_ANY.min, _ANY.max]
+                ends[name] += (
+                    [column.statistics.min, column.statistics.max] if known else [_ANY.min, _ANY.max]
+                )
                 most += column.num_values * (name == _IDS)
     return {name: (min(found, default=0), max(found, default=0)) for name, found in ends.items()}, most
 
@@ -218,8 +232,8 @@ class MappedSplit(TokenizedSplit):
 def length_sorted_batches(lengths: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:
     """Return row numbers in batches of similar length, longest first.
 
-    Sorting avoids almost all padding, and the longest batch first shows at once if memory suffices. Every row is in exactly one
-    batch. Rows of the same length keep their order.
+    Sorting avoids almost all padding, and the longest batch first shows at once if memory suffices. Every row
+    is in exactly one batch. Rows of the same length keep their order.
     """
     order = np.argsort(-lengths, kind="stable")
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]

@@ -37,7 +37,9 @@ class EncodingError(DataError):
 
 
 def encode_batch(tokenizer: Tokenizer, texts: Texts, name: str) -> list[Encoding]:
-    """Encode rows of one or two texts. Rust releases the global interpreter lock meanwhile, and no signal interrupts it.
+    """Encode rows of one or two texts.
+
+    Rust releases the global interpreter lock meanwhile, and no signal interrupts it.
 
     Args:
         tokenizer: A configured Rust tokenizer.
@@ -62,8 +64,8 @@ def encode_batch(tokenizer: Tokenizer, texts: Texts, name: str) -> list[Encoding
 def _is_of_tokenizer(error: BaseException) -> bool:
     """Return True for errors of the tokenizers library, which have no class that can be imported.
 
-    They are a bare ``Exception`` (the vocabulary has no unknown token), or a panic of Rust (a regular expression takes too many steps),
-    which is no ``Exception``.
+    They are a bare ``Exception`` (the vocabulary has no unknown token), or a panic of Rust (a regular
+    expression takes too many steps), which is no ``Exception``.
     """
     return type(error) is Exception or type(error).__name__ == "PanicException"
 
@@ -81,11 +83,15 @@ def _failing_row(tokenizer: Tokenizer, texts: Texts) -> int:
 
 
 def _describe(reason: str, text: str | tuple[str, ...], name: str) -> EncodingError:
-    """Return what to say of a row that a tokenizer cannot encode. Only the hint quotes it: others may read the problem."""
+    """Return what to say of a row that a tokenizer cannot encode.
+
+    Only the hint quotes it: others may read the problem.
+    """
     longest = text if isinstance(text, str) else max(text, key=len)
     return EncodingError(
         f"the tokenizer {name} cannot encode this text of {len(longest):,} characters ({reason}).",
-        f"It begins with {longest[:SHOWN]!r}. Shorten it or leave the row out; or train with another tokenizer (tokenize.tokenizer).",
+        f"It begins with {longest[:SHOWN]!r}. Shorten it or leave the row out; or train with another"
+        " tokenizer (tokenize.tokenizer).",
     )
 
 
@@ -125,7 +131,10 @@ class EncodingCounts:
     longest: int = 0
 
     def metrics(self, prefix: str = "") -> dict[str, float]:
-        """Return flat metrics for ``metrics/tokenize.json``. ``unknown_rate`` is a share of the tokens without special tokens."""
+        """Return flat metrics for ``metrics/tokenize.json``.
+
+        ``unknown_rate`` is a share of the tokens without special tokens.
+        """
         values = {
             "rows": self.rows,
             "tokens": self.tokens,
@@ -145,7 +154,8 @@ class EncodingCounts:
 class Encoder:
     """Encodes rows of one or two texts: truncated to ``max_length``, the longer text of a pair first, and not padded.
 
-    A special token that stands in a text, such as ``[SEP]`` or ``</s>``, is text like any other: the model shall not take it for the end.
+    A special token that stands in a text, such as ``[SEP]`` or ``</s>``, is text like any other: the model
+    shall not take it for the end.
     """
 
     def __init__(self, tokenizer: FastTokenizer, max_length: int, pairs: bool) -> None:
@@ -156,7 +166,9 @@ class Encoder:
         self._rust.no_padding()
         self._rust.no_truncation()
         empty = self._rust.encode_batch_fast([("", "") if pairs else ""])[0].ids
-        self._rust.enable_truncation(max_length, strategy="longest_first", direction=tokenizer.truncation_side)
+        self._rust.enable_truncation(
+            max_length, strategy="longest_first", direction=tokenizer.truncation_side
+        )
         self._max_length = max_length
         self._unknown_id = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
         self._special_per_row = len(empty)
@@ -174,12 +186,19 @@ class Encoder:
         offsets = np.concatenate([np.zeros(1, dtype=np.int32), np.cumsum(lengths, dtype=np.int32)])
         ids = flat_array((encoding.ids for encoding in encodings), np.int32, int(offsets[-1]))
         self.counts += self._count(encodings, lengths, ids)
-        values: dict[str, NDArray[Any]] = {"input_ids": ids, "attention_mask": np.ones(len(ids), dtype=np.int8)}
+        values: dict[str, NDArray[Any]] = {
+            "input_ids": ids,
+            "attention_mask": np.ones(len(ids), dtype=np.int8),
+        }
         if self.token_type_ids:
-            values["token_type_ids"] = flat_array((encoding.type_ids for encoding in encodings), np.int8, len(ids))
+            values["token_type_ids"] = flat_array(
+                (encoding.type_ids for encoding in encodings), np.int8, len(ids)
+            )
         return {name: pa.ListArray.from_arrays(offsets, pa.array(column)) for name, column in values.items()}
 
-    def _count(self, encodings: Sequence[Encoding], lengths: NDArray[np.int32], ids: NDArray[Any]) -> EncodingCounts:
+    def _count(
+        self, encodings: Sequence[Encoding], lengths: NDArray[np.int32], ids: NDArray[Any]
+    ) -> EncodingCounts:
         rows = len(encodings)
         full = np.flatnonzero(lengths == self._max_length).tolist()
         return EncodingCounts(
@@ -195,11 +214,15 @@ class Encoder:
 def pair_separators(tokenizer: FastTokenizer) -> tuple[int, int] | None:
     """Return the id of the separator, and how many are between two texts, if a tokenizer joins them as BERT (1) or RoBERTa (2) does.
 
-    They write one token, the first text, separators, the second text, one separator; and a single text without what is between.
+    They write one token, the first text, separators, the second text, one separator; and a single text
+    without what is between.
     """
     limit = 8  # any: the texts are empty
     two: list[tuple[str, ...]] = [("", "")]
-    single, pair = Encoder(tokenizer, limit, pairs=False).encode([""])[0].ids, Encoder(tokenizer, limit, pairs=True).encode(two)[0].ids
+    single, pair = (
+        Encoder(tokenizer, limit, pairs=False).encode([""])[0].ids,
+        Encoder(tokenizer, limit, pairs=True).encode(two)[0].ids,
+    )
     joined_alike = len(single) == 2 and len(pair) > 2 and pair == [single[0], *[single[1]] * (len(pair) - 1)]
     return (single[1], len(pair) - 2) if joined_alike else None
 
@@ -230,7 +253,9 @@ def encode_rows(
         yield pa.concat_batches(ready)
 
 
-def _encoded(encoder: Encoder, rows: Iterator[pa.RecordBatch], text_columns: Sequence[str]) -> Iterator[tuple[list[Encoding], pa.Array]]:
+def _encoded(
+    encoder: Encoder, rows: Iterator[pa.RecordBatch], text_columns: Sequence[str]
+) -> Iterator[tuple[list[Encoding], pa.Array]]:
     """Yield the encodings and the labels of each chunk."""
     first = 0
     for chunk in _chunks(rows):

@@ -12,7 +12,13 @@ from typing import Any, Self
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from tuneline.core.errors import ParamsError
@@ -25,7 +31,9 @@ FROZEN_HEAD_KEY = "frozen_head"
 """Key of ``config.json`` that a classifier with a frozen head has, and no other."""
 
 
-def mean_pooled(encoder: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, **others: Tensor) -> Tensor:
+def mean_pooled(
+    encoder: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, **others: Tensor
+) -> Tensor:
     """Return the mean of the last hidden states over the tokens of each row (Reimers & Gurevych 2019), shape ``(batch, hidden)``."""
     mask = attention_mask.unsqueeze(-1)
     states = encoder(input_ids=input_ids, attention_mask=attention_mask, **others).last_hidden_state * mask
@@ -46,9 +54,10 @@ class PairTemplate:
         found = pair_separators(tokenizer)
         if found is None:
             raise ParamsError(
-                "model.head: 'frozen' encodes the texts of a pair one by one, and cannot see where the second one begins: the tokenizer of "
-                "model.checkpoint does not join them as BERT or RoBERTa do.",
-                "Set model.head to null, or choose a checkpoint such as BERT, RoBERTa, DeBERTa or ModernBERT.",
+                "model.head: 'frozen' encodes the texts of a pair one by one, and cannot see where the second"
+                " one begins: the tokenizer of model.checkpoint does not join them as BERT or RoBERTa do.",
+                "Set model.head to null, or choose a checkpoint such as BERT, RoBERTa, DeBERTa or"
+                " ModernBERT.",
             )
         return cls(*found)
 
@@ -81,8 +90,8 @@ class PairTemplate:
 class FrozenClassifier(nn.Module):
     """A frozen encoder and a linear head on its mean-pooled vectors.
 
-    The features of one text are its vector. Of a pair, both texts are encoded alone, because a checkpoint was not trained on what joins
-    them, and ``pair_features`` compares their vectors.
+    The features of one text are its vector. Of a pair, both texts are encoded alone, because a checkpoint was
+    not trained on what joins them, and ``pair_features`` compares their vectors.
 
     Attributes:
         encoder: The checkpoint without a head of its own.
@@ -94,9 +103,13 @@ class FrozenClassifier(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.template = template
-        encoder.config.update({FROZEN_HEAD_KEY: {"pooling": "mean", "pair": None if template is None else asdict(template)}})
+        encoder.config.update(
+            {FROZEN_HEAD_KEY: {"pooling": "mean", "pair": None if template is None else asdict(template)}}
+        )
         width = encoder.config.hidden_size
-        self.head = nn.Linear(width if template is None else pair_width(width), len(encoder.config.id2label or ()))
+        self.head = nn.Linear(
+            width if template is None else pair_width(width), len(encoder.config.id2label or ())
+        )
 
     @property
     def config(self) -> PretrainedConfig:
@@ -112,7 +125,10 @@ class FrozenClassifier(nn.Module):
         return torch.cat(pair_features(pooled[:rows], pooled[rows:]), dim=1)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **_: Tensor) -> SequenceClassifierOutput:
-        """Return an output with ``logits``, float32 of shape ``(batch, outputs)``. Each text has the token type 0: others are ignored."""
+        """Return an output with ``logits``, float32 of shape ``(batch, outputs)``.
+
+        Each text has the token type 0: others are ignored.
+        """
         return SequenceClassifierOutput(logits=self.head(self.features(input_ids, attention_mask)))
 
     def save_pretrained(self, folder: Path, state_dict: Mapping[str, Tensor]) -> None:
@@ -137,7 +153,9 @@ def load_classifier(folder: Path, attention: str) -> TrainedModel:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
     auto: Any = AutoModelForSequenceClassification if FROZEN_HEAD_KEY not in config else AutoModel
-    model: PreTrainedModel = auto.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention, **options)
+    model: PreTrainedModel = auto.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation=attention, **options
+    )
     model.train(False)
     if FROZEN_HEAD_KEY not in config:
         return model

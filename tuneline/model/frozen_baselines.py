@@ -1,7 +1,8 @@
 """The frozen checkpoint: its mean-pooled vectors with a linear model on top, as it was before the training.
 
-A text is encoded alone, also in a pair, because a checkpoint was not trained on what joins two texts. Its vector is the mean of the last
-hidden states over its tokens (Reimers & Gurevych 2019). Rows are limited, so that time and memory are bounded for any data.
+A text is encoded alone, also in a pair, because a checkpoint was not trained on what joins two texts. Its
+vector is the mean of the last hidden states over its tokens (Reimers & Gurevych 2019). Rows are limited, so
+that time and memory are bounded for any data.
 """
 
 from collections.abc import Sequence
@@ -55,7 +56,10 @@ class FrozenEncoder:
         try:
             model = AutoModel.from_pretrained(weights, use_safetensors=True, dtype=torch.float32, **options)
         except (OSError, ValueError) as error:
-            raise StageError(f"{weights} cannot be loaded: {str(error).splitlines()[0]}", "Fetch it again: `dvc repro -f base`.") from None
+            raise StageError(
+                f"{weights} cannot be loaded: {str(error).splitlines()[0]}",
+                "Fetch it again: `dvc repro -f base`.",
+            ) from None
         device = PartialState().device
         words = cast("PreTrainedTokenizerFast", AutoTokenizer.from_pretrained(tokenizer, **options))
         return cls(model.to(device).eval(), words, device)
@@ -67,7 +71,10 @@ class FrozenEncoder:
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Return the mean of the last hidden states of each text, over its tokens; shape ``(rows, width)``."""
-        parts = [self._vectors(texts[start : start + TEXTS_AT_A_TIME]) for start in range(0, max(len(texts), 1), TEXTS_AT_A_TIME)]
+        parts = [
+            self._vectors(texts[start : start + TEXTS_AT_A_TIME])
+            for start in range(0, max(len(texts), 1), TEXTS_AT_A_TIME)
+        ]
         return np.concatenate(parts)
 
     def _vectors(self, texts: Sequence[str]) -> Vectors:
@@ -106,19 +113,28 @@ class FrozenBaselines:
         inputs = []
         for name, rows in (("train", train), ("validation", validation)):
             phase(f"frozen vectors of {name}")
-            inputs.append(encoder_inputs(encoder, [rows[column].to_pylist() for column in rows.column_names if column != LABELS]))
+            inputs.append(
+                encoder_inputs(
+                    encoder, [rows[column].to_pylist() for column in rows.column_names if column != LABELS]
+                )
+            )
         phase("linear models of frozen vectors")
         known, unseen = inputs
         answers, others = (rows[LABELS].to_numpy() for rows in (train, validation))
         models = {}
         for name in known:
             cosine_last = name == "frozen" and "cosine" in known
-            models[name] = LinearModel.fit((known[name], answers), (unseen[name], others), labels, cosine_last)
+            models[name] = LinearModel.fit(
+                (known[name], answers), (unseen[name], others), labels, cosine_last
+            )
         return cls(encoder, models)
 
     def predict(self, texts: Sequence[Sequence[str]]) -> dict[str, NDArray[Any]]:
         """Predict a batch of texts, one list for each column."""
-        return {name: self.models[name].predict(values) for name, values in encoder_inputs(self.encoder, texts).items()}
+        return {
+            name: self.models[name].predict(values)
+            for name, values in encoder_inputs(self.encoder, texts).items()
+        }
 
 
 def encoder_inputs(encoder: FrozenEncoder, texts: Sequence[Sequence[str]]) -> dict[str, Vectors]:

@@ -1,6 +1,7 @@
 """The linear model on vectors of a frozen checkpoint: its features, its fit, and the same function as one weight matrix.
 
-The stage ``baseline`` fits it to compare with, and the stage ``train`` publishes it where ``model.head`` is frozen.
+The stage ``baseline`` fits it to compare with, and the stage ``train`` publishes it where ``model.head`` is
+frozen.
 """
 
 from collections.abc import Sequence
@@ -44,9 +45,10 @@ def most_rows(width: int, pairs: bool) -> int:
 def pair_features(first: Array, second: Array) -> tuple[Array, ...]:
     """Return the parts of the features of two texts: both vectors, their absolute difference, their product, and the cosine.
 
-    On MRPC with MiniLM, both vectors add 0.016 to the accuracy of difference and product alone (0.737 and 0.721). The cosine, of shape
-    ``(rows, 1)``, is what a checkpoint for sentences was trained for. The others correct it: on 1,000 pairs of STS-B, Pearson's r is 0.889
-    with the cosine alone, 0.846 with the others, and 0.891 with all (docs/benchmarks.md).
+    On MRPC with MiniLM, both vectors add 0.016 to the accuracy of difference and product alone (0.737 and
+    0.721). The cosine, of shape ``(rows, 1)``, is what a checkpoint for sentences was trained for. The others
+    correct it: on 1,000 pairs of STS-B, Pearson's r is 0.889 with the cosine alone, 0.846 with the others,
+    and 0.891 with all (docs/benchmarks.md).
     """
     return first, second, abs(first - second), first * second, cosine(first, second)
 
@@ -80,8 +82,9 @@ class LinearModel:
     def fit(cls, rows: Examples, validation: Examples, labels: Task, cosine_last: bool = False) -> Self:
         """Fit features ``(rows, features)`` and labels of the train split.
 
-        The regularization is chosen by the validation split, or by cross-validation of the train split where validation has few rows: on
-        37 rows of RTE, it chose models that were 5 points worse. With ``cosine_last``, the last feature is the cosine of a pair.
+        The regularization is chosen by the validation split, or by cross-validation of the train split where
+        validation has few rows: on 37 rows of RTE, it chose models that were 5 points worse. With
+        ``cosine_last``, the last feature is the cosine of a pair.
         """
         vectors, answers = rows
         constant = float(labels.constant_prediction([answers]))
@@ -121,10 +124,14 @@ def _folds(rows: Examples) -> list[tuple[Examples, Examples]]:
 
     vectors, answers = rows
     divided = KFold(FOLDS, shuffle=True, random_state=0).split(vectors)
-    return [((vectors[fitted], answers[fitted]), (vectors[scored], answers[scored])) for fitted, scored in divided]
+    return [
+        ((vectors[fitted], answers[fitted]), (vectors[scored], answers[scored])) for fitted, scored in divided
+    ]
 
 
-def _best_regularization(splits: Sequence[tuple[Examples, Examples]], labels: Task, emphasis: Vectors) -> float:
+def _best_regularization(
+    splits: Sequence[tuple[Examples, Examples]], labels: Task, emphasis: Vectors
+) -> float:
     """Return the inverse regularization with the best mean score; from strong to weak, until it becomes worse."""
     best, best_score = REGULARIZATION[0], -np.inf
     for inverse in REGULARIZATION:
@@ -143,15 +150,20 @@ def _best_regularization(splits: Sequence[tuple[Examples, Examples]], labels: Ta
 def _score(model: Any, vectors: Vectors, answers: NDArray[Any]) -> float:
     """Return R² of numbers, or the mean log-likelihood of classes that the train split has, too; 0 without such rows.
 
-    The likelihood tells more of few rows than the accuracy. On MRPC with 320 rows of train and 40 of validation, it chose models with a
-    mean test accuracy of 0.720 (8 samples, the best possible choice 0.724); the accuracy of the 40 rows chose some with 0.709.
+    The likelihood tells more of few rows than the accuracy. On MRPC with 320 rows of train and 40 of
+    validation, it chose models with a mean test accuracy of 0.720 (8 samples, the best possible choice
+    0.724); the accuracy of the 40 rows chose some with 0.709.
     """
     if not hasattr(model, "classes_"):
         return float(model.score(vectors, answers)) if len(answers) > 1 else 0.0
     from sklearn.metrics import log_loss
 
     known = np.isin(answers, model.classes_)
-    return -float(log_loss(answers[known], model.predict_proba(vectors[known]), labels=model.classes_)) if known.any() else 0.0
+    return (
+        -float(log_loss(answers[known], model.predict_proba(vectors[known]), labels=model.classes_))
+        if known.any()
+        else 0.0
+    )
 
 
 def _pipeline(inverse: float, labels: Task, emphasis: Vectors) -> Any:
@@ -159,7 +171,9 @@ def _pipeline(inverse: float, labels: Task, emphasis: Vectors) -> Any:
     from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
     linear = labels.linear_model(inverse, MAX_ITERATIONS)
-    return make_pipeline(StandardScaler(), FunctionTransformer(_emphasized, kw_args={"emphasis": emphasis}), linear)
+    return make_pipeline(
+        StandardScaler(), FunctionTransformer(_emphasized, kw_args={"emphasis": emphasis}), linear
+    )
 
 
 def _emphasized(scaled: Vectors, emphasis: Vectors) -> Vectors:

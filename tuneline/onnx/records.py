@@ -1,7 +1,8 @@
 """What is recorded of exported models: ``export.json``, and their comparison with the trained model in ``reports/compare/``.
 
-``export.json`` says how to use the models and where they come from; it is in the metadata of each model, too. It contains no time, no path
-of the machine and no commit: it is a function of the stage's inputs, and the commit is created later.
+``export.json`` says how to use the models and where they come from; it is in the metadata of each model, too.
+It contains no time, no path of the machine and no commit: it is a function of the stage's inputs, and the
+commit is created later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,10 @@ EXPORT_RECORD = "export.json"
 FORMAT = 2
 """Version of the file. It increases when a key is removed or changes its meaning."""
 NO_MODEL = "`dvc repro` exports one; --model names another folder or file."
-DAMAGED = "`dvc checkout --force` restores it, unless DVC's cache is damaged as well: `tuneline doctor --data`. Or copy the folder again."
+DAMAGED = (
+    "`dvc checkout --force` restores it, unless DVC's cache is damaged as well: `tuneline doctor --data`. Or"
+    " copy the folder again."
+)
 
 
 FileName = Annotated[str, Field(pattern=r"^[^./\x00-\x1f][^/\x00-\x1f]*$")]
@@ -87,7 +91,8 @@ def exported_file(path: Path, precision: str | None = None) -> Path:
         precision: Which model of the folder; ``None``: fp32.
 
     Raises:
-        StageError: The model or its record is missing, or a file was changed since the export: its predictions would be other ones.
+        StageError: The model or its record is missing, or a file was changed since the export: its
+            predictions would be other ones.
     """
     folder = path.parent if path.is_file() else path
     if not (folder / EXPORT_RECORD).exists():
@@ -102,18 +107,28 @@ def exported_file(path: Path, precision: str | None = None) -> Path:
         if not (folder / file).is_file():
             raise StageError(f"{folder / file} is missing.", DAMAGED)
         if file_hash(folder / file) != sha256:
-            raise StageError(f"{folder / file} is damaged, or of another model: {EXPORT_RECORD} has another hash for it.", DAMAGED)
+            raise StageError(
+                f"{folder / file} is damaged, or of another model: {EXPORT_RECORD} has another hash for it.",
+                DAMAGED,
+            )
     return folder / own.file
 
 
 def _not_there(folder: Path, name: str, record: UsageRecord) -> StageError:
     there = ", ".join(record.models)
     if reasons := (record.left_out or {}).get(name):
-        problem = f"{folder} has no model {name}, because it differs too much from the trained one: {'; '.join(reasons)}."
-        return StageError(
-            problem, f"Use {there}; without --precision, fp32 predicts. What a rounded model may lose is set by compare.{name}."
+        problem = (
+            f"{folder} has no model {name}, because it differs too much from the trained one:"
+            f" {'; '.join(reasons)}."
         )
-    return StageError(f"{folder} has no model {name}; it has {there}.", "Add it to export.precisions and run `dvc repro`.")
+        return StageError(
+            problem,
+            f"Use {there}; without --precision, fp32 predicts. What a rounded model may lose is set by"
+            f" compare.{name}.",
+        )
+    return StageError(
+        f"{folder} has no model {name}; it has {there}.", "Add it to export.precisions and run `dvc repro`."
+    )
 
 
 class DataRecord(Record):
@@ -157,7 +172,9 @@ class ExportRecord(UsageRecord):
     @classmethod
     def _readable(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         if values.get("format") != FORMAT:
-            raise ValueError(f"its format is {values.get('format')}, and this version of Tuneline reads {FORMAT}")
+            raise ValueError(
+                f"its format is {values.get('format')}, and this version of Tuneline reads {FORMAT}"
+            )
         return values
 
 
@@ -176,8 +193,9 @@ class Saturation(Record):
 class ModelComparison(Record):
     """Comparison of one exported model with the trained model.
 
-    Besides the keys below it has the compared metric under its name, its drop as ``METRIC_drop`` with the ends of the interval as
-    ``METRIC_drop_low`` and ``METRIC_drop_high``, and ``calibration_error`` for a classifier.
+    Besides the keys below it has the compared metric under its name, its drop as ``METRIC_drop`` with the
+    ends of the interval as ``METRIC_drop_low`` and ``METRIC_drop_high``, and ``calibration_error`` for a
+    classifier.
     """
 
     __pydantic_extra__: dict[str, Number]

@@ -58,7 +58,11 @@ class Params(Section):
     def functions(self) -> list[tuple[str, FunctionName]]:
         """Parameter and name of each function of the user, in the folder ``project/``."""
         named = [("train.loss", self.train.loss), ("train.metric", self.train.metric)]
-        of_training = [(key, FunctionName.parse(key, text)) for key, text in named if text is not None and FunctionName.matches(text)]
+        of_training = [
+            (key, FunctionName.parse(key, text))
+            for key, text in named
+            if text is not None and FunctionName.matches(text)
+        ]
         return [*of_training, *(("evaluate.metrics", name) for name in self.evaluate.functions)]
 
     @model_validator(mode="after")
@@ -66,18 +70,26 @@ class Params(Section):
         same = self.tokenize.tokenizer is not None and self.tokenize.tokenizer == self.model.checkpoint
         if same and self.tokenize.revision not in (None, self.model.revision):
             raise ValueError(
-                f"tokenize.revision: {self.tokenize.revision!r} is not model.revision ({self.model.revision!r}), and both are of "
-                f"{self.model.checkpoint}; set model.revision, and tokenize.tokenizer and tokenize.revision to null"
+                f"tokenize.revision: {self.tokenize.revision!r} is not model.revision"
+                f" ({self.model.revision!r}), and both are of {self.model.checkpoint}; set model.revision,"
+                " and tokenize.tokenizer and tokenize.revision to null"
             )
         if self.train.keep == "best" and self.evaluate.split == "validation":
             raise ValueError(
-                "train.keep: 'best' chooses on the validation split, and evaluate.split reports on it; keep the last, "
-                "or report on test and take validation from train (data.split: {validation: 0.1, test: 0})"
+                "train.keep: 'best' chooses on the validation split, and evaluate.split reports on it; keep"
+                " the last, or report on test and take validation from train (data.split: {validation: 0.1,"
+                " test: 0})"
             )
         int8 = self.compare.int8
-        if "int8" in self.export.precisions and not self.export.int8.reduce_range and int8.required and not int8.allow_saturation:
+        if (
+            "int8" in self.export.precisions
+            and not self.export.int8.reduce_range
+            and int8.required
+            and not int8.allow_saturation
+        ):
             raise ValueError(
-                "export.int8.reduce_range: weights in 8 bits saturate on processors without VNNI, so compare refuses the model; keep "
-                "true, or set compare.int8.allow_saturation: true if every server that runs it has VNNI"
+                "export.int8.reduce_range: weights in 8 bits saturate on processors without VNNI, so compare"
+                " refuses the model; keep true, or set compare.int8.allow_saturation: true if every server"
+                " that runs it has VNNI"
             )
         return self

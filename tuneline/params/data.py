@@ -24,7 +24,10 @@ TaskKind = Annotated[str, AfterValidator(_known_task), WithJsonSchema({"type": "
 
 
 def _iso_date(value: Any) -> Any:
-    """Check a date in quotes. Without quotes YAML makes it a date, which DVC does not accept as a parameter."""
+    """Check a date in quotes.
+
+    Without quotes YAML makes it a date, which DVC does not accept as a parameter.
+    """
     try:
         if value is None or str(datetime.date.fromisoformat(value)) == value:
             return value
@@ -48,13 +51,19 @@ class FilesParams(Section):
     delimiter: str | None = None
     """One character. ``null``: comma for .csv, tab for .tsv."""
     quoting: Literal["standard", "literal"] | None = None
-    """``standard``: quoted fields. ``literal``: a quote is an ordinary character. ``null``: standard for .csv, literal for .tsv."""
+    """``standard``: quoted fields.
+
+    ``literal``: a quote is an ordinary character. ``null``: standard for .csv, literal for .tsv.
+    """
     columns: list[str] | None = None
     """Column names of CSV and TSV files without a header. ``null``: the first line is the header."""
     quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
     """The quote that encloses fields (``quoting: standard``). Inside of a field, it is doubled."""
     escape: Annotated[str, Field(min_length=1, max_length=1)] | None = None
-    """Character before a quote inside a field, such as the backslash that MySQL writes. ``null``: there is none."""
+    """Character before a quote inside a field, such as the backslash that MySQL writes.
+
+    ``null``: there is none.
+    """
     skip_lines: Annotated[int, Field(ge=0)] = 0
     """Number of lines above the header of CSV and TSV files, such as titles."""
     decimal: Literal[".", ","] = "."
@@ -64,20 +73,27 @@ class FilesParams(Section):
     max_cell_characters: Annotated[int, Field(ge=1, lt=2**31)] = 1024**2
     """Longest cell. A file with a longer one is refused."""
     max_row_group_mb: Annotated[int, Field(ge=1, lt=2048)] = 1024
-    """Largest decoded row group of a Parquet file, and largest 10,000 rows of any file. A file with a larger one is refused."""
+    """Largest decoded row group of a Parquet file, and largest 10,000 rows of any file.
+
+    A file with a larger one is refused.
+    """
     max_unpacked_mb: Positive = 16_384
     """Largest file after unpacking and decoding. A larger one is refused."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
-            raise ValueError(f"delimiter: must be one character other than a quote or a line end, not {self.delimiter!r}")
+            raise ValueError(
+                f"delimiter: must be one character other than a quote or a line end, not {self.delimiter!r}"
+            )
         if self.columns is not None and (duplicate := _first_duplicate(self.columns)):
             raise ValueError(f"columns: {duplicate!r} is listed twice")
         try:
             "".encode(self.encoding)
         except LookupError:
-            raise ValueError(f"encoding: Python has no encoding {self.encoding!r}; utf-8, cp1252 and latin-1 are common") from None
+            raise ValueError(
+                f"encoding: Python has no encoding {self.encoding!r}; utf-8, cp1252 and latin-1 are common"
+            ) from None
         return self
 
 
@@ -97,21 +113,33 @@ class Splits(Section):
 
 
 class SplitParams(Section):
-    """``data.split``: divide the rows of ``data.splits.train`` (``tuneline/analysis/splitting.py``). Train keeps the rest."""
+    """``data.split``: divide the rows of ``data.splits.train`` (``tuneline/analysis/splitting.py``).
+
+    Train keeps the rest.
+    """
 
     validation: Fraction = 0.1
     """Fraction of the rows; 0: the split is read from ``data.splits.validation``."""
     test: Fraction = 0.1
     """Fraction of the rows; 0: the split is read from ``data.splits.test``."""
     by: str | None = None
-    """Column of a customer or document: rows with the same value go to the same split. A row without a value is on its own."""
+    """Column of a customer or document: rows with the same value go to the same split.
+
+    A row without a value is on its own.
+    """
     stratify: bool = True
-    """Give every split the same fraction of each class. ``false``: a row's split never changes, whatever rows are added."""
+    """Give every split the same fraction of each class.
+
+    ``false``: a row's split never changes, whatever rows are added.
+    """
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.validation + self.test >= 1:
-            raise ValueError(f"test: {self.test} and validation: {self.validation} leave nothing for train; their sum must be below 1")
+            raise ValueError(
+                f"test: {self.test} and validation: {self.validation} leave nothing for train; their sum must"
+                " be below 1"
+            )
         if self.validation + self.test == 0:
             raise ValueError("test: 0 and validation: 0 divide nothing; set data.split to null")
         return self
@@ -121,10 +149,15 @@ class DataParams(Section):
     """Section ``data``: source, columns and task."""
 
     source: Literal["sample", "files", "hub"] = "sample"
-    """``sample``: built-in support tickets. ``files``: your files under ``data/source/``. ``hub``: a data set of the Hugging Face Hub."""
+    """``sample``: built-in support tickets.
+
+    ``files``: your files under ``data/source/``. ``hub``: a data set of the Hugging Face Hub.
+    """
     path: str | None = None
     """hub: id of the data set. files: a folder under ``data/source/`` (``null``: that folder itself), or of a storage, such as
-    ``s3://bucket/folder``: its files are copied to ``data/fetched/``, and ``dvc repro -f download`` reads them again after a change."""
+    ``s3://bucket/folder``: its files are copied to ``data/fetched/``, and ``dvc repro -f download`` reads
+    them again after a change.
+    """
     name: str | None = None
     """hub: the configuration, for example ``mrpc``. ``null``: the data set has only one."""
     revision: str | None = None
@@ -147,12 +180,17 @@ class DataParams(Section):
     """Maximal number of rows of one file in ``data/raw`` and ``data/tokenized``; a larger split is several shards. A shard is the unit of
     work: what a killed stage need not repeat, and what a worker of ``run.engine: ray`` does at a time."""
     bad_rows: Literal["stop", "skip"] = "stop"
-    """A row that cannot be read, or has no text or label. ``stop``: it is an error. ``skip``: it is left out, counted, and listed in
+    """A row that cannot be read, or has no text or label.
+
+    ``stop``: it is an error. ``skip``: it is left out, counted, and listed in
     ``reports/download/skipped.parquet``."""
     max_bad_share: Rate = 0.01
     """skip: largest fraction of the rows of a file that may be bad. A file with more is an error."""
     as_of: Annotated[str | None, BeforeValidator(_iso_date)] = None
-    """files: a date in quotes, ``"2026-11-21"``; batches of later days are not read. ``null``: all batches."""
+    """files: a date in quotes, ``"2026-11-21"``; batches of later days are not read.
+
+    ``null``: all batches.
+    """
     last_days: Positive | None = None
     """files: only batches of the last days before ``as_of`` or the newest batch; beside a folder of batches, a file without a date is left
     out. ``null``: all days."""
@@ -166,12 +204,21 @@ class DataParams(Section):
         if self.source == "hub" and not self.path:
             raise ValueError("path: source 'hub' needs the id of a data set, for example 'nyu-mll/glue'")
         if self.source != "hub" and (self.name or self.revision):
-            raise ValueError(f"{'name' if self.name else 'revision'}: only source 'hub' uses it; source is {self.source!r}")
+            raise ValueError(
+                f"{'name' if self.name else 'revision'}: only source 'hub' uses it; source is {self.source!r}"
+            )
         if self.source == "sample" and self.path:
-            raise ValueError("path: source 'sample' reads no files; set source to 'files' or 'hub', or path to null")
+            raise ValueError(
+                "path: source 'sample' reads no files; set source to 'files' or 'hub', or path to null"
+            )
         if self.source != "files" and (self.as_of or self.last_days):
-            other = "a data set of the hub has revisions" if self.source == "hub" else "the sample never changes"
-            raise ValueError(f"{'as_of' if self.as_of else 'last_days'}: only files are in batches with dates; {other}; set it to null")
+            other = (
+                "a data set of the hub has revisions" if self.source == "hub" else "the sample never changes"
+            )
+            raise ValueError(
+                f"{'as_of' if self.as_of else 'last_days'}: only files are in batches with dates; {other};"
+                " set it to null"
+            )
         return self
 
     @model_validator(mode="after")
@@ -181,11 +228,21 @@ class DataParams(Section):
         if self.label_column in self.text_columns:
             raise ValueError(f"label_column: {self.label_column!r} is also a text column")
         if reserved := {"labels", "idx"} & set(self.text_columns):
-            raise ValueError(f"text_columns: {reserved.pop()!r} is a column that the pipeline adds; rename the column of the source")
+            raise ValueError(
+                f"text_columns: {reserved.pop()!r} is a column that the pipeline adds; rename the column of"
+                " the source"
+            )
         by = [self.split.by] if self.split and self.split.by else []
-        missing = [name for name in (*self.text_columns, self.label_column, *by) if name not in (self.files.columns or [name])]
+        missing = [
+            name
+            for name in (*self.text_columns, self.label_column, *by)
+            if name not in (self.files.columns or [name])
+        ]
         if missing and self.source == "files":
-            raise ValueError(f"files.columns: {missing[0]!r} is missing, and text_columns, label_column or split.by requires it")
+            raise ValueError(
+                f"files.columns: {missing[0]!r} is missing, and text_columns, label_column or split.by"
+                " requires it"
+            )
         return self
 
     @model_validator(mode="after")
@@ -193,15 +250,20 @@ class DataParams(Section):
         for name in self.divided:
             if (source := getattr(self.splits, name)) != name:
                 raise ValueError(
-                    f"splits.{name}: {source!r} contradicts split.{name}, which takes {getattr(self.split, name):.0%} of splits.train; "
-                    f"set split.{name} to 0, or splits.{name} to its default, {name}"
+                    f"splits.{name}: {source!r} contradicts split.{name}, which takes"
+                    f" {getattr(self.split, name):.0%} of splits.train; set split.{name} to 0, or"
+                    f" splits.{name} to its default, {name}"
                 )
         return self
 
     @property
     def divided(self) -> list[str]:
         """The splits that ``split`` takes from ``splits.train``: their own entries in ``splits`` are not read."""
-        return [name for name in ("validation", "test") if self.split is not None and getattr(self.split, name) > 0]
+        return [
+            name
+            for name in ("validation", "test")
+            if self.split is not None and getattr(self.split, name) > 0
+        ]
 
     @property
     def source_specs(self) -> dict[str, str]:
@@ -226,10 +288,15 @@ class TokenizeParams(Section):
     """Section ``tokenize``."""
 
     tokenizer: str | None = None
-    """Name of a checkpoint on the hub, or a folder ``models/source/NAME``. ``null``: that of ``model.checkpoint``; without one, a WordPiece
+    """Name of a checkpoint on the hub, or a folder ``models/source/NAME``.
+
+    ``null``: that of ``model.checkpoint``; without one, a WordPiece
     tokenizer is trained on the train split."""
     revision: str | None = None
-    """Commit, tag or branch of the tokenizer on the hub, if it is not that of ``model.checkpoint``. ``null``: main."""
+    """Commit, tag or branch of the tokenizer on the hub, if it is not that of ``model.checkpoint``.
+
+    ``null``: main.
+    """
     vocab_size: Annotated[int, Field(ge=100)] = 4000
     """Maximal vocabulary size of a tokenizer trained on the train split, or on a million of its rows."""
     max_length: Annotated[int, Field(ge=4)] = 128
@@ -238,7 +305,10 @@ class TokenizeParams(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.tokenizer is None and self.revision is not None:
-            raise ValueError("revision: there is no tokenize.tokenizer; set it to null. The tokenizer of model.checkpoint has its revision")
+            raise ValueError(
+                "revision: there is no tokenize.tokenizer; set it to null. The tokenizer of model.checkpoint"
+                " has its revision"
+            )
         if self.tokenizer is not None and (problem := invalid_name(self.tokenizer, self.revision)):
             raise ValueError(f"tokenizer: {problem}")
         return self

@@ -20,7 +20,8 @@ class EvaluateParams(Section):
     """The reported split."""
     metrics: list[str] | None = None
     """More metrics: ``project/FILE.py:FUNCTION`` (docs/custom-loss.md), and names of the evaluate library, such as
-    ``spearmanr`` or ``glue:mrpc``. ``null``: those of ``tuneline/metrics/table.py``, which need no network."""
+    ``spearmanr`` or ``glue:mrpc``. ``null``: those of ``tuneline/metrics/table.py``, which need no network.
+    """
     f1: Literal["binary", "macro"] | None = None
     """Averaging of F1 over the classes. ``null``: binary with two classes, macro with more."""
     batch_size: Positive = 64
@@ -31,7 +32,9 @@ class EvaluateParams(Section):
     @property
     def functions(self) -> list[FunctionName]:
         """The functions among ``metrics``."""
-        return [FunctionName.parse("metrics", text) for text in self.metrics or [] if FunctionName.matches(text)]
+        return [
+            FunctionName.parse("metrics", text) for text in self.metrics or [] if FunctionName.matches(text)
+        ]
 
     @property
     def library_metrics(self) -> list[str]:
@@ -43,12 +46,16 @@ class EvaluateParams(Section):
         for text in self.library_metrics:
             if not _LIBRARY_METRIC.fullmatch(text):
                 raise ValueError(
-                    f"metrics: {text!r} is neither a function of {PROJECT}/ nor a name of the evaluate library, such as 'spearmanr'; a "
-                    f"path or another's metric would be code that no commit has: load it in a function, {PROJECT}/FILE.py:FUNCTION"
+                    f"metrics: {text!r} is neither a function of {PROJECT}/ nor a name of the evaluate"
+                    " library, such as 'spearmanr'; a path or another's metric would be code that no commit"
+                    f" has: load it in a function, {PROJECT}/FILE.py:FUNCTION"
                 )
         names = [name.function for name in self.functions]
         if duplicate := next((name for name in names if names.count(name) > 1), None):
-            raise ValueError(f"metrics: two functions are named {duplicate!r}, which is their key in metrics/evaluate.json; rename one")
+            raise ValueError(
+                f"metrics: two functions are named {duplicate!r}, which is their key in"
+                " metrics/evaluate.json; rename one"
+            )
         return self
 
 
@@ -56,14 +63,20 @@ class Int8Params(Section):
     """``export.int8``."""
 
     method: Literal["dynamic", "smoothed", "static", "best"] = "best"
-    """``dynamic``: ranges of activations by batch. ``smoothed``: likewise, after SmoothQuant. ``static``: ranges once, from calibration
-    rows. ``best``: the method whose logits are closest to those of fp32 on the validation split, with layers in fp32 where needed."""
+    """``dynamic``: ranges of activations by batch.
+
+    ``smoothed``: likewise, after SmoothQuant. ``static``: ranges once, from calibration
+    rows. ``best``: the method whose logits are closest to those of fp32 on the validation split, with layers
+    in fp32 where needed.
+    """
     calibration_rows: Positive = 256
     """Number of calibration rows of ``smoothed`` and ``static``, sampled from the train split with ``seed``."""
     max_fp32: Rate = 0.2
     """``best``: largest fraction of the linear layers' weights that stays in fp32 where predictions change by int8. ``0``: none."""
     reduce_range: bool = True
-    """Weights of 7 bits, with the same products on every processor. ``false``: 8 bits, only if every server has VNNI; elsewhere products
+    """Weights of 7 bits, with the same products on every processor.
+
+    ``false``: 8 bits, only if every server has VNNI; elsewhere products
     saturate, and predictions are wrong without an error."""
 
 
@@ -80,7 +93,9 @@ class ExportParams(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if "fp32" not in self.precisions:
-            raise ValueError("precisions: 'fp32' is required, because the other precisions are converted from it")
+            raise ValueError(
+                "precisions: 'fp32' is required, because the other precisions are converted from it"
+            )
         if len(set(self.precisions)) != len(self.precisions):
             raise ValueError("precisions: one of them is listed twice")
         return self
@@ -96,7 +111,10 @@ class Tolerance(Section):
     max_metric_drop: Annotated[float, Field(ge=0)]
     """Maximal decrease of accuracy (classification) or Pearson's r (regression)."""
     required: bool
-    """True if the pipeline stops when the model fails, as always for fp32. ``false``: it continues without publishing the model."""
+    """True if the pipeline stops when the model fails, as always for fp32.
+
+    ``false``: it continues without publishing the model.
+    """
 
 
 class Int8Tolerance(Tolerance):
@@ -113,11 +131,15 @@ class CompareParams(Section):
     """Rows per batch of ONNX Runtime."""
     close_rmse: PositiveFloat = 0.25
     """Regression: two predictions agree if they differ by at most so many root mean squared errors of the trained model."""
-    fp32: Tolerance = Tolerance(max_abs_diff=1.0e-3, min_agreement=0.9999, max_metric_drop=1.0e-4, required=True)
+    fp32: Tolerance = Tolerance(
+        max_abs_diff=1.0e-3, min_agreement=0.9999, max_metric_drop=1.0e-4, required=True
+    )
     """Tolerances of the fp32 model."""
     fp16: Tolerance = Tolerance(max_abs_diff=0.05, min_agreement=0.99, max_metric_drop=0.005, required=False)
     """Tolerances of the fp16 model. It fails if an interval lies beyond them: docs/serving.md."""
-    int8: Int8Tolerance = Int8Tolerance(max_abs_diff=None, min_agreement=0.97, max_metric_drop=0.02, required=False)
+    int8: Int8Tolerance = Int8Tolerance(
+        max_abs_diff=None, min_agreement=0.97, max_metric_drop=0.02, required=False
+    )
     """Tolerances of the int8 model, held against intervals likewise."""
 
     def tolerance(self, precision: str) -> Tolerance:
@@ -127,5 +149,7 @@ class CompareParams(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if not self.fp32.required:
-            raise ValueError("fp32.required: the pipeline always publishes fp32; widen its tolerances instead")
+            raise ValueError(
+                "fp32.required: the pipeline always publishes fp32; widen its tolerances instead"
+            )
         return self

@@ -17,12 +17,17 @@ STRUCTURE = frozenset(
 )  # fmt: skip
 """Keys of a configuration that a checkpoint determines, because its weights have these sizes."""
 
-_END_TOKENS = "its classifier reads the end token of its decoder, and refuses batches whose rows have different numbers of them"
+_END_TOKENS = (
+    "its classifier reads the end token of its decoder, and refuses batches whose rows have different numbers"
+    " of them"
+)
 UNSUPPORTED = {
     "mt5": _END_TOKENS,
     "t5": _END_TOKENS,
     "umt5": _END_TOKENS,
-    "xlnet": "its classifier reads the last position, which is padding in all rows but the longest of a batch",
+    "xlnet": (
+        "its classifier reads the last position, which is padding in all rows but the longest of a batch"
+    ),
 }
 """Model types that transformers has a classifier for, and that cannot be trained here; with the reason."""
 ENCODERS = "an encoder, such as BERT, RoBERTa, DeBERTa, ELECTRA or ModernBERT"
@@ -44,8 +49,8 @@ def invalid_name(name: str, revision: str | None) -> str | None:
     elif not name.strip() or name[0] in "./~" or name.count("/") > 1 or "\\" in name:
         folder = f"{BASE_SOURCE}/{path.name or 'NAME'}"
         return (
-            f"{name!r} is neither a name on the hub nor a folder in {BASE_SOURCE}/; copy the folder to {folder} and write that, because "
-            "DVC detects changes only there"
+            f"{name!r} is neither a name on the hub nor a folder in {BASE_SOURCE}/; copy the folder to"
+            f" {folder} and write that, because DVC detects changes only there"
         )
     return None if path.as_posix() == name else f"{name!r} should be written {path.as_posix()!r}"
 
@@ -54,22 +59,34 @@ class ModelParams(Section):
     """Section ``model``: the checkpoint to fine-tune, or the configuration of a new model."""
 
     checkpoint: str | None = None
-    """Name on the Hugging Face Hub, or a folder ``models/source/NAME``. ``null``: train from scratch, with ``config``."""
+    """Name on the Hugging Face Hub, or a folder ``models/source/NAME``.
+
+    ``null``: train from scratch, with ``config``.
+    """
     revision: str | None = None
-    """Commit, tag or branch of the checkpoint on the hub. ``null``: main. ``models/base/source.json`` records the commit."""
+    """Commit, tag or branch of the checkpoint on the hub.
+
+    ``null``: main. ``models/base/source.json`` records the commit.
+    """
     config: dict[str, Any] = {}
-    """Keys of the transformers configuration, of which ``model_type`` selects the class. Vocabulary size, label names and padding id
+    """Keys of the transformers configuration, of which ``model_type`` selects the class.
+
+    Vocabulary size, label names and padding id
     come from the data. With a checkpoint: overrides of its configuration, such as dropout. ``null``: none."""
 
     head: Literal["frozen", "auto"] | None = None
     """``frozen``: the checkpoint stays as it is, and a linear model is fitted to its mean-pooled vectors in seconds
-    (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed``, ``metric`` and ``evaluation_batch_size`` then have an effect. ``null``:
-    train the whole model. ``auto``: both, and the validation split decides which is published (stages/train/choice.py)."""
+    (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed``, ``metric`` and ``evaluation_batch_size``
+    then have an effect. ``null``: train the whole model. ``auto``: both, and the validation split decides
+    which is published (stages/train/choice.py).
+    """
 
     @field_validator("config", mode="before")
     @classmethod
     def _no_overrides(cls, value: Any) -> Any:
-        return {} if value is None else value  # Hydra cannot empty a mapping: `-S model.config={}` changes nothing
+        return (
+            {} if value is None else value
+        )  # Hydra cannot empty a mapping: `-S model.config={}` changes nothing
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -77,18 +94,24 @@ class ModelParams(Section):
             if self.revision is not None:
                 raise ValueError("revision: there is no model.checkpoint; set it to null")
             if self.head is not None:
-                raise ValueError("head: there is no model.checkpoint whose vectors a linear model could use; set model.head to null")
+                raise ValueError(
+                    "head: there is no model.checkpoint whose vectors a linear model could use; set"
+                    " model.head to null"
+                )
             if "model_type" not in self.config:
                 raise ValueError("config: without a checkpoint it needs 'model_type', for example 'bert'")
             if reason := UNSUPPORTED.get(self.config["model_type"]):
-                raise ValueError(f"config.model_type: {self.config['model_type']!r} cannot be trained: {reason}; choose {ENCODERS}")
+                raise ValueError(
+                    f"config.model_type: {self.config['model_type']!r} cannot be trained: {reason}; choose"
+                    f" {ENCODERS}"
+                )
             return self
         if problem := invalid_name(self.checkpoint, self.revision):
             raise ValueError(f"checkpoint: {problem}")
         if structure := sorted(STRUCTURE & self.config.keys()):
             raise ValueError(
-                f"config: {', '.join(structure)}: the weights of model.checkpoint determine this; a new model would be described here. "
-                "Set model.config to null (-S model.config=null), or to other keys that you override; or model.checkpoint to null, to "
-                "train from scratch"
+                f"config: {', '.join(structure)}: the weights of model.checkpoint determine this; a new model"
+                " would be described here. Set model.config to null (-S model.config=null), or to other keys"
+                " that you override; or model.checkpoint to null, to train from scratch"
             )
         return self

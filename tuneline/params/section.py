@@ -19,13 +19,17 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 
 
 class Section(BaseModel):
-    """One section: frozen and strict. Unknown keys are errors, so that a misspelled key never leaves a default in place.
+    """One section: frozen and strict.
 
-    A field is the one place of a parameter: its type, its default, and its meaning in the docstring below it (unit, special values,
-    what ``null`` does), which ``tuneline explain`` prints.
+    Unknown keys are errors, so that a misspelled key never leaves a default in place.
+
+    A field is the one place of a parameter: its type, its default, and its meaning in the docstring below it
+    (unit, special values, what ``null`` does), which ``tuneline explain`` prints.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 _NAME = re.compile(r"(?P<file>.+\.py):(?P<function>[^:]*)")
@@ -56,8 +60,15 @@ class FunctionName:
         match = _NAME.fullmatch(text)
         path = Path(match["file"] if match else "")
         parts = path.with_suffix("").parts if match else ()
-        if not match or not all(part.isidentifier() for part in (*parts, match["function"])) or parts[:1] != PROJECT.parts:
-            raise ValueError(f"{key}: {text!r} is not a function in the folder {PROJECT}/; write {PROJECT}/FILE.py:FUNCTION")
+        if (
+            not match
+            or not all(part.isidentifier() for part in (*parts, match["function"]))
+            or parts[:1] != PROJECT.parts
+        ):
+            raise ValueError(
+                f"{key}: {text!r} is not a function in the folder {PROJECT}/; write"
+                f" {PROJECT}/FILE.py:FUNCTION"
+            )
         return cls(path, match["function"])
 
     @property
@@ -67,7 +78,9 @@ class FunctionName:
 
 
 def check_functions(functions: Iterable[tuple[str, FunctionName]], root: Path, pipeline: Any) -> None:
-    """Check that functions exist, and that DVC runs their stage again when they change. Their code is parsed, not run.
+    """Check that functions exist, and that DVC runs their stage again when they change.
+
+    Their code is parsed, not run.
 
     Raises:
         ParamsError: A file or function is missing, a file is not valid Python, or no dependency of its stage.
@@ -82,14 +95,23 @@ def _check_defined(parameter: str, name: FunctionName, root: Path) -> None:
     try:
         table = symtable.symtable((root / name.file).read_bytes(), str(name.file), "exec")  # type: ignore[arg-type]
     except FileNotFoundError:
-        raise ParamsError(f"{parameter}: {name.file} does not exist.", "Write the function into that file, or correct the name.") from None
+        raise ParamsError(
+            f"{parameter}: {name.file} does not exist.",
+            "Write the function into that file, or correct the name.",
+        ) from None
     except (SyntaxError, ValueError) as error:  # ValueError: null bytes
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise ParamsError(f"{parameter}: {name.file}{line} is not valid Python: {error.args[0]}.", "Correct the file.") from None
-    defined = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+        raise ParamsError(
+            f"{parameter}: {name.file}{line} is not valid Python: {error.args[0]}.", "Correct the file."
+        ) from None
+    defined = {
+        symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()
+    }
     if name.function not in defined:
         known = ", ".join(sorted(word for word in defined if not word.startswith("_"))) or "nothing"
-        raise ParamsError(f"{parameter}: {name.file} has no function {name.function!r}.", f"It defines {known}.")
+        raise ParamsError(
+            f"{parameter}: {name.file} has no function {name.function!r}.", f"It defines {known}."
+        )
 
 
 def check_listed(parameter: str, files: Sequence[Path], pipeline: Any) -> None:
@@ -105,6 +127,7 @@ def check_listed(parameter: str, files: Sequence[Path], pipeline: Any) -> None:
     for file in files:
         if not deps & {file, *file.parents}:
             raise ParamsError(
-                f"{parameter}: the stage {stage} does not depend on {file}, so a change of that file would not run it again.",
+                f"{parameter}: the stage {stage} does not depend on {file}, so a change of that file would"
+                " not run it again.",
                 f"Add the line `- {file.as_posix()}` to the deps of {stage} in dvc.yaml.",
             )

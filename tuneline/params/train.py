@@ -40,10 +40,16 @@ class TrainParams(Section):
     """Section ``train``."""
 
     launch: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] = "auto"  # dvc.yaml has it in a path
-    """Launch configuration: ``conf/accelerate/NAME.yaml``. ``auto``: all GPUs of the machine, or what else it has."""
+    """Launch configuration: ``conf/accelerate/NAME.yaml``.
+
+    ``auto``: all GPUs of the machine, or what else it has.
+    """
 
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    """Seed of the training alone: new weights, order of examples, dropout. The data stay the same. ``null``: the one of the pipeline."""
+    """Seed of the training alone: new weights, order of examples, dropout.
+
+    The data stay the same. ``null``: the one of the pipeline.
+    """
     epochs: Positive | None = 5
     """Passes over the train split. Set this or ``max_steps``, and the other to ``null``."""
     max_steps: Positive | None = None
@@ -51,16 +57,28 @@ class TrainParams(Section):
     global_batch_size: Positive = 32
     """Examples in one optimizer step, over all processes."""
     micro_batch_size: Positive = 32
-    """Examples in one forward pass of one process; must divide ``global_batch_size``. Gradient accumulation follows from both."""
+    """Examples in one forward pass of one process; must divide ``global_batch_size``.
+
+    Gradient accumulation follows from both.
+    """
     micro_batch_tokens: Positive | None = None
     """Tokens in one forward pass of one process, padding included: of longer rows, fewer than ``micro_batch_size``. ``null``: no limit."""
     bucket_window: Positive = 50
-    """Number of batches that are sorted by length together, which reduces padding. 1: random order without length bucketing."""
+    """Number of batches that are sorted by length together, which reduces padding.
+
+    1: random order without length bucketing.
+    """
 
     optimizer: Literal["adamw", "adam", "adafactor", "sgd"] = "adamw"
-    """``adamw`` and ``adam`` use torch's fused kernel. ``adafactor`` has no relative step size of its own here."""
+    """``adamw`` and ``adam`` use torch's fused kernel.
+
+    ``adafactor`` has no relative step size of its own here.
+    """
     learning_rate: PositiveFloat = 7.0e-4
-    """Learning rate after the warmup, from which ``schedule`` changes it. Usual for fine-tuning: 1.0e-5 to 5.0e-5."""
+    """Learning rate after the warmup, from which ``schedule`` changes it.
+
+    Usual for fine-tuning: 1.0e-5 to 5.0e-5.
+    """
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """Weight decay factor of matrices; biases and norms do not decay. 0: no decay."""
     betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)] = [0.9, 0.999]
@@ -72,34 +90,57 @@ class TrainParams(Section):
     max_grad_norm: PositiveFloat | None = 1.0
     """Norm to which larger gradients are clipped. ``null``: no clipping."""
     schedule: Schedule = "linear"
-    """Learning rate schedule of transformers. ``constant``, ``reduce_lr_on_plateau`` and ``greedy`` have no warmup."""
+    """Learning rate schedule of transformers.
+
+    ``constant``, ``reduce_lr_on_plateau`` and ``greedy`` have no warmup.
+    """
     schedule_options: dict[str, Any] = {}
     """Other arguments of the schedule's function in ``transformers.optimization``, for example ``{num_cycles: 2}``."""
     warmup_ratio: Fraction | None = 0.1
-    """Warmup as a fraction of all optimizer steps, rounded up. Set this or ``warmup_steps``; both ``null``: no warmup."""
+    """Warmup as a fraction of all optimizer steps, rounded up.
+
+    Set this or ``warmup_steps``; both ``null``: no warmup.
+    """
     warmup_steps: Annotated[int, Field(ge=0)] | None = None
     """Optimizer steps of the warmup. Set this or ``warmup_ratio``."""
 
     loss: str | None = None
-    """Loss of each example: ``project/FILE.py:FUNCTION`` (docs/custom-loss.md). ``null``: cross-entropy or squared error."""
+    """Loss of each example: ``project/FILE.py:FUNCTION`` (docs/custom-loss.md).
+
+    ``null``: cross-entropy or squared error.
+    """
     loss_options: dict[str, Any] = {}
     """Other arguments of that function, for example ``{gamma: 2.0}``."""
     label_smoothing: Fraction = 0.0
     """Fraction of the target that is spread evenly over all classes. 0: none. Classification only."""
     class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None = None
-    """Weights of the classes in the loss. ``balanced``: the same total weight for each. A mapping: by class name; others weigh 1. ``null``:
+    """Weights of the classes in the loss.
+
+    ``balanced``: the same total weight for each. A mapping: by class name; others weigh 1. ``null``:
     every example weighs the same. Classification only."""
     freeze: list[str] = []
-    """Names of modules that are not trained, for example ``[embeddings, encoder.layer.0]``. Leave it empty with ``lora``."""
+    """Names of modules that are not trained, for example ``[embeddings, encoder.layer.0]``.
+
+    Leave it empty with ``lora``.
+    """
     lora: LoraParams | None = None
-    """Train low-rank adapters, which are merged into the saved model. ``null``: train all parameters but those of ``freeze``."""
+    """Train low-rank adapters, which are merged into the saved model.
+
+    ``null``: train all parameters but those of ``freeze``.
+    """
 
     mixed_precision: Literal["no", "fp16", "bf16", "auto"] | None = None
-    """Of the forward pass. ``no``: float32. ``fp16`` needs a GPU. ``null``: as the launch configuration; with ``launch: auto``,
-    bf16 or fp16 on a GPU and float32 elsewhere. ``auto``, with ``launch: auto`` or ``cpu``: the same, and bf16 on CPUs that
-    compute it (AVX512-BF16, AMX), if a measured step is faster."""
+    """Of the forward pass.
+
+    ``no``: float32. ``fp16`` needs a GPU. ``null``: as the launch configuration; with ``launch: auto``,
+    bf16 or fp16 on a GPU and float32 elsewhere. ``auto``, with ``launch: auto`` or ``cpu``: the same, and
+    bf16 on CPUs that compute it (AVX512-BF16, AMX), if a measured step is faster.
+    """
     tf32: bool = True
-    """Multiply float32 matrices in TF32 on CUDA: faster, with 10 bits of mantissa. No effect on other devices."""
+    """Multiply float32 matrices in TF32 on CUDA: faster, with 10 bits of mantissa.
+
+    No effect on other devices.
+    """
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
     first_token_only: bool = True
@@ -110,7 +151,10 @@ class TrainParams(Section):
     evaluate_every_steps: Positive | None = None
     """Optimizer steps between evaluations. ``null``: one at the end of each epoch."""
     evaluation_batch_size: Positive = 64
-    """Examples in one forward pass of one process on the validation split. It is halved when memory runs out."""
+    """Examples in one forward pass of one process on the validation split.
+
+    It is halved when memory runs out.
+    """
     keep: Literal["best", "last"] = "best"
     """Weights to publish: the best by ``metric`` on the validation split, or the last."""
     metric: str = "accuracy"
@@ -126,20 +170,29 @@ class TrainParams(Section):
         if (self.epochs is None) == (self.max_steps is None):
             raise ValueError("epochs: give one of epochs and max_steps, and null for the other")
         if self.warmup_ratio is not None and self.warmup_steps is not None:
-            raise ValueError("warmup_ratio: give one of warmup_ratio and warmup_steps, and null for the other")
+            raise ValueError(
+                "warmup_ratio: give one of warmup_ratio and warmup_steps, and null for the other"
+            )
         if self.schedule in WITHOUT_WARMUP and (self.warmup_ratio or self.warmup_steps):
             key = "warmup_ratio" if self.warmup_ratio else "warmup_steps"
             raise ValueError(
-                f"{key}: the schedule {self.schedule!r} has no warmup; set it to null, or schedule to constant_with_warmup or linear"
+                f"{key}: the schedule {self.schedule!r} has no warmup; set it to null, or schedule to"
+                " constant_with_warmup or linear"
             )
         if self.global_batch_size % self.micro_batch_size:
-            raise ValueError(f"micro_batch_size: {self.micro_batch_size} does not divide global_batch_size {self.global_batch_size}")
+            raise ValueError(
+                f"micro_batch_size: {self.micro_batch_size} does not divide global_batch_size"
+                f" {self.global_batch_size}"
+            )
         if self.mixed_precision == "auto" and self.launch not in ("auto", "cpu"):
             raise ValueError(
-                f"mixed_precision: auto is for the launch auto and cpu, and launch is {self.launch}; set it to null, no, fp16 or bf16"
+                f"mixed_precision: auto is for the launch auto and cpu, and launch is {self.launch}; set it"
+                " to null, no, fp16 or bf16"
             )
         if self.lora is not None and self.freeze:
-            raise ValueError("freeze: with lora everything but the adapters and the head is frozen already; leave it empty")
+            raise ValueError(
+                "freeze: with lora everything but the adapters and the head is frozen already; leave it empty"
+            )
         return self
 
     @model_validator(mode="after")
@@ -147,19 +200,29 @@ class TrainParams(Section):
         if self.loss is not None:
             FunctionName.parse("loss", self.loss)
         if self.loss is None and self.loss_options:
-            raise ValueError("loss_options: they are for a function in train.loss, which is null; leave them empty: {}")
+            raise ValueError(
+                "loss_options: they are for a function in train.loss, which is null; leave them empty: {}"
+            )
         if self.loss is not None and self.label_smoothing:
-            raise ValueError("label_smoothing: it is part of cross-entropy, which train.loss replaces; set it to 0.0")
+            raise ValueError(
+                "label_smoothing: it is part of cross-entropy, which train.loss replaces; set it to 0.0"
+            )
         if FunctionName.matches(self.metric):
             FunctionName.parse("metric", self.metric)
         return self
 
 
 class RunParams(Section):
-    """Section ``run``: how a training is saved and watched, and where work is done. It changes no out: a change runs no stage again."""
+    """Section ``run``: how a training is saved and watched, and where work is done.
+
+    It changes no out: a change runs no stage again.
+    """
 
     checkpoint_every_steps: Positive | None = 100
-    """Optimizer steps between checkpoints. A training that was killed resumes from the last one. ``null``: none by steps."""
+    """Optimizer steps between checkpoints.
+
+    A training that was killed resumes from the last one. ``null``: none by steps.
+    """
     checkpoint_every_minutes: PositiveFloat | None = None
     """Minutes between checkpoints. ``null``: none by time."""
     checkpoint_every_epochs: Positive | None = None
@@ -167,9 +230,16 @@ class RunParams(Section):
     keep_checkpoints: Positive = 2
     """Number of last checkpoints kept during a run, in addition to the best."""
     trackers: list[Literal["dvclive", "tensorboard"]] = ["dvclive"]
-    """Live curves, in ``reports/live/``. ``tensorboard`` must be installed: ``pip install '.[tensorboard]'``."""
+    """Live curves, in ``reports/live/``.
+
+    ``tensorboard`` must be installed: ``pip install '.[tensorboard]'``.
+    """
     engine: Literal["local", "ray"] = "local"
-    """Where ``tokenize``, ``validate`` and the flow ``score`` work on shards. ``local``: in the stage's process. ``ray`` (``pip install
-    '.[ray]'``): on the cluster that ``RAY_ADDRESS`` names, or on one that is started here. The outs have the same bytes."""
+    """Where ``tokenize``, ``validate`` and the flow ``score`` work on shards.
+
+    ``local``: in the stage's process. ``ray`` (``pip install
+    '.[ray]'``): on the cluster that ``RAY_ADDRESS`` names, or on one that is started here. The outs have the
+    same bytes.
+    """
     workers: Positive | None = None
     """ray: shards that are worked on at the same time. ``null``: one for each CPU of the cluster."""

@@ -1,7 +1,8 @@
 """Section ``validate``: severities and thresholds of the data checks.
 
-An ``error`` that fails stops the pipeline after the report is written; a ``warning`` is only reported. docs/data-checks.md gives the
-reason for each default. ``stages/validate/checks.py`` defines the checks, under the same keys.
+An ``error`` that fails stops the pipeline after the report is written; a ``warning`` is only reported.
+docs/data-checks.md gives the reason for each default. ``stages/validate/checks.py`` defines the checks, under
+the same keys.
 """
 
 from typing import Annotated, Literal
@@ -17,7 +18,10 @@ class Rule(Section):
     """A check without a threshold."""
 
     severity: Severity = "error"
-    """``error``: if the check fails, the pipeline stops after the report is written. ``warning``: a failure is only reported."""
+    """``error``: if the check fails, the pipeline stops after the report is written.
+
+    ``warning``: a failure is only reported.
+    """
 
 
 class AtMost(Rule):
@@ -59,11 +63,17 @@ class NearDuplicates(AtMost):
     """``near_duplicates``: rows that resemble an earlier row of their split, or a row of an earlier split."""
 
     similarity: Annotated[float, Field(ge=0.4, lt=1)]
-    """Fraction of the words that two near-duplicates have in common; rare words count more. Also for ``tuneline labels queue``."""
+    """Fraction of the words that two near-duplicates have in common; rare words count more.
+
+    Also for ``tuneline labels queue``.
+    """
 
 
 class LearnableLabels(Rule):
-    """``learnable_labels``: how well a cheap model predicts labels from texts. It fails if a whole 95 % interval is beyond a limit."""
+    """``learnable_labels``: how well a cheap model predicts labels from texts.
+
+    It fails if a whole 95 % interval is beyond a limit.
+    """
 
     min_auc: Rate
     """Smallest allowed area under the ROC curve; 0.5 is that of labels that have nothing to do with the texts."""
@@ -83,7 +93,10 @@ class Revealing(AtMost):
 
 
 class DriftRule(Rule):
-    """Limits for the distance of two distributions. The check fails if a distance is above its limit and significant."""
+    """Limits for the distance of two distributions.
+
+    The check fails if a distance is above its limit and significant.
+    """
 
     max_psi: PositiveFloat = 0.25
     """Largest allowed population stability index."""
@@ -130,7 +143,9 @@ class ValidateParams(Section):
     """Rows of validation and test are not in an earlier split; pairs in either order."""
     near_duplicates: NearDuplicates = NearDuplicates(severity="warning", max=0.25, similarity=0.5)
     """Few rows are near-duplicates of another row of their split, or of a row of an earlier split."""
-    learnable_labels: LearnableLabels = LearnableLabels(severity="warning", min_auc=0.55, max_auc_drop=0.1, max_disagreement=0.25)
+    learnable_labels: LearnableLabels = LearnableLabels(
+        severity="warning", min_auc=0.55, max_auc_drop=0.1, max_disagreement=0.25
+    )
     """A cheap model can predict labels from texts."""
     revealing_words: Revealing = Revealing(severity="warning", max=0.25, precision=0.85)
     """No single word or word pair predicts a label almost alone."""

@@ -1,6 +1,7 @@
 """What goes wrong between a branch of this clone and that of ``origin``: a history that was rewritten, or two that have parted.
 
-git knows what a branch of ``origin`` was at each fetch for 90 days, and for 30 once that is in no branch any more (``gc.reflogExpire``).
+git knows what a branch of ``origin`` was at each fetch for 90 days, and for 30 once that is in no branch any
+more (``gc.reflogExpire``).
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,9 @@ class BranchProblem:
 
 
 def rewritten(root: Path, branch: str) -> BranchProblem | None:
-    """Return what ``origin`` had in a branch and has in none any more; ``None`` if that is nothing. Nothing is fetched.
+    """Return what ``origin`` had in a branch and has in none any more; ``None`` if that is nothing.
+
+    Nothing is fetched.
 
     Branches ``runs/*`` do not count: flow ``clean`` removes them.
     """
@@ -48,10 +51,13 @@ def rewritten(root: Path, branch: str) -> BranchProblem | None:
     more = ", ..." if len(commits) > NAMED else ""
     rows = f", with {sum(count for _, count in ingests):,} rows of flow ingest" if ingests else ""
     named = ", ".join(commits[:NAMED])
-    message = f"{branch} of origin was rewritten: {len(lost):,} commits are in no branch of it any more{rows} ({named}{more})"
+    message = (
+        f"{branch} of origin was rewritten: {len(lost):,} commits are in no branch of it any more{rows}"
+        f" ({named}{more})"
+    )
     hint = (
-        f"`git branch rescued {lost[0][0]}` keeps the last of them; then merge it, or cherry-pick what is missing. "
-        f"If it was meant: `git reflog expire --expire=all {ref}`."
+        f"`git branch rescued {lost[0][0]}` keeps the last of them; then merge it, or cherry-pick what is"
+        f" missing. If it was meant: `git reflog expire --expire=all {ref}`."
     )
     return BranchProblem(message, hint, float(lost[0][1]))
 
@@ -63,8 +69,12 @@ def parted(root: Path, branch: str) -> BranchProblem | None:
     behind = git(root, "log", "--format=%ct", there, "--not", here).split()
     if not (ahead and behind):
         return None
-    message = f"{branch} of this clone and of origin have parted: {len(ahead):,} commits are only here, {len(behind):,} only in origin"
+    message = (
+        f"{branch} of this clone and of origin have parted: {len(ahead):,} commits are only here,"
+        f" {len(behind):,} only in origin"
+    )
     hint = (
-        f"git log --oneline {branch}...origin/{branch}; then git rebase origin/{branch}, or git reset --keep origin/{branch} to drop yours"
+        f"git log --oneline {branch}...origin/{branch}; then git rebase origin/{branch}, or git reset --keep"
+        f" origin/{branch} to drop yours"
     )
     return BranchProblem(message, hint, float(ahead[-1]))

@@ -1,11 +1,14 @@
-"""Composes ``params.yaml`` in its working directory, as ``dvc exp run -S ...`` does. Flows and ``tuneline run`` start it as a script.
+"""Composes ``params.yaml`` in its working directory, as ``dvc exp run -S ...`` does.
 
-A process of its own, without secrets in its environment, for two reasons: Hydra imports the package ``hydra_plugins`` of the ref that
-is run, and interpolations (``${oc.env:NAME}``) put values of the environment into a file that is committed. It imports no other module
-of this project, because ``sys.path`` must not contain the checkout before the overrides are checked.
+Flows and ``tuneline run`` start it as a script.
 
-The arguments are a JSON list of overrides, and the file to write, by default ``params.yaml``. Exit code ``REFUSED``: the last lines of the
-output say what is wrong with the overrides.
+A process of its own, without secrets in its environment, for two reasons: Hydra imports the package
+``hydra_plugins`` of the ref that is run, and interpolations (``${oc.env:NAME}``) put values of the
+environment into a file that is committed. It imports no other module of this project, because ``sys.path``
+must not contain the checkout before the overrides are checked.
+
+The arguments are a JSON list of overrides, and the file to write, by default ``params.yaml``. Exit code
+``REFUSED``: the last lines of the output say what is wrong with the overrides.
 """
 
 import json
@@ -42,7 +45,8 @@ def compose(root: Path, overrides: Sequence[str], target: Path) -> None:
     """Write the parameters: composed by Hydra if DVC's settings enable that, else by changing values.
 
     Raises:
-        RefusedOverrideError: An override reaches out of the parameters of the ref, or a value does not fit into a command of ``dvc.yaml``.
+        RefusedOverrideError: An override reaches out of the parameters of the ref, or a value does not fit
+            into a command of ``dvc.yaml``.
         HydraException, OmegaConfBaseException, DvcException: Hydra rejects an override.
     """
     from dvc.config import Config
@@ -52,7 +56,9 @@ def compose(root: Path, overrides: Sequence[str], target: Path) -> None:
     folder, plugins = root / hydra.get("config_dir", "conf"), root / hydra.get("plugins_path", "")
     check_overrides(overrides, folder)
     if hydra.get("enabled", False):
-        compose_and_dump(params, str(folder), None, hydra.get("config_name", "config"), str(plugins), list(overrides))
+        compose_and_dump(
+            params, str(folder), None, hydra.get("config_name", "config"), str(plugins), list(overrides)
+        )
     else:
         apply_overrides(params, list(overrides))
     check_templates(root, params)
@@ -64,13 +70,20 @@ def check_overrides(overrides: Sequence[str], folder: Path) -> None:
 
     for override in overrides:
         if "${" in override:
-            raise RefusedOverrideError(f"{override}: interpolations, ${{...}}, are not allowed in overrides. Write the value itself.")
+            raise RefusedOverrideError(
+                f"{override}: interpolations, ${{...}}, are not allowed in overrides. Write the value itself."
+            )
     for parsed in to_hydra_overrides(list(overrides)):
         if "hydra" in {re.split(r"[./]", key)[0] for key in (parsed.key_or_group, parsed.package or "")}:
-            raise RefusedOverrideError(f"{parsed.input_line}: Hydra's own settings are not parameters. Remove this override.")
-        if (folder / parsed.key_or_group).is_dir() and any(".." in PurePosixPath(name).parts for name in _strings(parsed.value())):
             raise RefusedOverrideError(
-                f"{parsed.input_line}: this is no file of {folder.name}/{parsed.key_or_group}/. Give the name of one."
+                f"{parsed.input_line}: Hydra's own settings are not parameters. Remove this override."
+            )
+        if (folder / parsed.key_or_group).is_dir() and any(
+            ".." in PurePosixPath(name).parts for name in _strings(parsed.value())
+        ):
+            raise RefusedOverrideError(
+                f"{parsed.input_line}: this is no file of {folder.name}/{parsed.key_or_group}/. Give the name"
+                " of one."
             )
 
 
@@ -86,7 +99,9 @@ def check_templates(root: Path, file: Path) -> None:
         for text in _strings(_find(params, key)):
             if not _HARMLESS.fullmatch(text) or ".." in PurePosixPath(text).parts:
                 where = f"dvc.yaml has ${{{key}}} in a command or path"
-                raise RefusedOverrideError(f"{key}: {text!r} is not allowed, because {where}. Use letters, digits and ./@:+=,%-")
+                raise RefusedOverrideError(
+                    f"{key}: {text!r} is not allowed, because {where}. Use letters, digits and ./@:+=,%-"
+                )
 
 
 def _find(params: Any, key: str) -> Any:

@@ -6,7 +6,10 @@ from tuneline.readers.rows import ENDINGS
 
 
 def labelled_files(folder: Path) -> list[Path]:
-    """List the files that are read, by name: with a known ending, neither hidden nor links. None if there is no folder."""
+    """List the files that are read, by name: with a known ending, neither hidden nor links.
+
+    None if there is no folder.
+    """
     if not folder.is_dir():
         return []
     return [path for path in sorted(folder.iterdir()) if _is_read(path)]

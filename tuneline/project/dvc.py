@@ -1,13 +1,15 @@
 """What this project knows about DVC: ``dvc.lock``, the layout of the cache, its settings, the graph, the remote, and a collection.
 
-Importing DVC takes a second, so a function imports what it needs of it, and what needs most of it is a program of its own, which flows
-and ``tuneline doctor`` start in the root of a project:
+Importing DVC takes a second, so a function imports what it needs of it, and what needs most of it is a
+program of its own, which flows and ``tuneline doctor`` start in the root of a project:
 
-- ``python -m tuneline.project.dvc graph`` prints the stages and sources of ``dvc.yaml``, each after those it depends on;
-- ``push COMMIT...`` pushes the outs of commits to the default remote, ``push`` those of the working tree, and ``push-result`` those but
-  the weights; ``has MD5`` ends with exit code 1 if the remote lacks an out;
-- ``collect OPTIONS`` removes what nothing names from the cache. ``OPTIONS`` are the arguments of ``collect`` as a JSON object, the
-  last line of the output is its result. Exit code ``BUSY``: the last lines say what uses the cache.
+- ``python -m tuneline.project.dvc graph`` prints the stages and sources of ``dvc.yaml``, each after those it
+  depends on;
+- ``push COMMIT...`` pushes the outs of commits to the default remote, ``push`` those of the working tree, and
+  ``push-result`` those but the weights; ``has MD5`` ends with exit code 1 if the remote lacks an out;
+- ``collect OPTIONS`` removes what nothing names from the cache. ``OPTIONS`` are the arguments of ``collect``
+  as a JSON object, the last line of the output is its result. Exit code ``BUSY``: the last lines say what
+  uses the cache.
 """
 
 import hashlib
@@ -64,11 +66,21 @@ class Lock:
 
     def out(self, path: str) -> str | None:
         """Return the hash of an out, as DVC writes it; ``None`` if no stage has that out."""
-        return next((out["md5"] for stage in self.stages.values() for out in stage.get("outs", []) if out["path"] == path), None)
+        return next(
+            (
+                out["md5"]
+                for stage in self.stages.values()
+                for out in stage.get("outs", [])
+                if out["path"] == path
+            ),
+            None,
+        )
 
     def dep(self, stage: str, path: str) -> str | None:
         """Return the hash of a dependency that a stage ran with, as DVC writes it; ``None`` if the stage has no such dependency."""
-        return next((dep["md5"] for dep in self.stages.get(stage, {}).get("deps", []) if dep["path"] == path), None)
+        return next(
+            (dep["md5"] for dep in self.stages.get(stage, {}).get("deps", []) if dep["path"] == path), None
+        )
 
     def params(self) -> dict[str, Any]:
         """Return the parameters of all stages by dotted key, also where a stage lists a whole section."""
@@ -94,7 +106,9 @@ class Lock:
             deps = [f"{dep['path']}/" for dep in self.stages.get(name, {}).get("deps", [])]
             for other, entry in self.stages.items():
                 outs = [f"{out['path']}/" for out in entry.get("outs", [])]
-                if other not in found and any(dep.startswith(out) or out.startswith(dep) for dep in deps for out in outs):
+                if other not in found and any(
+                    dep.startswith(out) or out.startswith(dep) for dep in deps for out in outs
+                ):
                     waiting.append(other)
         return found
 
@@ -118,7 +132,13 @@ class Lock:
         """Return the hash of every file and folder of code that a stage ran with, by path."""
         code = {}
         for stage in self.stages.values():
-            code.update({dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"].startswith(CODE_FOLDERS)})
+            code.update(
+                {
+                    dep["path"]: dep["md5"]
+                    for dep in stage.get("deps", [])
+                    if dep["path"].startswith(CODE_FOLDERS)
+                }
+            )
         return dict(sorted(code.items()))
 
 
@@ -127,15 +147,21 @@ def by_key(stages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     params: dict[str, Any] = {}
     for key, value in (item for listed in stages for item in listed.items()):
         is_section = isinstance(value, dict) and "." not in key
-        params.update({f"{key}.{name}": entry for name, entry in value.items()} if is_section else {key: value})
+        params.update(
+            {f"{key}.{name}": entry for name, entry in value.items()} if is_section else {key: value}
+        )
     return params
 
 
 def _outdated(stages: Mapping[str, Any], made: set[str]) -> list[str]:
     """List the stages that depend on an out, one of ``made``, whose hash is not that of the stages."""
     outs = {out["path"]: out["md5"] for stage in stages.values() for out in stage.get("outs", [])}
-    ran_on = {name: [dep for dep in stage.get("deps", []) if dep["path"] in made] for name, stage in stages.items()}
-    return [name for name, deps in ran_on.items() if any(outs.get(dep["path"]) != dep.get("md5") for dep in deps)]
+    ran_on = {
+        name: [dep for dep in stage.get("deps", []) if dep["path"] in made] for name, stage in stages.items()
+    }
+    return [
+        name for name, deps in ran_on.items() if any(outs.get(dep["path"]) != dep.get("md5") for dep in deps)
+    ]
 
 
 def read_lock(root: Path) -> Lock:
@@ -188,16 +214,26 @@ class NoRemoteError(Exception):
 def require_remote(root: Path) -> None:
     """Check that there is a default remote to push to, else raise ``NoRemoteError``.
 
-    DVC creates the folder of a disk that is not mounted, and what it stores there is not in the remote afterwards. So it is with an empty
-    mount point: results on a branch of ``origin`` had their data pushed before, and a folder without any is not the one they went to.
+    DVC creates the folder of a disk that is not mounted, and what it stores there is not in the remote
+    afterwards. So it is with an empty mount point: results on a branch of ``origin`` had their data pushed
+    before, and a folder without any is not the one they went to.
     """
     if not default_remote(root):
-        raise NoRemoteError("DVC has no default remote. Set one (`dvc remote add --default NAME URL`), or run with push=false.")
+        raise NoRemoteError(
+            "DVC has no default remote. Set one (`dvc remote add --default NAME URL`), or run with"
+            " push=false."
+        )
     if (folder := remote_folder(root)) and not folder.is_dir():
-        raise NoRemoteError(f"{folder}, the folder of the DVC remote, does not exist. Mount its disk, or create it: mkdir {folder}")
+        raise NoRemoteError(
+            f"{folder}, the folder of the DVC remote, does not exist. Mount its disk, or create it: mkdir"
+            f" {folder}"
+        )
     if folder and not (stored := folder / "files").is_dir() and _has_pushed_results(root):
         new = f"If this is a new remote: mkdir {stored}"
-        raise NoRemoteError(f"{folder}, the folder of the DVC remote, has no data, but origin has results. Mount its disk. {new}")
+        raise NoRemoteError(
+            f"{folder}, the folder of the DVC remote, has no data, but origin has results. Mount its disk."
+            f" {new}"
+        )
 
 
 def _has_pushed_results(root: Path) -> bool:
@@ -271,7 +307,10 @@ def cached_folder(root: Path, lock: Lock, path: str) -> dict[str, Path | None] |
     if listing is None:
         return None
     cache = cache_folder(root)
-    return {entry["relpath"]: _in_cache(cache, entry["md5"]) for entry in json.loads(listing.read_text(encoding="utf-8"))}
+    return {
+        entry["relpath"]: _in_cache(cache, entry["md5"])
+        for entry in json.loads(listing.read_text(encoding="utf-8"))
+    }
 
 
 def cached_file(root: Path, md5: str) -> Path | None:
@@ -298,7 +337,9 @@ def cached_objects(root: Path, lock: Lock) -> Iterator[tuple[str, Path]]:
         yield path, stored
         if stored.suffix == ".dir" and is_intact(stored):
             files = json.loads(stored.read_bytes())
-            yield from ((f"{path}/{file['relpath']}", one) for file in files if (one := _in_cache(cache, file["md5"])))
+            yield from (
+                (f"{path}/{file['relpath']}", one) for file in files if (one := _in_cache(cache, file["md5"]))
+            )
 
 
 def folder_hash(folder: Path) -> str:
@@ -347,7 +388,10 @@ def main() -> None:
             for commit in arguments or [""]:
                 if lost := push(Path(), commit, weights=action == "push"):
                     shown = ", ".join(lost[:5]) + " ..." * (len(lost) > 5)
-                    say(f"ERROR: of {commit[:12] or 'this result'}, neither the cache nor the DVC remote has {shown}")
+                    say(
+                        f"ERROR: of {commit[:12] or 'this result'}, neither the cache nor the DVC remote has"
+                        f" {shown}"
+                    )
         else:
             say(json.dumps(collect_garbage(Path.cwd(), **json.loads(*arguments))))
     except (CacheInUseError, LockError) as error:
@@ -363,7 +407,10 @@ def graph(root: Path) -> list[str]:
 
     with Repo(str(root)) as repo:
         edges = {stage: set(repo.index.graph.successors(stage)) for stage in repo.index.graph}
-        return [f"{'source' if stage.is_data_source else 'stage'} {stage.addressing}" for stage in TopologicalSorter(edges).static_order()]
+        return [
+            f"{'source' if stage.is_data_source else 'stage'} {stage.addressing}"
+            for stage in TopologicalSorter(edges).static_order()
+        ]
 
 
 def push(root: Path, commit: str = "", *, weights: bool = True) -> list[str]:
@@ -382,14 +429,22 @@ def push(root: Path, commit: str = "", *, weights: bool = True) -> list[str]:
     with Repo(str(root)) as repo:
         objects: dict[Any, str] = {}
         for _ in repo.brancher(revs=[commit] if commit else None, workspace=not commit):
-            cached = (out for out in repo.index.outs if out.use_cache and out.can_push and not out.stage.is_repo_import and out.hash_info)
+            cached = (
+                out
+                for out in repo.index.outs
+                if out.use_cache and out.can_push and not out.stage.is_repo_import and out.hash_info
+            )
             for out in (out for out in cached if weights or not is_weights(out.def_path)):
-                objects.update(dict.fromkeys({out.hash_info}.union(*out.get_used_objs(force=True).values()), str(out)))
+                objects.update(
+                    dict.fromkeys({out.hash_info}.union(*out.get_used_objs(force=True).values()), str(out))
+                )
         # Not `repo.cloud.push`: DVC takes the files of a folder for stored where the list of them is.
         remote = repo.cloud.get_remote_odb(command="push")
         failed = transfer(repo.cache.local, remote, objects, validate_status=seen.append).failed
     missing = seen[0].missing
-    if any(not (missing and entry.isdir) for entry in failed):  # the list of a folder is not uploaded without its files
+    if any(
+        not (missing and entry.isdir) for entry in failed
+    ):  # the list of a folder is not uploaded without its files
         raise UploadError(len(failed))
     return sorted({objects[lost] for lost in missing})
 
@@ -440,7 +495,12 @@ class Used:
                 for out in repo.index.outs:
                     if out.hash_info:
                         self.outs.add((out.def_path, out.hash_info.value))
-                    if out.use_cache and out.is_dir_checksum and not out.stage.is_repo_import and out.obj is None:
+                    if (
+                        out.use_cache
+                        and out.is_dir_checksum
+                        and not out.stage.is_repo_import
+                        and out.obj is None
+                    ):
                         self.unknown[f"{out.def_path} of {rev or root}"] = out
             except Exception as error:  # whatever is wrong with a commit: what it uses must not be lost
                 where = root if rev in {"", "workspace"} else f"commit {rev}"
@@ -451,21 +511,24 @@ class Used:
         self.objects.update(one.value for found in objects.values() for one in found)
 
 
-def collect_garbage(root: Path, revs: Sequence[str], projects: Sequence[str], before: float, *, dry: bool, remote: bool) -> dict[str, int]:
+def collect_garbage(
+    root: Path, revs: Sequence[str], projects: Sequence[str], before: float, *, dry: bool, remote: bool
+) -> dict[str, int]:
     """Remove the objects of the cache that nothing uses, and say how many there are and their bytes.
 
-    ``dvc gc`` removes too much. A metrics file that is in git (``cache: false``) is in the cache for the run cache only, which no commit
-    names: without it, DVC runs every stage with metrics again, the training too. And ``dvc gc`` takes DVC's lock while a stage runs,
-    which then cannot store its outs. So this finds what is used as ``dvc gc`` does, and besides that keeps what an entry of the run
-    cache names, if a version that is used has the outs of the entry; keeps what is young; and removes nothing while a program runs a
-    stage in one of the working trees.
-    ``revs`` are the commits whose outs are used, ``projects`` working trees besides this one; what is younger than the Unix time
-    ``before`` is kept.
+    ``dvc gc`` removes too much. A metrics file that is in git (``cache: false``) is in the cache for the run
+    cache only, which no commit names: without it, DVC runs every stage with metrics again, the training too.
+    And ``dvc gc`` takes DVC's lock while a stage runs, which then cannot store its outs. So this finds what
+    is used as ``dvc gc`` does, and besides that keeps what an entry of the run cache names, if a version that
+    is used has the outs of the entry; keeps what is young; and removes nothing while a program runs a stage
+    in one of the working trees. ``revs`` are the commits whose outs are used, ``projects`` working trees
+    besides this one; what is younger than the Unix time ``before`` is kept.
 
     Raises:
         CacheInUseError: A program runs a stage in one of the working trees.
         LockError: Another program holds DVC's lock in one of them.
-        UnknownContentError: A version cannot be read; or ``remote`` is set, and the content of an out is unknown.
+        UnknownContentError: A version cannot be read; or ``remote`` is set, and the content of an out is
+            unknown.
     """
     from dvc.repo import Repo
 
@@ -479,19 +542,29 @@ def collect_garbage(root: Path, revs: Sequence[str], projects: Sequence[str], be
         for repo in repos[1:]:
             used.add(repo)
         if remote and (unknown := unknown_in_remote(repos[0], used)):
-            raise UnknownContentError(f"The remote is not collected, because the files of {', '.join(unknown)} are unknown.")
+            raise UnknownContentError(
+                f"The remote is not collected, because the files of {', '.join(unknown)} are unknown."
+            )
         entries = outdated_entries(repos[0], used, before)
         garbage = [*entries, *unused_objects(repos[0], used, before)]
         size = sum(path.stat().st_size for path in garbage)
         for path in () if dry else garbage:
             path.unlink(missing_ok=True)
-        return {"objects": len(garbage), "bytes": size, "remote": collect_remote(repos[0], used, dry=dry) if remote else 0}
+        return {
+            "objects": len(garbage),
+            "bytes": size,
+            "remote": collect_remote(repos[0], used, dry=dry) if remote else 0,
+        }
 
 
 def unknown_in_remote(repo: Any, used: Used) -> list[str]:
     """List the folders that may have unknown files in the default remote: not weights that were never pushed, so without their list."""
     remote = repo.cloud.get_remote_odb()
-    return sorted(name for name, out in used.unknown.items() if not is_weights(out.def_path) or remote.exists(out.hash_info.value))
+    return sorted(
+        name
+        for name, out in used.unknown.items()
+        if not is_weights(out.def_path) or remote.exists(out.hash_info.value)
+    )
 
 
 def check_idle(root: Path) -> None:
@@ -505,7 +578,10 @@ def check_idle(root: Path) -> None:
         held = json.loads((root / ".dvc" / "tmp" / "rwlock").read_bytes())
     except (OSError, ValueError):
         return
-    owners = [*held.get("write", {}).values(), *(one for many in held.get("read", {}).values() for one in many)]
+    owners = [
+        *held.get("write", {}).values(),
+        *(one for many in held.get("read", {}).values() for one in many),
+    ]
     for owner in owners:
         if psutil.pid_exists(owner["pid"]):
             raise CacheInUseError(f"Process {owner['pid']} runs a stage in {root}.")

@@ -1,13 +1,15 @@
 """Experiments: trainings with other parameters, each in a working tree of its own, kept as commits that DVC knows as experiments.
 
-A working tree is ``.dvc/tmp/experiments/NAME``: HEAD with the uncommitted changes of the user's tree, and DVC's cache. So the user's
-tree is never touched, several experiments run at once, and a killed one leaves nothing but its folder, from whose checkpoints the
-same experiment resumes. A finished one is a commit, on top of HEAD, under ``refs/exps/``: ``dvc exp show``, ``apply`` and ``push`` know
-it. ``dvc exp save`` cannot make it: it wants the outs of all stages, and records outdated ones as new.
+A working tree is ``.dvc/tmp/experiments/NAME``: HEAD with the uncommitted changes of the user's tree, and
+DVC's cache. So the user's tree is never touched, several experiments run at once, and a killed one leaves
+nothing but its folder, from whose checkpoints the same experiment resumes. A finished one is a commit, on top
+of HEAD, under ``refs/exps/``: ``dvc exp show``, ``apply`` and ``push`` know it. ``dvc exp save`` cannot make
+it: it wants the outs of all stages, and records outdated ones as new.
 
-The commit has the parameters, ``dvc.lock`` and the metrics of the stages that ran. What stages after the training wrote is of another
-model: an experiment is scored on validation, and test is computed for the chosen one. So the commit lacks those metrics. ``dvc.lock`` keeps
-the entries of these stages, because ``dvc exp apply`` fails without them; they do not fit the model, so DVC runs the stages again.
+The commit has the parameters, ``dvc.lock`` and the metrics of the stages that ran. What stages after the
+training wrote is of another model: an experiment is scored on validation, and test is computed for the chosen
+one. So the commit lacks those metrics. ``dvc.lock`` keeps the entries of these stages, because ``dvc exp
+apply`` fails without them; they do not fit the model, so DVC runs the stages again.
 """
 
 import contextlib
@@ -34,13 +36,32 @@ from tuneline.core.processes import ending, supervised
 from tuneline.core.records import Timing
 from tuneline.project.dvc import Lock, load_yaml, local_settings
 from tuneline.project.repo import git, lock_at, metrics_at, other_params
-from tuneline.project.worktrees import add_worktree, python_first, remove_worktree, repair_lock, run_dvc, run_git, site_cache
+from tuneline.project.worktrees import (
+    add_worktree,
+    python_first,
+    remove_worktree,
+    repair_lock,
+    run_dvc,
+    run_git,
+    site_cache,
+)
 
 EXPERIMENT_STATE = Path(".dvc/tmp/experiments")
 TRAIN_STAGE = "train"
 BASE_EXPERIMENT = "base"
 """Name of the experiment with the parameters of its commit."""
-CARRIED = ("conf", "data", "dvc.lock", "dvc.yaml", "metrics", "models", "params.yaml", "project", "stages", "tuneline")
+CARRIED = (
+    "conf",
+    "data",
+    "dvc.lock",
+    "dvc.yaml",
+    "metrics",
+    "models",
+    "params.yaml",
+    "project",
+    "stages",
+    "tuneline",
+)
 """Where new files that git does not ignore belong to an experiment, as changes of tracked files do everywhere."""
 GENERATED = ("dvc.lock", f"{METRICS}/")
 """What the pipeline writes, and ``dvc repro`` writes again."""
@@ -55,7 +76,9 @@ def check_name(root: Path, name: str) -> None:
         hint = "Use letters, digits and _ . , = + -, beginning with a letter or a digit; at most 100."
         raise StageError(f"{name!r} cannot be the name of an experiment.", hint)
     if git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"):
-        raise StageError(f"{name!r} is the name of a branch, a tag or a commit.", "Give the experiment another name.")
+        raise StageError(
+            f"{name!r} is the name of a branch, a tag or a commit.", "Give the experiment another name."
+        )
 
 
 @dataclass(frozen=True)
@@ -102,14 +125,18 @@ def saved_experiments(root: Path, base: str | None = None) -> list[SavedExperime
     for entry in git(root, "for-each-ref", "--sort=committerdate", f"--format={fields}", where).split("\x01"):
         ref, commit, date, body = (*entry.strip().split("\x00"), "", "", "")[:4]
         if match := re.fullmatch(r"refs/exps/([0-9a-f]{2})/([0-9a-f]{38})/([^/]+)", ref):
-            experiments.append(SavedExperiment(root, match[3], commit, match[1] + match[2], date, _record(body)))
+            experiments.append(
+                SavedExperiment(root, match[3], commit, match[1] + match[2], date, _record(body))
+            )
     return experiments
 
 
 def committed_result(root: Path, commit: str) -> SavedExperiment | None:
     """Return the result that is committed with the parameters of a commit; ``None`` if its training is of others, or there is none."""
     name = "HEAD" if commit == git(root, "rev-parse", "HEAD") else commit[:7]
-    result = SavedExperiment(root, name, commit, commit, git(root, "show", "--no-patch", "--format=%cs", commit), {})
+    result = SavedExperiment(
+        root, name, commit, commit, git(root, "show", "--no-patch", "--format=%cs", commit), {}
+    )
     is_own = TRAIN_STAGE in result.lock.stages and not other_params(result.params, result.lock)
     return result if is_own else None
 
@@ -140,14 +167,18 @@ def apply_experiment(root: Path, experiment: SavedExperiment, *, force: bool) ->
     Metrics of stages after the training are removed until ``dvc repro`` writes those of this model.
 
     Raises:
-        StageError: A file that it would overwrite has uncommitted changes, or differs in HEAD from that of the experiment's base. Not
-            with ``force``.
+        StageError: A file that it would overwrite has uncommitted changes, or differs in HEAD from that of
+            the experiment's base. Not with ``force``.
     """
     files = _changed(root, experiment.base, experiment.commit)
     if not force:
         _check_kept(root, experiment, [path for path in files if not path.startswith(GENERATED)])
     present = set(git(root, "ls-tree", "-r", "-z", "--name-only", experiment.commit).split("\x00"))
-    files += [path for file in (root / METRICS).glob("*.json") if (path := f"{METRICS}/{file.name}") not in {*present, *files}]
+    files += [
+        path
+        for file in (root / METRICS).glob("*.json")
+        if (path := f"{METRICS}/{file.name}") not in {*present, *files}
+    ]
     before = {path: _content(root / path) for path in files}
     if written := [path for path in files if path in present]:
         run_git(root, "restore", f"--source={experiment.commit}", "--worktree", "--", *written)
@@ -155,13 +186,19 @@ def apply_experiment(root: Path, experiment: SavedExperiment, *, force: bool) ->
         if path not in present:
             (root / path).unlink(missing_ok=True)
     targets = [] if "evaluate" in experiment.lock.stages else ["--with-deps", TRAIN_STAGE]
-    if reason := run_dvc(root, "checkout", "--quiet", "--force", "--allow-missing", *targets):  # the outs that DVC's cache has
+    if reason := run_dvc(
+        root, "checkout", "--quiet", "--force", "--allow-missing", *targets
+    ):  # the outs that DVC's cache has
         raise StageError(f"DVC cannot check the outs out: {reason}", "Run `dvc checkout --force`.")
     return [path for path in files if _content(root / path) != before[path]]
 
 
 def _changed(root: Path, base: str, commit: str) -> list[str]:
-    return [path for path in git(root, "diff", "--name-only", "--no-renames", "-z", base, commit).split("\x00") if path]
+    return [
+        path
+        for path in git(root, "diff", "--name-only", "--no-renames", "-z", base, commit).split("\x00")
+        if path
+    ]
 
 
 def _content(path: Path) -> bytes | None:
@@ -170,20 +207,32 @@ def _content(path: Path) -> bytes | None:
 
 def _check_kept(root: Path, experiment: SavedExperiment, files: Sequence[str]) -> None:
     """Refuse to overwrite what neither HEAD nor the experiment has, or what changed in HEAD since the experiment."""
-    present, theirs = (git(root, "rev-parse", f"{revision}:{PARAMS}") for revision in ("HEAD", experiment.commit))
+    present, theirs = (
+        git(root, "rev-parse", f"{revision}:{PARAMS}") for revision in ("HEAD", experiment.commit)
+    )
     if PARAMS.as_posix() in _changed(root, experiment.base, "HEAD") and present != theirs:
-        hint = f"Run it on this commit: tuneline run {shlex.join(experiment.record.get('overrides', []))}. --force takes the older file."
-        raise StageError(f"{experiment.name} is of commit {experiment.base[:7]}, and {PARAMS} has changed since.", hint)
+        hint = (
+            f"Run it on this commit: tuneline run {shlex.join(experiment.record.get('overrides', []))}."
+            " --force takes the older file."
+        )
+        raise StageError(
+            f"{experiment.name} is of commit {experiment.base[:7]}, and {PARAMS} has changed since.", hint
+        )
     for path in files:
         theirs = git(root, "rev-parse", "--verify", "--quiet", f"{experiment.commit}:{path}")
         mine = git(root, "hash-object", "--", path) if (root / path).is_file() else ""
         if mine not in {theirs, git(root, "rev-parse", "--verify", "--quiet", f"HEAD:{path}")}:
-            raise StageError(f"{path} has uncommitted changes.", "Commit them, or overwrite them with --force.")
+            raise StageError(
+                f"{path} has uncommitted changes.", "Commit them, or overwrite them with --force."
+            )
 
 
 def unfinished(root: Path) -> list[str]:
     """List the experiments that run or were interrupted."""
-    return sorted(path.name.removeprefix(".").removesuffix(".json") for path in (root / EXPERIMENT_STATE).glob(".*.json"))
+    return sorted(
+        path.name.removeprefix(".").removesuffix(".json")
+        for path in (root / EXPERIMENT_STATE).glob(".*.json")
+    )
 
 
 @dataclass(frozen=True)
@@ -213,15 +262,20 @@ class Experiment:
         """Run DVC in the working tree and return its exit code, as ``execute`` does."""
         return self.execute([sys.executable, "-P", "-m", "dvc", *arguments], output, env)
 
-    def execute(self, command: Sequence[str], output: TextIO | None = None, env: Mapping[str, str] | None = None) -> int:
+    def execute(
+        self, command: Sequence[str], output: TextIO | None = None, env: Mapping[str, str] | None = None
+    ) -> int:
         """Run a command in the working tree and return its exit code; whatever it has started ends before this returns or raises.
 
-        It prints to this process's terminal, or to ``output``. An exception here, such as Ctrl-C, stops it: the training saves a
-        checkpoint. So does the end of this process, however it ends; the lock is held until then.
+        It prints to this process's terminal, or to ``output``. An exception here, such as Ctrl-C, stops it:
+        the training saves a checkpoint. So does the end of this process, however it ends; the lock is held
+        until then.
         """
         environment = {**os.environ, **python_first(), **site_cache(self.path), **(env or {})}
         environment.pop("PYTHONPATH", None)
-        with Path(os.devnull).open("rb") as nothing:  # the supervisor would read a pipe that this process leaves
+        with Path(os.devnull).open(
+            "rb"
+        ) as nothing:  # the supervisor would read a pipe that this process leaves
             supervisor = subprocess.Popen(
                 supervised(command, nothing.fileno(), leader_last=True),
                 cwd=self.path,
@@ -235,12 +289,22 @@ class Experiment:
             with ending(supervisor):
                 return supervisor.wait()
 
-    def reproduce(self, *targets: str, output: TextIO | None = None, env: Mapping[str, str] | None = None) -> int:
+    def reproduce(
+        self, *targets: str, output: TextIO | None = None, env: Mapping[str, str] | None = None
+    ) -> int:
         """Run the stages up to ``targets``, all of them without one; return DVC's exit code."""
-        self.run("checkout", "--quiet", "--allow-missing", *(("--with-deps", *targets) if targets else ()), output=output)
+        self.run(
+            "checkout",
+            "--quiet",
+            "--allow-missing",
+            *(("--with-deps", *targets) if targets else ()),
+            output=output,
+        )
         return self.run("repro", *targets, output=output, env=env)
 
-    def save(self, record: Mapping[str, Any], target: str | None = TRAIN_STAGE, name: str | None = None) -> SavedExperiment:
+    def save(
+        self, record: Mapping[str, Any], target: str | None = TRAIN_STAGE, name: str | None = None
+    ) -> SavedExperiment:
         """Commit what ran, and set DVC's ref to it, in one step; an experiment of that name on the same base is replaced.
 
         Args:
@@ -257,7 +321,18 @@ class Experiment:
         run_git(self.path, "add", "--", *kept, env=index)
         outdated = [out["path"] for stage in later for out in lock.stages[stage].get("outs", [])]
         if outdated:
-            run_git(self.path, "rm", "--cached", "-r", "--quiet", "--force", "--ignore-unmatch", "--", *outdated, env=index)
+            run_git(
+                self.path,
+                "rm",
+                "--cached",
+                "-r",
+                "--quiet",
+                "--force",
+                "--ignore-unmatch",
+                "--",
+                *outdated,
+                env=index,
+            )
         tree = run_git(self.path, "write-tree", env=index)
         record = {**record, "inputs": self.inputs}
         name = name or self.name
@@ -265,7 +340,9 @@ class Experiment:
         commit = run_git(self.path, "commit-tree", tree, "-p", self.base, text=message)
         Path(index["GIT_INDEX_FILE"]).unlink(missing_ok=True)
         run_git(self.root, "update-ref", _ref(self.base, name), commit)
-        return next(experiment for experiment in saved_experiments(self.root, self.base) if experiment.name == name)
+        return next(
+            experiment for experiment in saved_experiments(self.root, self.base) if experiment.name == name
+        )
 
     def seconds(self) -> float | None:
         """Return the seconds of the training; ``None`` if DVC had its result."""
@@ -283,11 +360,12 @@ class Experiment:
 def opened(root: Path, name: str, params: str) -> Iterator[Experiment]:
     """Yield the experiment of that name with these parameters, the text of a ``params.yaml``; resume an interrupted one.
 
-    The working tree stays until ``discard`` removes it. If other inputs were interrupted under that name, the training still finds their
-    checkpoints, and uses them where they fit.
+    The working tree stays until ``discard`` removes it. If other inputs were interrupted under that name, the
+    training still finds their checkpoints, and uses them where they fit.
 
     Raises:
-        StageError: The name is not allowed, or a process runs this experiment, or DVC and git do not have its data.
+        StageError: The name is not allowed, or a process runs this experiment, or DVC and git do not have its
+            data.
     """
     root = root.resolve()
     check_name(root, name)
@@ -393,7 +471,9 @@ def _held(root: Path, name: str) -> Iterator[int]:
         except BusyError:
             holder = path.read_text(encoding="utf-8")
             if holder.isdigit() and psutil.pid_exists(int(holder)):
-                raise StageError(f"Experiment {name} is running, in process {holder}.", "Wait for it, or stop it.") from None
+                raise StageError(
+                    f"Experiment {name} is running, in process {holder}.", "Wait for it, or stop it."
+                ) from None
             lock = stack.enter_context(locked(path, _KILLED_WAIT))
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
@@ -416,5 +496,9 @@ def flat_values(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested values by dotted key."""
     found: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat_values(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+        found |= (
+            flat_values(value, f"{prefix}{key}.")
+            if isinstance(value, dict) and value
+            else {f"{prefix}{key}": value}
+        )
     return found

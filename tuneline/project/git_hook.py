@@ -1,7 +1,8 @@
 """A hook of git, after which the user's data and weights follow their ``.dvc`` files: after ``git pull``, ``git merge`` and ``git switch``.
 
-``python -m tuneline.project.git_hook`` installs it in this clone. It is not that of ``dvc install``, which has none for ``git pull``,
-checks out all outs in the working tree of every run and experiment, and pushes to the DVC remote with every ``git push``.
+``python -m tuneline.project.git_hook`` installs it in this clone. It is not that of ``dvc install``, which
+has none for ``git pull``, checks out all outs in the working tree of every run and experiment, and pushes to
+the DVC remote with every ``git push``.
 """
 
 import shlex

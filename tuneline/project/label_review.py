@@ -7,7 +7,15 @@ from pathlib import Path
 from tuneline.params.data import DataParams
 from tuneline.project.spreadsheet import free_names, write_csv
 
-KEY, SPLIT, LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT = "key", "split", "label", "proposed", "confidence", "similar", "correct"
+KEY, SPLIT, LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT = (
+    "key",
+    "split",
+    "label",
+    "proposed",
+    "confidence",
+    "similar",
+    "correct",
+)
 ROLES = (KEY, SPLIT, LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT)
 
 
@@ -18,10 +26,12 @@ class Suspect:
     Attributes:
         key: Hash of its texts, which finds the row again: ``tuneline.analysis.corrections.row_keys``.
         split: Its split; empty if it is not known.
-        proposed: Class name or number that models predict that were trained without the row, or that another source gives.
-        confidence: Probability that the models give the proposed class; ``None`` without models. For a number: share of all rows that are
-            nearer to their prediction.
-        similar: Near-identical rows, each with split, row number in ``data/raw`` and label; or the place in the other source.
+        proposed: Class name or number that models predict that were trained without the row, or that another
+            source gives.
+        confidence: Probability that the models give the proposed class; ``None`` without models. For a
+            number: share of all rows that are nearer to their prediction.
+        similar: Near-identical rows, each with split, row number in ``data/raw`` and label; or the place in
+            the other source.
     """
 
     key: str
@@ -36,9 +46,25 @@ class Suspect:
 def write_review(path: Path, data: DataParams, suspects: Sequence[Suspect]) -> None:
     """Write the review, with an empty column ``correct``."""
     names = free_names(ROLES, data.text_columns)
-    header = [names[KEY], names[SPLIT], *data.text_columns, *(names[role] for role in (LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT))]
+    header = [
+        names[KEY],
+        names[SPLIT],
+        *data.text_columns,
+        *(names[role] for role in (LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT)),
+    ]
     rows = []
     for suspect in suspects:
         confidence = "" if suspect.confidence is None else round(suspect.confidence, 4)
-        rows.append((suspect.key, suspect.split, *suspect.texts, suspect.label, suspect.proposed, confidence, suspect.similar, ""))
+        rows.append(
+            (
+                suspect.key,
+                suspect.split,
+                *suspect.texts,
+                suspect.label,
+                suspect.proposed,
+                confidence,
+                suspect.similar,
+                "",
+            )
+        )
     write_csv(path, data, header, rows)

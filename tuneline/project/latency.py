@@ -1,7 +1,8 @@
 """Latency of an exported model: how long its calls take on this machine.
 
-``python -m tuneline.project.latency MODEL FOLDER SPLIT`` prints that of one row at a time on one core as JSON. The promotion gate runs
-it as a program of its own, so that ONNX Runtime's threads and memory do not stay in the flow.
+``python -m tuneline.project.latency MODEL FOLDER SPLIT`` prints that of one row at a time on one core as
+JSON. The promotion gate runs it as a program of its own, so that ONNX Runtime's threads and memory do not
+stay in the flow.
 """
 
 import json
@@ -38,13 +39,17 @@ class Latency:
     rows_per_second: float
 
 
-def measure_latency(model: "OnnxClassifier", data: TokenizedSplit, batch_size: int, pad_token_id: int, seconds: float) -> Latency:
+def measure_latency(
+    model: "OnnxClassifier", data: TokenizedSplit, batch_size: int, pad_token_id: int, seconds: float
+) -> Latency:
     """Measure a model on rows of a split, for some seconds and at most ``MAX_CALLS`` calls."""
     rows = np.linspace(0, len(data) - 1, min(MAX_ROWS, len(data))).astype(np.int64)
     batches = [data.pad(part, pad_token_id) for part in full_batches(rows, batch_size)]
     calls, durations = np.array(list(time_calls(model.logits, batches, seconds))).T
     p50, p95 = np.percentile(durations * 1000, [50, 95])
-    return Latency(batch_size, round(float(p50), 3), round(float(p95), 3), round(float(calls.sum() / durations.sum()), 1))
+    return Latency(
+        batch_size, round(float(p50), 3), round(float(p95), 3), round(float(calls.sum() / durations.sum()), 1)
+    )
 
 
 def full_batches(rows: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
@@ -53,7 +58,9 @@ def full_batches(rows: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
     return [rows[start : start + size] for start in range(0, whole, size)] or [rows]
 
 
-def time_calls(call: Callable[[Batch], object], batches: Sequence[Batch], seconds: float) -> Iterator[tuple[int, float]]:
+def time_calls(
+    call: Callable[[Batch], object], batches: Sequence[Batch], seconds: float
+) -> Iterator[tuple[int, float]]:
     """Yield rows and seconds of each call, after ``WARM_UP`` calls."""
     for batch in batches[:WARM_UP]:
         call(batch)
@@ -69,7 +76,10 @@ def time_calls(call: Callable[[Batch], object], batches: Sequence[Batch], second
 
 
 def main(model: Path, folder: Path, split: str) -> None:
-    """Measure one row at a time on one core, as on a busy server, for at most five seconds. A single row needs no padding."""
+    """Measure one row at a time on one core, as on a busy server, for at most five seconds.
+
+    A single row needs no padding.
+    """
     from tuneline.onnx.session import OnnxClassifier
 
     data = TokenizedSplit.read(SplitReader.open(folder, split, made_by="tokenize"))

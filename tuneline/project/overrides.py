@@ -72,7 +72,9 @@ def params_with(root: Path, values: Mapping[str, Any], groups: Sequence[str] = (
     text = changed(path, required)
     params = parse_params(YAML(typ="safe", pure=True).load(text), path, given=required)
     pipeline = root / PIPELINE
-    check_functions(params.functions, root, read_yaml(pipeline) if params.functions and pipeline.exists() else None)
+    check_functions(
+        params.functions, root, read_yaml(pipeline) if params.functions and pipeline.exists() else None
+    )
     check_launch(params.train.launch, params.train.optimizer)
     _check_metric(params.train.metric)
     return text
@@ -82,26 +84,33 @@ def _check_metric(name: str) -> None:
     known = [metric.name for metric in METRIC_TABLE.values() if metric.validated]
     if name not in known and not FunctionName.matches(name):
         raise ParamsError(
-            f"train.metric: {name!r} is not a metric.", f"Choose one of {', '.join(known)}, or write project/FILE.py:FUNCTION."
+            f"train.metric: {name!r} is not a metric.",
+            f"Choose one of {', '.join(known)}, or write project/FILE.py:FUNCTION.",
         )
 
 
 def _check_group(override: str, file: Path) -> None:
     if not file.is_file():
         names = ", ".join(sorted(path.stem for path in file.parent.glob("*.yaml")))
-        raise ParamsError(f"{override}: conf/{file.parent.name}/{file.name} does not exist.", f"Choose one of {names}.")
+        raise ParamsError(
+            f"{override}: conf/{file.parent.name}/{file.name} does not exist.", f"Choose one of {names}."
+        )
 
 
 def _value(override: str) -> Any:
     """Return the value of ``KEY=VALUE``, for a parameter that exists."""
     key, equals, text = override.partition("=")
     if not equals or not key:
-        raise ParamsError(f"{override!r} is no parameter.", "Write KEY=VALUE, for example train.learning_rate=5e-5.")
+        raise ParamsError(
+            f"{override!r} is no parameter.", "Write KEY=VALUE, for example train.learning_rate=5e-5."
+        )
     check_key(key)
     try:
         return YAML(typ="safe", pure=True).load(text)
     except YAMLError:
-        raise ParamsError(f"{override}: the value is not valid YAML.", "Quote it for the shell: 'KEY=[a, b]'.") from None
+        raise ParamsError(
+            f"{override}: the value is not valid YAML.", "Quote it for the shell: 'KEY=[a, b]'."
+        ) from None
 
 
 def _is_known(key: str) -> bool:
@@ -119,7 +128,9 @@ def _composed(root: Path, groups: Sequence[str]) -> dict[str, Any]:
         command = [sys.executable, "-P", compose.__file__, json.dumps([*groups]), str(target)]
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
         if done.returncode:
-            printed = (done.stdout.strip() if done.returncode == compose.REFUSED else done.stderr.strip()).splitlines()
+            printed = (
+                done.stdout.strip() if done.returncode == compose.REFUSED else done.stderr.strip()
+            ).splitlines()
             raise ParamsError("\n  ".join([f"{' '.join(groups)}:", *printed[-12:]]))
         composed = read_yaml(target)
     keys = list(known_keys())

@@ -61,6 +61,8 @@ class PairedComparison:
         ``average`` is that of F1, ``level`` the confidence level of the intervals.
         """
         options: dict[str, Any] = {"average": average, "seed": seed, "resamples": resamples, "level": level}
-        differences = {metric.name: paired_difference(metric, labels, first, second, **options) for metric in metrics}
+        differences = {
+            metric.name: paired_difference(metric, labels, first, second, **options) for metric in metrics
+        }
         test = McNemar.of(labels, first, second) if task.has_classes else None
         return cls(differences, test)

@@ -28,7 +28,9 @@ class _Representer(RoundTripRepresenter):
         """Return a number with a point: 5e-05 would be a text in YAML 1.1, which many libraries read."""
         mantissa, exponent, power = repr(data).partition("e")
         point = "" if "." in mantissa else ".0"
-        return self.represent_scalar("tag:yaml.org,2002:float", f"{mantissa}{point}{exponent}{power.replace('-0', '-')}")
+        return self.represent_scalar(
+            "tag:yaml.org,2002:float", f"{mantissa}{point}{exponent}{power.replace('-0', '-')}"
+        )
 
 
 _Representer.add_representer(type(None), _Representer.represent_none)
@@ -74,9 +76,13 @@ def differing(path: Path, required: Changes) -> dict[str, tuple[Any, Any]]:
 def changed(path: Path, required: Changes) -> str:
     """Return the text of the file with the required values in it; a ``ParamsError`` if the file or the result is not valid.
 
-    Only the text of a value changes, if it is on one line; else the library lays the file out anew, with its comments.
+    Only the text of a value changes, if it is on one line; else the library lays the file out anew, with its
+    comments.
     """
-    new = {key: value for key, (_, value) in differing(path, _within_null_sections(read_yaml(path), required)).items()}
+    new = {
+        key: value
+        for key, (_, value) in differing(path, _within_null_sections(read_yaml(path), required)).items()
+    }
     text = path.read_text(encoding="utf-8")
     places = _places(text)
     in_place = {key: places[key] for key in new if key in places}
@@ -98,7 +104,9 @@ def _within_null_sections(values: Any, required: Changes) -> dict[str, Any]:
     for key, value in required.items():
         parts = key.split(".")
         prefixes = (".".join(parts[:length]) for length in range(1, len(parts)))
-        section = next((prefix for prefix in prefixes if not isinstance(get_value(values, prefix), dict)), None)
+        section = next(
+            (prefix for prefix in prefixes if not isinstance(get_value(values, prefix), dict)), None
+        )
         if section is None:
             grown[key] = value
         else:

@@ -1,10 +1,11 @@
 """The model registry: git tags in gto's format, read in one order for everybody who asks what is in production.
 
-``onnx@v0.2.0`` registers the commit that it is on as a version; ``onnx#production#2`` assigns a commit to a stage, and
-``onnx#production!#3`` takes it out again. While a commit is in ``production-hold``, nothing is promoted to ``production``; the message of
-that tag says why. Assignments are ordered by their number. The dates of tags come from the clocks of
-several machines, and decide nothing. That is why these tags are read here and not with gto, which orders by dates: its commands
-(``gto show``), which come with DVC, are the user's, and print the same.
+``onnx@v0.2.0`` registers the commit that it is on as a version; ``onnx#production#2`` assigns a commit to a
+stage, and ``onnx#production!#3`` takes it out again. While a commit is in ``production-hold``, nothing is
+promoted to ``production``; the message of that tag says why. Assignments are ordered by their number. The
+dates of tags come from the clocks of several machines, and decide nothing. That is why these tags are read
+here and not with gto, which orders by dates: its commands (``gto show``), which come with DVC, are the
+user's, and print the same.
 """
 
 import re
@@ -24,7 +25,8 @@ HOLD = "-hold"
 _DECISION = re.compile(r"^(Promoted|Rejected|Withheld) \(", re.MULTILINE)
 """Start of the gate's decision in the messages of a run's commit and of its tags (``flows/promotion/gate.py``)."""
 _NAME = re.compile(
-    r"(?P<artifact>[\w./=-]+)(@(?P<version>v\d+\.\d+\.\d+[\w.+-]*)|#(?P<stage>\w[\w/-]*))(?P<cancels>!?)(#(?P<number>\d+))?", re.ASCII
+    r"(?P<artifact>[\w./=-]+)(@(?P<version>v\d+\.\d+\.\d+[\w.+-]*)|#(?P<stage>\w[\w/-]*))(?P<cancels>!?)(#(?P<number>\d+))?",
+    re.ASCII,
 )
 
 
@@ -61,12 +63,24 @@ class RegistryTag:
 
     @classmethod
     def parse(cls, name: str, tag_object: str, commit: str, date: int = 0, message: str = "") -> Self | None:
-        """Return the tag; ``None`` if its name is not one of the registry. ``commit`` is empty if the tag is not annotated."""
+        """Return the tag; ``None`` if its name is not one of the registry.
+
+        ``commit`` is empty if the tag is not annotated.
+        """
         if not (match := _NAME.fullmatch(name)):
             return None
         number, cancels = int(match["number"] or 0), bool(match["cancels"])
         return cls(
-            name, tag_object, commit or tag_object, date, match["artifact"], match["version"], match["stage"], number, cancels, message
+            name,
+            tag_object,
+            commit or tag_object,
+            date,
+            match["artifact"],
+            match["version"],
+            match["stage"],
+            number,
+            cancels,
+            message,
         )
 
     def is_of_run(self, commit_message: str) -> bool:
@@ -75,7 +89,9 @@ class RegistryTag:
         A run that changes nothing makes no commit; then the message of the tag alone tells.
         """
         decision = decision_in(commit_message)
-        return decision_in(self.message) == "promoted" and (decision is None or self.message in commit_message.splitlines())
+        return decision_in(self.message) == "promoted" and (
+            decision is None or self.message in commit_message.splitlines()
+        )
 
     @property
     def annotated(self) -> bool:
@@ -105,8 +121,13 @@ class RegistryTags:
     def versions(self) -> list[Version]:
         """The registered versions, the lowest first."""
         ended = self._deregistered
-        tags = [tag for tag in self._annotated() if tag.version and not tag.cancels and tag.version not in ended]
-        return [Version(str(tag.version), tag.commit) for tag in sorted(tags, key=lambda tag: version_key(str(tag.version)))]
+        tags = [
+            tag for tag in self._annotated() if tag.version and not tag.cancels and tag.version not in ended
+        ]
+        return [
+            Version(str(tag.version), tag.commit)
+            for tag in sorted(tags, key=lambda tag: version_key(str(tag.version)))
+        ]
 
     @property
     def stages(self) -> list[str]:
@@ -123,7 +144,10 @@ class RegistryTags:
         if not (holds := self.holds(stage)):
             return None
         since = datetime.fromtimestamp(holds[-1].date, UTC)
-        return f"promotions of {self.artifact} to {stage} are on hold since {since:%Y-%m-%d %H:%M} UTC: {visible(holds[-1].message)}"
+        return (
+            f"promotions of {self.artifact} to {stage} are on hold since {since:%Y-%m-%d %H:%M} UTC:"
+            f" {visible(holds[-1].message)}"
+        )
 
     @property
     def staged(self) -> list[Version]:
@@ -152,7 +176,8 @@ class RegistryTags:
     def succession(self, stage: str) -> list[str]:
         """Return the commits that rollbacks of a stage go back through; the present one is the last.
 
-        Assigning a commit again undoes the assignments after it: a second rollback goes one more version back, not forward again.
+        Assigning a commit again undoes the assignments after it: a second rollback goes one more version
+        back, not forward again.
         """
         order: list[str] = []
         for tag in self._assignments(stage):

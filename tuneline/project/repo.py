@@ -1,6 +1,7 @@
 """Facts from git: commits, the version of the model, its commit and names in the registry, earlier results.
 
-And what is wrong in a working tree: metrics of another run, and data and weights of the user that neither git nor DVC has.
+And what is wrong in a working tree: metrics of another run, and data and weights of the user that neither git
+nor DVC has.
 """
 
 import hashlib
@@ -53,9 +54,15 @@ def require_own_repository(root: Path) -> None:
     whole = git(root, "rev-parse", "--show-superproject-working-tree")
     hint = "Clone it to a folder of its own, outside of another repository."
     if top and Path(top).resolve() != root.resolve():
-        raise StageError(f"{root.resolve()} is a subfolder of the git repository {top}: a project is a repository of its own.", hint)
+        raise StageError(
+            f"{root.resolve()} is a subfolder of the git repository {top}: a project is a repository of its"
+            " own.",
+            hint,
+        )
     if whole:
-        raise StageError(f"{root.resolve()} is a submodule of {whole}: a project is a repository of its own.", hint)
+        raise StageError(
+            f"{root.resolve()} is a submodule of {whole}: a project is a repository of its own.", hint
+        )
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,9 @@ def artifact_path(root: Path, name: str, commit: str | None = None) -> str:
     artifacts = (load_yaml(text) or {}).get("artifacts", {})
     if name not in artifacts:
         where = commit[:12] if commit else root
-        raise ArtifactError(f"dvc.yaml of {where} has no artifact {name!r}; promotion.artifact in conf/flows.yaml names it.")
+        raise ArtifactError(
+            f"dvc.yaml of {where} has no artifact {name!r}; promotion.artifact in conf/flows.yaml names it."
+        )
     return str(artifacts[name]["path"])
 
 
@@ -109,7 +118,9 @@ def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
         return f"dvc.lock of {commit[:12]} does not list it"
     try:
         command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "has", md5]
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=REMOTE_TIMEOUT)
+        done = subprocess.run(
+            command, cwd=root, capture_output=True, text=True, check=False, timeout=REMOTE_TIMEOUT
+        )
     except subprocess.TimeoutExpired:
         return f"the DVC remote did not answer within {REMOTE_TIMEOUT:g} seconds"
     if done.returncode and (lines := done.stderr.strip().splitlines()):
@@ -133,8 +144,8 @@ def why_not_in_cache(root: Path, artifact: str, commit: str) -> str | None:
 def why_no_gate(root: Path, tags: RegistryTags, stage: str) -> str | None:
     """Return that no decision of the gate brought what is in a stage there, and who did; ``None`` if one did, or the stage is empty.
 
-    Tags promote, and whoever may push tags can make any commit the model in production. A rollback to a version that the gate promoted
-    before is covered by that decision.
+    Tags promote, and whoever may push tags can make any commit the model in production. A rollback to a
+    version that the gate promoted before is covered by that decision.
     """
     version = tags.in_stage(stage)
     if version is None:
@@ -145,7 +156,10 @@ def why_no_gate(root: Path, tags: RegistryTags, stage: str) -> str | None:
         return None
     decision = decision_in(message)
     verdict = f"its run was {decision}" if decision in {"rejected", "withheld"} else "no gate judged it"
-    return f"{tags.artifact} {version.name} is in {stage} without a decision of the gate ({verdict}): {made_by(root, assignments[-1])}"
+    return (
+        f"{tags.artifact} {version.name} is in {stage} without a decision of the gate ({verdict}):"
+        f" {made_by(root, assignments[-1])}"
+    )
 
 
 def made_by(root: Path, tag: RegistryTag) -> str:
@@ -156,7 +170,9 @@ def made_by(root: Path, tag: RegistryTag) -> str:
 
 def tagger_of(root: Path, tag: RegistryTag) -> str:
     """Return the name and address of the person or program that made a tag."""
-    tagger = git(root, "for-each-ref", "--format=%(taggername) %(taggeremail)", f"refs/tags/{tag.name}").strip()
+    tagger = git(
+        root, "for-each-ref", "--format=%(taggername) %(taggeremail)", f"refs/tags/{tag.name}"
+    ).strip()
     return visible(tagger) or "unknown"
 
 
@@ -183,15 +199,20 @@ def registries(root: Path) -> dict[str, RegistryTags]:
 def registered(root: Path, version: str, commit: Commit) -> list[str]:
     """Return the names of a model version in the registry (git tags of gto): its versions, and the stages it is in now.
 
-    For example ``onnx@v0.2.0`` and ``onnx#production``. A commit has the model if its ``dvc.lock`` has the hash.
+    For example ``onnx@v0.2.0`` and ``onnx#production``. A commit has the model if its ``dvc.lock`` has the
+    hash.
     """
     versions, stages = [], []
-    descendants = set(git(root, "for-each-ref", f"--contains={commit.sha}", "--format=%(*objectname)", "refs/tags").split())
+    descendants = set(
+        git(root, "for-each-ref", f"--contains={commit.sha}", "--format=%(*objectname)", "refs/tags").split()
+    )
     with_model = {sha for sha in descendants if version in git(root, "show", f"{sha}:dvc.lock")}
     for artifact, tags in registries(root).items():
         versions += [f"{artifact}@{one.name}" for one in tags.versions if one.commit in with_model]
         present = {stage: tags.in_stage(stage) for stage in tags.stages}
-        stages += [f"{artifact}#{stage}" for stage, one in present.items() if one and one.commit in with_model]
+        stages += [
+            f"{artifact}#{stage}" for stage, one in present.items() if one and one.commit in with_model
+        ]
     return [*sorted(versions), *sorted(stages)]
 
 
@@ -206,7 +227,10 @@ class PreviousResult:
     root: Path
 
     def file(self, path: str) -> Path | None:
-        """Return where DVC's cache has a file of that commit; ``None`` if it is not in the cache. Nothing is fetched."""
+        """Return where DVC's cache has a file of that commit; ``None`` if it is not in the cache.
+
+        Nothing is fetched.
+        """
         return cached_out(self.root, self.lock, path)
 
 
@@ -220,14 +244,18 @@ def task_settings(lock: Lock) -> list[object] | None:
     return [params.get(f"data.{name}") for name in TASK] if lock.out(RAW.as_posix()) else None
 
 
-def find_previous(root: Path, current: Mapping[str, float], reference: str | None = None) -> PreviousResult | None:
+def find_previous(
+    root: Path, current: Mapping[str, float], reference: str | None = None
+) -> PreviousResult | None:
     """Return the result of ``reference``, by default of the newest commit of this task with other metrics; ``None`` if there is none."""
     current_lock = read_lock(root)
     candidates = commits(root, "-1", reference, "--") if reference else commits(root, "-100", "--", EVALUATED)
     for commit in candidates:
         metrics = metrics_at(root, commit.sha)
         lock = lock_at(root, commit.sha)
-        if metrics and (reference or (metrics != current and task_settings(lock) in (None, task_settings(current_lock)))):
+        if metrics and (
+            reference or (metrics != current and task_settings(lock) in (None, task_settings(current_lock)))
+        ):
             rows = lock.reported_rows()
             comparable = rows == current_lock.reported_rows() and None not in rows
             return PreviousResult(commit, metrics, comparable, lock, root)
@@ -252,20 +280,33 @@ def result_key(root: Path, lock: Lock) -> str:
 
 def is_of_this_result(root: Path, lock: Lock, page: Path) -> bool:
     """Return True if a page shows the present result."""
-    return f'<meta name="{MARK}" content="{result_key(root, lock)}">' in page.read_text(encoding="utf-8", errors="replace")
+    return f'<meta name="{MARK}" content="{result_key(root, lock)}">' in page.read_text(
+        encoding="utf-8", errors="replace"
+    )
 
 
 def outdated(root: Path, lock: Lock) -> str | None:
     """Return one sentence if the metrics are not those of the present model, or parameters have changed since the run; else ``None``."""
     recorded, path = lock.out(EVALUATED), root / EVALUATED
-    if recorded and path.exists() and recorded != hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest():
-        return f"{EVALUATED} is of another run than dvc.lock. Run `dvc repro`; or `git checkout {EVALUATED} dvc.lock`."
-    scored = {dep["path"]: dep["md5"] for dep in lock.stages.get("evaluate", {}).get("deps", [])}.get(CLASSIFIER_PATH)
+    if (
+        recorded
+        and path.exists()
+        and recorded != hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+    ):
+        return (
+            f"{EVALUATED} is of another run than dvc.lock. Run `dvc repro`; or `git checkout {EVALUATED}"
+            " dvc.lock`."
+        )
+    scored = {dep["path"]: dep["md5"] for dep in lock.stages.get("evaluate", {}).get("deps", [])}.get(
+        CLASSIFIER_PATH
+    )
     if scored and scored != lock.out(CLASSIFIER_PATH):
         return "The metrics are of the model before this one, which is not evaluated yet. Run `dvc repro`."
     if changed := changed_params(root, lock):
         names = ", ".join(changed[:MOST_KEYS]) + (", ..." if len(changed) > MOST_KEYS else "")
-        return f"This is the result of other parameters than those in {PARAMS} now ({names}). Run `dvc repro`."
+        return (
+            f"This is the result of other parameters than those in {PARAMS} now ({names}). Run `dvc repro`."
+        )
     return None
 
 
@@ -295,19 +336,28 @@ def unversioned(root: Path) -> list[Path]:
     """List the files and folders in ``data/source`` and ``models/source`` of which neither git nor DVC has all; none without DVC."""
     if not (root / ".dvc").is_dir():
         return []
-    entries = [path.relative_to(root) for folder in (SOURCE, BASE_SOURCE) for path in sorted((root / folder).glob("*"))]
+    entries = [
+        path.relative_to(root)
+        for folder in (SOURCE, BASE_SOURCE)
+        for path in sorted((root / folder).glob("*"))
+    ]
     return [path for path in entries if path.suffix != ".dvc" and not _is_versioned(root, path)]
 
 
 def _is_versioned(root: Path, path: Path) -> bool:
     """Return True if git has a path or will have it, as it does not ignore it, except for what ``.dvc`` files list."""
-    ignored = git(root, "ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", str(path)).split("\x00")
+    ignored = git(
+        root, "ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", str(path)
+    ).split("\x00")
     return all(file_of_dvc(root, Path(one)) for one in ignored if one)
 
 
 def file_of_dvc(root: Path, path: Path) -> Path | None:
     """Return what DVC tracks that is a path or has it: the path itself or a folder with a ``.dvc`` file; ``None`` if nothing does."""
-    return next((folder for folder in (path, *path.parents) if folder.name and (root / f"{folder}.dvc").is_file()), None)
+    return next(
+        (folder for folder in (path, *path.parents) if folder.name and (root / f"{folder}.dvc").is_file()),
+        None,
+    )
 
 
 def named(params: Mapping[str, Any]) -> list[Path]:
@@ -325,5 +375,8 @@ def missing(root: Path, params: Mapping[str, Any]) -> list[Path]:
     return [
         path
         for path in unversioned(root)
-        if any(path == needed_path or path in needed_path.parents or needed_path in path.parents for needed_path in needed)
+        if any(
+            path == needed_path or path in needed_path.parents or needed_path in path.parents
+            for needed_path in needed
+        )
     ]

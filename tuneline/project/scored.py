@@ -61,7 +61,9 @@ class ScoredRecord(TakenRecord):
 def scored_record(scored: Path) -> ScoredRecord | None:
     """Return the record of a scored file; ``None`` if the file is missing, damaged, or of another program."""
     try:
-        metadata = pq.read_metadata(scored).metadata or {}  # the schema has only what was known before the first row
+        metadata = (
+            pq.read_metadata(scored).metadata or {}
+        )  # the schema has only what was known before the first row
         return ScoredRecord.parse(metadata.get(METADATA, b""), scored)
     except (DataError, OSError, pa.ArrowException):
         return None
@@ -98,28 +100,44 @@ def open_archived(root: Path, scored: ScoredFile, columns: InputColumns) -> Iter
     """Open the archived input of a file of predictions: its rows that can be predicted.
 
     Raises:
-        DataError: Here or while reading: the input was not archived, is missing, is another file, or has no such columns.
+        DataError: Here or while reading: the input was not archived, is missing, is another file, or has no
+            such columns.
     """
     record = scored.record
     if record.archived is None:
-        raise DataError(f"{scored.path}: its input was not archived.", "Set scoring.archive in conf/flows.yaml.")
+        raise DataError(
+            f"{scored.path}: its input was not archived.", "Set scoring.archive in conf/flows.yaml."
+        )
     path = root / record.archived
     if not path.is_file() or file_hash(path) != record.sha256:
-        raise DataError(f"{path} is missing, or is not the file that was scored.", "Restore it, or remove its predictions.")
+        raise DataError(
+            f"{path} is missing, or is not the file that was scored.",
+            "Restore it, or remove its predictions.",
+        )
     kind = kind_of(path, "--input-format")
-    with open_rows(Input(path, kind, detected_dialect(path, kind, COMMAND_OPTIONS, limits=UNLIMITED), limits=UNLIMITED), columns) as source:
+    with open_rows(
+        Input(path, kind, detected_dialect(path, kind, COMMAND_OPTIONS, limits=UNLIMITED), limits=UNLIMITED),
+        columns,
+    ) as source:
         yield (row for row in source.rows if isinstance(row, Row))
 
 
 def find_texts(root: Path, outbox: Path, id_column: str, ids: pa.Array) -> pa.Table:
-    """Find the texts that were scored under some ids. Of an id that was scored with several texts, those of the latest file count.
+    """Find the texts that were scored under some ids.
 
-    Archived inputs without the id column are left out. The files are read one after the other, the latest first, until all ids are found.
-    ``7``, ``7.0`` and ``"7"`` are the same id. Return the id column and the text columns that ``params.yaml`` names: one row for each id
-    that was found, in the order of ``ids`` and with their type.
+    Of an id that was scored with several texts, those of the latest file count.
+
+    Archived inputs without the id column are left out. The files are read one after the other, the latest
+    first, until all ids are found. ``7``, ``7.0`` and ``"7"`` are the same id. Return the id column and the
+    text columns that ``params.yaml`` names: one row for each id that was found, in the order of ``ids`` and
+    with their type.
     """
     texts = tuple(load_params(root / PARAMS).data.text_columns)
-    positions = {name: position for position, name in reversed(list(enumerate(map(plain_text, ids.to_pylist())))) if name is not None}
+    positions = {
+        name: position
+        for position, name in reversed(list(enumerate(map(plain_text, ids.to_pylist()))))
+        if name is not None
+    }
     found: dict[int, Sequence[str]] = {}
     for scored in scored_files(root / outbox):
         if len(found) == len(positions):

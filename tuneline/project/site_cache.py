@@ -1,6 +1,7 @@
 """DVC's site cache: a folder in which DVC keeps indices, as pickles, of which it makes one for all users of the machine by default.
 
-``python -m tuneline.project.site_cache`` makes one for this checkout, which only its owner may open, and names it in DVC's local settings.
+``python -m tuneline.project.site_cache`` makes one for this checkout, which only its owner may open, and
+names it in DVC's local settings.
 """
 
 from pathlib import Path

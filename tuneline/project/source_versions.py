@@ -1,11 +1,12 @@
 """Data and weights of the user of which the working tree has another version than git names.
 
-``git pull`` and ``git switch`` change the ``.dvc`` files, and not the data that these name: ``dvc checkout`` does that. Until then, ``dvc
-repro`` takes the data of the other commit for a change by the user, and writes their hash into the ``.dvc`` file: rows that others have
-added are lost with the next commit. What git has staged is what counts, so ``git add`` of a ``.dvc`` file makes any version the right one.
+``git pull`` and ``git switch`` change the ``.dvc`` files, and not the data that these name: ``dvc checkout``
+does that. Until then, ``dvc repro`` takes the data of the other commit for a change by the user, and writes
+their hash into the ``.dvc`` file: rows that others have added are lost with the next commit. What git has
+staged is what counts, so ``git add`` of a ``.dvc`` file makes any version the right one.
 
-``python -m tuneline.project.source_versions`` refuses such data: ``make run`` starts it before ``dvc repro``, and the first stages with
-``--within-repro``: DVC has compared data and ``.dvc`` files by then.
+``python -m tuneline.project.source_versions`` refuses such data: ``make run`` starts it before ``dvc repro``,
+and the first stages with ``--within-repro``: DVC has compared data and ``.dvc`` files by then.
 """
 
 import sys
@@ -28,7 +29,8 @@ class OtherVersion:
 
     Attributes:
         file: Its ``.dvc`` file, relative to the root.
-        commit: The first commit with this content; ``None`` if no commit has it, but the cache lacks what git names.
+        commit: The first commit with this content; ``None`` if no commit has it, but the cache lacks what git
+            names.
         set_back: True if the ``.dvc`` file names this content by now, False if it names what git has.
         is_cached: True if DVC's cache has what git names.
     """
@@ -44,17 +46,25 @@ class OtherVersion:
         restore = f"dvc {'checkout' if self.is_cached else 'pull'} {self.file}"
         keep = f"git add {self.file}"
         if self.set_back:
-            problem = f"DVC has set {self.file} back to the data of commit {self.commit}, because git brings no data."
+            problem = (
+                f"DVC has set {self.file} back to the data of commit {self.commit}, because git brings no"
+                " data."
+            )
             restore = f"git restore {self.file} && {restore}"
         else:
-            whose = f"that of commit {self.commit}" if self.commit else "not what git names, which was never here"
+            whose = (
+                f"that of commit {self.commit}" if self.commit else "not what git names, which was never here"
+            )
             problem = f"{data} is {whose}, because git brings {self.file} and not its data."
             keep = f"dvc add {data} && {keep}"
         return DataError(problem, f"{restore}. Only if you mean the data that is here: {keep}")
 
 
 def set_back(root: Path) -> list[OtherVersion]:
-    """List the ``.dvc`` files in the working tree that name the data of another commit than git has staged. Only git is asked."""
+    """List the ``.dvc`` files in the working tree that name the data of another commit than git has staged.
+
+    Only git is asked.
+    """
     versions = []
     for file, required in _staged(root).items():
         named = _md5(_text(root / file))

@@ -30,10 +30,13 @@ def free_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
     return free
 
 
-def write_csv(path: Path, data: DataParams, header: Sequence[object], rows: Iterable[Sequence[object]]) -> None:
+def write_csv(
+    path: Path, data: DataParams, header: Sequence[object], rows: Iterable[Sequence[object]]
+) -> None:
     """Write a file for a spreadsheet. It appears complete or not at all.
 
-    The header is written as it is: a queue and a review are read back by the names of the project's own columns.
+    The header is written as it is: a queue and a review are read back by the names of the project's own
+    columns.
     """
     with replace_file(path) as partial, partial.open("w", encoding=ENCODING, newline="") as file:
         writer = csv.writer(file, delimiter=delimiter(data))

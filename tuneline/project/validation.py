@@ -62,7 +62,10 @@ class ScoreDifference:
 
     @property
     def equal(self) -> bool:
-        """True if the interval lies within ``MARGIN``: the two are as good as each other. That none is seen to be better is less."""
+        """True if the interval lies within ``MARGIN``: the two are as good as each other.
+
+        That none is seen to be better is less.
+        """
         return self.low >= -MARGIN and self.high <= MARGIN
 
     @property
@@ -80,14 +83,23 @@ MARGIN = 0.01
 """Largest difference of a metric between two trainings that are called equal."""
 
 
-def compare_scores(root: Path, first: Lock, second: Lock, metric: str, seed: int = 0) -> ScoreDifference | None:
+def compare_scores(
+    root: Path, first: Lock, second: Lock, metric: str, seed: int = 0
+) -> ScoreDifference | None:
     """Compare two trainings on validation.
 
-    ``None`` if DVC's cache lacks the predictions of one of them, if their rows differ, or if the metric has no interval.
+    ``None`` if DVC's cache lacks the predictions of one of them, if their rows differ, or if the metric has
+    no interval.
     """
     files = [cached_out(root, lock, VALIDATION_PREDICTIONS.as_posix()) for lock in (first, second)]
     rows, others = (_validation_files(root, lock) for lock in (first, second))
-    if None in files or not rows or rows != others or not (entry := METRIC_TABLE.get(metric)) or not entry.resampled:
+    if (
+        None in files
+        or not rows
+        or rows != others
+        or not (entry := METRIC_TABLE.get(metric))
+        or not entry.resampled
+    ):
         return None
     from tuneline.metrics.stats import paired_difference
 
@@ -95,8 +107,12 @@ def compare_scores(root: Path, first: Lock, second: Lock, metric: str, seed: int
     schema = read_task(ours.schema, "label")
     if schema != read_task(theirs.schema, "label"):
         return None
-    labels, predictions, others = (column.to_numpy() for column in (ours["label"], ours["prediction"], theirs["prediction"]))
-    difference = paired_difference(entry, labels, predictions, others, average=schema.averaging(None), seed=seed)
+    labels, predictions, others = (
+        column.to_numpy() for column in (ours["label"], ours["prediction"], theirs["prediction"])
+    )
+    difference = paired_difference(
+        entry, labels, predictions, others, average=schema.averaging(None), seed=seed
+    )
     if entry.greater_is_better:
         return ScoreDifference(difference.value, difference.low, difference.high, len(labels))
     return ScoreDifference(-difference.value, -difference.high, -difference.low, len(labels))

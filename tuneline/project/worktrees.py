@@ -1,6 +1,7 @@
 """Git commands that must succeed, and working trees beside that of a person, in which runs and experiments train.
 
-A working tree under ``.dvc/tmp/`` is a git worktree that shares the repository's objects and DVC's cache and settings.
+A working tree under ``.dvc/tmp/`` is a git worktree that shares the repository's objects and DVC's cache and
+settings.
 """
 
 import contextlib
@@ -26,7 +27,11 @@ class GitError(Exception):
 
 
 def run_git(
-    root: Path, *arguments: str, text: str | None = None, timeout: float | None = None, env: Mapping[str, str] | None = None
+    root: Path,
+    *arguments: str,
+    text: str | None = None,
+    timeout: float | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> str:
     """Run git and return its output; a ``GitError`` with its message if it fails, or takes more seconds than ``timeout``.
 
@@ -38,7 +43,16 @@ def run_git(
         arguments = arguments[: (at := arguments.index("-c"))] + arguments[at + 2 :]
     shown = " ".join(arguments)
     try:
-        done = subprocess.run(command, cwd=root, env=env, input=text, capture_output=True, text=True, check=False, timeout=timeout)
+        done = subprocess.run(
+            command,
+            cwd=root,
+            env=env,
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
     except subprocess.TimeoutExpired:
         raise GitError(visible(f"git {shown}: no answer in {timeout:g} s")) from None
     if done.returncode:
@@ -70,7 +84,10 @@ def remove_worktree(root: Path, path: Path) -> None:
 
 
 def repair_lock(path: Path) -> None:
-    """Restore the committed ``dvc.lock`` if it is damaged: DVC writes it in place. DVC's run cache has what was computed."""
+    """Restore the committed ``dvc.lock`` if it is damaged: DVC writes it in place.
+
+    DVC's run cache has what was computed.
+    """
     if (path / "dvc.lock").exists() and not is_lock(path / "dvc.lock"):
         (path / "dvc.lock").unlink()
         with contextlib.suppress(GitError):  # it may not be committed yet

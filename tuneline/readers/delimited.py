@@ -42,7 +42,13 @@ class Dialect:
     decimal: str = "."
 
     @classmethod
-    def default(cls, tabs: bool, delimiter: str | None = None, quoting: str | None = None, columns: Sequence[str] | None = None) -> Self:
+    def default(
+        cls,
+        tabs: bool,
+        delimiter: str | None = None,
+        quoting: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Self:
         """Return the dialect of CSV (commas, quotes enclose fields) or TSV (tabs, literal quotes), with what is given changed."""
         literal = tabs if quoting is None else quoting == "literal"
         return cls(delimiter or ("\t" if tabs else ","), literal, None if columns is None else tuple(columns))
@@ -51,7 +57,9 @@ class Dialect:
     def of_data(cls, tabs: bool, files: FilesParams) -> Self:
         """Return the dialect of training data, as ``data.files`` describes it."""
         usual = cls.default(tabs, files.delimiter, files.quoting, files.columns)
-        return replace(usual, quote=files.quote, escape=files.escape, skip_lines=files.skip_lines, decimal=files.decimal)
+        return replace(
+            usual, quote=files.quote, escape=files.escape, skip_lines=files.skip_lines, decimal=files.decimal
+        )
 
     def described(self) -> str:
         """Return a description in words."""
@@ -65,7 +73,10 @@ class Dialect:
         return ", ".join(parts)
 
     def records(self, lines: Iterator[str], *, strict: bool = False) -> "Reader":
-        """Split lines into records, from the line after ``skip_lines``. ``strict`` refuses text after a closing quote."""
+        """Split lines into records, from the line after ``skip_lines``.
+
+        ``strict`` refuses text after a closing quote.
+        """
         return csv.reader(
             itertools.islice(lines, self.skip_lines, None),
             delimiter=self.delimiter,
@@ -86,7 +97,9 @@ class DelimitedReader:
 
     def __init__(self, lines: TextLines, dialect: Dialect) -> None:
         """Read the header."""
-        csv.field_size_limit(lines.limits.cell)  # else a quote that is never closed would swallow the rest of the file
+        csv.field_size_limit(
+            lines.limits.cell
+        )  # else a quote that is never closed would swallow the rest of the file
         self._lines = lines
         self._dialect = dialect
         self._records = dialect.records(iter(lines), strict=True)
@@ -101,8 +114,13 @@ class DelimitedReader:
         """Yield each record's first line number and its fields, or its problem. Empty lines are skipped."""
         lines, width = self._lines, len(self.names)
         lines.content = ""
-        # A row with which another file begins is a problem of strict reading only. The first character tells most rows from it.
-        starts = {BOM, *(case[:1] for name in self.names for case in (name.lower(), name.upper()))} if lines.strict else set()
+        # A row with which another file begins is a problem of strict reading only. The first character tells
+        # most rows from it.
+        starts = (
+            {BOM, *(case[:1] for name in self.names for case in (name.lower(), name.upper()))}
+            if lines.strict
+            else set()
+        )
         line = lines.number + 1
         while True:
             try:
@@ -143,36 +161,65 @@ class DelimitedReader:
             raise self._bad_header(self._unreadable(line, str(error))) from None
         if not names:
             problem = "has no rows, only empty lines" if lines.number else "is empty"
-            raise DataError(f"{lines.name} {problem}.", "It needs a header line that names its columns, and rows.")
+            raise DataError(
+                f"{lines.name} {problem}.", "It needs a header line that names its columns, and rows."
+            )
         if unreadable := lines.take_problem() or lines.decoding_problem("".join(names), line):
             raise self._bad_header(replace(unreadable, hint=f"{unreadable.hint} Save a spreadsheet as CSV."))
         twice = next((name for name, times in Counter(filter(str.strip, names)).items() if times > 1), None)
         if twice is not None:
-            raise DataError(f"{lines.name}, line {line:,}: the header has a column twice.", f"Rename one of the two: {twice!r}.")
+            raise DataError(
+                f"{lines.name}, line {line:,}: the header has a column twice.",
+                f"Rename one of the two: {twice!r}.",
+            )
         return [name if name.strip() else numbered_column(position) for position, name in enumerate(names)]
 
     def _bad_header(self, problem: RowProblem) -> DataError:
-        return DataError(f"{self._lines.name}, line {problem.line:,}, in the header: {problem.message}.", problem.hint)
+        return DataError(
+            f"{self._lines.name}, line {problem.line:,}, in the header: {problem.message}.", problem.hint
+        )
 
     def _describe_header(self) -> str:
         options, line = self._lines.options, self._lines.number
         if len(self.names) == 1:
             other = next((character for character in ";\t|,:" if character in self.names[0]), None)
             if other is not None:
-                return f"Line {line} is one column when cut at {self._dialect.delimiter!r}: {options.delimiter} may be {other!r}."
-        return f"Line {line} names {listed(self.names)}. If it is not a header, name the columns in {options.columns}."
+                return (
+                    f"Line {line} is one column when cut at {self._dialect.delimiter!r}: {options.delimiter}"
+                    f" may be {other!r}."
+                )
+        return (
+            f"Line {line} names {listed(self.names)}. If it is not a header, name the columns in"
+            f" {options.columns}."
+        )
 
     def _ragged(self, line: int, fields: list[str]) -> RowProblem:
         options, width = self._lines.options, len(self.names)
         source = options.columns if self._dialect.columns else "the header"
         message = f"{len(fields)} column{'s' * (len(fields) != 1)}, but {width} in {source}"
         if self._dialect.literal and any(field.startswith('"') for field in fields):
-            return RowProblem(line, message, f"Quotes are literal here; if they enclose fields, set {options.quoting} to standard.")
+            return RowProblem(
+                line,
+                message,
+                f"Quotes are literal here; if they enclose fields, set {options.quoting} to standard.",
+            )
         if len(fields) > width and any(BOM in field for field in fields):
-            return RowProblem(line, message, "Another file was appended to an unfinished line: end the line before its byte order mark.")
+            return RowProblem(
+                line,
+                message,
+                "Another file was appended to an unfinished line: end the line before its byte order mark.",
+            )
         if len(fields) > width:
-            return RowProblem(line, message, f"Quote texts that contain {self._dialect.delimiter!r} ({options.quoting}: standard).")
-        return RowProblem(line, message, f"Correct the line; if quotes do not enclose fields, set {options.quoting} to literal.")
+            return RowProblem(
+                line,
+                message,
+                f"Quote texts that contain {self._dialect.delimiter!r} ({options.quoting}: standard).",
+            )
+        return RowProblem(
+            line,
+            message,
+            f"Correct the line; if quotes do not enclose fields, set {options.quoting} to literal.",
+        )
 
     def _joint(self, line: int, fields: list[str]) -> RowProblem | None:
         """Return the problem of a row with which another file begins, or ``None``: one like the header, or behind a byte order mark."""
@@ -180,28 +227,56 @@ class DelimitedReader:
         names = [name.casefold() for name in self.names]
         if sorted(cells) != sorted(names):
             hint = "Another file was appended here: remove the mark, and its header if it has one."
-            return RowProblem(line, "a byte order mark in front of the row", hint) if fields[0].startswith(BOM) else None
+            return (
+                RowProblem(line, "a byte order mark in front of the row", hint)
+                if fields[0].startswith(BOM)
+                else None
+            )
         if self._dialect.columns is not None:
-            return RowProblem(line, "a header line instead of a row", f"Leave out {self._lines.options.columns}: the file has a header.")
+            return RowProblem(
+                line,
+                "a header line instead of a row",
+                f"Leave out {self._lines.options.columns}: the file has a header.",
+            )
         if cells != names:
-            hint = "Another file was appended here. Give both files the same order of columns before you join them."
+            hint = (
+                "Another file was appended here. Give both files the same order of columns before you join"
+                " them."
+            )
             return RowProblem(line, "a second header line, in another order", hint)
-        return RowProblem(line, "a second header line", "Remove it; files that are joined keep only the first header.")
+        return RowProblem(
+            line, "a second header line", "Remove it; files that are joined keep only the first header."
+        )
 
     def _unreadable(self, line: int, error: str) -> RowProblem:
         options, limit = self._lines.options, f"{self._lines.limits.cell:,} characters"
         literal = f"where quotes are only characters, set {options.quoting} to literal."
         if "field limit" in error and self._dialect.literal:
-            return RowProblem(line, f"a field of more than {limit} ({options.cell})", f"If it is as it should be, raise {options.cell}.")
+            return RowProblem(
+                line,
+                f"a field of more than {limit} ({options.cell})",
+                f"If it is as it should be, raise {options.cell}.",
+            )
         if "field limit" in error:
-            message = f"a quote that opens in this row is never closed, or a field has more than {limit} ({options.cell})"
-            return RowProblem(line, message, f"Close it; {literal} If the text is as it should be, raise {options.cell}.")
+            message = (
+                f"a quote that opens in this row is never closed, or a field has more than {limit}"
+                f" ({options.cell})"
+            )
+            return RowProblem(
+                line, message, f"Close it; {literal} If the text is as it should be, raise {options.cell}."
+            )
         if "end of data" in error:
             return RowProblem(line, "a quote that opens in this row is never closed", f"Close it; {literal}")
         if "expected after" in error and '\\"' in self._lines.content and self._dialect.escape is None:
-            return RowProblem(line, "a backslash before a quote, which does not double it", f"Set {options.escape} to a backslash.")
+            return RowProblem(
+                line,
+                "a backslash before a quote, which does not double it",
+                f"Set {options.escape} to a backslash.",
+            )
         if "expected after" in error:
-            return RowProblem(line, "text follows a closing quote", f"Double a quote inside a quoted field; {literal}")
+            return RowProblem(
+                line, "text follows a closing quote", f"Double a quote inside a quoted field; {literal}"
+            )
         return RowProblem(line, error, "Correct the line.")
 
 
@@ -224,7 +299,10 @@ def read_jsonl(lines: TextLines) -> Iterator[tuple[int, dict[str, Any] | RowProb
         else:
             lines.content = ""
             continue
-        yield lines.number, replace(record, content=lines.content) if isinstance(record, RowProblem) else record
+        yield (
+            lines.number,
+            replace(record, content=lines.content) if isinstance(record, RowProblem) else record,
+        )
         lines.content = ""
 
 
@@ -316,7 +394,11 @@ def _json_problem(error: Exception, number: int, line: str) -> RowProblem:
     if not isinstance(error, json.JSONDecodeError):  # a number of too many digits
         return RowProblem(number, f"JSON that cannot be read: {error}", "Write one JSON object per line.")
     if line.startswith("\ufeff"):
-        return RowProblem(number, "a byte order mark in front of the row", "Another file was appended here: remove the mark.")
+        return RowProblem(
+            number,
+            "a byte order mark in front of the row",
+            "Another file was appended here: remove the mark.",
+        )
     place = f" at character {error.pos + 1}" if line else ""
     return RowProblem(number, f"not JSON: {error.msg}{place}", "Write one JSON object per line.")
 
@@ -324,4 +406,8 @@ def _json_problem(error: Exception, number: int, line: str) -> RowProblem:
 def _checked_object(value: Any, number: int) -> dict[str, Any] | RowProblem:
     if isinstance(value, dict):
         return value
-    return RowProblem(number, f"{json_type(value)} instead of a JSON object", 'Write each row as {"text": "...", "label": "..."}.')
+    return RowProblem(
+        number,
+        f"{json_type(value)} instead of a JSON object",
+        'Write each row as {"text": "...", "label": "..."}.',
+    )

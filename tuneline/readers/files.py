@@ -39,7 +39,11 @@ def not_a_file(path: Path) -> str | None:
         if error.errno == errno.ELOOP:
             return "is a link that leads to itself"
         if error.errno == errno.ENOENT:
-            return f"is a link to {path.readlink()}, which does not exist" if path.is_symlink() else "does not exist"
+            return (
+                f"is a link to {path.readlink()}, which does not exist"
+                if path.is_symlink()
+                else "does not exist"
+            )
         return f"cannot be reached: {error.strerror}"
     return f"is {kind}, not a file" if kind else None
 
@@ -51,7 +55,8 @@ STORAGE_OPTIONS = {scheme: {"max_concurrency": 1} for scheme in ("s3", "s3a")}
 READ_AHEAD = 4 << 20
 """Bytes of a text file that one request reads."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-# A password may contain an unencoded slash, and git prints it all the same: after a colon, all up to the last @ is taken for one.
+# A password may contain an unencoded slash, and git prints it all the same: after a colon, all up to the last
+# @ is taken for one.
 _USERINFO = re.compile(r"(?<=://)(?:[^\s/'\"]*:[^\s'\"]*|[^\s/'\"]*)@")
 # A colon that does not begin a port, before an @. A bucket has no @ at all.
 _PASSWORD = re.compile(r"[^:]+://[^/?#@\s]*:(?!\d+(?:[/?#]|$))\S*@|s3a?://[^/]*@")
@@ -66,18 +71,28 @@ def is_url(text: str) -> bool:
 
 STORES = ("abfs://", "az://", "gcs://", "gs://", "s3://", "s3a://")
 ADDRESSES = "TUNELINE_DATA_ADDRESSES"
-"""Environment variable with the prefixes of addresses that parameters may name, instead of ``STORES``. Each ends in ``/``."""
+"""Environment variable with the prefixes of addresses that parameters may name, instead of ``STORES``.
+
+Each ends in ``/``.
+"""
 
 
 def refuse_address(parameter: str, url: str) -> None:
     """Refuse an address that is not in an object store, or in what ``ADDRESSES`` allows: who sets a parameter reads nothing else.
 
-    ``file://``, ``http://`` and chains of file systems would read files of the machine and ask servers of its network.
+    ``file://``, ``http://`` and chains of file systems would read files of the machine and ask servers of its
+    network.
     """
     allowed = tuple(os.environ[ADDRESSES].split()) if ADDRESSES in os.environ else STORES
     if not url.startswith(allowed) or "::" in url or ".." in unquote(url).split("/"):
-        problem = f"{parameter}: {shown(url)} is not an address that it may name: {', '.join(allowed) or 'none'}, and no '..' in it."
-        hint = f"Files of this machine are in {SOURCE}/. Others are allowed by training.addresses in conf/flows.yaml, or by {ADDRESSES}."
+        problem = (
+            f"{parameter}: {shown(url)} is not an address that it may name: {', '.join(allowed) or 'none'},"
+            " and no '..' in it."
+        )
+        hint = (
+            f"Files of this machine are in {SOURCE}/. Others are allowed by training.addresses in"
+            f" conf/flows.yaml, or by {ADDRESSES}."
+        )
         raise DataError(problem, hint)
 
 
@@ -135,7 +150,9 @@ class RemoteFile:
             files, path = file_system(self.url)
             files.get_file(path, str(copy))
         if copy.stat().st_size != self.size:
-            raise UnreadableError(f"{self} changed, or was cut off, while it was fetched.", "Run the same command again.")
+            raise UnreadableError(
+                f"{self} changed, or was cut off, while it was fetched.", "Run the same command again."
+            )
 
     def replace(self, content: Path) -> None:
         """Replace it by a file of this machine. Object stores show it when it is complete."""
@@ -156,7 +173,9 @@ class _RemoteBytes(io.RawIOBase):
         self._name = str(file)
         with reaching(self._name):
             files, path = file_system(file.url)
-            caching = {"cache_type": "readahead", "block_size": READ_AHEAD} if in_order else {"cache_type": "none"}
+            caching = (
+                {"cache_type": "readahead", "block_size": READ_AHEAD} if in_order else {"cache_type": "none"}
+            )
             self._file = files.open(path, "rb", **caching)
 
     def readable(self) -> bool:
@@ -188,15 +207,22 @@ def file_system(url: str) -> tuple[Any, str]:
     from fsspec.core import url_to_fs
 
     if _PASSWORD.match(url):
-        raise DataError(f"{shown(url)} contains a password.", "Credentials come from the environment, for example AWS_ACCESS_KEY_ID.")
+        raise DataError(
+            f"{shown(url)} contains a password.",
+            "Credentials come from the environment, for example AWS_ACCESS_KEY_ID.",
+        )
     scheme = url.partition("://")[0]
     try:
         return cast("tuple[Any, str]", url_to_fs(url, **STORAGE_OPTIONS.get(scheme, {})))
     except ImportError as error:
         package = EXTRAS.get(scheme, "what fsspec needs for it")
-        raise StageError(f"{shown(url)}: {scheme}:// is not installed: {error}", f"`pip install {package}`") from None
+        raise StageError(
+            f"{shown(url)}: {scheme}:// is not installed: {error}", f"`pip install {package}`"
+        ) from None
     except ValueError as error:
-        raise DataError(f"{shown(url)}: {shown(str(error))}", "s3://, gs:// and other schemes of fsspec are read.") from None
+        raise DataError(
+            f"{shown(url)}: {shown(str(error))}", "s3://, gs:// and other schemes of fsspec are read."
+        ) from None
 
 
 @contextmanager
@@ -207,7 +233,9 @@ def reaching(name: str) -> Iterator[None]:
     except StageError:
         raise
     except FileNotFoundError:
-        raise DataError(f"{name} does not exist.", "Check the address; a missing bucket looks the same.") from None
+        raise DataError(
+            f"{name} does not exist.", "Check the address; a missing bucket looks the same."
+        ) from None
     except Exception as error:
         first, _, rest = str(error).partition("\n")
         reason = shown(f"{first} {rest.partition(chr(10))[0]}" if first.endswith(":") else first)
@@ -223,7 +251,8 @@ def file_size(path: DataFile) -> int:
 def list_files(url: str, depth: int = 1) -> list[RemoteFile]:
     """Return the files of a URL by name: of a folder, those in it; of a pattern with ``*``, those that match; else the one file.
 
-    With ``depth`` 2, also the files of the folders in a folder. No file, or a password in the URL, is a ``DataError``.
+    With ``depth`` 2, also the files of the folders in a folder. No file, or a password in the URL, is a
+    ``DataError``.
     """
     with reaching(shown(url)):
         files, path = file_system(url)
@@ -231,13 +260,20 @@ def list_files(url: str, depth: int = 1) -> list[RemoteFile]:
         if "*" in path:
             root = path.partition("*")[0].rpartition("/")[0]
             matches = dict(_matching(files, root, path.removeprefix(f"{root}/").split("/")))
-        elif url.endswith("/") or (not url.startswith("http") and files.isdir(path)):  # of HTTP, that would read the file
+        elif url.endswith("/") or (
+            not url.startswith("http") and files.isdir(path)
+        ):  # of HTTP, that would read the file
             matches = dict(_below(files, path, depth))
         else:
             return [_found(files, path, files.info(path), url)]
-        listed = [_found(files, name, info) for name, info in sorted(matches.items()) if not name.endswith("/")]
+        listed = [
+            _found(files, name, info) for name, info in sorted(matches.items()) if not name.endswith("/")
+        ]
     if not listed:
-        raise DataError(f"{shown(url)} has no files.", "Check the address; a folder ends in /, and * stands for any part of a name.")
+        raise DataError(
+            f"{shown(url)} has no files.",
+            "Check the address; a folder ends in /, and * stands for any part of a name.",
+        )
     return listed
 
 

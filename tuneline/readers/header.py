@@ -1,8 +1,9 @@
 """Whether the first record of a table names its columns.
 
-Each column gives evidence: how likely its first cell is as a name, and how likely as one more of the cells below it. The logarithms of
-these ratios are added up, as in naive Bayes. So a word above a column of numbers, a class that occurs in the first line only, and a first
-cell that is shorter than every text below count each for what they are worth, and none of them alone decides against all others.
+Each column gives evidence: how likely its first cell is as a name, and how likely as one more of the cells
+below it. The logarithms of these ratios are added up, as in naive Bayes. So a word above a column of numbers,
+a class that occurs in the first line only, and a first cell that is shorter than every text below count each
+for what they are worth, and none of them alone decides against all others.
 """
 
 import math
@@ -14,7 +15,10 @@ from tuneline.readers.names import LABEL_NAMES, PAIRS, TEXT_NAMES
 KNOWN_NAMES = frozenset({*LABEL_NAMES, *TEXT_NAMES, *(name for names in PAIRS for name in names), "id"})
 
 HAS_HEADER = 0.9
-"""Share of files that have a header. The shares below are of headers or of their names, estimated from public data sets."""
+"""Share of files that have a header.
+
+The shares below are of headers or of their names, estimated from public data sets.
+"""
 KNOWN = 0.3
 """Names that are well known, such as "text"."""
 KNOWN_BY_CHANCE = 0.002
@@ -41,12 +45,14 @@ CERTAIN = 2.0
 def header_evidence(records: Sequence[Sequence[str]]) -> float:
     """Return the logarithm of how much likelier it is that the first record is a header than that it is a row.
 
-    Records below that repeat the first do not count: a file that was appended to another has its header again. With a single record there
-    is nothing to compare, and the names alone tell.
+    Records below that repeat the first do not count: a file that was appended to another has its header
+    again. With a single record there is nothing to compare, and the names alone tell.
     """
     first, *rest = [record for record in records if record]
     below = [record for record in rest if len(record) == len(first) and _plain(record) != _plain(first)]
-    is_counted = len(first) > 1 and [cell.strip() for cell in first] == [str(position) for position in range(len(first))]
+    is_counted = len(first) > 1 and [cell.strip() for cell in first] == [
+        str(position) for position in range(len(first))
+    ]
 
     evidence = math.log(HAS_HEADER / (1 - HAS_HEADER)) + _twice_evidence(first, below)
     if is_counted:
@@ -81,10 +87,16 @@ def _cell_evidence(cell: str, below: Sequence[str], is_counted: bool) -> float:
     counts = Counter(filled)
     repeated = _share(sum(times for times in counts.values() if times > 1), len(filled))
     if not is_counted:
-        evidence += math.log(OCCURS_BELOW / repeated) if cell in counts else math.log((1 - OCCURS_BELOW) / (1 - repeated))
+        evidence += (
+            math.log(OCCURS_BELOW / repeated)
+            if cell in counts
+            else math.log((1 - OCCURS_BELOW) / (1 - repeated))
+        )
 
     # Is it a name that many files have?
-    known = max(KNOWN_BY_CHANCE, sum(value.casefold() in KNOWN_NAMES for value in filled) / max(len(filled), 1))
+    known = max(
+        KNOWN_BY_CHANCE, sum(value.casefold() in KNOWN_NAMES for value in filled) / max(len(filled), 1)
+    )
     if cell.casefold() in KNOWN_NAMES:
         return evidence + math.log(KNOWN / min(known, 1.0))
     return evidence + math.log((1 - KNOWN) / max(1 - known, KNOWN_BY_CHANCE))

@@ -1,7 +1,8 @@
 """Rows of a user's file, of any format: an ``InputTable`` gives the values of some columns, row by row or in batches.
 
-Two views are built on it. ``open_rows`` gives texts to predict, one row after the other (``tuneline predict``, flow ``score``);
-``tuneline.readers.labelled`` gives batches of texts with labels (``download``, flow ``ingest``, ``tuneline init``).
+Two views are built on it. ``open_rows`` gives texts to predict, one row after the other (``tuneline
+predict``, flow ``score``); ``tuneline.readers.labelled`` gives batches of texts with labels (``download``,
+flow ``ingest``, ``tuneline init``).
 """
 
 import itertools
@@ -45,7 +46,13 @@ KIND_OF_SUFFIX: dict[str, Kind] = {
     ".parquet": "parquet",
 }
 COMMAND_OPTIONS = OptionNames(
-    "--delimiter", "--quoting", "--columns", "--encoding", "--max-cell-characters", "--max-row-group-mb", "--max-unpacked-mb"
+    "--delimiter",
+    "--quoting",
+    "--columns",
+    "--encoding",
+    "--max-cell-characters",
+    "--max-row-group-mb",
+    "--max-unpacked-mb",
 )
 PREDICTED_ROWS = 1_000
 """Rows of a Parquet file that are decoded at a time where rows are taken one by one."""
@@ -65,7 +72,10 @@ def kind_of(path: DataFile | None, option: str) -> Kind:
         return "jsonl"
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if suffix not in KIND_OF_SUFFIX:
-        raise DataError(f"{path}: the format is not clear from the suffix.", f"Set {option} to csv, tsv, jsonl or parquet.")
+        raise DataError(
+            f"{path}: the format is not clear from the suffix.",
+            f"Set {option} to csv, tsv, jsonl or parquet.",
+        )
     return KIND_OF_SUFFIX[suffix]
 
 
@@ -113,7 +123,9 @@ class ValueBatch:
     def numbered(cls, batches: Iterable[pa.RecordBatch], first: int = 1) -> Iterator[Self]:
         """Yield Arrow batches with the numbers of their rows."""
         for batch in batches:
-            yield cls(range(first, first + batch.num_rows), {name: batch[name] for name in batch.schema.names})
+            yield cls(
+                range(first, first + batch.num_rows), {name: batch[name] for name in batch.schema.names}
+            )
             first += batch.num_rows
 
 
@@ -133,7 +145,10 @@ class InputTable:
         self.hint: str | None = None
         if source.kind == "parquet":
             if source.path is None:
-                raise DataError("Parquet cannot be read from standard input: its directory is at its end.", "Name the file.")
+                raise DataError(
+                    "Parquet cannot be read from standard input: its directory is at its end.",
+                    "Name the file.",
+                )
             self._parquet = stack.enter_context(open_parquet(source.path, source.options, source.limits))
             return
         lines = open_text(source.path, source.encoding, source.options, source.limits, strict=source.strict)
@@ -185,13 +200,15 @@ class InputTable:
     ) -> Iterator[tuple[int, Sequence[Any] | RowProblem]]:
         """Yield the line or row number and the values of each row, or its problem.
 
-        ``columns`` has the option or parameter that names each column. A JSON object without a key that must be ``everywhere`` (default:
-        all) is a problem; of other keys, the value is ``None``.
+        ``columns`` has the option or parameter that names each column. A JSON object without a key that must
+        be ``everywhere`` (default: all) is a problem; of other keys, the value is ``None``.
         """
         if self.source.kind == "parquet":
             for batch in self._parquet_batches(columns, PREDICTED_ROWS):
                 values: list[Any] = [batch.columns[name] for name in columns]
-                yield from zip(batch.positions, zip(*(column.to_pylist() for column in values), strict=True), strict=True)
+                yield from zip(
+                    batch.positions, zip(*(column.to_pylist() for column in values), strict=True), strict=True
+                )
         elif self.source.kind == "jsonl":
             yield from self._json_rows(columns, columns if everywhere is None else everywhere)
         else:
@@ -199,7 +216,9 @@ class InputTable:
             for line, fields in self._delimited:
                 yield line, fields if isinstance(fields, RowProblem) else [fields[cell] for cell in cells]
 
-    def _json_rows(self, columns: Mapping[str, str], everywhere: Collection[str]) -> Iterator[tuple[int, list[Any] | RowProblem]]:
+    def _json_rows(
+        self, columns: Mapping[str, str], everywhere: Collection[str]
+    ) -> Iterator[tuple[int, list[Any] | RowProblem]]:
         unseen = set(columns)
         for line, value in self._objects:
             if isinstance(value, RowProblem):
@@ -213,13 +232,17 @@ class InputTable:
             else:
                 yield line, RowProblem(line, *missing_column(missing, columns[missing], value))
 
-    def batches(self, columns: Mapping[str, str], bad: BadRows, everywhere: Collection[str] | None = None) -> Iterator[ValueBatch]:
+    def batches(
+        self, columns: Mapping[str, str], bad: BadRows, everywhere: Collection[str] | None = None
+    ) -> Iterator[ValueBatch]:
         """Yield batches of at most ``ROW_GROUP`` rows, with the arguments of ``rows``; what cannot be read is added to ``bad``."""
         if self.source.kind == "parquet":
             yield from self._parquet_batches(columns, ROW_GROUP)
             return
         rows = readable(self.rows(columns, everywhere), bad)
-        as_column: Callable[[Any], Any] = list if self.source.kind == "jsonl" else partial(pa.array, type=pa.string())
+        as_column: Callable[[Any], Any] = (
+            list if self.source.kind == "jsonl" else partial(pa.array, type=pa.string())
+        )
         while chunk := list(_first_rows(rows)):
             values = map(as_column, zip(*(row for _, row in chunk), strict=True))
             yield ValueBatch([position for position, _ in chunk], dict(zip(columns, values, strict=True)))
@@ -279,7 +302,9 @@ class BadRow:
 
 @dataclass(frozen=True)
 class InputColumns:
-    """The columns that are read: the model's, by their names in the input, and those to copy. Others may hold anything.
+    """The columns that are read: the model's, by their names in the input, and those to copy.
+
+    Others may hold anything.
 
     ``every``: copy all columns, without ``kept`` those of the input; a JSON object need not have each.
     """
@@ -297,12 +322,16 @@ class InputColumns:
         """The option that names each column."""
         return {name: "--text" if name in self.texts else "--keep" for name in (*self.texts, *self.kept)}
 
-    def row(self, number: int, line: int, values: Sequence[Any], lines: TextLines | None = None) -> Row | BadRow:
+    def row(
+        self, number: int, line: int, values: Sequence[Any], lines: TextLines | None = None
+    ) -> Row | BadRow:
         """Return a row that can be predicted, or its problem; the values are in the order of ``options``."""
         used = dict(zip(dict.fromkeys((*self.texts, *self.kept)), values, strict=True))
         if problem := self._text_problem(used, line) or self._encoding_problem(used, line, lines):
             return BadRow(number, problem)
-        return Row(number, tuple([used[name] for name in self.texts]), {name: used[name] for name in self.kept})
+        return Row(
+            number, tuple([used[name] for name in self.texts]), {name: used[name] for name in self.kept}
+        )
 
     def _text_problem(self, values: Mapping[str, Any], line: int) -> RowProblem | None:
         hint = "Every row needs text; --text names another column."
@@ -343,8 +372,8 @@ def open_rows(source: Input, columns: InputColumns) -> Iterator[InputRows]:
     """Open an input for reading row by row.
 
     Raises:
-        DataError: Here or while reading: the input cannot be read, or a column is missing. Problems of single rows are among the
-            rows.
+        DataError: Here or while reading: the input cannot be read, or a column is missing. Problems of single
+            rows are among the rows.
     """
     with open_table(source) as table:
         columns = columns.of(table)
@@ -356,7 +385,9 @@ def open_rows(source: Input, columns: InputColumns) -> Iterator[InputRows]:
 
 def _predictable(table: InputTable, columns: InputColumns) -> Iterator[Row | BadRow]:
     part, everywhere = table.source.part, columns.texts if columns.every else None
-    for number, (line, values) in enumerate(table.rows(columns.options, everywhere), start=1 if part is None else part.start + 1):
+    for number, (line, values) in enumerate(
+        table.rows(columns.options, everywhere), start=1 if part is None else part.start + 1
+    ):
         if isinstance(values, RowProblem):
             yield BadRow(number, values)
         else:

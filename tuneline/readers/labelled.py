@@ -20,14 +20,25 @@ import pyarrow.compute as pc
 from tuneline.core.errors import DataError
 from tuneline.core.tables import UNLABELLED
 from tuneline.readers.inputs import InputTable, ValueBatch
-from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, RowProblem, check_columns, json_type, text_problem
+from tuneline.readers.rows import (
+    STOP,
+    BadRowPolicy,
+    BadRows,
+    RowProblem,
+    check_columns,
+    json_type,
+    text_problem,
+)
 from tuneline.tasks import Classification, Task
 
 LABEL = "label"
 POSITION = "position"
 LARGEST = float(np.finfo(np.float32).max)
 WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})\.0+")
-"""A whole number as text, written as a float is. As the name of a class it is the same as without the decimals."""
+"""A whole number as text, written as a float is.
+
+As the name of a class it is the same as without the decimals.
+"""
 JSON_LABELS = ("text", "true or false", "a number")
 """Types of JSON values that a label may have."""
 
@@ -41,18 +52,25 @@ class ValueProblemError(ValueError):
 
 
 def plain_text(value: Any) -> str | None:
-    """Return a group, key or id as text: ``7``, ``7.0`` and ``"7"`` are the same. Missing and blank values are ``None``."""
+    """Return a group, key or id as text: ``7``, ``7.0`` and ``"7"`` are the same.
+
+    Missing and blank values are ``None``.
+    """
     if value is None or value != value:  # NaN differs from itself  # noqa: PLR0124
         return None
     if isinstance(value, bool):
         return str(value).lower()
-    return str(int(value) if isinstance(value, float | Decimal) and _is_whole(value) else value).strip() or None
+    return (
+        str(int(value) if isinstance(value, float | Decimal) and _is_whole(value) else value).strip() or None
+    )
 
 
 def group_name(value: Any) -> str | None:
     """Return a group, key or id as text. A list or an object is a ``ValueProblemError``."""
     if isinstance(value, list | dict):
-        raise ValueProblemError(f"{json_type(value)} cannot be a group, a key or an id", "Name a column of text or numbers.")
+        raise ValueProblemError(
+            f"{json_type(value)} cannot be a group, a key or an id", "Name a column of text or numbers."
+        )
     return plain_text(value)
 
 
@@ -63,9 +81,14 @@ def class_name(value: Any) -> str | None:
     """
     _refuse_nested(value)
     name = plain_text(value)
-    if name is not None and isinstance(value, float | Decimal) and (not _is_whole(value) or abs(int(value)) >= 2**53):
+    if (
+        name is not None
+        and isinstance(value, float | Decimal)
+        and (not _is_whole(value) or abs(int(value)) >= 2**53)
+    ):
         raise ValueProblemError(
-            "the label is a fraction, not a class", f"It is {value}. Set data.task to regression if labels are numbers to predict."
+            "the label is a fraction, not a class",
+            f"It is {value}. Set data.task to regression if labels are numbers to predict.",
         )
     return str(int(float(name))) if name is not None and WHOLE_NUMBER.fullmatch(name) else name
 
@@ -74,9 +97,12 @@ DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 def label_number(value: Any, decimal: str = ".") -> float | None:
-    """Return a label as a number; ``None`` if it is missing or NaN. ``decimal`` is the character before its decimals.
+    """Return a label as a number; ``None`` if it is missing or NaN.
 
-    What does not fit 32 bits, and a whole number that not even 64 bits hold exactly, is a ``ValueProblemError``: that is an id.
+    ``decimal`` is the character before its decimals.
+
+    What does not fit 32 bits, and a whole number that not even 64 bits hold exactly, is a
+    ``ValueProblemError``: that is an id.
     """
     _refuse_nested(value)
     if (text := plain_text(value)) is None:
@@ -84,7 +110,9 @@ def label_number(value: Any, decimal: str = ".") -> float | None:
     if decimal == ",":
         text = text.replace(",", ".")
     try:
-        if "_" in text or not text.isascii():  # Python reads 1_000 and digits of other scripts, other programs do not
+        if (
+            "_" in text or not text.isascii()
+        ):  # Python reads 1_000 and digits of other scripts, other programs do not
             raise ValueError
         result = float(text)
     except ValueError:
@@ -93,7 +121,9 @@ def label_number(value: Any, decimal: str = ".") -> float | None:
             hint = f"It is {value!r}, with a decimal comma: set data.files.decimal to ','."
         raise ValueProblemError("the label is not a number", hint) from None
     if abs(result) > LARGEST:
-        raise ValueProblemError("the label does not fit a 32-bit float", f"It is {result}. Correct it, or leave the row out.")
+        raise ValueProblemError(
+            "the label does not fit a 32-bit float", f"It is {result}. Correct it, or leave the row out."
+        )
     if (digits := text.lstrip("+-0")).isdecimal() and int(digits) != abs(result):
         hint = f"{text} would become {result:.0f}. Name another column if it is an id, or scale the numbers."
         raise ValueProblemError("the label has more digits than a number holds", hint)
@@ -105,7 +135,9 @@ def _declared_class(names: Sequence[str], value: int | None) -> str | None:
     if value is None or value == UNLABELLED:
         return None
     if not 0 <= value < len(names):
-        raise ValueProblemError(f"the label is not one of the {len(names)} class ids", f"It is {value}. Correct the file.")
+        raise ValueProblemError(
+            f"the label is not one of the {len(names)} class ids", f"It is {value}. Correct the file."
+        )
     return names[value]
 
 
@@ -118,7 +150,9 @@ def written_classes(names: Sequence[str], observed: Collection[str]) -> tuple[st
 
 def _refuse_nested(value: Any) -> None:
     if isinstance(value, list | dict):
-        raise ValueProblemError(f"a label is text or a number, not {json_type(value)}", "Name another column.")
+        raise ValueProblemError(
+            f"a label is text or a number, not {json_type(value)}", "Name another column."
+        )
 
 
 def _is_whole(value: float | Decimal) -> bool:
@@ -134,7 +168,8 @@ class LabelledColumns:
         kind: The kind of task, which says what labels are.
         others: Further columns, which are read as text: for each, the parameter that names it.
         optional: Columns that the file need not have.
-        sparse: A key that a JSON object lacks is a missing value, as long as any object has it; otherwise that row is bad.
+        sparse: A key that a JSON object lacks is a missing value, as long as any object has it; otherwise
+            that row is bad.
     """
 
     texts: tuple[str, ...]
@@ -162,7 +197,11 @@ class LabelledColumns:
         Raises:
             DataError: A column that is not optional is missing, or one occurs twice.
         """
-        required = {name: option for name, option in self.options.items() if name in present or name not in self.optional}
+        required = {
+            name: option
+            for name, option in self.options.items()
+            if name in present or name not in self.optional
+        }
         check_columns(present, required, where, hint)
         return required
 
@@ -190,7 +229,9 @@ def _is_filled(text: pa.Array) -> pa.BooleanArray:
 class BadValues:
     """The rows of one batch whose values cannot be used: they are reported to the bad rows of the file."""
 
-    def __init__(self, bad: BadRows, positions: Sequence[int], columns: Mapping[str, pa.Array | list[Any]]) -> None:
+    def __init__(
+        self, bad: BadRows, positions: Sequence[int], columns: Mapping[str, pa.Array | list[Any]]
+    ) -> None:
         self._bad, self._positions, self._columns = bad, positions, columns
         self.rows: set[int] = set()
 
@@ -198,10 +239,16 @@ class BadValues:
         """Report a row, once; a ``DataError`` if bad rows are an error."""
         if row not in self.rows:
             self.rows.add(row)
-            content = json.dumps({name: _plain(values[row]) for name, values in self._columns.items()}, ensure_ascii=False, default=str)
+            content = json.dumps(
+                {name: _plain(values[row]) for name, values in self._columns.items()},
+                ensure_ascii=False,
+                default=str,
+            )
             self._bad.add(RowProblem(int(_plain(self._positions[row])), message, hint, column, content))
 
-    def converted(self, name: str, values: pa.Array | list[Any], convert: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
+    def converted(
+        self, name: str, values: pa.Array | list[Any], convert: Callable[[Any], Any], kind: pa.DataType
+    ) -> pa.Array:
         """Return the converted values of a column, each distinct one converted once; those that cannot be used are null, and reported."""
         distinct, codes = _encoded(values)
         results, problems = [], dict[int, tuple[str, str, str]]()
@@ -242,7 +289,10 @@ def _encoded(values: pa.Array | list[Any]) -> tuple[list[Any], pa.Array]:
     distinct: list[Any] = []
     codes = []
     for value in values:
-        key = type(value), repr(value) if isinstance(value, list | dict) else value  # 1, 1.0 and True are equal
+        key = (
+            type(value),
+            repr(value) if isinstance(value, list | dict) else value,
+        )  # 1, 1.0 and True are equal
         if (code := known.setdefault(key, len(distinct))) == len(distinct):
             distinct.append(value)
         codes.append(code)
@@ -323,7 +373,9 @@ _LABEL_COLUMNS: Mapping[pa.DataType, type[_LabelColumn]] = {pa.string(): _ClassN
 class _Converter:
     """Converts the batches of one file."""
 
-    def __init__(self, columns: LabelledColumns, bad: BadRows, declared: Sequence[str] | None, decimal: str) -> None:
+    def __init__(
+        self, columns: LabelledColumns, bad: BadRows, declared: Sequence[str] | None, decimal: str
+    ) -> None:
         self._columns, self._bad = columns, bad
         place = f"{bad.name}, column {columns.label!r}"
         self._labels = _LABEL_COLUMNS[columns.kind.staged_type](place, declared, decimal)
@@ -333,7 +385,10 @@ class _Converter:
         used = {name: given[name] for name in (*columns.texts, columns.label) if name in given}
         bad, rows = BadValues(self._bad, batch.positions, used), len(batch.positions)
         texts = [self._text(bad, name, given[name]) for name in columns.texts]
-        others = [self._other(bad, name, given[name]) if name in given else pa.nulls(rows, pa.string()) for name in columns.others]
+        others = [
+            self._other(bad, name, given[name]) if name in given else pa.nulls(rows, pa.string())
+            for name in columns.others
+        ]
         labels = pa.nulls(rows, columns.kind.staged_type)
         if columns.label in given:
             labels = self._label(bad, given[columns.label], batch.positions)
@@ -343,22 +398,37 @@ class _Converter:
     def _text(self, bad: BadValues, name: str, values: pa.Array | list[Any]) -> pa.Array:
         if isinstance(values, pa.Array):
             if not (_is_text(values.type) or pa.types.is_null(values.type)):
-                raise DataError(f"{self._bad.name}: column {name!r} holds {values.type}, not text.", "Name another in data.text_columns.")
+                raise DataError(
+                    f"{self._bad.name}: column {name!r} holds {values.type}, not text.",
+                    "Name another in data.text_columns.",
+                )
             return values.cast(pa.string())
         try:
             return pa.array(values, pa.string())
-        except (pa.ArrowException, UnicodeEncodeError):  # JSON has values of any type, and halves of characters
+        except (
+            pa.ArrowException,
+            UnicodeEncodeError,
+        ):  # JSON has values of any type, and halves of characters
             problems = [None if value is None else text_problem(value, name) for value in values]
         for row, problem in enumerate(problems):
             if problem is not None:
-                bad.add(row, "", problem, "Put text in quotes, correct the escape sequence, or name another column.")
-        return pa.array([None if problem else value for value, problem in zip(values, problems, strict=True)], pa.string())
+                bad.add(
+                    row,
+                    "",
+                    problem,
+                    "Put text in quotes, correct the escape sequence, or name another column.",
+                )
+        return pa.array(
+            [None if problem else value for value, problem in zip(values, problems, strict=True)], pa.string()
+        )
 
     def _other(self, bad: BadValues, name: str, values: pa.Array | list[Any]) -> pa.Array:
         if isinstance(values, pa.Array):
             if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
                 hint = f"Name a column of text, numbers or dates in {self._columns.others[name]}."
-                raise DataError(f"{self._bad.name}, column {name!r}: values of type {values.type} cannot be groups.", hint)
+                raise DataError(
+                    f"{self._bad.name}, column {name!r}: values of type {values.type} cannot be groups.", hint
+                )
             values = values.cast(pa.string()) if pa.types.is_temporal(values.type) else values
         return bad.converted(name, values, group_name, pa.string())
 
@@ -376,14 +446,20 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def labelled_batches(
-    batches: Iterable[ValueBatch], columns: LabelledColumns, bad: BadRows, declared: Sequence[str] | None = None, decimal: str = "."
+    batches: Iterable[ValueBatch],
+    columns: LabelledColumns,
+    bad: BadRows,
+    declared: Sequence[str] | None = None,
+    decimal: str = ".",
 ) -> Iterator[pa.RecordBatch]:
     """Convert batches of values to texts and labels, of ``LabelledColumns.schema``.
 
-    Optional columns may be missing; ``declared`` has class names, where labels are stored as ids. ``decimal`` is as in ``Dialect``.
+    Optional columns may be missing; ``declared`` has class names, where labels are stored as ids. ``decimal``
+    is as in ``Dialect``.
 
     Raises:
-        DataError: A column cannot be used as text or label, or a row is bad and that is an error; while reading.
+        DataError: A column cannot be used as text or label, or a row is bad and that is an error; while
+            reading.
     """
     return map(_Converter(columns, bad, declared, decimal).convert, batches)
 
@@ -393,6 +469,8 @@ def labelled_rows(table: InputTable, columns: LabelledColumns, bad: BadRows) -> 
     is_json = table.source.kind == "jsonl"
     present = columns.options if is_json else columns.check(table.names(), table.name, table.hint)
     batches = table.batches(present, bad, everywhere=columns.everywhere)
-    yield from labelled_batches(batches, columns, bad, table.declared(columns.label), table.source.dialect.decimal)
+    yield from labelled_batches(
+        batches, columns, bad, table.declared(columns.label), table.source.dialect.decimal
+    )
     if is_json and table.keys:
         columns.check(list(table.keys), table.name)

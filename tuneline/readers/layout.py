@@ -16,7 +16,14 @@ from tuneline.readers.delimited import Dialect
 from tuneline.readers.files import DataFile, not_a_file
 from tuneline.readers.header import CERTAIN, header_evidence
 from tuneline.readers.rows import DEFAULT_LIMITS, PARAMETERS, Kind, Limits, OptionNames, listed
-from tuneline.readers.text import better_encoding, is_encoded, known_encoding, open_bytes, open_text, read_errors_explained
+from tuneline.readers.text import (
+    better_encoding,
+    is_encoded,
+    known_encoding,
+    open_bytes,
+    open_text,
+    read_errors_explained,
+)
 
 Family = Literal["delimited", "jsonl", "parquet"]
 Quoting = Literal["standard", "literal"]
@@ -96,7 +103,10 @@ class Layout:
         return plain + (".gz" if self.compressed else "")
 
     def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
-        """Split lines into records of cells. Unlike the core's reader, this one accepts records of any form."""
+        """Split lines into records of cells.
+
+        Unlike the core's reader, this one accepts records of any form.
+        """
         csv.field_size_limit(LONGEST_FIELD)
         return self.dialect.records(lines)
 
@@ -115,15 +125,23 @@ def detect_layout(path: Path, encoding: str | None = None, limits: Limits = DEFA
         DataError: The file is missing, empty, too large, or in a format that the pipeline does not read.
     """
     if problem := not_a_file(path):
-        raise DataError(f"{path} {problem}.", "Name the files in it, one per split." if path.is_dir() else "Check the path; name a file.")
+        raise DataError(
+            f"{path} {problem}.",
+            "Name the files in it, one per split." if path.is_dir() else "Check the path; name a file.",
+        )
     compressed = path.suffix.lower() == ".gz"
     suffix = (path.with_suffix("") if compressed else path).suffix.lower()
     if suffix not in FAMILY_OF_SUFFIX:
-        raise DataError(f"{path}: unknown suffix {suffix!r}.", HINTS.get(suffix, f"Known: {', '.join(FAMILY_OF_SUFFIX)}; also .gz."))
+        raise DataError(
+            f"{path}: unknown suffix {suffix!r}.",
+            HINTS.get(suffix, f"Known: {', '.join(FAMILY_OF_SUFFIX)}; also .gz."),
+        )
     layout = Layout(FAMILY_OF_SUFFIX[suffix], compressed)
     if layout.kind == "parquet":
         return layout
-    layout = replace(layout, encoding=detect_encoding(path, limits) if encoding is None else known_encoding(encoding))
+    layout = replace(
+        layout, encoding=detect_encoding(path, limits) if encoding is None else known_encoding(encoding)
+    )
     if layout.kind == "jsonl":
         refuse_object(path, layout.encoding, limits)
         return layout
@@ -145,12 +163,18 @@ def _fitting(lines: Sequence[str], suffix: str) -> Dialect:
     skipped = 0 if separator is None else 1
     table = lines[skipped:]
     candidates = dialects(suffix, None if separator is None else separator[1], table)
-    best = max(candidates, key=lambda dialect: dialect_fit(table, dialect))  # max returns the first of equals: the usual dialect
+    best = max(
+        candidates, key=lambda dialect: dialect_fit(table, dialect)
+    )  # max returns the first of equals: the usual dialect
     return replace(best, skip_lines=skipped + count_titles(table, best))
 
 
 def detected_dialect(
-    source: DataFile, kind: Kind, options: OptionNames, encoding: str = "utf-8", limits: Limits = DEFAULT_LIMITS
+    source: DataFile,
+    kind: Kind,
+    options: OptionNames,
+    encoding: str = "utf-8",
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Dialect:
     """Return the dialect of a file to predict, whose format is known: that which ``detect_layout`` finds; the usual one without lines."""
     usual = Dialect.default(kind == "tsv")
@@ -178,9 +202,15 @@ def dialects(suffix: str, delimiter: str | None, lines: Sequence[str]) -> list[D
     text = "".join(lines)
     escapes = [None, BACKSLASH] if f'{BACKSLASH}"' in text or f"{BACKSLASH}'" in text else [None]
     for character in delimiters:
-        enclosed = re.search(rf"(^|{re.escape(character)})'[^'\n]*'({re.escape(character)}|$)", text, re.MULTILINE)
+        enclosed = re.search(
+            rf"(^|{re.escape(character)})'[^'\n]*'({re.escape(character)}|$)", text, re.MULTILINE
+        )
         quotes = ['"', APOSTROPHE] if enclosed else ['"']
-        found += [Dialect(character, literal=False, quote=quote, escape=escape) for quote in quotes for escape in escapes]
+        found += [
+            Dialect(character, literal=False, quote=quote, escape=escape)
+            for quote in quotes
+            for escape in escapes
+        ]
     return found
 
 
@@ -190,7 +220,9 @@ def with_header(layout: Layout, records: Sequence[Sequence[str]]) -> Layout:
     return replace(layout, header=evidence > 0, is_clear=abs(evidence) >= CERTAIN)
 
 
-def _sample(path: DataFile, encoding: str, limits: Limits, options: OptionNames, *, strict: bool = True) -> list[str]:
+def _sample(
+    path: DataFile, encoding: str, limits: Limits, options: OptionNames, *, strict: bool = True
+) -> list[str]:
     sample: list[str] = []
     size = 0
     with open_text(path, encoding, options, limits, strict=strict) as lines:
@@ -205,8 +237,9 @@ def _sample(path: DataFile, encoding: str, limits: Limits, options: OptionNames,
 def dialect_fit(lines: Sequence[str], dialect: Dialect) -> tuple[float, float]:
     """Return how well a dialect fits some lines: the fraction of records with the most common number of cells, and of tidy quotes.
 
-    The first is 0 where records have one cell. A file with literal quotes becomes irregular when they are read as quoting: cells
-    run over line ends, or text follows a closing quote, which the strict mode of the csv module refuses.
+    The first is 0 where records have one cell. A file with literal quotes becomes irregular when they are
+    read as quoting: cells run over line ends, or text follows a closing quote, which the strict mode of the
+    csv module refuses.
     """
     csv.field_size_limit(LONGEST_FIELD)
     counts = Counter(len(cells) for cells in dialect.records(iter(lines)) if cells)
@@ -223,7 +256,9 @@ def tidiness(lines: Sequence[str], dialect: Dialect) -> float:
         return 1.0
     if dialect.literal:  # cells that are completely quoted are not literal
         cells = [cell.strip() for line in quoted for cell in line.split(dialect.delimiter)]
-        return sum(not (len(cell) > 1 and cell[0] == cell[-1] == dialect.quote) for cell in cells) / len(cells)
+        return sum(not (len(cell) > 1 and cell[0] == cell[-1] == dialect.quote) for cell in cells) / len(
+            cells
+        )
     reader = dialect.records(iter(lines), strict=True)
     untidy = 0
     while True:
@@ -234,15 +269,17 @@ def tidiness(lines: Sequence[str], dialect: Dialect) -> float:
             return max(0.0, 1 - untidy / len(quoted))
         except csv.Error:
             taken = reader.line_num - before
-            if reader.line_num < len(lines) or taken >= LONGEST_RECORD:  # else the sample ends within a record
+            if (
+                reader.line_num < len(lines) or taken >= LONGEST_RECORD
+            ):  # else the sample ends within a record
                 untidy += max(taken, 1)
 
 
 def count_titles(lines: Sequence[str], dialect: Dialect) -> int:
     """Return the number of lines above a table, such as its title: records that are almost empty, before records of one width.
 
-    A title has text in its first cell, and in less than half of the columns that are used below, or is a single cell; a header has a name
-    for each of them, but for a first one.
+    A title has text in its first cell, and in less than half of the columns that are used below, or is a
+    single cell; a header has a name for each of them, but for a first one.
     """
     reader = dialect.records(iter(lines))
     ends: list[int] = []  # number of the last line of each record
@@ -286,11 +323,20 @@ def refuse_object(path: Path, encoding: str, limits: Limits) -> None:
     problem = f"{path} is one JSON object, not rows."
     if not isinstance(value, dict):
         hint = f"Write one object per line: `jq -c . {path} > {path.stem}.jsonl`"
-    elif rows := [key for key, cell in value.items() if isinstance(cell, list) and cell and isinstance(cell[0], dict)]:
-        hint = f"Its rows are under {listed(rows, 3)}: `jq -c '.[\"{rows[0]}\"][]' {path} > {path.stem}.jsonl`"
+    elif rows := [
+        key for key, cell in value.items() if isinstance(cell, list) and cell and isinstance(cell[0], dict)
+    ]:
+        hint = (
+            f"Its rows are under {listed(rows, 3)}: `jq -c '.[\"{rows[0]}\"][]' {path} > {path.stem}.jsonl`"
+        )
     else:
-        convert = f"import pandas; pandas.read_json('{path}').to_json('{path.stem}.jsonl', orient='records', lines=True)"
-        problem = f"{path} is one JSON object with a list or object for each column ({listed(value, 5)}), not rows."
+        convert = (
+            f"import pandas; pandas.read_json('{path}').to_json('{path.stem}.jsonl', orient='records',"
+            " lines=True)"
+        )
+        problem = (
+            f"{path} is one JSON object with a list or object for each column ({listed(value, 5)}), not rows."
+        )
         hint = f'Write one object per row: `python -c "{convert}"`'
     raise DataError(problem, hint)
 
@@ -354,7 +400,8 @@ class BrokenLines:
 def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
     """Return UTF-8 or UTF-16 where the bytes allow it; cp1252 where no line beyond ASCII is UTF-8 and the letters fit.
 
-    A file that is UTF-8 except for some lines is not guessed: any encoding for all of it would damage one part or the other.
+    A file that is UTF-8 except for some lines is not guessed: any encoding for all of it would damage one
+    part or the other.
 
     Raises:
         DataError: The file cannot be read, or the user has to correct lines or name the encoding.
@@ -364,21 +411,31 @@ def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     lines = BrokenLines()
-    with open_text(path, "latin-1", limits=limits) as text:  # which gives each byte as the character of its number
+    with open_text(
+        path, "latin-1", limits=limits
+    ) as text:  # which gives each byte as the character of its number
         for line in text:
             if not line.isascii():
                 lines.add(line.encode("latin-1"))
     if not lines.count:
         return "utf-8-sig" if start.startswith(codecs.BOM_UTF8) else "utf-8"
-    is_mixed, is_western = lines.valid > MOST_ACCIDENTS * lines.count, lines.high <= MOST_ACCENTS * (lines.high + lines.letters)
+    is_mixed, is_western = (
+        lines.valid > MOST_ACCIDENTS * lines.count,
+        lines.high <= MOST_ACCENTS * (lines.high + lines.letters),
+    )
     if not is_mixed and is_western and not lines.foreign:
         _refuse_better_encoding(path, lines.sample)
         return WESTERN_ENCODING
     with open_text(path, "utf-8", SOURCES, limits) as text:
         first = next(problem for _ in text if (problem := text.take_problem()))
-    damage = f" To read every line in one encoding, which damages the others: --encoding {WESTERN_ENCODING}." if is_mixed else ""
+    damage = (
+        f" To read every line in one encoding, which damages the others: --encoding {WESTERN_ENCODING}."
+        if is_mixed
+        else ""
+    )
     raise DataError(
-        f"{path}, line {first.line:,}: {first.message}. Of the lines beyond ASCII, {lines.count:,} are not utf-8, and {lines.valid:,} are.",
+        f"{path}, line {first.line:,}: {first.message}. Of the lines beyond ASCII, {lines.count:,} are not"
+        f" utf-8, and {lines.valid:,} are.",
         first.hint + damage,
     )
 
@@ -390,7 +447,12 @@ def _refuse_better_encoding(path: Path, sample: bytes) -> None:
         return
     words = [word for word in sample.split() if not word.isascii() and is_encoded(word, better)]
     word = max(words[:SHOWN_WORDS], key=lambda word: sum(byte >= 0x80 for byte in word), default=b"")
-    shown = f": {word.decode(better)!r}, in {WESTERN_ENCODING} {word.decode(WESTERN_ENCODING, errors='replace')!r}" if word else ""
+    shown = (
+        f": {word.decode(better)!r}, in {WESTERN_ENCODING}"
+        f" {word.decode(WESTERN_ENCODING, errors='replace')!r}"
+        if word
+        else ""
+    )
     raise DataError(
         f"{path} is not UTF-8, and it reads better in {better} than in {WESTERN_ENCODING}{shown}.",
         f"Name its encoding: --encoding {better}, or --encoding {WESTERN_ENCODING}.",

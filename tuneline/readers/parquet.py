@@ -1,4 +1,7 @@
-"""Parquet files, plain or gzip, read in batches. What their rows take is counted while they are decoded, and has limits."""
+"""Parquet files, plain or gzip, read in batches.
+
+What their rows take is counted while they are decoded, and has limits.
+"""
 
 import io
 import tempfile
@@ -29,7 +32,14 @@ SAMPLE = 16
 class ParquetReader:
     """Rows of an open Parquet file."""
 
-    def __init__(self, content: Path | io.BufferedIOBase, path: DataFile, options: OptionNames, limits: Limits, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        content: Path | io.BufferedIOBase,
+        path: DataFile,
+        options: OptionNames,
+        limits: Limits,
+        stack: ExitStack,
+    ) -> None:
         """Read the footer; a ``DataError`` if it is not that of a Parquet file."""
         self._path, self._options, self._limits = path, options, limits
         with _explained(path):
@@ -50,36 +60,58 @@ class ParquetReader:
         rows = sum(int(group.num_rows) for group in groups)
         if metadata.num_rows != rows:
             self._refuse_counts(f"{metadata.num_rows:,} rows, and its row groups have {rows:,}")
-        flat = [position for position in self._leaves.values() if not self._file.schema.column(position).max_repetition_level]
+        flat = [
+            position
+            for position in self._leaves.values()
+            if not self._file.schema.column(position).max_repetition_level
+        ]
         for number, group in enumerate(groups, start=1):
             for position in flat:
                 values = group.column(position).num_values
                 if values != group.num_rows or values < 0:
-                    self._refuse_counts(f"{group.num_rows:,} rows for row group {number}, and a column of it has {values:,} values")
+                    self._refuse_counts(
+                        f"{group.num_rows:,} rows for row group {number}, and a column of it has {values:,}"
+                        " values"
+                    )
         if rows > self._limits.unpacked:  # each takes a byte at least
-            raise too_large(str(self._path), "its rows take more", f"{self._limits.unpacked / MB:,.0f} MB", self._options.unpacked)
+            raise too_large(
+                str(self._path),
+                "its rows take more",
+                f"{self._limits.unpacked / MB:,.0f} MB",
+                self._options.unpacked,
+            )
         return rows
 
     def _refuse_counts(self, difference: str) -> NoReturn:
         problem = f"{self._path}: not a Parquet file, or a damaged one: its footer counts {difference}"
         raise DataError(f"{problem}.", "Write it again.")
 
-    def batches(self, rows: int, columns: Sequence[str], part: range | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, rows: int, columns: Sequence[str], part: range | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield batches of at most ``rows`` rows.
 
         ``part`` has the numbers of the rows to read, from 0. Columns with dictionaries are decoded.
 
         Raises:
-            DataError: The file is damaged or larger than a limit, or one of the columns holds lists or objects.
+            DataError: The file is damaged or larger than a limit, or one of the columns holds lists or
+                objects.
         """
         for name in columns:
             if pa.types.is_nested(kind := self.schema.field(name).type):
-                raise DataError(f"{self._path}: column {name!r} holds {kind}, not text or numbers.", "Name another column.")
+                raise DataError(
+                    f"{self._path}: column {name!r} holds {kind}, not text or numbers.",
+                    "Name another column.",
+                )
         size = 0
         with _explained(self._path):
             for group, first in self._groups(part or range(self.rows)):
                 for batch in self._decode(group, rows, columns, first, size):
-                    if found := batch if part is None else batch[max(part.start - first + 1, 0) : max(part.stop - first + 1, 0)]:
+                    if found := (
+                        batch
+                        if part is None
+                        else batch[max(part.start - first + 1, 0) : max(part.stop - first + 1, 0)]
+                    ):
                         yield found
                     first, size = first + batch.num_rows, size + batch.nbytes  # noqa: PLW2901
 
@@ -92,7 +124,9 @@ class ParquetReader:
                 yield number, first
             first = after
 
-    def _decode(self, group: int, rows: int, columns: Sequence[str], first: int, before: int) -> Iterator[pa.RecordBatch]:
+    def _decode(
+        self, group: int, rows: int, columns: Sequence[str], first: int, before: int
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one row group, whose first row has the number ``first``; ``before`` are the bytes of the groups before it."""
         metadata = self._file.metadata.row_group(group)
         encoded = sum(metadata.column(self._leaves[name]).total_uncompressed_size for name in columns)
@@ -106,12 +140,19 @@ class ParquetReader:
             size += batch.nbytes
             self._check_group(group, size)
             if before + size > self._limits.unpacked:
-                raise too_large(str(self._path), "its rows take more", f"{self._limits.unpacked / MB:,.0f} MB", self._options.unpacked)
+                raise too_large(
+                    str(self._path),
+                    "its rows take more",
+                    f"{self._limits.unpacked / MB:,.0f} MB",
+                    self._options.unpacked,
+                )
             yield batch
             first += batch.num_rows
             read_rows += batch.num_rows
         if read_rows != metadata.num_rows:
-            self._refuse_counts(f"{metadata.num_rows:,} rows for row group {group + 1}, and it has {read_rows:,}")
+            self._refuse_counts(
+                f"{metadata.num_rows:,} rows for row group {group + 1}, and it has {read_rows:,}"
+            )
 
     def _check_group(self, number: int, size: int) -> None:
         limit = self._limits.row_group
@@ -132,17 +173,23 @@ class ParquetReader:
                 where = f"{self._path}, rows {first:,} to {first + len(values) - 1:,}, column {name!r}"
                 raise DataError(f"{where}: a text is not utf-8.", "Write the file again.") from None
             if (pc.max(pc.binary_length(values)).as_py() or 0) > limit:
-                self._refuse_long(name, pc.utf8_length(values) if is_text else pc.binary_length(values), first)
+                self._refuse_long(
+                    name, pc.utf8_length(values) if is_text else pc.binary_length(values), first
+                )
 
     def _refuse_long(self, name: str, lengths: pa.Array, first: int) -> None:
         longest = pc.max(lengths)
         if longest.as_py() > self._limits.cell:
             where = f"{self._path}, row {first + pc.index(lengths, longest).as_py():,}, column {name!r}"
-            raise too_large(where, f"{longest.as_py():,} characters, more", f"{self._limits.cell:,}", self._options.cell)
+            raise too_large(
+                where, f"{longest.as_py():,} characters, more", f"{self._limits.cell:,}", self._options.cell
+            )
 
 
 @contextmanager
-def open_parquet(path: DataFile, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS) -> Iterator[ParquetReader]:
+def open_parquet(
+    path: DataFile, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[ParquetReader]:
     """Open a Parquet file.
 
     Raises:
@@ -153,14 +200,21 @@ def open_parquet(path: DataFile, options: OptionNames = PARAMETERS, limits: Limi
         if is_gzip(path):
             content: Path | io.BufferedIOBase = stack.enter_context(_unpacked(path, options, limits))
         else:
-            content = stack.enter_context(path.open_bytes(in_order=False)) if isinstance(path, RemoteFile) else path
+            content = (
+                stack.enter_context(path.open_bytes(in_order=False)) if isinstance(path, RemoteFile) else path
+            )
         yield ParquetReader(content, path, options, limits, stack)
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch without dictionaries and views, whose sizes would not be those of its cells."""
-    columns = [values.dictionary_decode() if pa.types.is_dictionary(values.type) else values for values in batch.columns]
-    columns = [values.cast(pa.string()) if pa.types.is_string_view(values.type) else values for values in columns]
+    columns = [
+        values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        for values in batch.columns
+    ]
+    columns = [
+        values.cast(pa.string()) if pa.types.is_string_view(values.type) else values for values in columns
+    ]
     return pa.record_batch(columns, names=batch.schema.names)
 
 
@@ -173,8 +227,12 @@ def _explained(path: DataFile) -> Iterator[None]:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or (str(error).splitlines() or ["unknown error"])[0]
         if getattr(error, "errno", None):
-            raise UnreadableError(f"{path} cannot be read: {reason}", "Check that it exists and that you may read it.") from None
-        raise DataError(f"{path}: not a Parquet file, or a damaged one: {reason}", "Write it again.") from None
+            raise UnreadableError(
+                f"{path} cannot be read: {reason}", "Check that it exists and that you may read it."
+            ) from None
+        raise DataError(
+            f"{path}: not a Parquet file, or a damaged one: {reason}", "Write it again."
+        ) from None
 
 
 @contextmanager

@@ -10,7 +10,9 @@ from tuneline.core.errors import DataError
 
 Kind = Literal["csv", "tsv", "jsonl", "parquet"]
 """Format of a file."""
-ENDINGS = tuple(kind + packed for kind in (".csv", ".tsv", ".jsonl", ".json", ".parquet") for packed in ("", ".gz"))
+ENDINGS = tuple(
+    kind + packed for kind in (".csv", ".tsv", ".jsonl", ".json", ".parquet") for packed in ("", ".gz")
+)
 """Endings of the files that ``data.source: files`` reads."""
 
 
@@ -20,7 +22,8 @@ class RowProblem:
 
     Attributes:
         line: Line number in the file, from 1; row number where rows are not lines.
-        message: What is wrong, without the place and without a full stop. It quotes nothing of the file; the hint may.
+        message: What is wrong, without the place and without a full stop. It quotes nothing of the file; the
+            hint may.
         column: The column or columns, as messages name them; empty for the whole row.
         content: The row as it is in the file, or the start of it.
     """
@@ -49,7 +52,8 @@ class OptionNames:
     Attributes:
         delimiter, quoting, columns, encoding: For example ``data.files.delimiter`` or ``--delimiter``.
         escape: For example ``data.files.escape``.
-        cell, row_group, unpacked: Of the limits, for example ``data.files.max_cell_characters`` or ``--max-cell-characters``.
+        cell, row_group, unpacked: Of the limits, for example ``data.files.max_cell_characters`` or
+            ``--max-cell-characters``.
     """
 
     delimiter: str
@@ -62,11 +66,15 @@ class OptionNames:
     escape: str = "data.files.escape"
 
 
-PARAMETERS = OptionNames("data.files.delimiter", "data.files.quoting", "data.files.columns", "data.files.encoding")
+PARAMETERS = OptionNames(
+    "data.files.delimiter", "data.files.quoting", "data.files.columns", "data.files.encoding"
+)
 """The settings in ``params.yaml``."""
 
 
-def check_columns(present: Sequence[str], required: Mapping[str, str], where: str, hint: str | None = None) -> None:
+def check_columns(
+    present: Sequence[str], required: Mapping[str, str], where: str, hint: str | None = None
+) -> None:
     """Check that each required column, given with the option that names it, is present exactly once; else, a ``DataError``.
 
     Without a hint, the columns that are present are listed.
@@ -74,16 +82,22 @@ def check_columns(present: Sequence[str], required: Mapping[str, str], where: st
     for column, option in required.items():
         count = present.count(column)
         if count > 1:
-            raise DataError(f"{where}: column {column!r} occurs {count} times.", "Rename all but one of them.")
+            raise DataError(
+                f"{where}: column {column!r} occurs {count} times.", "Rename all but one of them."
+            )
         if count == 0:
             problem, advice = missing_column(column, option, present, hint)
             raise DataError(f"{where}: {problem}.", advice)
 
 
-def missing_column(column: str, option: str, present: Iterable[str], hint: str | None = None) -> tuple[str, str]:
+def missing_column(
+    column: str, option: str, present: Iterable[str], hint: str | None = None
+) -> tuple[str, str]:
     """Return the message about a column that is missing, and the hint, which alone names what is there instead."""
     near = nearest(column, present)
-    return f"no column {column!r} ({option})", (f"The{near[5:]}. " if near else "") + (hint or f"It has {listed(present)}.")
+    return f"no column {column!r} ({option})", (f"The{near[5:]}. " if near else "") + (
+        hint or f"It has {listed(present)}."
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -148,11 +162,14 @@ class BadRows:
 
     Attributes:
         unit: What ``RowProblem.line`` counts: ``line`` or ``row``.
-        count: Number of rows that were left out. A broken record of a text file counts as many as it has lines.
+        count: Number of rows that were left out. A broken record of a text file counts as many as it has
+            lines.
         first: Places and reasons of the first ones.
     """
 
-    def __init__(self, name: str, unit: str, policy: BadRowPolicy, on_skip: Callable[[RowProblem], None] | None = None) -> None:
+    def __init__(
+        self, name: str, unit: str, policy: BadRowPolicy, on_skip: Callable[[RowProblem], None] | None = None
+    ) -> None:
         self.name, self.unit, self.policy, self.on_skip = name, unit, policy, on_skip
         self.count = 0
         self.first: list[str] = []
@@ -160,7 +177,10 @@ class BadRows:
         self._last_line = 0
 
     def add(self, problem: RowProblem, place: str | None = None) -> None:
-        """Leave a row out; ``place`` says where it is, if not its line or row. A ``DataError`` if that is an error, or too many are."""
+        """Leave a row out; ``place`` says where it is, if not its line or row.
+
+        A ``DataError`` if that is an error, or too many are.
+        """
         policy, place = self.policy, place or problem.place(self.unit)
         if policy.action == "stop":
             hint = f"{problem.hint} To leave out such rows: {policy.option}."
@@ -194,7 +214,10 @@ class BadRows:
         hint = f"Correct them; if they may be left out, raise {option}."
         if share > MISREAD:
             hint = self.layout_hint
-        problem = f"{self.name}: {self.count:,} of {which}{rows:,} rows are bad ({share:.2%}), more than {limit:g} ({option})."
+        problem = (
+            f"{self.name}: {self.count:,} of {which}{rows:,} rows are bad ({share:.2%}), more than {limit:g}"
+            f" ({option})."
+        )
         more = [f"and {self.count - len(self.first):,} more"] if self.count > len(self.first) else []
         raise DataError("\n  ".join([problem, *self.first, *more]), hint)
 

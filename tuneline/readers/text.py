@@ -22,7 +22,9 @@ WESTERN = ("cp1252", "mac_roman", "cp850")
 OTHERS = ("cp1251", "koi8_r", "cp1253", "shift_jis", "euc_kr", "gb18030")
 ANY_LETTERS = re.compile(rb"[\x80-\xff]{4}")
 """Four accented letters in a row are rare in Western languages."""
-PUNCTUATION = frozenset("\u00a0\u00a1\u00a3\u00a7\u00ab\u00b0\u00b4\u00bb\u00bf\u2013\u2014\u2018\u2019\u201c\u201d\u201e\u2026\u20ac")
+PUNCTUATION = frozenset(
+    "\u00a0\u00a1\u00a3\u00a7\u00ab\u00b0\u00b4\u00bb\u00bf\u2013\u2014\u2018\u2019\u201c\u201d\u201e\u2026\u20ac"
+)
 """Characters beyond ASCII of common texts that are not letters."""
 
 
@@ -35,8 +37,8 @@ def probable_encoding(text: bytes) -> str:
 def is_cut(line: bytes) -> bool:
     """Return whether all that is not UTF-8 in a line is the start of a character: a program cut the text by bytes.
 
-    A single byte can also be an accented letter of a single-byte encoding. Those that begin a character of two bytes are upper case
-    letters there, so after a lower case letter they are a start.
+    A single byte can also be an accented letter of a single-byte encoding. Those that begin a character of
+    two bytes are upper case letters there, so after a lower case letter they are a start.
     """
     position, found = 0, False
     while True:
@@ -86,7 +88,9 @@ def known_encoding(name: str) -> str:
     try:
         "".encode(name)  # which, unlike a look-up, refuses what is no encoding of text
     except LookupError:
-        raise DataError(f"--encoding {name!r}: Python has no such encoding.", "Common ones: 'utf-8', 'cp1252', 'latin-1'.") from None
+        raise DataError(
+            f"--encoding {name!r}: Python has no such encoding.", "Common ones: 'utf-8', 'cp1252', 'latin-1'."
+        ) from None
     return name
 
 
@@ -102,11 +106,16 @@ def is_encoded(text: bytes, encoding: str) -> bool:
 def _odd_characters(text: bytes, encoding: str) -> int:
     if not is_encoded(text, encoding):
         return len(text)
-    return sum(character > "\x7f" and not _is_usual(before, character) for before, character in pairwise(" " + text.decode(encoding)))
+    return sum(
+        character > "\x7f" and not _is_usual(before, character)
+        for before, character in pairwise(" " + text.decode(encoding))
+    )
 
 
 def _is_usual(before: str, character: str) -> bool:
-    return character in PUNCTUATION or (character.isalpha() and not (character.isupper() and before.islower()))
+    return character in PUNCTUATION or (
+        character.isalpha() and not (character.isupper() and before.islower())
+    )
 
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -116,12 +125,17 @@ CHUNK = 1 << 16
 
 @contextmanager
 def open_bytes(
-    path: DataFile | None, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS, *, strict: bool = True
+    path: DataFile | None,
+    options: OptionNames = PARAMETERS,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    strict: bool = True,
 ) -> "Iterator[tuple[io.BufferedReader[Any], BinaryIO]]":
     """Open a file, plain or gzip, for reading bytes; yield the unpacked content, and the file as it is on disk.
 
-    ``strict`` unpacks exactly the files whose names end in ``.gz``. Otherwise, and of standard input and pipes, which have no such name,
-    those that start like a gzip file are unpacked. More than ``limits.unpacked`` bytes of one are a ``DataError``.
+    ``strict`` unpacks exactly the files whose names end in ``.gz``. Otherwise, and of standard input and
+    pipes, which have no such name, those that start like a gzip file are unpacked. More than
+    ``limits.unpacked`` bytes of one are a ``DataError``.
 
     Raises:
         DataError: The file cannot be opened, or is a gzip file by its content but not by its name.
@@ -129,9 +143,17 @@ def open_bytes(
     name = "standard input" if path is None else str(path)
     with ExitStack() as stack:
         with read_errors_explained(name):
-            opened = None if path is None else path.open_bytes() if isinstance(path, RemoteFile) else path.open("rb", buffering=CHUNK)
+            opened = (
+                None
+                if path is None
+                else path.open_bytes()
+                if isinstance(path, RemoteFile)
+                else path.open("rb", buffering=CHUNK)
+            )
             raw: Any = sys.stdin.buffer if opened is None else stack.enter_context(opened)
-            buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", raw))
+            buffered = (
+                raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", raw))
+            )
             named = path if strict and path is not None and path.is_file() else None
             packed = _is_packed(buffered, named)
         content = io.BufferedReader(Unpacked(buffered, name, options, limits), CHUNK) if packed else buffered
@@ -176,16 +198,21 @@ def read_errors_explained(name: str) -> Iterator[None]:
     try:
         yield
     except EOFError:
-        raise DataError(f"{name}: the gzip file ends too early.", "It was cut off, as by a broken download: fetch it again.") from None
+        raise DataError(
+            f"{name}: the gzip file ends too early.",
+            "It was cut off, as by a broken download: fetch it again.",
+        ) from None
     except gzip.BadGzipFile as error:
         raise DataError(
-            f"{name}: not a gzip file, or a damaged one: {error}.", "Fetch it again; a plain file must not end in .gz."
+            f"{name}: not a gzip file, or a damaged one: {error}.",
+            "Fetch it again; a plain file must not end in .gz.",
         ) from None
     except zlib.error as error:
         raise DataError(f"{name}: the gzip file is damaged: {error}.", "Fetch it again.") from None
     except OSError as error:
         raise UnreadableError(
-            f"{name} cannot be read: {error.strerror or error}.", "Check that it exists and that you may read it."
+            f"{name} cannot be read: {error.strerror or error}.",
+            "Check that it exists and that you may read it.",
         ) from None
 
 
@@ -193,7 +220,9 @@ def _is_packed(raw: io.BufferedReader, path: DataFile | None) -> bool:
     """Tell by the name of the file, or by its content where there is no name."""
     packed = raw.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
     if path is not None and packed and not is_gzip(path):
-        raise DataError(f"{path} is a gzip file, and its name does not end in .gz.", f"Name it {path.name}.gz.")
+        raise DataError(
+            f"{path} is a gzip file, and its name does not end in .gz.", f"Name it {path.name}.gz."
+        )
     return packed or (path is not None and is_gzip(path))
 
 
@@ -206,14 +235,24 @@ LINE_ENDS = ("\n", "\r")
 SHOWN = 20
 """Characters before and after a bad byte that a hint shows."""
 CUT = "`tuneline data recode FILE` replaces what is left of it by \ufffd."
-UTF_16 = "A part in utf-16 was probably appended here: convert it (`iconv -f utf-16 -t utf-8 FILE`) before you join the files."
+UTF_16 = (
+    "A part in utf-16 was probably appended here: convert it (`iconv -f utf-16 -t utf-8 FILE`) before you"
+    " join the files."
+)
 LONGEST_LINE = 1 << 24
-"""Characters. Without a limit, a file that is one endless line would be read into memory whole. Longer cells allow longer lines."""
+"""Characters.
+
+Without a limit, a file that is one endless line would be read into memory whole. Longer cells allow longer
+lines.
+"""
 
 CONTENT = 1_000
 """Characters of a row that are kept for the report about it."""
 EMPTY_LINES = 1_000_000
-"""Empty lines in a row that are skipped. A small gzip file can have billions of them, which would take hours."""
+"""Empty lines in a row that are skipped.
+
+A small gzip file can have billions of them, which would take hours.
+"""
 
 
 @dataclass(eq=False)
@@ -222,8 +261,10 @@ class TextLines:
 
     Attributes:
         strict: As in ``open_text``.
-        problem: The latest line that is too long or not text; the reader of rows takes it with ``take_problem``.
-        content: Start of the lines that were read since the reader of rows last emptied it: the row that it is reading.
+        problem: The latest line that is too long or not text; the reader of rows takes it with
+            ``take_problem``.
+        content: Start of the lines that were read since the reader of rows last emptied it: the row that it
+            is reading.
         size: Bytes of the file on disk; ``None`` where unknown.
         position: Returns how many of these bytes were read.
     """
@@ -289,7 +330,9 @@ class TextLines:
     def _only_empty_lines(self) -> DataError:
         first = self.number - EMPTY_LINES
         problem = f"{self.name}, line {first:,}: more than {EMPTY_LINES:,} empty lines follow each other."
-        return DataError(problem, "Check where the file comes from. If it is as it should be, remove the empty lines.")
+        return DataError(
+            problem, "Check where the file comes from. If it is as it should be, remove the empty lines."
+        )
 
     def take_problem(self) -> RowProblem | None:
         """Return the problem of the lines since the last call, if any."""
@@ -303,12 +346,17 @@ class TextLines:
         except UnicodeEncodeError as error:
             byte = ord(text[error.start]) - 0xDC00
             if 0x80 <= byte <= 0xFF:
-                hint = self._line_hint(text, error.start) if self.encoding == "utf-8" else self._encoding_hint()
+                hint = (
+                    self._line_hint(text, error.start) if self.encoding == "utf-8" else self._encoding_hint()
+                )
                 return RowProblem(line, f"not {self.encoding}: byte 0x{byte:02x}", hint)
         return None
 
     def _encoding_hint(self) -> str:
-        return f"Save it as utf-8, or set {self.options.encoding} to its encoding (cp1252 and latin-1 are common)."
+        return (
+            f"Save it as utf-8, or set {self.options.encoding} to its encoding (cp1252 and latin-1 are"
+            " common)."
+        )
 
     def _line_hint(self, text: str, start: int) -> str:
         """Return what a line with a byte outside UTF-8 probably reads, and how to convert it or the whole file."""
@@ -317,11 +365,19 @@ class TextLines:
             return UTF_16
         if is_cut(line):
             return (
-                f"A character is cut here, as by a program that shortens texts by bytes: leave the row out, or write the text again. {CUT}"
+                "A character is cut here, as by a program that shortens texts by bytes: leave the row out,"
+                f" or write the text again. {CUT}"
             )
         encoding = probable_encoding(line)
-        around = text[max(0, start - SHOWN) : start + SHOWN].encode(errors="surrogateescape").decode(encoding, errors="replace")
-        convert = f"`tuneline data recode {shlex.quote(self.name)}` shows such lines and converts only them to utf-8"
+        around = (
+            text[max(0, start - SHOWN) : start + SHOWN]
+            .encode(errors="surrogateescape")
+            .decode(encoding, errors="replace")
+        )
+        convert = (
+            f"`tuneline data recode {shlex.quote(self.name)}` shows such lines and converts only them to"
+            " utf-8"
+        )
         if self._has_utf8:
             return f"In {encoding} it reads {around.strip()!r}, but lines before it are utf-8: {convert}."
         whole = f"If the whole file is in {encoding}, set {self.options.encoding} to it"
@@ -337,16 +393,23 @@ class TextLines:
 
 @contextmanager
 def open_text(
-    path: DataFile | None, encoding: str, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS, *, strict: bool = True
+    path: DataFile | None,
+    encoding: str,
+    options: OptionNames = PARAMETERS,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    strict: bool = True,
 ) -> Iterator[TextLines]:
     """Open a text file for reading line by line. A byte order mark is dropped.
 
-    ``strict`` refuses what training data must not contain: a gzip file whose name does not end in ``.gz`` or a plain file whose name
-    does, a binary file, a row with bytes outside the encoding in any column, a second header line. Otherwise gzip is recognised by its
-    content, bytes outside the encoding become lone surrogates (see ``TextLines.decoding_problem``), and a line like the header is a row.
+    ``strict`` refuses what training data must not contain: a gzip file whose name does not end in ``.gz`` or
+    a plain file whose name does, a binary file, a row with bytes outside the encoding in any column, a second
+    header line. Otherwise gzip is recognised by its content, bytes outside the encoding become lone
+    surrogates (see ``TextLines.decoding_problem``), and a line like the header is a row.
 
     Raises:
-        DataError: The file cannot be read, is a damaged gzip file, too large, or in another encoding; with ``strict``, also a binary file.
+        DataError: The file cannot be read, is a damaged gzip file, too large, or in another encoding; with
+            ``strict``, also a binary file.
     """
     name = "standard input" if path is None else str(path)
     codec = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
@@ -360,7 +423,16 @@ def open_text(
         stack.callback(text.detach)  # otherwise garbage collection would close standard input
         size = file_size(path) if path is not None and is_file else None
         position = raw.tell if is_file else None
-        yield TextLines(text, name, encoding=plain, options=options, limits=limits, strict=strict, size=size, position=position)
+        yield TextLines(
+            text,
+            name,
+            encoding=plain,
+            options=options,
+            limits=limits,
+            strict=strict,
+            size=size,
+            position=position,
+        )
 
 
 def _refuse_binary(start: bytes, name: str, encoding: str, options: OptionNames, strict: bool) -> None:
@@ -369,5 +441,7 @@ def _refuse_binary(start: bytes, name: str, encoding: str, options: OptionNames,
         problem = f"{name}, line 1: not {encoding}, but utf-16 according to its byte order mark."
         raise DataError(problem, f"Set {options.encoding} to utf-16.")
     if strict and b"\0" in start and not wide:
-        hint = "CSV, TSV and JSON Lines are text; Parquet files are named .parquet; save a spreadsheet as CSV."
+        hint = (
+            "CSV, TSV and JSON Lines are text; Parquet files are named .parquet; save a spreadsheet as CSV."
+        )
         raise DataError(f"{name} is a binary file: it contains a zero byte.", hint)

@@ -85,7 +85,10 @@ class Checks(Record):
     not_run: Sequence[str]
     """Keys of checks that do not apply to this data."""
     raw_sha256: Mapping[str, str] = {}
-    """SHA-256 of the checked files of ``data/raw``, by split: other files have other rows. Empty in older records."""
+    """SHA-256 of the checked files of ``data/raw``, by split: other files have other rows.
+
+    Empty in older records.
+    """
     checks: Sequence[CheckEntry]
     """In the order of params.yaml, then of the splits."""
 
@@ -155,7 +158,10 @@ class Profile(Record):
 
 
 class WordCounts(Record):
-    """How often words occur in train. They are text of the data, so unlike the profile they are only in DVC, not in git."""
+    """How often words occur in train.
+
+    They are text of the data, so unlike the profile they are only in DVC, not in git.
+    """
 
     written_by: ClassVar[str] = "validate"
 
@@ -168,4 +174,6 @@ class WordCounts(Record):
     def write(self, path: Path) -> None:
         """Write the file in one line: indented, most of it would be line breaks."""
         with replace_file(path) as partial:
-            partial.write_text(json.dumps(self.model_dump(mode="json"), ensure_ascii=False) + "\n", encoding="utf-8")
+            partial.write_text(
+                json.dumps(self.model_dump(mode="json"), ensure_ascii=False) + "\n", encoding="utf-8"
+            )

@@ -1,8 +1,8 @@
 """Drift of new rows from the training data, which a profile describes: ``reports/checks/profile.json`` of the model's commit.
 
-Three properties are compared with the train split: the lengths of the texts, the predicted labels, and the share of words that were common
-in training. Of new texts only counts are kept, so that many small files add up. The distances are those of the data checks
-(``tuneline/analysis/drift.py``).
+Three properties are compared with the train split: the lengths of the texts, the predicted labels, and the
+share of words that were common in training. Of new texts only counts are kept, so that many small files add
+up. The distances are those of the data checks (``tuneline/analysis/drift.py``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,8 @@ class DriftLimits(BaseModel):
 
     Attributes:
         significance: Differences with a p-value of at least this are ignored.
-        min_known_words: Smallest share of words that were common in training, relative to their share in training.
+        min_known_words: Smallest share of words that were common in training, relative to their share in
+            training.
         min_rows: Number of rows below which drift is not measured.
     """
 
@@ -88,7 +89,11 @@ class RowCounts:
         except (LookupError, TypeError, ValueError, OverflowError):
             return None
         empty = cls.empty(profile)
-        return counts if (labels.shape, characters.shape) == (empty.labels.shape, empty.characters.shape) else None
+        return (
+            counts
+            if (labels.shape, characters.shape) == (empty.labels.shape, empty.characters.shape)
+            else None
+        )
 
 
 def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:
@@ -130,5 +135,7 @@ def drift_measures(profile: Profile, counts: RowCounts, limits: DriftLimits) -> 
     ]
     if train.words.known and counts.words:
         share, limit = counts.words_known / counts.words / train.words.known, limits.min_known_words
-        measures.append(DriftMeasure("share of common words, of that in training", share, None, limit, share < limit))
+        measures.append(
+            DriftMeasure("share of common words, of that in training", share, None, limit, share < limit)
+        )
     return measures

@@ -1,7 +1,10 @@
-"""What the pages of the project share: the frame with its style sheet, and figures. A page is one file without scripts or network access.
+"""What the pages of the project share: the frame with its style sheet, and figures.
 
-matplotlib draws the figures, in placeholder colours that become CSS variables of the page: one figure fits the light and the dark mode.
-Text stays text, and matplotlib escapes it. Ids get the name of the figure as a prefix, because several figures share one document.
+A page is one file without scripts or network access.
+
+matplotlib draws the figures, in placeholder colours that become CSS variables of the page: one figure fits
+the light and the dark mode. Text stays text, and matplotlib escapes it. Ids get the name of the figure as a
+prefix, because several figures share one document.
 """
 
 import io
@@ -49,8 +52,8 @@ def template_environment(templates: Path) -> "Environment":
 def visible_value(value: Any) -> str:
     """Return what a page shows of a value: its text with control characters as codes, see ``tuneline.core.terminal.visible``.
 
-    A page does not obey escape sequences, but ``cat`` does, and a browser reorders what follows U+202E. A carriage return before a line
-    end does nothing, and many texts have it.
+    A page does not obey escape sequences, but ``cat`` does, and a browser reorders what follows U+202E. A
+    carriage return before a line end does nothing, and many texts have it.
     """
     text = visible(str(value).replace("\r\n", "\n"))
     return Markup(text) if isinstance(value, Markup) else text  # noqa: S704 - codes have no character that HTML reads
@@ -80,7 +83,9 @@ VARIABLES = {
 }
 FIGURE_WIDTH = 330 / 72
 SIZE = (FIGURE_WIDTH, 3.1)
-"""Width and height in inches. A figure is 330 units wide, and never narrower than 292 px on a page (screens of 320 px): its text stays
+"""Width and height in inches.
+
+A figure is 330 units wide, and never narrower than 292 px on a page (screens of 320 px): its text stays
 readable, and on a desk the style sheet does not enlarge it beyond that of the page."""
 DASHED = (0, (3, 3))
 
@@ -100,7 +105,9 @@ def canvas(size: tuple[float, float] = SIZE, rows: int = 1) -> Iterator[tuple["F
 def to_svg(figure: "Figure", name: str, label: str) -> Markup:
     """Return a figure drawn inside ``canvas`` as an SVG element: its name is the prefix of every id, the label is for screen readers."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    figure.savefig(
+        buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
+    )
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
@@ -109,7 +116,10 @@ def to_svg(figure: "Figure", name: str, label: str) -> Markup:
     for colour, variable in VARIABLES.items():
         svg = svg.replace(colour, variable)
     view = re.search(r'viewBox="[^"]*"', svg)
-    head = f'<svg {view.group() if view else ""} role="img" aria-label="{escape(label, quote=True)}" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    head = (
+        f'<svg {view.group() if view else ""} role="img" aria-label="{escape(label, quote=True)}"'
+        ' xmlns:xlink="http://www.w3.org/1999/xlink">'
+    )
     return Markup(re.sub(r"^<svg[^>]*>", lambda _: head, svg, count=1))  # noqa: S704 - matplotlib has escaped the text in it
 
 
@@ -118,11 +128,16 @@ LINE_STYLES = ((FIRST, "solid"), (SECOND, (0, (7, 3))), (THIRD, (0, (2, 2))))
 
 
 def draw_lines(
-    name: str, title: str, series: Mapping[str, Sequence[float | None]], ends: Sequence[str], limits: Mapping[str, float]
+    name: str,
+    title: str,
+    series: Mapping[str, Sequence[float | None]],
+    ends: Sequence[str],
+    limits: Mapping[str, float],
 ) -> Markup:
     """Draw at most three series over versions, from 0 upwards; a line is interrupted where a version has no value.
 
-    ``ends`` are labels of the first and the last version; ``limits`` are drawn as dashed lines; the title is for screen readers.
+    ``ends`` are labels of the first and the last version; ``limits`` are drawn as dashed lines; the title is
+    for screen readers.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -133,7 +148,15 @@ def draw_lines(
             axes.axhline(value, color=MUTED, linewidth=0.8, linestyle=DASHED, label=label)
         versions = max(map(len, series.values()), default=0)
         axes.set_xticks([0, versions - 1][: len(ends)], ends)
-        highest = max((value for values in (*series.values(), limits.values()) for value in values if value is not None), default=0)
+        highest = max(
+            (
+                value
+                for values in (*series.values(), limits.values())
+                for value in values
+                if value is not None
+            ),
+            default=0,
+        )
         axes.set(xlim=(-0.5, versions - 0.5), ylim=(0, 1.08 * highest or 1))
         axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
         axes.yaxis.set_major_formatter(lambda value, _: format_number(value))
@@ -141,7 +164,9 @@ def draw_lines(
         if len(series) + len(limits) > 1:
             figure.legend(loc="outside lower center", ncols=3, columnspacing=1.0)
         newest = [
-            f"{label} {format_number(known[-1])}" for label, values in series.items() if (known := [v for v in values if v is not None])
+            f"{label} {format_number(known[-1])}"
+            for label, values in series.items()
+            if (known := [v for v in values if v is not None])
         ]
         return to_svg(figure, name, f"{title} by version. Newest: {', '.join(newest) or 'no values'}")
 
@@ -162,10 +187,13 @@ def _floats(values: Sequence[float | None]) -> NDArray[np.float64]:
 BINS = 36
 
 
-def draw_histograms(name: str, title: str, distributions: Mapping[str, Distribution], *, logarithmic: bool) -> Markup | None:
+def draw_histograms(
+    name: str, title: str, distributions: Mapping[str, Distribution], *, logarithmic: bool
+) -> Markup | None:
     """Draw the histogram of each split above a common axis, each as high as its box; ``None`` if no split has rows.
 
-    Distributions are binned at percentiles, and drawn between the lowest and the highest edge. The title is for screen readers.
+    Distributions are binned at percentiles, and drawn between the lowest and the highest edge. The title is
+    for screen readers.
     """
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
@@ -173,7 +201,12 @@ def draw_histograms(name: str, title: str, distributions: Mapping[str, Distribut
     if not filled:
         return None
     low, high = (
-        end(edge for distribution in filled.values() for edge in (distribution.edges[0], distribution.edges[-1])) for end in (min, max)
+        end(
+            edge
+            for distribution in filled.values()
+            for edge in (distribution.edges[0], distribution.edges[-1])
+        )
+        for end in (min, max)
     )
     if logarithmic:
         low, high = max(low, 1.0) / 1.1, max(high, 1.0) * 1.1
@@ -182,9 +215,13 @@ def draw_histograms(name: str, title: str, distributions: Mapping[str, Distribut
         low, high = low - margin, high + margin
     grid = np.geomspace(low, high, BINS + 1) if logarithmic else np.linspace(low, high, BINS + 1)
     middles = {
-        split: [format_number(distribution.quantile(level)) for level in (0.05, 0.5, 0.95)] for split, distribution in filled.items()
+        split: [format_number(distribution.quantile(level)) for level in (0.05, 0.5, 0.95)]
+        for split, distribution in filled.items()
     }
-    words = {split: f"median {median}, 90 % in {low_end} to {high_end}" for split, (low_end, median, high_end) in middles.items()}
+    words = {
+        split: f"median {median}, 90 % in {low_end} to {high_end}"
+        for split, (low_end, median, high_end) in middles.items()
+    }
     with canvas((FIGURE_WIDTH, 0.3 + 0.95 * len(filled)), rows=len(filled)) as (figure, _):
         for axes, (split, distribution) in zip(figure.axes, filled.items(), strict=True):
             axes.stairs(_shares(distribution, grid), grid, fill=True, color=FIRST, alpha=0.75)
@@ -193,7 +230,9 @@ def draw_histograms(name: str, title: str, distributions: Mapping[str, Distribut
             if logarithmic:
                 axes.set_xscale("log")
             decades = high / low >= 10 if logarithmic else False
-            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)) if decades else MaxNLocator(4))
+            axes.xaxis.set_major_locator(
+                LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)) if decades else MaxNLocator(4)
+            )
             axes.xaxis.set_minor_locator(NullLocator())
             axes.xaxis.set_major_formatter(lambda value, _: format_number(value))
             axes.set_yticks([])

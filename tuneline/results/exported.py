@@ -22,8 +22,8 @@ def read_comparison(root: Path) -> ComparisonRecord | None:
 def _is_of_present_predictions(root: Path, record: ComparisonRecord) -> bool:
     """Return True if the models were compared with the present predictions, and these are of the metrics in ``dvc.lock``.
 
-    Git has ``dvc.lock`` and the metrics, and DVC the predictions and the comparison: after ``git checkout`` alone, or ``dvc repro
-    evaluate``, they are of different results.
+    Git has ``dvc.lock`` and the metrics, and DVC the predictions and the comparison: after ``git checkout``
+    alone, or ``dvc repro evaluate``, they are of different results.
     """
     path, lock = root / PREDICTIONS, read_lock(root)
     locked = lock.out(PREDICTIONS.as_posix())
@@ -41,20 +41,36 @@ def is_stale(root: Path, comparison: ComparisonRecord | None) -> bool:
 
 def findings(comparison: ComparisonRecord) -> Iterator[Finding]:
     """Yield what a user should know: that nothing is published, or which rounded model was left out, or is published in doubt."""
-    stopping = {precision: model for precision, model in comparison.models.items() if model.violations and model.required}
+    stopping = {
+        precision: model
+        for precision, model in comparison.models.items()
+        if model.violations and model.required
+    }
     for precision, model in stopping.items():
-        sentence = f"There is no published model, because {precision} failed its comparison: {'; '.join(model.violations)}."
+        sentence = (
+            f"There is no published model, because {precision} failed its comparison:"
+            f" {'; '.join(model.violations)}."
+        )
         yield Finding("nothing published", "bad", sentence, EARLIER_MODEL)
     if stopping:
         return
     for precision, model in comparison.models.items():
         if model.violations:
             sentence = (
-                f"The {precision} model is not published, because it differs too much from the trained one: {'; '.join(model.violations)}."
+                f"The {precision} model is not published, because it differs too much from the trained one:"
+                f" {'; '.join(model.violations)}."
             )
             yield Finding(
-                f"{precision} left out", "warning", sentence, "The fp32 model is published, and predicts the same as the trained one."
+                f"{precision} left out",
+                "warning",
+                sentence,
+                "The fp32 model is published, and predicts the same as the trained one.",
             )
         elif model.unclear:
-            sentence = f"The {precision} model is published, but these rows do not show that it is good enough: {'; '.join(model.unclear)}."
-            yield Finding(f"{precision} unclear", "note", sentence, "fp32 predicts the same as the trained model.")
+            sentence = (
+                f"The {precision} model is published, but these rows do not show that it is good enough:"
+                f" {'; '.join(model.unclear)}."
+            )
+            yield Finding(
+                f"{precision} unclear", "note", sentence, "fp32 predicts the same as the trained model."
+            )

@@ -34,11 +34,15 @@ def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
     return {name: np.array(values) for name, values in read_curve(path, suffix).items()} or None
 
 
-def draw_loss(training: Columns, validation: Columns | None, best_step: float | None, previous: Columns | None = None) -> Markup:
+def draw_loss(
+    training: Columns, validation: Columns | None, best_step: float | None, previous: Columns | None = None
+) -> Markup:
     """Draw training loss with its running mean, and validation loss with the step that was kept, over steps."""
     with canvas() as (figure, axes):
         if previous is not None:
-            axes.plot(previous["step"], running_mean(previous["loss"]), color=MUTED, linewidth=1.2, label="previous")
+            axes.plot(
+                previous["step"], running_mean(previous["loss"]), color=MUTED, linewidth=1.2, label="previous"
+            )
         steps, losses = training["step"], training["loss"]
         if len(steps) < SMOOTH_FROM:
             axes.plot(steps, losses, color=FIRST, label="training")
@@ -46,7 +50,14 @@ def draw_loss(training: Columns, validation: Columns | None, best_step: float | 
             axes.plot(steps, losses, color=FIRST, alpha=0.35, linewidth=1)
             axes.plot(steps, running_mean(losses), color=FIRST, label="training")
         if validation is not None and "loss" in validation:
-            axes.plot(validation["step"], validation["loss"], color=SECOND, marker="o", markersize=4, label="validation")
+            axes.plot(
+                validation["step"],
+                validation["loss"],
+                color=SECOND,
+                marker="o",
+                markersize=4,
+                label="validation",
+            )
             if best_step is not None:
                 axes.axvline(best_step, color=MUTED, linewidth=0.8, linestyle=DASHED, zorder=0)
                 side = "left" if best_step < (steps[0] + steps[-1]) / 2 else "right"
@@ -59,7 +70,9 @@ def draw_loss(training: Columns, validation: Columns | None, best_step: float | 
 def running_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the mean of a window around each value, of about an eighth of all values; the window is cut off at the ends."""
     kernel = np.ones(min(2 * max(len(values) // 15, 1) + 1, len(values)))
-    summed: NDArray[np.float64] = np.convolve(values, kernel, mode="same") / np.convolve(np.ones_like(values), kernel, mode="same")
+    summed: NDArray[np.float64] = np.convolve(values, kernel, mode="same") / np.convolve(
+        np.ones_like(values), kernel, mode="same"
+    )
     return summed
 
 
@@ -69,7 +82,9 @@ def draw_over_steps(training: Columns, column: str, name: str, unit: str, colour
         axes.plot(training["step"], training[column], color=colour, linewidth=1.4)
         axes.set(xlabel="step", ylabel=unit, ylim=(0, None))
         if axes.get_ylim()[1] < 0.01:
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:.1e}".replace("e-0", "e-").replace(".0", "") if value else "0")
+            axes.yaxis.set_major_formatter(
+                lambda value, _: f"{value:.1e}".replace("e-0", "e-").replace(".0", "") if value else "0"
+            )
         return to_svg(figure, name, f"{column.replace('_', ' ').capitalize()} over steps")
 
 
@@ -78,12 +93,21 @@ def draw_validation_metric(validation: Columns, name: str, best_step: float | No
     with canvas() as (figure, axes):
         axes.plot(validation["step"], validation[name], color=SECOND, marker="o", markersize=4)
         best = validation["step"] == best_step
-        axes.plot(validation["step"][best], validation[name][best], marker="o", markersize=8, markerfacecolor="none", markeredgecolor=BAD)
+        axes.plot(
+            validation["step"][best],
+            validation[name][best],
+            marker="o",
+            markersize=8,
+            markerfacecolor="none",
+            markeredgecolor=BAD,
+        )
         axes.set(xlabel="step", ylabel=f"validation {name.replace('_', ' ')}")
         return to_svg(figure, "validation", f"Validation {name} over steps")
 
 
-def _draw_curve(curve: Columns, previous: Columns | None = None, *, x: str, y: str, name: str, title: str) -> Markup:
+def _draw_curve(
+    curve: Columns, previous: Columns | None = None, *, x: str, y: str, name: str, title: str
+) -> Markup:
     with canvas() as (figure, axes):
         if name == "roc":
             _draw_diagonal(axes)
@@ -97,9 +121,13 @@ def _draw_curve(curve: Columns, previous: Columns | None = None, *, x: str, y: s
         return to_svg(figure, name, title)
 
 
-draw_roc = partial(_draw_curve, x="false_positive_rate", y="true_positive_rate", name="roc", title="ROC curve")
+draw_roc = partial(
+    _draw_curve, x="false_positive_rate", y="true_positive_rate", name="roc", title="ROC curve"
+)
 """Draws the ROC curve, and the diagonal of random predictions."""
-draw_precision_recall = partial(_draw_curve, x="recall", y="precision", name="pr", title="Precision over recall")
+draw_precision_recall = partial(
+    _draw_curve, x="recall", y="precision", name="pr", title="Precision over recall"
+)
 """Draws precision over recall."""
 
 
@@ -111,18 +139,39 @@ def unit_square(axes: "Axes", x: str, y: str) -> None:
     """Scale both axes from 0 to 1, and label them."""
     ticks = [0, 0.25, 0.5, 0.75, 1]
     labels = [f"{tick:g}" for tick in ticks]
-    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02), xlabel=x, ylabel=y, xticks=ticks, yticks=ticks, xticklabels=labels, yticklabels=labels)
+    axes.set(
+        xlim=(-0.01, 1.01),
+        ylim=(-0.01, 1.02),
+        xlabel=x,
+        ylabel=y,
+        xticks=ticks,
+        yticks=ticks,
+        xticklabels=labels,
+        yticklabels=labels,
+    )
 
 
 def draw_calibration(bins: Columns, _: Columns | None = None) -> Markup:
     """Draw the reliability diagram: accuracy over confidence, one dot per bin with an area proportional to its rows."""
     with canvas() as (figure, axes):
         _draw_diagonal(axes)
-        axes.vlines(bins["confidence"], bins["confidence"], bins["accuracy"], color=BAD, linewidth=1.2, alpha=0.5)
+        axes.vlines(
+            bins["confidence"], bins["confidence"], bins["accuracy"], color=BAD, linewidth=1.2, alpha=0.5
+        )
         fraction = bins["rows"] / bins["rows"].sum()
-        axes.scatter(bins["confidence"], bins["accuracy"], s=14 + 260 * fraction, color=FIRST, alpha=0.75, linewidth=0, zorder=3)
+        axes.scatter(
+            bins["confidence"],
+            bins["accuracy"],
+            s=14 + 260 * fraction,
+            color=FIRST,
+            alpha=0.75,
+            linewidth=0,
+            zorder=3,
+        )
         unit_square(axes, "confidence", "accuracy")
-        return to_svg(figure, "calibration", "Accuracy by confidence; a calibrated model lies on the diagonal")
+        return to_svg(
+            figure, "calibration", "Accuracy by confidence; a calibrated model lies on the diagonal"
+        )
 
 
 def draw_confidence(predictions: ReportedPredictions) -> Markup:
@@ -131,8 +180,20 @@ def draw_confidence(predictions: ReportedPredictions) -> Markup:
     correct = predictions.predicted == predictions.labels
     with canvas() as (figure, axes):
         groups, edges = [probability[correct], probability[~correct]], np.linspace(0, 1, BINS + 1).tolist()
-        axes.hist(groups, edges, stacked=True, rwidth=0.86, alpha=0.85, color=[FIRST, BAD], label=["correct", "wrong"])
-        axes.set(xlabel="confidence", ylabel="rows", xlim=(np.clip(np.floor(probability.min() * 10) / 10, 0, 0.9), 1))
+        axes.hist(
+            groups,
+            edges,
+            stacked=True,
+            rwidth=0.86,
+            alpha=0.85,
+            color=[FIRST, BAD],
+            label=["correct", "wrong"],
+        )
+        axes.set(
+            xlabel="confidence",
+            ylabel="rows",
+            xlim=(np.clip(np.floor(probability.min() * 10) / 10, 0, 0.9), 1),
+        )
         axes.grid(visible=False, axis="x")
         axes.legend(loc="best")
         return to_svg(figure, "confidence", "Rows by confidence, correct and wrong predictions")
@@ -172,21 +233,30 @@ def draw_headline(headline: Headline) -> Markup:
     rows: list[tuple[str, float | None, Estimate | None, str]] = [
         ("this model", headline.value, headline.interval, FIRST),
         (previous, headline.previous_value, headline.previous_interval, MUTED),
-        *((title.removeprefix("the "), value, None, MUTED) for title, value in reversed(list(headline.simple.items()))),
+        *(
+            (title.removeprefix("the "), value, None, MUTED)
+            for title, value in reversed(list(headline.simple.items()))
+        ),
     ]
     known = [(name, value, interval, colour) for name, value, interval, colour in rows if value is not None]
     with canvas((FIGURE_WIDTH, 0.55 + 0.5 * len(known))) as (figure, axes):
         for height, (_, value, interval, colour) in enumerate(known):
             if interval is not None:
-                axes.plot([interval.low, interval.high], [height, height], color=colour, linewidth=5, alpha=0.3)
+                axes.plot(
+                    [interval.low, interval.high], [height, height], color=colour, linewidth=5, alpha=0.3
+                )
             axes.plot([value], [height], marker="o", markersize=7, color=colour)
-            axes.annotate(f"{value:.3f}", (value, height), xytext=(0, 7), textcoords="offset points", ha="center")
+            axes.annotate(
+                f"{value:.3f}", (value, height), xytext=(0, 7), textcoords="offset points", ha="center"
+            )
         axes.set_yticks(range(len(known)), [row[0] for row in known])
         axes.set_ylim(-0.5, len(known) - 0.2)
         axes.margins(x=0.08)
         axes.spines[["left", "bottom"]].set_visible(False)
         axes.grid(visible=False, axis="y")
-        return to_svg(figure, "headline", f"{headline.title} of the baselines, the previous commit and this model")
+        return to_svg(
+            figure, "headline", f"{headline.title} of the baselines, the previous commit and this model"
+        )
 
 
 CURVES: dict[str, Callable[[Columns, Columns | None], Markup]] = {
@@ -198,15 +268,22 @@ CURVES: dict[str, Callable[[Columns, Columns | None], Markup]] = {
 """Functions that draw ``plots/evaluation/NAME.csv``, by name."""
 
 
-def draw_figures(root: Path, lock: Lock, headline: Headline | None, predictions: ReportedPredictions | None) -> dict[str, Markup]:
-    """Return every figure whose data exist, by name. Curves of the previous result are drawn too if DVC's cache has them."""
+def draw_figures(
+    root: Path, lock: Lock, headline: Headline | None, predictions: ReportedPredictions | None
+) -> dict[str, Markup]:
+    """Return every figure whose data exist, by name.
+
+    Curves of the previous result are drawn too if DVC's cache has them.
+    """
     previous = headline.previous if headline is not None else None
     figures = {"headline": draw_headline(headline)} if headline is not None else {}
     figures |= _draw_training(root, lock, previous)
     for name, draw in CURVES.items():
         path = PLOTS / f"evaluation/{name}.csv"
         if (curve := read_columns(root / path)) is not None:  # None for the curves of the other task
-            figures[name] = draw(curve, _read_previous(previous if previous and previous.comparable else None, path))
+            figures[name] = draw(
+                curve, _read_previous(previous if previous and previous.comparable else None, path)
+            )
     if predictions is not None and len(predictions.labels):
         figures |= draw_error_sizes(predictions)
     return figures
@@ -225,7 +302,9 @@ def _draw_training(root: Path, lock: Lock, previous: PreviousResult | None) -> d
     keeps_best = lock.params().get("train.keep", "best") == "best"
     best_step = Metrics.read_values(root / METRICS / "train.json").get("best_step")
     figures = {
-        "loss": draw_loss(curve, validation, best_step if keeps_best else None, _read_previous(previous, path)),
+        "loss": draw_loss(
+            curve, validation, best_step if keeps_best else None, _read_previous(previous, path)
+        ),
         "rate": draw_over_steps(curve, "learning_rate", "rate", "learning rate", FIRST),
     }
     if "gradient_norm" in curve:

@@ -1,8 +1,9 @@
 """The report: what is known of the model, as ``reports/index.html`` (one file without scripts or network access) and as a model card.
 
-The latency of exported models is measured while the report is written, because it is a property of the machine, not of the model.
-The card has metrics and a commit that are known only after training. It is therefore not in the out ``models/classifier``, whose
-hash DVC records when training ends; it is uploaded together with that folder.
+The latency of exported models is measured while the report is written, because it is a property of the
+machine, not of the model. The card has metrics and a commit that are known only after training. It is
+therefore not in the out ``models/classifier``, whose hash DVC records when training ends; it is uploaded
+together with that folder.
 """
 
 import hashlib
@@ -16,7 +17,17 @@ from typing import TYPE_CHECKING, Any, Self
 from markupsafe import Markup
 
 from tuneline.core.files import file_hash
-from tuneline.core.paths import BASE_RECORD, CHECKS, COMPARISON, ONNX, PREDICTIONS, RAW, REPORTS, TIMING, TOKENIZED
+from tuneline.core.paths import (
+    BASE_RECORD,
+    CHECKS,
+    COMPARISON,
+    ONNX,
+    PREDICTIONS,
+    RAW,
+    REPORTS,
+    TIMING,
+    TOKENIZED,
+)
 from tuneline.core.provenance import BaseSource, RawSource, outs_key
 from tuneline.core.records import Record, Timing
 from tuneline.core.tables import SplitReader, split_files
@@ -26,13 +37,30 @@ from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
 from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord, Flip, Flips, UsageRecord
 from tuneline.project import latency
 from tuneline.project.dvc import Lock, read_lock
-from tuneline.project.repo import CLASSIFIER_PATH, COMMIT, Commit, commit_of, find_previous, git, outdated, registered, result_key
+from tuneline.project.repo import (
+    CLASSIFIER_PATH,
+    COMMIT,
+    Commit,
+    commit_of,
+    find_previous,
+    git,
+    outdated,
+    registered,
+    result_key,
+)
 from tuneline.reports.checks import Checks
 from tuneline.reports.page import template_environment
 from tuneline.results.exported import is_stale
 from tuneline.results.figures import draw_figures
 from tuneline.results.findings import Finding
-from tuneline.results.predictions import Confusion, Headline, ModelError, ReportedPredictions, headline, largest_errors
+from tuneline.results.predictions import (
+    Confusion,
+    Headline,
+    ModelError,
+    ReportedPredictions,
+    headline,
+    largest_errors,
+)
 from tuneline.results.verdict import RunFacts, is_frozen, judge_run
 from tuneline.tasks import TASKS, Classification, Task
 
@@ -76,7 +104,10 @@ def measure_latencies(root: Path, split: str) -> Latencies | None:
     measured = {}
     for precision in record.models:
         classifier = OnnxClassifier.exported(root / ONNX, precision)
-        measured[precision] = [latency.measure_latency(classifier, data, size, record.pad_token_id, SECONDS) for size in BATCH_SIZES]
+        measured[precision] = [
+            latency.measure_latency(classifier, data, size, record.pad_token_id, SECONDS)
+            for size in BATCH_SIZES
+        ]
     latencies = Latencies(threads=threads(), models=file_hash(root / ONNX / EXPORT_RECORD), measured=measured)
     latencies.write(root / LATENCY_FILE)
     return latencies
@@ -134,7 +165,11 @@ class Provenance:
             record.provenance.libraries if record else {},
             source.attributes if source else {},
             BaseSource.read_if_valid(root / BASE_RECORD),
-            {stage: one.values for stage, one in timing.items() if one and one.values and one.outs == outs_key(stage, root)},
+            {
+                stage: one.values
+                for stage, one in timing.items()
+                if one and one.values and one.outs == outs_key(stage, root)
+            },
         )
 
 
@@ -149,7 +184,8 @@ class Report:
         key: Key of the result, by which a page of another one is known.
         outdated: What of the project is of another run, in words.
         findings: The verdict.
-        exported: Comparison of the exported models with the trained one; ``None`` before the first one, or if it is of another model.
+        exported: Comparison of the exported models with the trained one; ``None`` before the first one, or if
+            it is of another model.
         export_is_stale: The exported models, and their comparison, are of another model.
         export: The published models.
         flips: Rows that flip, by precision.
@@ -182,13 +218,22 @@ class Report:
     def title(self) -> str:
         """The text columns and the label column."""
         columns = self.params.get("data.text_columns")
-        return f"{', '.join(map(str, columns))} → {self.params.get('data.label_column', 'label')}" if columns else "Text classifier"
+        return (
+            f"{', '.join(map(str, columns))} → {self.params.get('data.label_column', 'label')}"
+            if columns
+            else "Text classifier"
+        )
 
     @property
     def name(self) -> str:
         """Default name of the model, from data set and label column."""
-        words = [self.params.get("data.path") or self.params.get("data.source"), *map(self.params.get, ("data.name", "data.label_column"))]
-        return re.sub(r"[^\w.-]+", "-", "-".join(str(word) for word in words if word)).strip("-") or "classifier"
+        words = [
+            self.params.get("data.path") or self.params.get("data.source"),
+            *map(self.params.get, ("data.name", "data.label_column")),
+        ]
+        return (
+            re.sub(r"[^\w.-]+", "-", "-".join(str(word) for word in words if word)).strip("-") or "classifier"
+        )
 
     @property
     def split(self) -> str:
@@ -223,10 +268,14 @@ def metric_names(metrics: Mapping[str, float]) -> list[str]:
     return [*(name for name in METRIC_TABLE if name in metrics), *custom_metrics(metrics)]
 
 
-def tiles_of(metrics: Mapping[str, float], headline: str | None, before: Mapping[str, float]) -> list[tuple[str, str, float | None]]:
+def tiles_of(
+    metrics: Mapping[str, float], headline: str | None, before: Mapping[str, float]
+) -> list[tuple[str, str, float | None]]:
     """Return the metrics but that of the headline: title, value, change since an earlier result (``None`` if there is none)."""
     names = [name for name in metric_names(metrics) if name != headline]
-    return [(title_of(name), f"{metrics[name]:.3f}", _change(metrics[name], before.get(name))) for name in names]
+    return [
+        (title_of(name), f"{metrics[name]:.3f}", _change(metrics[name], before.get(name))) for name in names
+    ]
 
 
 def _change(current: float, previous: float | None) -> float | None:
@@ -234,7 +283,10 @@ def _change(current: float, previous: float | None) -> float | None:
 
 
 def read_report(root: Path, reference: str | None = None, latencies: Latencies | None = None) -> Report:
-    """Read everything that the report shows. It compares with a commit, by default the newest with other metrics."""
+    """Read everything that the report shows.
+
+    It compares with a commit, by default the newest with other metrics.
+    """
     lock = read_lock(root)
     params = lock.params()
     run = RunFacts.read(root, params)
@@ -254,7 +306,11 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         params=params,
         headline=top,
         confusion=Confusion.of(predictions) if predictions else None,
-        errors=largest_errors(predictions, raw, list(params.get("data.text_columns") or [])) if predictions else [],
+        errors=(
+            largest_errors(predictions, raw, list(params.get("data.text_columns") or []))
+            if predictions
+            else []
+        ),
         slices=Slices.read_if_valid(root / REPORTS / "slices.json"),
         behaviour=Behaviour.read_if_valid(root / REPORTS / "behaviour.json"),
         checks=Checks.read_if_valid(root / CHECKS / "checks.json"),
@@ -262,7 +318,10 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         exported=exported,
         export_is_stale=export_is_stale,
         export=UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD),
-        flips={name: flips.of(name)[:MAX_FLIPS] if flips else () for name in (exported.models if exported else ())},
+        flips={
+            name: flips.of(name)[:MAX_FLIPS] if flips else ()
+            for name in (exported.models if exported else ())
+        },
         latencies=latencies,
         provenance=Provenance.read(root, lock, with_export=not export_is_stale),
         figures=draw_figures(root, lock, top, predictions),
@@ -314,7 +373,11 @@ def metadata(report: Report) -> str:
 
     params, source, task = report.params, report.provenance.source, "text-classification"
     from_hub = params.get("data.source") == "hub" and bool(params.get("data.path"))
-    dataset = str(params["data.path"]) if from_hub else str(params.get("data.path") or params.get("data.source") or "data")
+    dataset = (
+        str(params["data.path"])
+        if from_hub
+        else str(params.get("data.path") or params.get("data.source") or "data")
+    )
     results = [
         EvalResult(
             task_type=task,
@@ -335,7 +398,11 @@ def metadata(report: Report) -> str:
         tags=["tuneline", *(["onnx"] if report.exported else [])],
         base_model=checkpoint.name if checkpoint and checkpoint.commit else None,
         datasets=[dataset] if from_hub else None,
-        metrics=[metric.hub_name for metric in METRIC_TABLE.values() if metric.hub_name and metric.name in report.metrics],
+        metrics=[
+            metric.hub_name
+            for metric in METRIC_TABLE.values()
+            if metric.hub_name and metric.name in report.metrics
+        ],
         model_name=report.name,
         eval_results=results or None,
     )

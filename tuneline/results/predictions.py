@@ -45,7 +45,9 @@ class ReportedPredictions:
             table = read_table(path, ["idx", "label", "logits"])
             task = read_task(table.schema, "label")
             order = np.argsort(table["idx"].to_numpy(), kind="stable")
-            logits = pc.list_flatten(table["logits"]).to_numpy().reshape(len(table), -1)[order].astype(np.float32)
+            logits = (
+                pc.list_flatten(table["logits"]).to_numpy().reshape(len(table), -1)[order].astype(np.float32)
+            )
             return cls(table["label"].to_numpy()[order], logits, task)
         except (DataError, pa.ArrowException, KeyError, ValueError, OSError):
             return None
@@ -103,12 +105,25 @@ class Confusion:
         counts = confusion_matrix(predictions.labels, predictions.predicted, len(names))
         errors = counts.copy()
         np.fill_diagonal(errors, 0)
-        largest = [np.unravel_index(index, errors.shape) for index in np.argsort(-errors, axis=None, kind="stable")[:MAX_CONFUSED_PAIRS]]
-        most_confused = [(names[label], names[other], int(errors[label, other])) for label, other in largest if errors[label, other] > 0]
+        largest = [
+            np.unravel_index(index, errors.shape)
+            for index in np.argsort(-errors, axis=None, kind="stable")[:MAX_CONFUSED_PAIRS]
+        ]
+        most_confused = [
+            (names[label], names[other], int(errors[label, other]))
+            for label, other in largest
+            if errors[label, other] > 0
+        ]
         classes = []
-        for name, correct, labelled, predicted in zip(names, np.diag(counts), counts.sum(axis=1), counts.sum(axis=0), strict=True):
+        for name, correct, labelled, predicted in zip(
+            names, np.diag(counts), counts.sum(axis=1), counts.sum(axis=0), strict=True
+        ):
             pairs = (correct, predicted), (correct, labelled), (2 * correct, labelled + predicted)
-            classes.append(ClassMetrics(name, int(labelled), *(float(part / whole) if whole else None for part, whole in pairs)))
+            classes.append(
+                ClassMetrics(
+                    name, int(labelled), *(float(part / whole) if whole else None for part, whole in pairs)
+                )
+            )
         return cls(names, counts, classes, most_confused)
 
     def fraction(self, label: int, predicted: int) -> float:
@@ -135,19 +150,32 @@ class ModelError:
     measure: str
 
 
-def largest_errors(predictions: ReportedPredictions, raw: SplitReader | None, text_columns: Sequence[str]) -> list[ModelError]:
+def largest_errors(
+    predictions: ReportedPredictions, raw: SplitReader | None, text_columns: Sequence[str]
+) -> list[ModelError]:
     """Return the wrong predictions with the highest probability, or the largest absolute errors of numbers, with their texts."""
-    task, labels, predicted, sizes = predictions.task, predictions.labels, predictions.predicted, predictions.error_sizes
+    task, labels, predicted, sizes = (
+        predictions.task,
+        predictions.labels,
+        predictions.predicted,
+        predictions.error_sizes,
+    )
     wrong = np.flatnonzero(predictions.errors)
     rows = wrong[np.argsort(-sizes[wrong], kind="stable")][:MAX_ERRORS]
     errors = []
     for row, text in zip(rows.tolist(), read_texts(raw, rows, text_columns), strict=True):
-        label, prediction, size = task.label_text(labels[row]), task.label_text(predicted[row]), float(sizes[row])
+        label, prediction, size = (
+            task.label_text(labels[row]),
+            task.label_text(predicted[row]),
+            float(sizes[row]),
+        )
         errors.append(ModelError(row, text, label, prediction, size, task.error_size_text(size)))
     return errors
 
 
-def read_texts(raw: SplitReader | None, rows: NDArray[np.int64], text_columns: Sequence[str]) -> list[list[tuple[str, str]]]:
+def read_texts(
+    raw: SplitReader | None, rows: NDArray[np.int64], text_columns: Sequence[str]
+) -> list[list[tuple[str, str]]]:
     """Return column names and texts of the given rows, in their order; no texts if the split is missing or does not fit."""
     columns = [name for name in text_columns if raw and name in raw.schema.names]
     if raw is None or not columns or rows.max(initial=-1) >= raw.rows:
@@ -197,8 +225,17 @@ class Headline:
         """Comparison with the previous result, in words."""
         if self.change is None:
             return ""
-        gains = [one if METRIC_TABLE[self.name].greater_is_better else -one for one in (self.change.low, self.change.high)]
-        return "clearly better" if min(gains) > 0 else "clearly worse" if max(gains) < 0 else "no clear difference"
+        gains = [
+            one if METRIC_TABLE[self.name].greater_is_better else -one
+            for one in (self.change.low, self.change.high)
+        ]
+        return (
+            "clearly better"
+            if min(gains) > 0
+            else "clearly worse"
+            if max(gains) < 0
+            else "no clear difference"
+        )
 
 
 def headline(
@@ -217,13 +254,19 @@ def headline(
     if name is None:
         return None
     metric, value = METRIC_TABLE[name], metrics[name]
-    simple = {title: metrics[key] for one, title in rivals(frozen).items() if (key := metric.of_baseline(one)) and key in metrics}
+    simple = {
+        title: metrics[key]
+        for one, title in rivals(frozen).items()
+        if (key := metric.of_baseline(one)) and key in metrics
+    }
     interval = interval_of(name, params, predictions)
     if interval is not None and abs(interval.value - value) > TOLERANCE:
         return Headline(name, value, simple=simple, previous=previous, stale=True)
     cached = previous.file(PREDICTIONS.as_posix()) if previous else None
     before, change = ReportedPredictions.read(cached) if cached else None, None
-    if before and not (predictions and before.task == predictions.task and np.array_equal(before.labels, predictions.labels)):
+    if before and not (
+        predictions and before.task == predictions.task and np.array_equal(before.labels, predictions.labels)
+    ):
         before = None
     if predictions and before and metric.resampled and len(predictions.labels):
         models = predictions.predicted, before.predicted
@@ -231,11 +274,15 @@ def headline(
     return Headline(name, value, interval, simple, previous, interval_of(name, params, before), change)
 
 
-def interval_of(name: str, params: Mapping[str, Any], predictions: ReportedPredictions | None) -> Estimate | None:
+def interval_of(
+    name: str, params: Mapping[str, Any], predictions: ReportedPredictions | None
+) -> Estimate | None:
     """Return a metric with its interval; ``None`` without predictions, or if the metric table gives it no interval."""
     if predictions is None or len(predictions.labels) == 0:
         return None
-    return metric_interval(METRIC_TABLE[name], predictions.labels, predictions.predicted, **_settings(params, predictions))
+    return metric_interval(
+        METRIC_TABLE[name], predictions.labels, predictions.predicted, **_settings(params, predictions)
+    )
 
 
 def _settings(params: Mapping[str, Any], predictions: ReportedPredictions) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The verdict on a trained model: what a careful colleague would say, and what to do, from the metrics and curves of its run.
 
-It is a function of numbers: ``tuneline show``, the page, the model card and ``tuneline evaluate`` all print this one.
+It is a function of numbers: ``tuneline show``, the page, the model card and ``tuneline evaluate`` all print
+this one.
 """
 
 import csv
@@ -76,7 +77,9 @@ class RunFacts:
     @classmethod
     def read(cls, root: Path, params: Mapping[str, Any]) -> Self:
         """Read metrics and curves of a project; what is missing or invalid is empty."""
-        evaluated, training = (Metrics.read_values(root / METRICS / f"{stage}.json") for stage in ("evaluate", "train"))
+        evaluated, training = (
+            Metrics.read_values(root / METRICS / f"{stage}.json") for stage in ("evaluate", "train")
+        )
         curves = root / PLOTS / "training"
         validation, losses = read_curve(curves / "validation.tsv"), read_curve(curves / "loss.tsv")
         timing = Timing.read_if_valid(root / TIMING / "train.json")
@@ -136,7 +139,9 @@ def is_frozen(params: Mapping[str, Any], training: Mapping[str, float]) -> bool:
 
 
 def read_curve(path: Path, suffix: str | None = None) -> Curve:
-    """Return the columns of a CSV or TSV file of numbers; empty if it is missing, invalid or has no rows. An empty cell is NaN.
+    """Return the columns of a CSV or TSV file of numbers; empty if it is missing, invalid or has no rows.
+
+    An empty cell is NaN.
 
     A file in DVC's cache has no ``suffix`` of its own. No numpy here: ``tuneline show`` starts without it.
     """
@@ -159,13 +164,23 @@ def judge_run(run: RunFacts) -> list[Finding]:
         return []
     against = _collapsed(run, metric) or _against_simple_models(run, metric)
     of_training = () if run.is_frozen else (_diverged(run), _still_improving(run), _overfitting(run))
-    others = (_chosen_head(run), _never_predicted(run), *of_training, leak_finding(run), _few_rows(run, metric))
+    others = (
+        _chosen_head(run),
+        _never_predicted(run),
+        *of_training,
+        leak_finding(run),
+        _few_rows(run, metric),
+    )
     rounded = exported.findings(run.compared) if run.compared else ()
     return [*against, *(finding for finding in others if finding is not None), *rounded]
 
 
 def _collapsed(run: RunFacts, metric: Metric) -> list[Finding]:
-    if run.evaluated.get(PREDICTED_CLASSES) != 1 or NEVER_PREDICTED not in run.evaluated or not run.evaluated[NEVER_PREDICTED]:
+    if (
+        run.evaluated.get(PREDICTED_CLASSES) != 1
+        or NEVER_PREDICTED not in run.evaluated
+        or not run.evaluated[NEVER_PREDICTED]
+    ):
         return []
     majority = run.evaluated.get(str(metric.baseline), 0.0)
     sentence = (
@@ -174,7 +189,11 @@ def _collapsed(run: RunFacts, metric: Metric) -> list[Finding]:
     )
     if run.is_frozen:
         return [Finding("one class", "bad", sentence, _learn_more(run))]
-    weights = " Or try train.class_weights=balanced." if majority > UNBALANCED and not run.params.get("train.class_weights") else ""
+    weights = (
+        " Or try train.class_weights=balanced."
+        if majority > UNBALANCED and not run.params.get("train.class_weights")
+        else ""
+    )
     rate = run.params.get("train.learning_rate")
     lower = f"with a lower learning rate (it was {rate:g})" if rate else "with a lower learning rate"
     remedy = f"Train {lower}." if run.overfits else f"Train longer ({run.longer}) or {lower}."
@@ -204,7 +223,10 @@ class Comparison:
     @property
     def numbers(self) -> str:
         """Both values and the interval, in words."""
-        return f"{self.model:.3f} against {self.simple:.3f}, 95 % interval of the difference {self.low:+.3f} to {self.high:+.3f}"
+        return (
+            f"{self.model:.3f} against {self.simple:.3f}, 95 % interval of the difference {self.low:+.3f} to"
+            f" {self.high:+.3f}"
+        )
 
 
 def rivals(frozen: bool) -> dict[str, str]:
@@ -236,7 +258,11 @@ def _against_simple_models(run: RunFacts, metric: Metric) -> list[Finding]:
     if unbeaten:
         best, *others = unbeaten
         verb = "is worse than" if best.high < 0 else "is not clearly better than"
-        also = f" Nor is it better than {' and '.join(comparison.title for comparison in others)}." if others else ""
+        also = (
+            f" Nor is it better than {' and '.join(comparison.title for comparison in others)}."
+            if others
+            else ""
+        )
         sentence = f"The model {verb} {best.title}: {metric.title} {best.numbers}.{also}"
         return [Finding("not above a simple model", "bad", sentence, _instead(run, best))]
     return [Finding("good", "good", _praise(run, metric, known))] if known else []
@@ -248,7 +274,10 @@ def _uninformed(run: RunFacts, metric: Metric) -> str:
     if metric.uninformed is None or low is None or low > metric.uninformed:
         return ""
     value = run.evaluated[metric.name]
-    return f"{metric.uninformed:g}, that of predictions without the text: {value:.3f}, 95 % interval {low:.3f} to {high:.3f}"
+    return (
+        f"{metric.uninformed:g}, that of predictions without the text: {value:.3f}, 95 % interval {low:.3f}"
+        f" to {high:.3f}"
+    )
 
 
 LARGER = "fine-tune a larger checkpoint (tuneline init FILE --checkpoint NAME)"
@@ -260,10 +289,17 @@ def _learn_more(run: RunFacts) -> str:
     if run.is_frozen and not run.has_tried_both:
         return f"Fine-tune as well ({TRY_BOTH}), get more data, and {look}."
     if run.is_frozen:
-        return f"Neither the fine-tuned model nor the linear one has learned enough from these rows: get more data, {LARGER}, and {look}."
+        return (
+            "Neither the fine-tuned model nor the linear one has learned enough from these rows: get more"
+            f" data, {LARGER}, and {look}."
+        )
     if run.overfits:
         return f"It overfits, so more steps would not help: get more data, {LARGER}, and {look}."
-    start = "" if run.is_fine_tuned else "Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME). "
+    start = (
+        ""
+        if run.is_fine_tuned
+        else "Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME). "
+    )
     return f"{start}Train longer ({run.longer}), and {look}."
 
 
@@ -271,9 +307,14 @@ def _instead(run: RunFacts, best: Comparison) -> str:
     """Return what to do about a simple model that is not beaten."""
     how = f" ({EXPERIMENT} model.head=frozen)" if best.name == "frozen" else ""
     if best.high < 0:
-        return f"Use {best.title}{how}, " + ("or get more data." if run.is_fine_tuned else "or fine-tune a pretrained checkpoint.")
+        return f"Use {best.title}{how}, " + (
+            "or get more data." if run.is_fine_tuned else "or fine-tune a pretrained checkpoint."
+        )
     if not run.is_fine_tuned:
-        return "Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME), get more data, or use the simpler model."
+        return (
+            "Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME), get more data, or use"
+            " the simpler model."
+        )
     if run.is_frozen:
         tried = f"Fine-tuning was tried, too, and was no better: get more data, {LARGER}"
         first = tried if run.has_tried_both else f"Fine-tune as well ({TRY_BOTH}), get more data"
@@ -291,7 +332,10 @@ def _praise(run: RunFacts, metric: Metric, known: Sequence[Comparison]) -> str:
     best = known[0]
     several = ", the best of the simple models" if len(known) > 1 else ""
     difference = f"{best.simple:.3f}, difference {best.low:+.3f} to {best.high:+.3f}"
-    return f"Good: {metric.title} {value:.3f}{interval} on {run.rows:,} rows, clearly above {best.title}{several} ({difference})."
+    return (
+        f"Good: {metric.title} {value:.3f}{interval} on {run.rows:,} rows, clearly above"
+        f" {best.title}{several} ({difference})."
+    )
 
 
 def _never_predicted(run: RunFacts) -> Finding | None:
@@ -300,9 +344,21 @@ def _never_predicted(run: RunFacts) -> Finding | None:
     if not never or predicted == 1:
         return None
     verb = "is" if never == 1 else "are"
-    sentence = f"{never} of {never + predicted} classes {verb} never predicted; {share:.0%} of the rows get the same class."
-    weights = "" if run.params.get("train.class_weights") or run.is_frozen else ", try train.class_weights=balanced,"
-    return Finding("never predicted", "warning", sentence, f"Get more rows of the classes without predictions{weights} or join rare ones.")
+    sentence = (
+        f"{never} of {never + predicted} classes {verb} never predicted; {share:.0%} of the rows get the same"
+        " class."
+    )
+    weights = (
+        ""
+        if run.params.get("train.class_weights") or run.is_frozen
+        else ", try train.class_weights=balanced,"
+    )
+    return Finding(
+        "never predicted",
+        "warning",
+        sentence,
+        f"Get more rows of the classes without predictions{weights} or join rare ones.",
+    )
 
 
 def _chosen_head(run: RunFacts) -> Finding | None:
@@ -310,7 +366,10 @@ def _chosen_head(run: RunFacts) -> Finding | None:
     frozen, tuned = (run.training.get(f"{name}_calibrated_loss") for name in ("frozen", "tuned"))
     if run.params.get("model.head") != "auto" or frozen is None or tuned is None:
         return None
-    numbers = f"loss {frozen:.3f} with the linear model on the frozen checkpoint, {tuned:.3f} with the fine-tuned one"
+    numbers = (
+        f"loss {frozen:.3f} with the linear model on the frozen checkpoint, {tuned:.3f} with the"
+        " fine-tuned one"
+    )
     chosen = "the linear one" if run.is_frozen else "the fine-tuned one"
     is_worse = frozen > tuned if run.is_frozen else tuned > frozen
     reason = ", which is no clear difference; it is the safer one" if is_worse else ""
@@ -322,17 +381,30 @@ def _diverged(run: RunFacts) -> Finding | None:
     if len(losses) < 4:
         return None
     rate = run.params.get("train.learning_rate")
-    advice = f"Lower the learning rate (train.learning_rate={rate / 3:.1g})." if rate else "Lower the learning rate."
+    advice = (
+        f"Lower the learning rate (train.learning_rate={rate / 3:.1g})."
+        if rate
+        else "Lower the learning rate."
+    )
     if not all(map(math.isfinite, losses)):
         step = next(step for step, loss in zip(steps, losses, strict=True) if not math.isfinite(loss))
-        return Finding("diverged", "bad", f"The training loss is not a finite number at step {step:.0f}.", advice)
+        return Finding(
+            "diverged", "bad", f"The training loss is not a finite number at step {step:.0f}.", advice
+        )
     quarter = len(losses) // 4
     means = [fmean(losses[start : start + quarter]) for start in range(0, len(losses) - quarter + 1, quarter)]
     first, lowest, last = means[0], min(means), means[-1]
     if last > lowest * (1 + OVERFIT) and last > first * (1 - CLEAR_LOSS):
-        return Finding("diverged", "bad", f"The training loss rises: from {lowest:.3f} to {last:.3f} at the end.", advice)
+        return Finding(
+            "diverged", "bad", f"The training loss rises: from {lowest:.3f} to {last:.3f} at the end.", advice
+        )
     if last > first * (1 - CLEAR_LOSS):
-        return Finding("diverged", "warning", f"The training loss does not fall: {first:.3f} at first, {last:.3f} at the end.", advice)
+        return Finding(
+            "diverged",
+            "warning",
+            f"The training loss does not fall: {first:.3f} at first, {last:.3f} at the end.",
+            advice,
+        )
     return None
 
 
@@ -359,10 +431,17 @@ def _validated(run: RunFacts) -> tuple[str, Sequence[float]]:
 def _overfitting(run: RunFacts) -> Finding | None:
     losses, steps = run.validation.get("loss", ()), run.validation.get("step", ())
     trained = run.losses.get("loss", ())
-    if len(losses) < 2 or len(trained) < 2 or losses[-1] <= min(losses) * (1 + OVERFIT) or trained[-1] >= trained[0]:
+    if (
+        len(losses) < 2
+        or len(trained) < 2
+        or losses[-1] <= min(losses) * (1 + OVERFIT)
+        or trained[-1] >= trained[0]
+    ):
         return None
     best = list(losses).index(min(losses))
-    epochs, steps_of_all, until = (run.params.get(f"train.{key}") for key in ("epochs", "max_steps", "early_stopping"))
+    epochs, steps_of_all, until = (
+        run.params.get(f"train.{key}") for key in ("epochs", "max_steps", "early_stopping")
+    )
     epoch = run.training.get("steps", 0) / epochs if epochs and not steps_of_all and until is None else None
     since = f"epoch {steps[best] / epoch:.2g}" if epoch else f"step {steps[best]:.0f}"
     rise = f"the validation loss rises from {losses[best]:.3f} to {losses[-1]:.3f}, the training loss falls"
@@ -371,14 +450,23 @@ def _overfitting(run: RunFacts) -> Finding | None:
         name, metric = _validated(run)
         if metric[-1] >= max(metric) - AS_GOOD:
             return Finding(
-                "overfitting", "note", sentence, f"Its {name} is as good as before, its confidence is too high: do not trust that."
+                "overfitting",
+                "note",
+                sentence,
+                f"Its {name} is as good as before, its confidence is too high: do not trust that.",
             )
         return Finding("overfitting", "warning", sentence, "Set train.keep=best.")
     late = run.training.get("best_step", steps[best]) > steps[best]
     kept = (
-        "The weights that were kept are of a later step: do not trust their confidence." if late else "The weights before that were kept."
+        "The weights that were kept are of a later step: do not trust their confidence."
+        if late
+        else "The weights before that were kept."
     )
-    fewer = f" train.epochs={max(1, math.ceil(steps[best] / epoch))} takes less time." if epoch and not late else ""
+    fewer = (
+        f" train.epochs={max(1, math.ceil(steps[best] / epoch))} takes less time."
+        if epoch and not late
+        else ""
+    )
     return Finding("overfitting", "warning" if late else "note", sentence, f"{kept}{fewer}")
 
 
@@ -391,17 +479,24 @@ def leak_finding(run: RunFacts) -> Finding | None:
     keys = (metric.name, *metric.without_leaks, *metric.from_leaks) if metric else ()
     if metric is None or not all(key in evaluated for key in keys):
         return None
-    every, without, low, high, gain_low, gain_high = (evaluated[key] for key in keys)  # the gain is ``every - without``
+    every, without, low, high, gain_low, gain_high = (
+        evaluated[key] for key in keys
+    )  # the gain is ``every - without``
     leaked, misleads = int(evaluated[LEAKED_ROWS]), gain_low > 0
     effect = "raise it" if misleads else "lower it" if gain_high < 0 else "do not clearly change it"
     sentence = (
-        f"{leaked:,} of {run.rows:,} rows ({leaked / run.rows:.1%}) repeat or resemble a row of an earlier split. "
-        f"{metric.title} without them: {without:.3f} (95 % interval {low:.3f} to {high:.3f}). "
-        f"They {effect}: {every - without:+.3f} (95 % interval {gain_low:+.3f} to {gain_high:+.3f})."
+        f"{leaked:,} of {run.rows:,} rows ({leaked / run.rows:.1%}) repeat or resemble a row of an earlier"
+        f" split. {metric.title} without them: {without:.3f} (95 % interval {low:.3f} to {high:.3f}). They"
+        f" {effect}: {every - without:+.3f} (95 % interval {gain_low:+.3f} to {gain_high:+.3f})."
     )
     if not misleads:
         return Finding("leaks", "note", sentence)
-    return Finding("leaks", "warning", sentence, "Trust the metric without them; docs/data-checks.md says how to leave them out.")
+    return Finding(
+        "leaks",
+        "warning",
+        sentence,
+        "Trust the metric without them; docs/data-checks.md says how to leave them out.",
+    )
 
 
 def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
@@ -411,7 +506,11 @@ def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
         return None
     half, difference = (unbeaten.high - unbeaten.low) / 2, abs(unbeaten.model - unbeaten.simple)
     needed = run.rows * (half / difference) ** 2 if difference else math.inf
-    more = f"A difference as small as this one, {difference:.3f}, needs about {_rounded(needed)} rows." if needed < 100 * run.rows else ""
+    more = (
+        f"A difference as small as this one, {difference:.3f}, needs about {_rounded(needed)} rows."
+        if needed < 100 * run.rows
+        else ""
+    )
     sentence = f"{run.rows:,} rows show only differences of more than about {half:.3f}."
     return Finding("few rows", "note", sentence, more)
 
@@ -431,7 +530,11 @@ def next_steps(run: RunFacts) -> list[tuple[str, str]]:
     They are what the findings advise, so none of them contradicts one.
     """
     if run.is_frozen:
-        steps = [] if run.has_tried_both else [(TRY_BOTH, f"fine-tune as well, and publish the better one{_cost(run, 1)}")]
+        steps = (
+            []
+            if run.has_tried_both
+            else [(TRY_BOTH, f"fine-tune as well, and publish the better one{_cost(run, 1)}")]
+        )
     else:
         steps = _training_steps(run)
     return [*steps, (REVIEW, "look at the labels that are probably wrong")]
@@ -440,15 +543,34 @@ def next_steps(run: RunFacts) -> list[tuple[str, str]]:
 def _training_steps(run: RunFacts) -> list[tuple[str, str]]:
     """Return the next steps after a fine-tuned model, or one that was trained from scratch."""
     steps, metric = [], run.metric
-    unbeaten = [comparison.name for comparison in comparisons(run, metric) if not comparison.beaten] if metric else []
+    unbeaten = (
+        [comparison.name for comparison in comparisons(run, metric) if not comparison.beaten]
+        if metric
+        else []
+    )
     if "frozen" in unbeaten and not run.has_tried_both:
-        steps.append((TRY_BOTH, f"fit a linear model to the frozen checkpoint, too, and publish the better one{_cost(run, 1)}"))
+        steps.append(
+            (
+                TRY_BOTH,
+                (
+                    "fit a linear model to the frozen checkpoint, too, and publish the better"
+                    f" one{_cost(run, 1)}"
+                ),
+            )
+        )
     if _still_improving(run) is not None:
         steps.append((f"{EXPERIMENT} {run.longer}", f"train twice as long{_cost(run, 2)}"))
     if run.sweep is not None:
-        steps.append((f"tuneline sweep {run.sweep}", f"compare nine variants of rate and steps{_cost(run, HALVING_COST)}"))
+        steps.append(
+            (
+                f"tuneline sweep {run.sweep}",
+                f"compare nine variants of rate and steps{_cost(run, HALVING_COST)}",
+            )
+        )
     elif rate := run.params.get("train.learning_rate"):
-        steps.append((f"{EXPERIMENT} train.learning_rate={rate / 2:.2g}", f"half the learning rate{_cost(run, 1)}"))
+        steps.append(
+            (f"{EXPERIMENT} train.learning_rate={rate / 2:.2g}", f"half the learning rate{_cost(run, 1)}")
+        )
     return steps
 
 
@@ -462,13 +584,19 @@ def _cost(run: RunFacts, trainings: float) -> str:
 def about_errors(confidences: Sequence[float], errors: Sequence[float]) -> str:
     """Return what the most confident errors are, from the confidence of all predictions and of the wrong ones.
 
-    They are often wrong labels only where the model is nearly always right: those of an unsure model are its own mistakes.
+    They are often wrong labels only where the model is nearly always right: those of an unsure model are its
+    own mistakes.
     """
     if not errors:
         return ""
     sure, wrong = (sum(one >= CONFIDENT for one in values) for values in (confidences, errors))
     if wrong:
         right = 1 - wrong / sure
-        labels = "the errors there are often wrong labels" if right >= CONFIDENT else "it is too sure of itself"
-        return f"Of {sure:,} predictions with a confidence of at least {CONFIDENT:.0%}, {right:.0%} are right, {wrong:,} wrong: {labels}."
+        labels = (
+            "the errors there are often wrong labels" if right >= CONFIDENT else "it is too sure of itself"
+        )
+        return (
+            f"Of {sure:,} predictions with a confidence of at least {CONFIDENT:.0%}, {right:.0%} are right,"
+            f" {wrong:,} wrong: {labels}."
+        )
     return f"The model is sure of none of them: its highest confidence is {max(errors):.0%}."

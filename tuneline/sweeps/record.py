@@ -1,11 +1,13 @@
 """The record of a sweep: what was drawn and what came of it, and from both what is to be done next.
 
-``.dvc/tmp/sweeps/NAME/record.json`` is the only truth, and one process writes it, after every event. What is to be done next is a function
-of it, so a sweep that was killed goes on where it was. Halving is synchronous: who goes on is decided when all have reached a rung. So the
-result depends neither on the number of workers nor on their timing.
+``.dvc/tmp/sweeps/NAME/record.json`` is the only truth, and one process writes it, after every event. What is
+to be done next is a function of it, so a sweep that was killed goes on where it was. Halving is synchronous:
+who goes on is decided when all have reached a rung. So the result depends neither on the number of workers
+nor on their timing.
 
-Sources: Jamieson & Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", AISTATS 2016 (successive halving);
-Li, Jamieson, DeSalvo, Rostamizadeh & Talwalkar, "Hyperband", JMLR 18, 2018, of which this is one bracket.
+Sources: Jamieson & Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization",
+AISTATS 2016 (successive halving); Li, Jamieson, DeSalvo, Rostamizadeh & Talwalkar, "Hyperband", JMLR 18,
+2018, of which this is one bracket.
 """
 
 import re
@@ -138,7 +140,8 @@ class SweepRecord(Record):
         inputs: Git tree of code, data and parameters on which all trials are based.
         params: ``params.yaml`` with the values that all trials have.
         metric: Name of the validation metric.
-        threads: Threads of each training, which decide how sums are rounded: they stay the same with another number of workers.
+        threads: Threads of each training, which decide how sums are rounded: they stay the same with another
+            number of workers.
         exhausted: True if the space has no other configuration, or the hours are over.
     """
 
@@ -153,7 +156,9 @@ class SweepRecord(Record):
 
     def with_trial(self, trial: Trial) -> "SweepRecord":
         """Return the record with another state of a trial."""
-        return self.model_copy(update={"trials": tuple(trial if one.number == trial.number else one for one in self.trials)})
+        return self.model_copy(
+            update={"trials": tuple(trial if one.number == trial.number else one for one in self.trials)}
+        )
 
     def with_draws(self, draws: Sequence[Values], seeds: Sequence[int | None]) -> "SweepRecord":
         """Return the record with further configurations, each with every seed."""
@@ -190,28 +195,45 @@ class TrainingTask(NamedTuple):
 
 
 def next_tasks(sweep: Sweep, record: SweepRecord, *, drawing: bool = False) -> list[TrainingTask]:
-    """Return what can be done now, in any order; empty if the sweep is finished. While ``drawing``, nobody goes on to the second rung."""
+    """Return what can be done now, in any order; empty if the sweep is finished.
+
+    While ``drawing``, nobody goes on to the second rung.
+    """
     return _next(sweep, record, drawing=drawing)[1]
 
 
 def left_behind(sweep: Sweep, record: SweepRecord) -> list[Trial]:
     """Return the trials that halving has stopped."""
-    alive = {trial.number for configuration in _next(sweep, record, drawing=False)[0] for trial in configuration.trials}
+    alive = {
+        trial.number
+        for configuration in _next(sweep, record, drawing=False)[0]
+        for trial in configuration.trials
+    }
     return [trial for trial in record.trials if trial.number not in alive and not trial.is_finished]
 
 
-def _next(sweep: Sweep, record: SweepRecord, *, drawing: bool) -> tuple[Sequence[Configuration], list[TrainingTask]]:
+def _next(
+    sweep: Sweep, record: SweepRecord, *, drawing: bool
+) -> tuple[Sequence[Configuration], list[TrainingTask]]:
     """Return the configurations that are in the race, and what can be done now."""
     alive, rung = record.configurations(), 0
     while True:
         pause = None
         if sweep.halving and (drawing or len(alive) > 1):
             pause = sweep.halving.first_steps * sweep.halving.factor**rung
-        trials = (trial for configuration in alive for trial in configuration.trials if not trial.error and not trial.is_finished)
+        trials = (
+            trial
+            for configuration in alive
+            for trial in configuration.trials
+            if not trial.error and not trial.is_finished
+        )
         waiting = [trial for trial in trials if pause is None or len(trial.rungs) <= rung]
         if waiting or not sweep.halving or drawing or len(alive) <= 1:
             # a trial of so few steps that the rung is its end has no pause
-            return alive, [TrainingTask(trial, None if pause and (trial.total_steps or pause + 1) <= pause else pause) for trial in waiting]
+            return alive, [
+                TrainingTask(trial, None if pause and (trial.total_steps or pause + 1) <= pause else pause)
+                for trial in waiting
+            ]
         reached = [one for one in alive if one.scores(rung)]
         reached.sort(key=lambda one: (-record.sign * statistics.fmean(one.scores(rung)), one.number))
         alive, rung = reached[: max(1, len(alive) // sweep.halving.factor)], rung + 1
@@ -224,4 +246,7 @@ def check_errors(record: SweepRecord) -> None:
     errors = [trial.error for trial in first if trial.error]
     same = len(errors) == len(first) and len({re.sub(r"[\d.,]+", "#", error) for error in errors}) == 1
     if same and len(configurations) >= SAME_ERRORS:
-        raise StageError(f"All of the first {len(first)} trials failed in the same way: {errors[0]}", "Correct this, then add --restart.")
+        raise StageError(
+            f"All of the first {len(first)} trials failed in the same way: {errors[0]}",
+            "Correct this, then add --restart.",
+        )

@@ -31,19 +31,37 @@ def ranked_configurations(record: SweepRecord) -> list[Configuration]:
     return sorted(record.configurations(), key=order)
 
 
-def configuration_rows(record: SweepRecord, name: str, training: Collection[int] = ()) -> list[dict[str, str]]:
+def configuration_rows(
+    record: SweepRecord, name: str, training: Collection[int] = ()
+) -> list[dict[str, str]]:
     """Return the rows of the table, the best first, as texts by column; trials with the numbers in ``training`` are being trained."""
     configurations, rows = ranked_configurations(record), []
     for configuration in configurations:
         mean, spread, latency = configuration.mean(), configuration.spread, configuration.latency_ms
         row = {
-            "trial": f"{name}-{configuration.number}" + (f" to {configuration.trials[-1].number}" if len(configuration.trials) > 1 else ""),
+            "trial": (
+                f"{name}-{configuration.number}"
+                + (f" to {configuration.trials[-1].number}" if len(configuration.trials) > 1 else "")
+            ),
             "parameters": describe_values(configuration.values),
-            record.metric: "" if mean is None else f"{mean:.4f}" + ("" if spread is None else f" ± {spread:.4f}"),
+            record.metric: (
+                "" if mean is None else f"{mean:.4f}" + ("" if spread is None else f" ± {spread:.4f}")
+            ),
         }
         if any(other.latency_ms is not None for other in configurations):
-            row[LATENCY_COLUMN] = "" if latency is None else f"{latency:.2f}{' *' if on_front(record, configuration) else ''}"
-        rows.append({**row, "state": "trains" if any(trial.number in training for trial in configuration.trials) else configuration.state})
+            row[LATENCY_COLUMN] = (
+                "" if latency is None else f"{latency:.2f}{' *' if on_front(record, configuration) else ''}"
+            )
+        rows.append(
+            {
+                **row,
+                "state": (
+                    "trains"
+                    if any(trial.number in training for trial in configuration.trials)
+                    else configuration.state
+                ),
+            }
+        )
     return rows
 
 
@@ -55,7 +73,9 @@ def on_front(record: SweepRecord, configuration: Configuration) -> bool:
         if (mean := other.mean()) is not None and other.latency_ms is not None
     }
     own = points.get(configuration.number)
-    return own is not None and not any(other != own and other[0] >= own[0] and other[1] >= own[1] for other in points.values())
+    return own is not None and not any(
+        other != own and other[0] >= own[0] and other[1] >= own[1] for other in points.values()
+    )
 
 
 @dataclass(frozen=True)
@@ -63,9 +83,11 @@ class Winner:
     """The best configuration on validation.
 
     Attributes:
-        best: Its first seed is what ``tuneline sweep apply`` takes: no seed is chosen, so the interval holds for it.
+        best: Its first seed is what ``tuneline sweep apply`` takes: no seed is chosen, so the interval holds
+            for it.
         candidates: Number of configurations from which it was chosen.
-        selection: Its metric, corrected for the choice; ``None`` for a metric that cannot be computed from predictions.
+        selection: Its metric, corrected for the choice; ``None`` for a metric that cannot be computed from
+            predictions.
         same: Configurations that cannot be told from it.
     """
 
@@ -77,18 +99,29 @@ class Winner:
 
 def winner(root: Path, name: str, record: SweepRecord) -> Winner | None:
     """Return the best configuration of those that are trained to the end; ``None`` if there is none."""
-    compared = [configuration for configuration in ranked_configurations(record) if configuration.mean() is not None]
+    compared = [
+        configuration for configuration in ranked_configurations(record) if configuration.mean() is not None
+    ]
     if not compared or not compared[0].is_finished:
         return None
     metric = METRIC_TABLE.get(record.metric)
-    files = [[predictions_file(root / SWEEP_STATE / name, trial.number) for trial in configuration.trials] for configuration in compared]
-    if metric is None or not metric.of_predictions or not all(file.exists() for seeds in files for file in seeds):
+    files = [
+        [predictions_file(root / SWEEP_STATE / name, trial.number) for trial in configuration.trials]
+        for configuration in compared
+    ]
+    if (
+        metric is None
+        or not metric.of_predictions
+        or not all(file.exists() for seeds in files for file in seeds)
+    ):
         return Winner(compared[0], len(compared))
     tables = [[read_table(file, ["label", "prediction"]) for file in seeds] for seeds in files]
     labels, schema = tables[0][0]["label"].to_numpy(), read_task(tables[0][0].schema, "label")
     predictions = [[table["prediction"].to_numpy() for table in seeds] for seeds in tables]
     chosen = select_best(metric, labels, predictions, average=schema.averaging(None))
-    return Winner(compared[0], len(compared), chosen, tuple(compared[index] for index in chosen.indistinguishable))
+    return Winner(
+        compared[0], len(compared), chosen, tuple(compared[index] for index in chosen.indistinguishable)
+    )
 
 
 def verdict(won: Winner | None, record: SweepRecord, name: str) -> str:
@@ -123,5 +156,8 @@ def find_winner(root: Path, name: str) -> Winner:
         raise StageError(f"There is no sweep {name} here.", f"Run it: tuneline sweep conf/sweep/{name}.yaml")
     won = winner(root, name, record)
     if won is None:
-        raise StageError(f"No configuration of sweep {name} is trained to the end.", f"Go on: tuneline sweep conf/sweep/{name}.yaml")
+        raise StageError(
+            f"No configuration of sweep {name} is trained to the end.",
+            f"Go on: tuneline sweep conf/sweep/{name}.yaml",
+        )
     return won

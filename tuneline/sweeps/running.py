@@ -1,8 +1,9 @@
 """Run a sweep: workers train the trials in working trees of their own; this process alone decides and writes the record.
 
-Each worker has one working tree, ``.dvc/tmp/experiments/sweep-NAME-WORKER``, for all its trials, and finds the checkpoints of a trial
-in ``.dvc/tmp/sweeps/NAME/checkpoints/NUMBER``, wherever that was trained before. Up to a rung, the training starts without DVC. To the
-end, DVC runs the stage, which resumes from the checkpoint, and the result becomes an experiment.
+Each worker has one working tree, ``.dvc/tmp/experiments/sweep-NAME-WORKER``, for all its trials, and finds
+the checkpoints of a trial in ``.dvc/tmp/sweeps/NAME/checkpoints/NUMBER``, wherever that was trained before.
+Up to a rung, the training starts without DVC. To the end, DVC runs the stage, which resumes from the
+checkpoint, and the result becomes an experiment.
 """
 
 import contextlib
@@ -26,7 +27,16 @@ from tuneline.core.files import read_yaml, replace_file
 from tuneline.core.launch import find_devices
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.machine import threads
-from tuneline.core.paths import CANDIDATES, CHECKPOINTS, METRICS, PARAMS, PIPELINE, REPORTS, TOKENIZED, VALIDATION_PREDICTIONS
+from tuneline.core.paths import (
+    CANDIDATES,
+    CHECKPOINTS,
+    METRICS,
+    PARAMS,
+    PIPELINE,
+    REPORTS,
+    TOKENIZED,
+    VALIDATION_PREDICTIONS,
+)
 from tuneline.core.records import Metrics
 from tuneline.core.terminal import say
 from tuneline.project.experiments import TRAIN_STAGE, Experiment, opened
@@ -48,7 +58,10 @@ from tuneline.sweeps.record import (
 from tuneline.sweeps.space import LATENCY, SEED_KEY, Sweep, all_draws, next_draw
 
 ATTEMPTS = 3
-"""Starts of a training that the system kills, or a disk or network stops. A wrong parameter or data fail at once."""
+"""Starts of a training that the system kills, or a disk or network stops.
+
+A wrong parameter or data fail at once.
+"""
 NOTE = REPORTS / "interrupted" / "train.json"
 PAUSE = "TUNELINE_PAUSE_AT_STEP"
 _EXITED = re.compile(r"exited with (-?\d+)")
@@ -72,7 +85,10 @@ def held(root: Path, name: str) -> Iterator[Path]:
         with locked(folder / "lock", wait=0):
             yield folder
     except BusyError:
-        raise StageError(f"Sweep {name} is running already.", "Wait for it, or stop it with Ctrl-C: the same command goes on.") from None
+        raise StageError(
+            f"Sweep {name} is running already.",
+            "Wait for it, or stop it with Ctrl-C: the same command goes on.",
+        ) from None
 
 
 def run_sweep(root: Path, file: Path, workers: int, show: Show, *, restart: bool = False) -> SweepRecord:
@@ -91,13 +107,22 @@ def run_sweep(root: Path, file: Path, workers: int, show: Show, *, restart: bool
             (folder / "record.json").unlink(missing_ok=True)
         record = SweepRecord.read_if_exists(folder / "record.json") or begin(root, sweep, workers)
         if record.sweep != sweep.model_dump(mode="json"):
-            raise StageError(f"{file} has changed since the sweep began.", "Copy it to another name, or begin again with --restart.")
+            raise StageError(
+                f"{file} has changed since the sweep began.",
+                "Copy it to another name, or begin again with --restart.",
+            )
         check_errors(record)
         if next_tasks(sweep, record) or _is_drawing(sweep, record):
-            opened_trees = [trees.enter_context(opened(root, f"sweep-{name}-{worker}", record.params)) for worker in range(workers)]
+            opened_trees = [
+                trees.enter_context(opened(root, f"sweep-{name}-{worker}", record.params))
+                for worker in range(workers)
+            ]
             record = on_same_inputs(opened_trees[0], record)
             record.write(folder / "record.json")
-            say(f"sweep: {name}: {len(record.trials) or sweep.trials} trials; first, the stages before {TRAIN_STAGE!r}, once")
+            say(
+                f"sweep: {name}: {len(record.trials) or sweep.trials} trials; first, the stages before"
+                f" {TRAIN_STAGE!r}, once"
+            )
             for tree in opened_trees:
                 prepare_trials(tree, record.params, folder / "logs" / "prepare.log")
             record = SweepWorkers(folder, sweep, opened_trees, show, record).run()
@@ -113,23 +138,35 @@ def begin(root: Path, sweep: Sweep, workers: int) -> SweepRecord:
     params = read_yaml(root / PARAMS)
     metric = str(get_value(params, "train.metric"))
     if sweep.objectives and sweep.objectives[0] != metric:
-        raise ParamsError(f"objectives: {sweep.objectives[0]} is not the validation metric: train.metric is {metric}.")
+        raise ParamsError(
+            f"objectives: {sweep.objectives[0]} is not the validation metric: train.metric is {metric}."
+        )
     may_be_frozen = "model.head" in sweep.parameters or get_value(params, "model.head") == "frozen"
     if may_be_frozen and (sweep.halving or all(key.startswith("train.") for key in sweep.parameters)):
         hint = "Set model.head to null in params.yaml. A sweep of model.head itself has no halving."
-        raise ParamsError("model.head: a frozen checkpoint has no training steps that a sweep could vary or stop early.", hint)
+        raise ParamsError(
+            "model.head: a frozen checkpoint has no training steps that a sweep could vary or stop early.",
+            hint,
+        )
     due, settings = get_value(params, "train.evaluate_every_steps"), dict[str, Any]()
-    if sweep.halving and not (due and sweep.halving.first_steps % due == 0):  # every rung is an evaluation that is due anyway
+    if sweep.halving and not (
+        due and sweep.halving.first_steps % due == 0
+    ):  # every rung is an evaluation that is due anyway
         settings["train.evaluate_every_steps"] = sweep.halving.first_steps
     if get_value(params, "model.head") == "auto" and "model.head" not in sweep.parameters:
-        say("sweep: the variants have model.head null: fine-tuned models are compared, and the linear one on the frozen checkpoint is not")
+        say(
+            "sweep: the variants have model.head null: fine-tuned models are compared, and the linear one on"
+            " the frozen checkpoint is not"
+        )
         settings["model.head"] = None
     for key in sweep.parameters:
         check_key(key)
     draws = all_draws(sweep if sweep.sampler != "tpe" else sweep.model_copy(update={"sampler": "random"}))
     for values in draws:
         for seed in sweep.seeds:
-            params_with(root, with_alternatives({**settings, **values, **({} if seed is None else {SEED_KEY: seed})}))
+            params_with(
+                root, with_alternatives({**settings, **values, **({} if seed is None else {SEED_KEY: seed})})
+            )
     record = SweepRecord(
         sweep=sweep.model_dump(mode="json"),
         inputs="",
@@ -145,10 +182,14 @@ def begin(root: Path, sweep: Sweep, workers: int) -> SweepRecord:
 def on_same_inputs(tree: Experiment, record: SweepRecord) -> SweepRecord:
     """Return the record with what it is based on; a ``StageError`` if code, data or parameters have changed since it began."""
     if record.inputs:
-        changed = git(tree.root, "diff", "--name-only", record.inputs, tree.inputs, "--", *_INPUTS).splitlines()
+        changed = git(
+            tree.root, "diff", "--name-only", record.inputs, tree.inputs, "--", *_INPUTS
+        ).splitlines()
         if changed:
             files = ", ".join(changed[:3]) + " ..." * (len(changed) > 3)
-            raise StageError(f"Since the sweep began, {files} changed.", "Undo this, or begin again with --restart.")
+            raise StageError(
+                f"Since the sweep began, {files} changed.", "Undo this, or begin again with --restart."
+            )
         return record
     return record.model_copy(update={"inputs": tree.inputs})
 
@@ -157,15 +198,25 @@ def prepare_trials(tree: Experiment, params: str, log: Path) -> None:
     """Run the stages before the training, which all trials share; for the second worker, they are in DVC's cache."""
     stages = read_yaml(tree.path / PIPELINE)["stages"]
     deps = [dep if isinstance(dep, str) else next(iter(dep)) for dep in stages[TRAIN_STAGE].get("deps", [])]
-    outs = {name: [out if isinstance(out, str) else next(iter(out)) for out in stage.get("outs", [])] for name, stage in stages.items()}
-    needed = [name for name, made in outs.items() if any(f"{dep}/".startswith(f"{out}/") for out in made for dep in deps)]
+    outs = {
+        name: [out if isinstance(out, str) else next(iter(out)) for out in stage.get("outs", [])]
+        for name, stage in stages.items()
+    }
+    needed = [
+        name
+        for name, made in outs.items()
+        if any(f"{dep}/".startswith(f"{out}/") for out in made for dep in deps)
+    ]
     write(tree.path / PARAMS, params)
     log.parent.mkdir(exist_ok=True)
     with log.open("w", encoding="utf-8") as output:
         code = tree.reproduce(*needed, output=output) if needed else 0
     if code:
         last = "\n  ".join(log.read_text(encoding="utf-8").splitlines()[-12:])
-        raise StageError(f"The stages before {TRAIN_STAGE!r} did not finish:\n  {last}", "Correct it, and repeat the command.")
+        raise StageError(
+            f"The stages before {TRAIN_STAGE!r} did not finish:\n  {last}",
+            "Correct it, and repeat the command.",
+        )
 
 
 def _is_drawing(sweep: Sweep, record: SweepRecord) -> bool:
@@ -174,7 +225,10 @@ def _is_drawing(sweep: Sweep, record: SweepRecord) -> bool:
 
 @dataclass
 class SweepWorkers:
-    """The workers of a sweep. All methods but ``train`` and those it calls run in one thread, which owns the record."""
+    """The workers of a sweep.
+
+    All methods but ``train`` and those it calls run in one thread, which owns the record.
+    """
 
     folder: Path
     sweep: Sweep
@@ -213,7 +267,9 @@ class SweepWorkers:
         busy = {worker: task.trial.number for worker, task in self.training.values()}
         tasks = next_tasks(self.sweep, self.record, drawing=_is_drawing(self.sweep, self.record))
         open_tasks = [task for task in tasks if task.trial.number not in busy.values()]
-        for worker, task in zip([worker for worker in range(len(self.trees)) if worker not in busy], open_tasks, strict=False):
+        for worker, task in zip(
+            [worker for worker in range(len(self.trees)) if worker not in busy], open_tasks, strict=False
+        ):
             self.training[pool.submit(self.train, worker, task)] = (worker, task)
         return bool(self.training)
 
@@ -228,12 +284,23 @@ class SweepWorkers:
             record = record.model_copy(update={"trials": begun, "exhausted": True})
             if record != self.record:
                 self._write(record)
-        while _is_drawing(self.sweep, self.record) and len(next_tasks(self.sweep, self.record, drawing=True)) < len(self.trees):
+        while _is_drawing(self.sweep, self.record) and len(
+            next_tasks(self.sweep, self.record, drawing=True)
+        ) < len(self.trees):
             configurations = self.record.configurations()
-            directions = ["maximize" if self.record.greater_is_better else "minimize", *["minimize"] * self.sweep.measures_latency]
+            directions = [
+                "maximize" if self.record.greater_is_better else "minimize",
+                *["minimize"] * self.sweep.measures_latency,
+            ]
             results = [_objectives(configuration) for configuration in configurations]
-            draw = next_draw(self.sweep, [configuration.values for configuration in configurations], results, directions)
-            self._write(self.record.with_draws([draw], self.sweep.seeds) if draw else self.record.model_copy(update={"exhausted": True}))
+            draw = next_draw(
+                self.sweep, [configuration.values for configuration in configurations], results, directions
+            )
+            self._write(
+                self.record.with_draws([draw], self.sweep.seeds)
+                if draw
+                else self.record.model_copy(update={"exhausted": True})
+            )
 
     def _record(self, trial: Trial | None) -> None:
         if trial is None:  # this process is being stopped
@@ -251,7 +318,10 @@ class SweepWorkers:
         record.write(self.folder / "record.json")
 
     def train(self, worker: int, task: TrainingTask) -> Trial | None:
-        """Do a task, and return the trial as it is then; ``None`` if this process is being stopped. Runs in a thread."""
+        """Do a task, and return the trial as it is then; ``None`` if this process is being stopped.
+
+        Runs in a thread.
+        """
         started, tree, trial = time.monotonic(), self.trees[worker], task.trial
         checkpoints = self.folder / "checkpoints" / str(trial.number)
         checkpoints.mkdir(parents=True, exist_ok=True)
@@ -266,7 +336,9 @@ class SweepWorkers:
             changes = {"error": str(error)}
         if self.stopping:
             return None
-        return trial.model_copy(update={**changes, "seconds": round(trial.seconds + time.monotonic() - started, 1)})
+        return trial.model_copy(
+            update={**changes, "seconds": round(trial.seconds + time.monotonic() - started, 1)}
+        )
 
     def _attempts(self, worker: int, task: TrainingTask) -> dict[str, Any]:
         """Train until the task is done or fails; return what is new of the trial."""
@@ -277,10 +349,21 @@ class SweepWorkers:
             if task.pause is None and code == 0:
                 return self._finish(tree, trial)
             if task.pause is not None and (note := _pause_note(tree)):
-                _copy(tree.path / NOTE.with_name("validation.parquet"), predictions_file(self.folder, trial.number))
-                steps = {"steps": note["step"], "total_steps": note["steps"], "rungs": (*trial.rungs, note["best"]["value"])}
+                _copy(
+                    tree.path / NOTE.with_name("validation.parquet"),
+                    predictions_file(self.folder, trial.number),
+                )
+                steps = {
+                    "steps": note["step"],
+                    "total_steps": note["steps"],
+                    "rungs": (*trial.rungs, note["best"]["value"]),
+                }
                 at_end = note["step"] >= note["steps"]
-                return self._attempts(worker, TrainingTask(trial.model_copy(update=steps), None)) if at_end else steps
+                return (
+                    self._attempts(worker, TrainingTask(trial.model_copy(update=steps), None))
+                    if at_end
+                    else steps
+                )
             exits = _EXITED.findall(printed)
             message = _error(printed) or f"ended with exit code {code}"
             if self.stopping or (int(exits[-1]) if exits else code) == PERMANENT:
@@ -289,7 +372,10 @@ class SweepWorkers:
 
     def _start_training(self, worker: int, task: TrainingTask) -> tuple[int, str]:
         """Run the training, in DVC's stage if it is to end or needs stages before it; return its exit code and what it printed."""
-        tree, env = self.trees[worker], {"OMP_NUM_THREADS": str(self.record.threads), **_gpu(worker, len(self.trees))}
+        tree, env = (
+            self.trees[worker],
+            {"OMP_NUM_THREADS": str(self.record.threads), **_gpu(worker, len(self.trees))},
+        )
         command = [sys.executable, "-P", "-m", "dvc", "repro", TRAIN_STAGE]
         if task.pause is not None:
             env[PAUSE] = str(task.pause)
@@ -311,9 +397,18 @@ class SweepWorkers:
         if score is None:
             raise StageError(f"{METRICS}/train.json has no validation metric.")
         overrides = [f"{key}={json.dumps(value)}" for key, value in trial.parameters.items()]
-        tree.save({"overrides": overrides, "seconds": tree.seconds()}, TRAIN_STAGE, f"{self.folder.name}-{trial.number}")
+        tree.save(
+            {"overrides": overrides, "seconds": tree.seconds()},
+            TRAIN_STAGE,
+            f"{self.folder.name}-{trial.number}",
+        )
         steps = int(metrics["steps"])
-        done: dict[str, Any] = {"metric": score.value, "steps": steps, "total_steps": steps, "rungs": trial.rungs}
+        done: dict[str, Any] = {
+            "metric": score.value,
+            "steps": steps,
+            "total_steps": steps,
+            "rungs": trial.rungs,
+        }
         return {**done, "latency_ms": self._latency(tree, trial)} if self.sweep.measures_latency else done
 
     def _latency(self, tree: Experiment, trial: Trial) -> float:
@@ -322,7 +417,14 @@ class SweepWorkers:
         with log.open("a", encoding="utf-8") as output:
             code = tree.run("repro", "export", output=output)
         with (measured := log.with_suffix(".latency")).open("w", encoding="utf-8") as output:
-            command = [sys.executable, "-m", "tuneline.project.latency", str(CANDIDATES / "model.int8.onnx"), str(TOKENIZED), "validation"]
+            command = [
+                sys.executable,
+                "-m",
+                "tuneline.project.latency",
+                str(CANDIDATES / "model.int8.onnx"),
+                str(TOKENIZED),
+                "validation",
+            ]
             code = code or tree.execute(command, output)
         if code:
             raise StageError(f"its latency could not be measured; {log} has the reason.")
@@ -346,7 +448,11 @@ def _pause_note(tree: Experiment) -> dict[str, Any] | None:
     """Return the note of a training that has paused, and was not interrupted otherwise."""
     with contextlib.suppress(OSError, ValueError):
         note: dict[str, Any] = json.loads((tree.path / NOTE).read_bytes())
-        return note if note["signal"] == PAUSE and (tree.path / NOTE.with_name("validation.parquet")).exists() else None
+        return (
+            note
+            if note["signal"] == PAUSE and (tree.path / NOTE.with_name("validation.parquet")).exists()
+            else None
+        )
     return None
 
 

@@ -1,6 +1,7 @@
 """A sweep's file, ``conf/sweep/NAME.yaml``, and the configurations that are drawn from it.
 
-What is drawn depends on the file alone, and with ``tpe`` on the metrics of earlier configurations: a sweep that was killed draws the same.
+What is drawn depends on the file alone, and with ``tpe`` on the metrics of earlier configurations: a sweep
+that was killed draws the same.
 """
 
 import itertools
@@ -34,7 +35,10 @@ class Choice(Section):
 
     choice: Annotated[list[Any], Field(min_length=1)]
     when: dict[str, Any] = {}
-    """Values that parameters above must have, else this one stays as it is in ``params.yaml``. A list: one of them."""
+    """Values that parameters above must have, else this one stays as it is in ``params.yaml``.
+
+    A list: one of them.
+    """
 
     def values(self, key: str) -> list[Any]:  # noqa: ARG002 - as Range
         """Return all values."""
@@ -50,7 +54,10 @@ class Choice(Section):
 
 
 class Range(Section):
-    """A parameter with a number between two ends, which are in the range; of four digits. Two integers: an integer."""
+    """A parameter with a number between two ends, which are in the range; of four digits.
+
+    Two integers: an integer.
+    """
 
     low: int | float
     high: int | float
@@ -68,7 +75,9 @@ class Range(Section):
         """Return all values, for a grid."""
         step = self.step or (1 if self._integer and not self.log else None)
         if step is None:
-            raise ValueError(f"parameters.{key}: a grid needs a `step` without `log`, or the values: {{choice: [...]}}")
+            raise ValueError(
+                f"parameters.{key}: a grid needs a `step` without `log`, or the values: {{choice: [...]}}"
+            )
         return [self.low + number * step for number in range(int((self.high - self.low) / step + 1e-9) + 1)]
 
     def suggest(self, trial: Any, key: str) -> Any:
@@ -104,9 +113,15 @@ class Sweep(Section):
     """A file ``conf/sweep/NAME.yaml``."""
 
     parameters: Annotated[dict[str, Choice | Range], Field(min_length=1)]
-    """What is varied, by dotted key. ``train.seed: {choice: [...]}``: each configuration is trained with every one of these seeds."""
+    """What is varied, by dotted key.
+
+    ``train.seed: {choice: [...]}``: each configuration is trained with every one of these seeds.
+    """
     sampler: Literal["random", "quasi-random", "tpe", "grid"] = "random"
-    """How configurations are drawn. ``quasi-random``: Sobol points. ``tpe``: where earlier ones were good. ``grid``: all of them."""
+    """How configurations are drawn.
+
+    ``quasi-random``: Sobol points. ``tpe``: where earlier ones were good. ``grid``: all of them.
+    """
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the draws."""
     trials: Positive | None = None
@@ -122,7 +137,10 @@ class Sweep(Section):
     def read(cls, path: Path) -> Self:
         """Read a file; a ``ParamsError`` names the keys that are wrong."""
         if not path.is_file():
-            raise ParamsError(f"{path} does not exist.", f"There {known_sweeps(path.parents[2] if len(path.parents) > 2 else Path())}.")
+            raise ParamsError(
+                f"{path} does not exist.",
+                f"There {known_sweeps(path.parents[2] if len(path.parents) > 2 else Path())}.",
+            )
         try:
             return cls.model_validate(read_yaml(path))
         except ValidationError as error:
@@ -132,7 +150,10 @@ class Sweep(Section):
                 if problem["type"] != "extra_forbidden" or "parameters" not in problem["loc"]
             ]
             shapes = "A parameter is {choice: [...]} or {low: ..., high: ...}, with `log`, `step`, `when`."
-            raise ParamsError("\n  ".join([f"{path}:", *lines]), shapes if any("parameters" in line for line in lines) else None) from None
+            raise ParamsError(
+                "\n  ".join([f"{path}:", *lines]),
+                shapes if any("parameters" in line for line in lines) else None,
+            ) from None
 
     @property
     def seeds(self) -> list[int | None]:
@@ -155,24 +176,38 @@ class Sweep(Section):
         for key, values in self.parameters.items():
             if key == "seed" or key.startswith("data."):
                 hint = f"vary {SEED_KEY}" if key == "seed" else "use another sweep for other data"
-                raise ValueError(f"parameters.{key}: it changes the rows, on which all trials are compared; {hint}")
-            if missing := [other for other in values.when if other not in itertools.takewhile(key.__ne__, self.parameters)]:
+                raise ValueError(
+                    f"parameters.{key}: it changes the rows, on which all trials are compared; {hint}"
+                )
+            if missing := [
+                other
+                for other in values.when
+                if other not in itertools.takewhile(key.__ne__, self.parameters)
+            ]:
                 raise ValueError(f"parameters.{key}.when: {missing[0]} is none of the parameters above it")
             if self.sampler == "grid" or key == SEED_KEY:
                 values.values(key)
         if self.sampler != "grid" and self.trials is None:
             raise ValueError("trials: give the number of configurations to draw")
         if self.measures_latency and self.halving:
-            raise ValueError(f"halving: set it to null; {LATENCY} is known only of a trial that is trained to the end")
+            raise ValueError(
+                f"halving: set it to null; {LATENCY} is known only of a trial that is trained to the end"
+            )
         if self.objectives and (self.objectives[0] == LATENCY or set(self.objectives[1:]) - {LATENCY}):
-            raise ValueError(f"objectives: [METRIC] or [METRIC, {LATENCY}], where METRIC is that of train.metric")
+            raise ValueError(
+                f"objectives: [METRIC] or [METRIC, {LATENCY}], where METRIC is that of train.metric"
+            )
         return self
 
 
 def known_sweeps(root: Path = Path()) -> str:
     """Return which sweeps a project has, in words."""
     files = [str(path.relative_to(root)) for path in sorted((root / FOLDER).glob("*.yaml"))]
-    return f"is {', '.join(files)}" if files else f"is no file in {FOLDER}; `tuneline init` writes one, and docs/sweeps.md describes it"
+    return (
+        f"is {', '.join(files)}"
+        if files
+        else f"is no file in {FOLDER}; `tuneline init` writes one, and docs/sweeps.md describes it"
+    )
 
 
 def write_first(learning_rate: float, steps: int) -> Path | None:
@@ -215,11 +250,17 @@ def all_draws(sweep: Sweep) -> list[Values]:
     return list(found.values())
 
 
-def next_draw(sweep: Sweep, drawn: Sequence[Values], results: Sequence[Sequence[float] | None], directions: Sequence[str]) -> Values | None:
+def next_draw(
+    sweep: Sweep,
+    drawn: Sequence[Values],
+    results: Sequence[Sequence[float] | None],
+    directions: Sequence[str],
+) -> Values | None:
     """Return the next configuration of ``tpe``; ``None`` if the space has no other one.
 
-    ``results`` are the objectives of the configurations that were drawn: empty if it failed, ``None`` while it is trained. The generator
-    is seeded by the sweep's seed and the number of the draw, so the same results give the same draw.
+    ``results`` are the objectives of the configurations that were drawn: empty if it failed, ``None`` while
+    it is trained. The generator is seeded by the sweep's seed and the number of the draw, so the same results
+    give the same draw.
     """
     import numpy as np
     import optuna
@@ -236,7 +277,9 @@ def next_draw(sweep: Sweep, drawn: Sequence[Values], results: Sequence[Sequence[
             trial = study.ask()
             _suggest(trial, sweep.varied)
             if result is not None:
-                study.tell(trial, list(result) or None, state=None if result else optuna.trial.TrialState.FAIL)
+                study.tell(
+                    trial, list(result) or None, state=None if result else optuna.trial.TrialState.FAIL
+                )
         values = _suggest(study.ask(), sweep.varied)
         if _key(values) not in known:
             return values
@@ -252,7 +295,9 @@ def _suggest(trial: Any, parameters: Mapping[str, Choice | Range]) -> Values:
 
 
 def _applies(parameter: Choice | Range, values: Values) -> bool:
-    return all(values.get(key) in (one if isinstance(one, list) else [one]) for key, one in parameter.when.items())
+    return all(
+        values.get(key) in (one if isinstance(one, list) else [one]) for key, one in parameter.when.items()
+    )
 
 
 def _grid(parameters: Mapping[str, Choice | Range], values: dict[str, Any]) -> Iterator[Values]:

@@ -1,6 +1,7 @@
 """The kinds of task: what a label is, what a model predicts, and how both are compared.
 
-One class for each kind, behind the interface ``Task``. Everyone else asks the task, and does not decide by its kind.
+One class for each kind, behind the interface ``Task``. Everyone else asks the task, and does not decide by
+its kind.
 """
 
 from tuneline.tasks.classification import Classification

@@ -78,8 +78,8 @@ class Classification(Task):
         half = DEVIATIONS * math.sqrt(TYPICAL * (1 - TYPICAL) / rows)
         smallest = DEVIATIONS * math.sqrt(DISAGREEMENT / rows)
         return (
-            f"With {rows:,} rows, test measures an accuracy of {TYPICAL} to within {half:.3f}, and tells two models apart that differ by "
-            f"{smallest:.3f} or more."
+            f"With {rows:,} rows, test measures an accuracy of {TYPICAL} to within {half:.3f}, and tells two"
+            f" models apart that differ by {smallest:.3f} or more."
         )
 
     @property
@@ -147,7 +147,10 @@ class Classification(Task):
         """Translate class ids by class name."""
         if other.names == self.names:
             return labels
-        ids = np.array([self.names.index(name) if name in self.names else -1 for name in other.output_names], dtype=np.int64)
+        ids = np.array(
+            [self.names.index(name) if name in self.names else -1 for name in other.output_names],
+            dtype=np.int64,
+        )
         return np.asarray(ids[labels])
 
     def encoded(self, predicted: pa.ChunkedArray) -> Labels:
@@ -197,7 +200,11 @@ class Classification(Task):
     def json_prediction(self, values: Sequence[Any]) -> dict[str, Any]:
         """Return them with the probabilities by class name."""
         label, probability, *others = values
-        return {"label": label, "probability": probability, "probabilities": dict(zip(self.names, others, strict=True))}
+        return {
+            "label": label,
+            "probability": probability,
+            "probabilities": dict(zip(self.names, others, strict=True)),
+        }
 
     def named_scores(self, scores: Sequence[float]) -> tuple[str | float, dict[str, float]]:
         """Return the most probable class, and all probabilities."""
@@ -259,17 +266,27 @@ class Classification(Task):
         """Check that weights name classes."""
         unknown = set(class_weights) - set(self.names) if isinstance(class_weights, dict) else set()
         if unknown:
-            raise ParamsError(f"train.class_weights: {min(unknown)!r} is not a class.", f"The classes are {', '.join(self.names)}.")
+            raise ParamsError(
+                f"train.class_weights: {min(unknown)!r} is not a class.",
+                f"The classes are {', '.join(self.names)}.",
+            )
 
     def model_outputs(self, logits: "Tensor") -> "Tensor":
         """Return the logits."""
         return logits.float()
 
-    def losses(self, outputs: "Tensor", labels: "Tensor", weight: "Tensor | None", label_smoothing: float) -> "Tensor":
-        """Return the cross-entropy, with a share of the target spread over all classes (Szegedy et al. 2016, section 7)."""
+    def losses(
+        self, outputs: "Tensor", labels: "Tensor", weight: "Tensor | None", label_smoothing: float
+    ) -> "Tensor":
+        """Return the cross-entropy, with a share of the target spread over all classes (Szegedy et al.
+
+        2016, section 7).
+        """
         from torch.nn import functional
 
-        return functional.cross_entropy(outputs, labels, weight, reduction="none", label_smoothing=label_smoothing)
+        return functional.cross_entropy(
+            outputs, labels, weight, reduction="none", label_smoothing=label_smoothing
+        )
 
     def linear_model(self, inverse: float, iterations: int) -> Any:
         """Return a logistic regression."""
@@ -309,7 +326,10 @@ class Classification(Task):
         """Return how F1 is averaged: as required, else over class 1 of two classes, and over all classes of more."""
         is_binary = self.outputs == 2
         if required == "binary" and not is_binary:
-            raise ParamsError(f"evaluate.f1: binary is for two classes; the data has {self.outputs}.", "Set it to macro, or to null.")
+            raise ParamsError(
+                f"evaluate.f1: binary is for two classes; the data has {self.outputs}.",
+                "Set it to macro, or to null.",
+            )
         if required is not None:
             return required
         return "binary" if is_binary else "macro"
@@ -328,8 +348,8 @@ class Classification(Task):
     def calibrated_losses(self, logits: Logits, labels: Labels) -> RowLosses:
         """Return the log losses of logits that are divided by the temperature that suits these rows best.
 
-        The source is Guo et al. 2017, "On Calibration of Modern Neural Networks". A fine-tuned model is too sure of itself, which costs it
-        a log loss that says nothing about its predictions.
+        The source is Guo et al. 2017, "On Calibration of Modern Neural Networks". A fine-tuned model is too
+        sure of itself, which costs it a log loss that says nothing about its predictions.
         """
         return log_losses(logits / best_temperature(logits, labels), labels)
 
@@ -342,7 +362,9 @@ class Classification(Task):
         """Return the metrics of the table that have a formula for probabilities, where they are defined."""
         return self._probability_scores(logits, labels, self.metrics)
 
-    def _probability_scores(self, logits: Logits, labels: Labels, metrics: Iterable[Metric]) -> dict[str, float]:
+    def _probability_scores(
+        self, logits: Logits, labels: Labels, metrics: Iterable[Metric]
+    ) -> dict[str, float]:
         probability = Softmax.of(logits)
         scores = {}
         for metric in metrics:
@@ -353,7 +375,13 @@ class Classification(Task):
                 scores[metric.name] = score
         return scores
 
-    def agreement(self, trained: Logits, exported: Logits, labels: Labels, close_rmse: float) -> NDArray[np.bool_]:  # noqa: ARG002
+    def agreement(
+        self,
+        trained: Logits,
+        exported: Logits,
+        labels: Labels,  # noqa: ARG002
+        close_rmse: float,  # noqa: ARG002
+    ) -> NDArray[np.bool_]:
         """Return which rows get the same class."""
         return np.asarray(self.predictions(trained) == self.predictions(exported))
 
@@ -363,4 +391,6 @@ class Classification(Task):
 
     def exported_quality(self, logits: Logits, labels: Labels) -> Mapping[str, float]:
         """Return the metrics of probabilities that are compared."""
-        return self._probability_scores(logits, labels, [metric for metric in self.metrics if metric.is_compared])
+        return self._probability_scores(
+            logits, labels, [metric for metric in self.metrics if metric.is_compared]
+        )

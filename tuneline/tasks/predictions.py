@@ -20,7 +20,9 @@ def write_predictions(path: Path, labels: NDArray[Any], logits: NDArray[np.float
 
     def batch(start: int) -> pa.RecordBatch:
         known, some = labels[start:][:ROW_GROUP], logits[start:][:ROW_GROUP]
-        lists = pa.FixedSizeListArray.from_arrays(pa.array(some.ravel()), some.shape[1]).cast(pa.list_(pa.float32()))
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(some.ravel()), some.shape[1]).cast(
+            pa.list_(pa.float32())
+        )
         rows, predictions = np.arange(start, start + len(known)), task.predictions(some)
         return pa.record_batch([pa.array(rows), pa.array(known), lists, pa.array(predictions)], schema=schema)
 
@@ -28,7 +30,9 @@ def write_predictions(path: Path, labels: NDArray[Any], logits: NDArray[np.float
         write_batches(partial, schema, map(batch, range(0, len(labels), ROW_GROUP)))
 
 
-def metrics_of(logits: NDArray[np.float32], labels: NDArray[Any], task: Task, f1: Averaging | None = None) -> dict[str, float]:
+def metrics_of(
+    logits: NDArray[np.float32], labels: NDArray[Any], task: Task, f1: Averaging | None = None
+) -> dict[str, float]:
     """Return the metrics of predictions of one split, from logits ``(rows, outputs)``, and ``loss``."""
     scores = prediction_metrics(task.metric_kind, labels, task.predictions(logits), task.averaging(f1))
     return {**scores, "loss": task.mean_loss(logits, labels)}

@@ -18,7 +18,9 @@ def read_task(schema: pa.Schema, column: str = LABELS) -> Task:
     try:
         feature = json.loads(schema.metadata[FEATURES])["info"]["features"][column]
     except (KeyError, TypeError, ValueError):
-        raise DataError("The table has no label names in its schema.", "Write it with `dvc repro download`.") from None
+        raise DataError(
+            "The table has no label names in its schema.", "Write it with `dvc repro download`."
+        ) from None
     kinds = {"ClassLabel": Classification.kind, "Value": Regression.kind}
     return TASKS[feature.get("task", kinds[feature["_type"]])].of_outputs(feature.get("names", ()))
 

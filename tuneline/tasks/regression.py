@@ -204,13 +204,21 @@ class Regression(Task):
         if class_weights is None and not label_smoothing:
             return
         key = "label_smoothing" if class_weights is None else "class_weights"
-        raise ParamsError(f"train.{key}: the labels are numbers, and regression has no classes.", f"Remove train.{key}.")
+        raise ParamsError(
+            f"train.{key}: the labels are numbers, and regression has no classes.", f"Remove train.{key}."
+        )
 
     def model_outputs(self, logits: "Tensor") -> "Tensor":
         """Return the only output of each row."""
         return logits.float().squeeze(-1)
 
-    def losses(self, outputs: "Tensor", labels: "Tensor", weight: "Tensor | None", label_smoothing: float) -> "Tensor":  # noqa: ARG002
+    def losses(
+        self,
+        outputs: "Tensor",
+        labels: "Tensor",
+        weight: "Tensor | None",  # noqa: ARG002
+        label_smoothing: float,  # noqa: ARG002
+    ) -> "Tensor":
         """Return the squared error."""
         from torch.nn import functional
 
@@ -283,7 +291,9 @@ class Regression(Task):
         """Return nothing: a number has no probability."""
         return {}
 
-    def agreement(self, trained: Logits, exported: Logits, labels: Labels, close_rmse: float) -> NDArray[np.bool_]:
+    def agreement(
+        self, trained: Logits, exported: Logits, labels: Labels, close_rmse: float
+    ) -> NDArray[np.bool_]:
         """Return which numbers differ by at most ``agreeing_difference``."""
         expected = self.predictions(trained)
         difference = np.abs(expected.astype(np.float64) - self.predictions(exported))

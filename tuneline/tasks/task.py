@@ -94,7 +94,10 @@ class Task(ABC):
 
     @abstractmethod
     def stored(self, labels: pa.Array, written: Sequence[str]) -> pa.Array:
-        """Return labels of ``staged_type`` as ``label_type``; -1 for an unknown class. ``written`` is how each class is written there."""
+        """Return labels of ``staged_type`` as ``label_type``; -1 for an unknown class.
+
+        ``written`` is how each class is written there.
+        """
 
     @abstractmethod
     def parsed(self, texts: pa.ChunkedArray) -> Labels:
@@ -250,7 +253,9 @@ class Task(ABC):
         """Return what a loss takes: logits in float32, of shape ``(rows,)`` where there is one output, else ``(rows, outputs)``."""
 
     @abstractmethod
-    def losses(self, outputs: "Tensor", labels: "Tensor", weight: "Tensor | None", label_smoothing: float) -> "Tensor":
+    def losses(
+        self, outputs: "Tensor", labels: "Tensor", weight: "Tensor | None", label_smoothing: float
+    ) -> "Tensor":
         """Return the loss of each row, ``(rows,)``, of ``model_outputs``; ``weight`` has the weight of each class."""
 
     # Linear models, of texts or of frozen vectors.
@@ -316,7 +321,9 @@ class Task(ABC):
         """Return the metrics of probabilities, by name; empty for a task without probabilities, or where none is defined."""
 
     @abstractmethod
-    def agreement(self, trained: Logits, exported: Logits, labels: Labels, close_rmse: float) -> NDArray[np.bool_]:
+    def agreement(
+        self, trained: Logits, exported: Logits, labels: Labels, close_rmse: float
+    ) -> NDArray[np.bool_]:
         """Return for each row whether an exported model predicts the same as the trained one."""
 
     @abstractmethod

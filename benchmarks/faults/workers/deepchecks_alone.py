@@ -1,6 +1,7 @@
 """What a user gets from deepchecks' checks of texts that need no model and no download: integrity, and test against train.
 
-Conditions are those of deepchecks' suites. Its checks name few rows, in tables for people; the rows here are those of their results.
+Conditions are those of deepchecks' suites. Its checks name few rows, in tables for people; the rows here are
+those of their results.
 """
 
 from pathlib import Path
@@ -19,7 +20,10 @@ PROPERTIES = {
     "% Special Characters": text_properties.percentage_special_characters,
     "% Punctuation": text_properties.percentage_punctuation,
 }
-"""Properties of a text that need no model. ``calculate_builtin_properties`` always loads fastText's model of languages."""
+"""Properties of a text that need no model.
+
+``calculate_builtin_properties`` always loads fastText's model of languages.
+"""
 
 EXACT = {"n_samples": 10**9, "remove_stopwords": False}
 """Compares all texts with their stop words: for each text, deepchecks would download the list of NLTK."""
@@ -41,10 +45,20 @@ def look(folder: Path, case: dict[str, Any]) -> Findings:
 def _integrity() -> dict[str, Any]:
     return {
         "text duplicates": nlp.TextDuplicates(**EXACT).add_condition_ratio_less_or_equal(),
-        "conflicting labels": nlp.ConflictingLabels(**EXACT).add_condition_ratio_of_conflicting_labels_less_or_equal(),
-        "special characters": nlp.SpecialCharacters(n_samples=10**9).add_condition_samples_ratio_w_special_characters_less_or_equal(),
-        "property outliers": nlp.TextPropertyOutliers(n_samples=10**9).add_condition_outlier_ratio_less_or_equal(),
-        "property label correlation": nlp.PropertyLabelCorrelation(n_samples=10**9).add_condition_property_pps_less_than(),
+        "conflicting labels": (
+            nlp.ConflictingLabels(**EXACT).add_condition_ratio_of_conflicting_labels_less_or_equal()
+        ),
+        "special characters": (
+            nlp.SpecialCharacters(
+                n_samples=10**9
+            ).add_condition_samples_ratio_w_special_characters_less_or_equal()
+        ),
+        "property outliers": (
+            nlp.TextPropertyOutliers(n_samples=10**9).add_condition_outlier_ratio_less_or_equal()
+        ),
+        "property label correlation": (
+            nlp.PropertyLabelCorrelation(n_samples=10**9).add_condition_property_pps_less_than()
+        ),
     }
 
 
@@ -58,7 +72,9 @@ def _against_train() -> dict[str, Any]:
 
 def _text_data(frame: Any, case: dict[str, Any], split: str) -> TextData:
     texts = frame[case["texts"]].agg("\n".join, axis=1).tolist()
-    data = TextData(raw_text=texts, label=frame[case["label"]].tolist(), task_type="text_classification", name=split)
+    data = TextData(
+        raw_text=texts, label=frame[case["label"]].tolist(), task_type="text_classification", name=split
+    )
     properties = {name: list(map(measure, texts)) for name, measure in PROPERTIES.items()}
     data.set_properties(pd.DataFrame(properties), categorical_properties=[])
     return data
@@ -75,10 +91,18 @@ def _numbers(value: Any) -> set[int]:
     numbers: set[int] = set()
     for part in value.values() if isinstance(value, dict) else ():
         if isinstance(part, pd.DataFrame) and "Sample ID" in part.index.names:
-            of_split = part[part.index.get_level_values("Dataset") == "test"] if "Dataset" in part.index.names else part
+            of_split = (
+                part[part.index.get_level_values("Dataset") == "test"]
+                if "Dataset" in part.index.names
+                else part
+            )
             numbers.update(of_split.index.get_level_values("Sample ID"))
         elif isinstance(part, dict):
-            lists = [part["indices"]] if "indices" in part else [one for one in part.values() if isinstance(one, list)]
+            lists = (
+                [part["indices"]]
+                if "indices" in part
+                else [one for one in part.values() if isinstance(one, list)]
+            )
             numbers.update(number for one in lists for number in one)
     return {int(number) for number in numbers}
 

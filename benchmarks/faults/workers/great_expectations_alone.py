@@ -23,11 +23,17 @@ def look(folder: Path, case: dict[str, Any]) -> Findings:
     """Validate each split with one suite."""
     frames = {split: _derived(frame, case) for split, frame in read_frames(folder).items()}
     context = gx.get_context(mode="ephemeral")
-    batches = context.data_sources.add_pandas("files").add_dataframe_asset("split").add_batch_definition_whole_dataframe("all")
+    batches = (
+        context.data_sources.add_pandas("files")
+        .add_dataframe_asset("split")
+        .add_batch_definition_whole_dataframe("all")
+    )
     findings = Findings()
     for split, frame in frames.items():
         suite = gx.ExpectationSuite(split, expectations=list(_expectations(split, frames["train"], case)))
-        result = batches.get_batch({"dataframe": frame}).validate(suite, result_format={"result_format": "COMPLETE"})
+        result = batches.get_batch({"dataframe": frame}).validate(
+            suite, result_format={"result_format": "COMPLETE"}
+        )
         for one in result.results:
             if not one.success:
                 name = one.expectation_config.meta["finds"]
@@ -49,11 +55,17 @@ def _expectations(split: str, train: pd.DataFrame, case: dict[str, Any]) -> Any:
     distribution = train[case["label"]].value_counts(normalize=True)
     yield gxe.ExpectColumnValuesToBeUnique(column="labelled", meta={"finds": "unique rows"})
     yield gxe.ExpectColumnValuesToBeUnique(column="text", meta={"finds": "unique texts"})
-    yield gxe.ExpectColumnValuesToBeInSet(column=case["label"], value_set=case["classes"], meta={"finds": "label set"})
+    yield gxe.ExpectColumnValuesToBeInSet(
+        column=case["label"], value_set=case["classes"], meta={"finds": "label set"}
+    )
     yield gxe.ExpectColumnValuesToNotMatchRegex(column="text", regex=MOJIBAKE, meta={"finds": "encoding"})
-    yield gxe.ExpectColumnValuesToNotMatchRegex(column="text", regex=CONTROL, meta={"finds": "control characters"})
+    yield gxe.ExpectColumnValuesToNotMatchRegex(
+        column="text", regex=CONTROL, meta={"finds": "control characters"}
+    )
     yield gxe.ExpectColumnValuesToMatchRegex(column="text", regex=r"\w", meta={"finds": "visible text"})
-    yield gxe.ExpectColumnValuesToBeBetween(column="length", min_value=low, max_value=high, mostly=0.99, meta={"finds": "lengths"})
+    yield gxe.ExpectColumnValuesToBeBetween(
+        column="length", min_value=low, max_value=high, mostly=0.99, meta={"finds": "lengths"}
+    )
     yield gxe.ExpectColumnKLDivergenceToBeLessThan(
         column=case["label"],
         partition_object={"values": distribution.index.tolist(), "weights": distribution.tolist()},
@@ -62,7 +74,9 @@ def _expectations(split: str, train: pd.DataFrame, case: dict[str, Any]) -> Any:
         meta={"finds": "label divergence"},
     )
     if split != "train":
-        yield gxe.ExpectColumnValuesToNotBeInSet(column="text", value_set=train["text"].tolist(), meta={"finds": "not in train"})
+        yield gxe.ExpectColumnValuesToNotBeInSet(
+            column="text", value_set=train["text"].tolist(), meta={"finds": "not in train"}
+        )
         mean = float(train["length"].mean())
         yield gxe.ExpectColumnMeanToBeBetween(
             column="length", min_value=0.8 * mean, max_value=1.2 * mean, meta={"finds": "length divergence"}

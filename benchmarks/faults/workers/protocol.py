@@ -1,8 +1,9 @@
 """What a worker reads and answers, with the standard library alone: it also runs in environments without this project.
 
-Each line of standard input is the path of a case: a folder with ``train.csv``, ``validation.csv``, ``test.csv`` and ``case.json``
-(names of the text columns, the label column and the classes of the clean data). The answer is one line of JSON: the names of what the
-worker raises an alarm for, and the rows that each of its findings names.
+Each line of standard input is the path of a case: a folder with ``train.csv``, ``validation.csv``,
+``test.csv`` and ``case.json`` (names of the text columns, the label column and the classes of the clean
+data). The answer is one line of JSON: the names of what the worker raises an alarm for, and the rows that
+each of its findings names.
 """
 
 import json
@@ -24,7 +25,8 @@ class Findings:
     """Findings on one case.
 
     Attributes:
-        alarms: Findings that a user is told without looking for them: failed checks, or issues of which there are any.
+        alarms: Findings that a user is told without looking for them: failed checks, or issues of which there
+            are any.
         rows: Rows by finding, also of a check that passes.
         stopped: Message of the error that ended the work, if any.
         seconds: Wall time.
@@ -56,4 +58,7 @@ def read_frames(folder: Path) -> dict[str, Any]:
     """Read the splits as a pandas user does: every cell as text, empty ones too."""
     import pandas as pd
 
-    return {split: pd.read_csv(folder / f"{split}.csv", dtype=str, keep_default_na=False) for split in ("train", "validation", "test")}
+    return {
+        split: pd.read_csv(folder / f"{split}.csv", dtype=str, keep_default_na=False)
+        for split in ("train", "validation", "test")
+    }

@@ -1,7 +1,8 @@
 """Runs the stages of a checkout of this project on each case: base, download, tokenize, validate, in one process.
 
-Run with the root of the checkout as the first entry of PYTHONPATH. Its stages are called as ``python -m stages.NAME`` calls them, in a
-folder with its parameters. For rows it takes ``reports/checks/rows/``; a checkout without it has only the rows in ``checks.json``.
+Run with the root of the checkout as the first entry of PYTHONPATH. Its stages are called as ``python -m
+stages.NAME`` calls them, in a folder with its parameters. For rows it takes ``reports/checks/rows/``; a
+checkout without it has only the rows in ``checks.json``.
 """
 
 import importlib
@@ -51,7 +52,12 @@ def _new_project(folder: Path, case: dict[str, Any]) -> None:
     shutil.copytree(folder, "data/source/case")
     yaml = YAML(typ="safe", pure=True)
     params = yaml.load(CHECKOUT / "params.yaml")
-    params["data"] |= {"source": "files", "path": "case", "text_columns": case["texts"], "label_column": case["label"]}
+    params["data"] |= {
+        "source": "files",
+        "path": "case",
+        "text_columns": case["texts"],
+        "label_column": case["label"],
+    }
     params["tokenize"]["vocab_size"] = 1_000
     params["evaluate"]["behaviour"] = None
     with Path("params.yaml").open("w", encoding="utf-8") as file:
@@ -64,7 +70,11 @@ def _read_checks(findings: Findings) -> None:
         findings.stopped = None  # the failed checks say it
     findings.alarms = sorted({entry["check"] for entry in entries if entry["status"] != "passed"})
     for entry in entries:
-        named = [(entry["split"], row["number"]) for row in entry["worst"] if entry["table"] in ("raw", "tokenized")]
+        named = [
+            (entry["split"], row["number"])
+            for row in entry["worst"]
+            if entry["table"] in ("raw", "tokenized")
+        ]
         findings.rows.setdefault(entry["check"], []).extend(_in_source(named))
     import pyarrow.parquet as pq
 
@@ -77,7 +87,10 @@ def _in_source(rows: Rows) -> Rows:
     """Return the numbers that rows of ``data/raw`` have in their files."""
     import pyarrow.parquet as pq
 
-    numbers = {split: pq.read_table(f"data/raw/{split}.parquet", columns=["idx"])["idx"].to_pylist() for split in {row[0] for row in rows}}
+    numbers = {
+        split: pq.read_table(f"data/raw/{split}.parquet", columns=["idx"])["idx"].to_pylist()
+        for split in {row[0] for row in rows}
+    }
     return [(split, numbers[split][row]) for split, row in rows]
 
 
@@ -92,7 +105,10 @@ def _review(findings: Findings) -> None:
     columns, numbers = params.data.text_columns, {}
     for split in ("train", "validation", "test"):
         raw = pq.read_table(f"data/raw/{split}.parquet").to_pydict()
-        numbers |= {(split, *texts): (split, number) for number, *texts in zip(raw["idx"], *(raw[name] for name in columns), strict=True)}
+        numbers |= {
+            (split, *texts): (split, number)
+            for number, *texts in zip(raw["idx"], *(raw[name] for name in columns), strict=True)
+        }
     suspects = review_labels(params, "linear", folds=5, most=10**9).suspects
     findings.rows[REVIEW] = [numbers[suspect.split, *suspect.texts] for suspect in suspects]
     findings.alarms += [REVIEW] if suspects else []

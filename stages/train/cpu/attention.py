@@ -36,21 +36,30 @@ def attend(
 ) -> tuple[Tensor, None]:
     """Return scaled dot-product attention, shape ``(batch, tokens, heads, features)``, and no weights, as transformers does.
 
-    With dropout, torch attends with single operations too, and looks in each layer for rows in which everything is masked. In bf16
-    without dropout, its fused kernel takes half of a training step to go back. What is not bidirectional self-attention, or has
-    neither of the two reasons, is left to transformers. Where all tokens are masked, a token attends to all of them alike, instead of to
-    none: nothing reads its output.
+    With dropout, torch attends with single operations too, and looks in each layer for rows in which
+    everything is masked. In bf16 without dropout, its fused kernel takes half of a training step to go back.
+    What is not bidirectional self-attention, or has neither of the two reasons, is left to transformers.
+    Where all tokens are masked, a token attends to all of them alike, instead of to none: nothing reads its
+    output.
     """
     in_bf16 = query.dtype == torch.bfloat16
     is_slow = dropout > 0 or (in_bf16 and query.requires_grad)
-    is_plain = query.device.type == "cpu" and (in_bf16 or query.dtype == torch.float32) and key.shape[:2] == query.shape[:2]
+    is_plain = (
+        query.device.type == "cpu"
+        and (in_bf16 or query.dtype == torch.float32)
+        and key.shape[:2] == query.shape[:2]
+    )
     has_mask = attention_mask is not None and attention_mask.dtype == torch.bool
     is_bidirectional = has_mask or (attention_mask is None and not getattr(module, "is_causal", True))
     has_options = any(option is not None for option in options.values())
     if not is_slow or not is_plain or not is_bidirectional or has_options:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options)
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
+        )
 
-    scores = torch.matmul(query, key.transpose(2, 3)).mul_(query.shape[-1] ** -0.5 if scaling is None else scaling)
+    scores = torch.matmul(query, key.transpose(2, 3)).mul_(
+        query.shape[-1] ** -0.5 if scaling is None else scaling
+    )
     if attention_mask is not None:
         scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
     weights = functional.softmax(scores, dim=-1)

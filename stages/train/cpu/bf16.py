@@ -1,8 +1,9 @@
 """Layers that train in bf16 on a CPU.
 
-Autocast, which accelerate uses for ``mixed_precision: bf16``, computes products in bf16 and everything between them in float32. These
-layers keep what flows between them in bf16 as well, which halves the memory that is read and written. Weights, their gradients and the
-optimizer stay float32, and so do checkpoints and the published model. Layers of other kinds compute as autocast does.
+Autocast, which accelerate uses for ``mixed_precision: bf16``, computes products in bf16 and everything
+between them in float32. These layers keep what flows between them in bf16 as well, which halves the memory
+that is read and written. Weights, their gradients and the optimizer stay float32, and so do checkpoints and
+the published model. Layers of other kinds compute as autocast does.
 """
 
 import ctypes
@@ -20,11 +21,17 @@ from stages.train.cpu.linear import multiply
 from tuneline.core.machine import processor_words
 
 PADDING_MULTIPLE = 4
-"""Batches are padded to a multiple of so many tokens. For each new number, oneDNN compiles some twenty kernels, 1.4 ms and 300 KB each."""
+"""Batches are padded to a multiple of so many tokens.
+
+For each new number, oneDNN compiles some twenty kernels, 1.4 ms and 300 KB each.
+"""
 
 
 def use_bf16(model: nn.Module) -> None:
-    """Let the linear layers, layer norms and dropouts of a model compute in bf16. Names, values and types of the weights stay."""
+    """Let the linear layers, layer norms and dropouts of a model compute in bf16.
+
+    Names, values and types of the weights stay.
+    """
     for module in model.modules():
         if type(module) in BF16_LAYERS:
             module.__class__ = BF16_LAYERS[type(module)]
@@ -70,8 +77,8 @@ class _Product(torch.autograd.Function):
 def transposed_product(left: Tensor, right: Tensor) -> Tensor:
     """Return ``left.T @ right`` of contiguous bf16 matrices, float32 of shape ``(left columns, right columns)``.
 
-    torch's product has the type of its operands, and oneDNN reads a transposed one at half of its speed. MKL, which is a part of torch,
-    reads it as it is, and sums in float32.
+    torch's product has the type of its operands, and oneDNN reads a transposed one at half of its speed. MKL,
+    which is a part of torch, reads it as it is, and sums in float32.
     """
     gemm = mkl_gemm()
     if gemm is None:
@@ -107,7 +114,9 @@ class Bf16LayerNorm(nn.LayerNorm):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name in nn.LayerNorm
         """Return the normalized values, bf16 of the same shape."""
-        return functional.layer_norm(input.to(torch.bfloat16), self.normalized_shape, self.weight, self.bias, self.eps)
+        return functional.layer_norm(
+            input.to(torch.bfloat16), self.normalized_shape, self.weight, self.bias, self.eps
+        )
 
 
 class Bf16Dropout(nn.Dropout):
@@ -150,4 +159,8 @@ def _apply(mask: Tensor, values: Tensor) -> Tensor:
     return torch.bitwise_and(values.contiguous().view(torch.int16), mask).view(torch.bfloat16)
 
 
-BF16_LAYERS: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: Bf16Linear, nn.LayerNorm: Bf16LayerNorm, nn.Dropout: Bf16Dropout}
+BF16_LAYERS: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Linear: Bf16Linear,
+    nn.LayerNorm: Bf16LayerNorm,
+    nn.Dropout: Bf16Dropout,
+}

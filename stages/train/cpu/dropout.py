@@ -18,8 +18,9 @@ BITS = 16
 def fast_dropout_masks() -> Iterator[None]:
     """Until the block ends, draw dropout masks on the CPU with numpy, also those of attention.
 
-    torch draws them with one thread, from 53 bits of a Mersenne twister for each element, which takes a tenth of a training step. 16 bits
-    of SFC64 take a tenth of that. torch's generator draws its seed, so masks follow from ``torch.manual_seed``.
+    torch draws them with one thread, from 53 bits of a Mersenne twister for each element, which takes a tenth
+    of a training step. 16 bits of SFC64 take a tenth of that. torch's generator draws its seed, so masks
+    follow from ``torch.manual_seed``.
     """
     library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     with warnings.catch_warnings():

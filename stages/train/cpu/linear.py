@@ -12,7 +12,11 @@ from tuneline.core.machine import processor_words
 def onednn_is_faster() -> bool:
     """Return True if oneDNN multiplies float32 matrices faster than MKL, which torch uses: MKL uses AVX-512 on Intel's processors only."""
     words = processor_words()
-    return torch.backends.cpu.get_cpu_capability().startswith("AVX512") and bool(words) and "GenuineIntel" not in words
+    return (
+        torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+        and bool(words)
+        and "GenuineIntel" not in words
+    )
 
 
 class OneDnnLinear(nn.Linear):

@@ -63,7 +63,10 @@ def _waited() -> float:
 
 
 def teams_needed(threads: int, cores: int) -> int:
-    """Return how many more teams make libgomp manage more threads than there are cores. It does not count a team's first thread."""
+    """Return how many more teams make libgomp manage more threads than there are cores.
+
+    It does not count a team's first thread.
+    """
     return max(math.ceil((cores + 1 - threads) / (threads - 1)), 1)
 
 

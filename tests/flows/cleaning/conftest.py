@@ -16,7 +16,9 @@ from flows.runs.results import Run, RunResult, commit_run
 from flows.settings import Retention
 from tests.faults.clones import git
 
-KEEP_ALL = Retention(**dict.fromkeys(Retention.model_fields.keys() - {"cache_wait_minutes", "own_cache", "remote"}))
+KEEP_ALL = Retention(
+    **dict.fromkeys(Retention.model_fields.keys() - {"cache_wait_minutes", "own_cache", "remote"})
+)
 
 
 @dataclass
@@ -32,14 +34,20 @@ class Past:
     def run(self, name: str, days: float, change: Callable[[Path], object] | None = None) -> RunResult:
         """Leave the result of a run."""
         date = f"{int(time.time() - days * DAY)} +0000"
-        with pytest.MonkeyPatch.context() as patch, isolated(self.repository, f"{name}-0a1b2c3d", "main") as checkout:
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            isolated(self.repository, f"{name}-0a1b2c3d", "main") as checkout,
+        ):
             patch.setenv("GIT_COMMITTER_DATE", date)
             (change or (lambda path: (path / "result").write_text(name)))(checkout.path)
             return commit_run(self.repository, checkout, Run(id=name, name=name), "It ended.")
 
     def failure(self, name: str, days: float) -> Path:
         """Leave the checkout of a failed run, with a checkpoint."""
-        with pytest.raises(RuntimeError), isolated(self.repository, name, "main", (f"name={name}",)) as checkout:
+        with (
+            pytest.raises(RuntimeError),
+            isolated(self.repository, name, "main", (f"name={name}",)) as checkout,
+        ):
             (checkout.path / "checkpoints").mkdir()
             (checkout.path / "checkpoints" / "step").write_bytes(b"x" * 1000)
             raise RuntimeError
@@ -73,10 +81,21 @@ def past(clone) -> Past:
 @pytest.fixture
 def cleaning(clone) -> Callable[..., Cleaning]:
     """A cleaning that keeps all but what the arguments say."""
-    return lambda dry_run=False, push=False, **retention: cleaning_of(clone, dry_run=dry_run, push=push, **retention)
+    return lambda dry_run=False, push=False, **retention: cleaning_of(
+        clone, dry_run=dry_run, push=push, **retention
+    )
 
 
-def cleaning_of(repository: Repository, *, dry_run: bool = False, push: bool = False, now: float | None = None, **retention) -> Cleaning:
+def cleaning_of(
+    repository: Repository,
+    *,
+    dry_run: bool = False,
+    push: bool = False,
+    now: float | None = None,
+    **retention,
+) -> Cleaning:
     kept = KEEP_ALL.model_copy(update=retention)
-    cleaning = Cleaning(Registry(repository, "onnx"), kept, time.time() if now is None else now, print, dry_run)
+    cleaning = Cleaning(
+        Registry(repository, "onnx"), kept, time.time() if now is None else now, print, dry_run
+    )
     return replace(cleaning, push=push)

@@ -44,7 +44,14 @@ def test_push_removes_the_branches_of_runs_from_origin_first(clone, past, cleani
     origin = tmp_path / "origin.git"
     git(clone.root, "remote", "add", "origin", str(origin))
     result = past.run("old", 100)
-    git(clone.root, "push", "--quiet", "origin", f"refs/heads/{result.branch}", f"{result.commit}:refs/heads/mine")
+    git(
+        clone.root,
+        "push",
+        "--quiet",
+        "origin",
+        f"refs/heads/{result.branch}",
+        f"{result.commit}:refs/heads/mine",
+    )
     git(origin, "update-ref", "refs/heads/runs/2026-01-01-theirs", "main")
     clean_branches(cleaning(dry_run=True, push=True, branch_days=90))
     assert branches(origin) == {"old", "theirs"}

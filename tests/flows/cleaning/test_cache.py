@@ -25,7 +25,10 @@ from tuneline.project.repo import lock_at
 def test_cache_that_others_may_use_is_left(clone, cleaning, tmp_path):
     (clone.root / ".dvc" / "config.local").write_text(f"[cache]\n    dir = {tmp_path / 'shared'}\n")
     row = clean_cache(cleaning(cache_days=0), [])
-    assert (row.number, row.note) == (0, f"left: other clones may use {tmp_path / 'shared'} (retention.own_cache)")
+    assert (row.number, row.note) == (
+        0,
+        f"left: other clones may use {tmp_path / 'shared'} (retention.own_cache)",
+    )
     assert clean_cache(cleaning(), []).note == "", "it is kept for ever anyway"
 
 
@@ -39,7 +42,10 @@ def test_cache_is_left_while_a_run_is_active(clone, past, cleaning):
 def test_cache_is_left_while_a_person_runs_a_stage(clone):
     rwlock = clone.root / ".dvc" / "tmp" / "rwlock"
     check_idle(clone.root)
-    for held in ({"write": {"model": {"pid": os.getpid(), "cmd": "repro"}}}, {"read": {"data": [{"pid": os.getpid(), "cmd": "repro"}]}}):
+    for held in (
+        {"write": {"model": {"pid": os.getpid(), "cmd": "repro"}}},
+        {"read": {"data": [{"pid": os.getpid(), "cmd": "repro"}]}},
+    ):
         rwlock.write_text(json.dumps(held))
         with pytest.raises(CacheInUseError, match=f"Process {os.getpid()} runs a stage in {clone.root}"):
             check_idle(clone.root)
@@ -62,7 +68,14 @@ def result(toy, name: str, *overrides: str) -> RunResult:
 
 def is_cached(toy, lock: Lock) -> bool:
     """True if the cache has every out of a version, with all files."""
-    cached = {"data/raw", "data/tokenized", "reports/checks", "models/classifier", "reports/predictions.parquet", "models/onnx"}
+    cached = {
+        "data/raw",
+        "data/tokenized",
+        "reports/checks",
+        "models/classifier",
+        "reports/predictions.parquet",
+        "models/onnx",
+    }
     for path in cached & lock.outs().keys():
         listing = cached_file(toy.root, lock.outs()[path])
         entries = json.loads(listing.read_bytes()) if listing and listing.suffix == ".dir" else []
@@ -93,7 +106,13 @@ def test_what_anything_names_stays_and_the_run_cache_restores_it(toy, promoted, 
     configure_dvc(tmp_path / "tree", "cache", local=True, dir=str(toy.root / ".dvc" / "cache"))
     compute(tmp_path / "tree", "model.skill=0.6")
     compute(toy.root, "model.skill=0.7")
-    named = [stashed, read_lock(tmp_path / "tree"), read_lock(toy.root), lock_at(toy.root, "main"), lock_at(toy.root, better.commit)]
+    named = [
+        stashed,
+        read_lock(tmp_path / "tree"),
+        read_lock(toy.root),
+        lock_at(toy.root, "main"),
+        lock_at(toy.root, better.commit),
+    ]
     assert all(is_cached(toy, lock) for lock in (*named, rejected_lock))
 
     assert clean_cache(cleaning_of(toy, cache_days=14), []).number == 0, "everything is young"
@@ -108,7 +127,18 @@ def test_what_anything_names_stays_and_the_run_cache_restores_it(toy, promoted, 
     assert len(registry.tags().versions) == 2
     for version in registry.tags().versions:
         fetch_model(registry, version, pipeline)
-        sh("dvc", "artifacts", "get", ".", "onnx", "--rev", version.name, "--out", str(tmp_path / version.name), cwd=toy.root)
+        sh(
+            "dvc",
+            "artifacts",
+            "get",
+            ".",
+            "onnx",
+            "--rev",
+            version.name,
+            "--out",
+            str(tmp_path / version.name),
+            cwd=toy.root,
+        )
         assert (tmp_path / version.name / "model.onnx").exists()
 
     with isolated(toy, "again", "main") as checkout:

@@ -27,7 +27,9 @@ def test_old_checkouts_and_checkpoints_of_failed_runs_go_but_none_of_a_live_run(
         assert dry[1].bytes == 2000
         with_checkpoints = {path.parent.name for path in clone.state.glob("*/checkpoints")}
         assert with_checkpoints == {"run-3", "alive"}
-        assert time.time() - (clone.state / "run-1").stat().st_mtime > 29 * 86400, "it is not younger without its checkpoints"
+        assert time.time() - (clone.state / "run-1").stat().st_mtime > 29 * 86400, (
+            "it is not younger without its checkpoints"
+        )
         assert [*clean_checkouts(cleaning(checkouts=0))[0].names] == ["run-1", "run-2", "run-3"]
         assert left(clone) == {"alive"}
     assert git(clone.root, "worktree", "list").count("\n") == 0
@@ -41,7 +43,11 @@ def test_models_that_were_used_last_are_kept_whatever_the_clock(clone, past, cle
     (clone.state / "models" / ".lock").touch()
     assert clean_models(cleaning()).number == 0
     assert [*clean_models(cleaning(models=2)).names] == ["onnx-v0.3.0-abc", "onnx-v0.2.0-abc"]
-    assert {path.name for path in (clone.state / "models").iterdir()} == {".lock", "onnx-v0.0.0-abc", "onnx-v0.1.0-abc"}
+    assert {path.name for path in (clone.state / "models").iterdir()} == {
+        ".lock",
+        "onnx-v0.0.0-abc",
+        "onnx-v0.1.0-abc",
+    }
 
 
 def test_old_refused_batches_go_and_those_that_a_killed_cleaning_renamed(clone, past, cleaning):

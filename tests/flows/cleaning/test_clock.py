@@ -45,7 +45,9 @@ def test_quiet_project_that_is_cleaned_every_week_has_no_problem(clone, past, cl
     assert clock_problem(cleaning_of(clone, branch_days=90)) is None
 
 
-@pytest.mark.parametrize(("retention", "days"), [({"branch_days": 7}, PAUSE), ({"branch_days": 90, "scored_days": 60}, 60)])
+@pytest.mark.parametrize(
+    ("retention", "days"), [({"branch_days": 7}, PAUSE), ({"branch_days": 90, "scored_days": 60}, 60)]
+)
 def test_limit_is_what_results_are_kept_and_no_less_than_a_pause(clone, cleaned, retention, days):
     for more, ahead in ((-7, False), (-5, True)):
         problem = clock_problem(cleaning_of(clone, now=time.time() + (days + more) * DAY, **retention))

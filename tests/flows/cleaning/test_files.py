@@ -24,7 +24,9 @@ def score(clone, past):
         numbers = {"size": 1, "mtime_ns": 1, "rows": 1}
         texts = {"path": source or name, "sha256": "", "version": "v0.1.0", "commit": "c"}
         record = ScoredRecord(**numbers, **texts, seen=None, archived=archived)
-        pq.write_table(pa.table({"row": [1]}).replace_schema_metadata({METADATA: record.model_dump_json()}), path)
+        pq.write_table(
+            pa.table({"row": [1]}).replace_schema_metadata({METADATA: record.model_dump_json()}), path
+        )
         past.age(path, days)
         if archived:
             (clone.root / archived).parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +42,9 @@ def test_old_results_go_with_inputs_that_no_other_result_needs(clone, past, clea
     score("waiting.csv", 100, None)
     score("evil.csv", 100, "params.yaml")
     outbox, inbox = clone.root / SCORING.outbox, clone.root / SCORING.inbox
-    pq.write_table(pa.table({"a": [1]}), past.age(outbox / "old.csv.parquet", 100).with_name("foreign.parquet"))
+    pq.write_table(
+        pa.table({"a": [1]}), past.age(outbox / "old.csv.parquet", 100).with_name("foreign.parquet")
+    )
     past.age(outbox / "foreign.parquet", 100)
     for name in ("refused.csv", "refused-again.csv"):
         RefusedRecord(path=name, size=1, mtime_ns=1, error="It is bad.").write(outbox / f"{name}.error.json")
@@ -57,8 +61,18 @@ def test_old_results_go_with_inputs_that_no_other_result_needs(clone, past, clea
     before = {path.name for path in outbox.iterdir()}
     assert clean_scored(cleaning(**limits), SCORING) == dry
     after = {path.name for path in outbox.iterdir()}
-    assert before - after == {"old.csv.parquet", "shared.csv.parquet", "evil.csv.parquet", "refused.csv.error.json"}
-    assert after == {"shared.csv.2.parquet", "waiting.csv.parquet", "foreign.parquet", "refused-again.csv.error.json"}
+    assert before - after == {
+        "old.csv.parquet",
+        "shared.csv.parquet",
+        "evil.csv.parquet",
+        "refused.csv.error.json",
+    }
+    assert after == {
+        "shared.csv.2.parquet",
+        "waiting.csv.parquet",
+        "foreign.parquet",
+        "refused-again.csv.error.json",
+    }
     assert [path.name for path in (clone.root / "data/archive").iterdir()] == ["shared.csv"]
     assert (clone.root / "params.yaml").exists(), "a record names what it likes"
     assert dry[0].note == "with 1 archived inputs"
@@ -68,7 +82,13 @@ def test_leftovers_of_killed_programs_go_but_nothing_that_is_in_use(clone, past,
     state = clone.state
     past.failure("failed-0a1b2c3d", 0)
     old = [".drift.json.0a1b2c3d.partial", "gone-0a1b2c3d.lock", "gone-0a1b2c3d.json.damaged"]
-    kept = ["promotion.lock", "judgements.json", "failed-0a1b2c3d.lock", ".written.0a1b2c3d.partial", "young-0a1b2c3d.lock"]
+    kept = [
+        "promotion.lock",
+        "judgements.json",
+        "failed-0a1b2c3d.lock",
+        ".written.0a1b2c3d.partial",
+        "young-0a1b2c3d.lock",
+    ]
     for name in (*old, *kept):
         (state / name).touch()
     half = state / "half-0a1b2c3d"
@@ -85,7 +105,9 @@ def test_leftovers_of_killed_programs_go_but_nothing_that_is_in_use(clone, past,
         assert all((state / name).exists() for name in old)
         clean_leftovers(cleaning(), SCORING)
         left = {path.name for path in state.iterdir()}
-    assert [path.name for path in (clone.root / "data").glob(".*")] == [".tokenized.resumable"], "a stage may resume it"
+    assert [path.name for path in (clone.root / "data").glob(".*")] == [".tokenized.resumable"], (
+        "a stage may resume it"
+    )
     assert left == {*kept, "failed-0a1b2c3d", "failed-0a1b2c3d.json", "checkouts.lock"} | {
         f"alive-0a1b2c3d{suffix}" for suffix in ("", ".lock", ".json")
     }

@@ -20,7 +20,9 @@ from tuneline.project.repo import lock_at
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 NIGHTS = 60
-RETENTION = Retention(branch_days=14, checkouts=3, checkout_days=14, checkpoint_days=7, models=3, cache_days=7)
+RETENTION = Retention(
+    branch_days=14, checkouts=3, checkout_days=14, checkpoint_days=7, models=3, cache_days=7
+)
 TABLE = {
     "branches": 14 + 7 + 2,
     "checkouts": 3,
@@ -53,7 +55,9 @@ class Nights:
         days, lock = NIGHTS - night, read_lock(self.toy.root)
         draw = hashlib.sha256(bytes([night])).digest() * 3000
         onnx = self.store(draw, days)
-        listed = [{**entry, "md5": onnx} if entry["relpath"] == "model.onnx" else entry for entry in self.model]
+        listed = [
+            {**entry, "md5": onnx} if entry["relpath"] == "model.onnx" else entry for entry in self.model
+        ]
         folder = self.store(json.dumps(listed).encode(), days, ".dir")
         text = self.first.replace(lock.out("models/onnx"), folder)
         entry = self.cache / "runs" / "aa" / f"aa{night}" / f"{night}"

@@ -19,10 +19,15 @@ def known(harvest) -> list[tuple]:
 
 
 def test_row_is_found_in_the_data_by_its_texts_and_by_its_key(desk: Desk):
-    desk.put("data/source/train.csv", "id,text,label\n1,my parcel is late,delivery\n2,the invoice is wrong,billing\n")
+    desk.put(
+        "data/source/train.csv",
+        "id,text,label\n1,my parcel is late,delivery\n2,the invoice is wrong,billing\n",
+    )
     desk.put("data/source/validation.csv", "id,text,label\n3,where is my parcel,delivery\n")
     desk.put("data/source/test.csv", "id,text,label\n4,where is my invoice,billing\n")
-    lines = "id,text,label\n9,My PARCEL  is late,billing\n2,another text,delivery\n8,where is my parcel,billing\n"
+    lines = (
+        "id,text,label\n9,My PARCEL  is late,billing\n2,another text,delivery\n8,where is my parcel,billing\n"
+    )
     desk.put("data/labelled/a.csv", lines)
     harvest = desk.harvest(key="id")
     assert known(harvest) == [
@@ -56,8 +61,19 @@ def test_identity_is_that_of_the_rows_and_not_of_their_order_or_file(desk: Desk)
 
 def test_review_can_be_filled_in_and_read_again(tmp_path):
     """The data have class ids; people see names."""
-    data = params(data={"source": "files", "text_columns": ["text"], "label_column": "label", "label_names": ["billing", "delivery"]}).data
-    write_contradictions(tmp_path / "made" / "review.csv", data, [Contradiction("crm", "a.csv, line 2", ("=X",), "0", (("=x",), "1"))])
+    data = params(
+        data={
+            "source": "files",
+            "text_columns": ["text"],
+            "label_column": "label",
+            "label_names": ["billing", "delivery"],
+        }
+    ).data
+    write_contradictions(
+        tmp_path / "made" / "review.csv",
+        data,
+        [Contradiction("crm", "a.csv, line 2", ("=X",), "0", (("=x",), "1"))],
+    )
     with (tmp_path / "made" / "review.csv").open(encoding="utf-8-sig", newline="") as file:
         (row,) = csv.DictReader(file)
     assert (row["label"], row["proposed"], row["similar"]) == ("delivery", "billing", "crm: a.csv, line 2")
@@ -67,4 +83,6 @@ def test_review_can_be_filled_in_and_read_again(tmp_path):
         writer.writeheader()
         writer.writerow(row)
     key = row_keys([pa.array(["=x"])])[0].as_py()
-    assert read_filled(tmp_path / "filled.csv", data) == [FilledRow(2, key, "", (" =x",), "delivery", "billing")]
+    assert read_filled(tmp_path / "filled.csv", data) == [
+        FilledRow(2, key, "", (" =x",), "delivery", "billing")
+    ]

@@ -40,28 +40,43 @@ class Desk:
 
     def harvest(self, *sources: IngestSource, key: str | None = None, find_texts=no_texts, **data) -> NewRows:
         given = {"source": "files", "text_columns": ["text"], "label_column": "label", **data}
-        harvester = Harvester(self.root, self.root, params(data=given).data, key=key, find_texts=find_texts, log=self.log.append)
+        harvester = Harvester(
+            self.root, self.root, params(data=given).data, key=key, find_texts=find_texts, log=self.log.append
+        )
         return harvester.harvest(sources or (LABELS,), self.root / "scratch")
 
     def rows(self, harvest: NewRows) -> list[tuple]:
-        return [tuple(row.values()) for batch in harvest.batches for row in pq.read_table(self.root / batch).to_pylist()]
+        return [
+            tuple(row.values())
+            for batch in harvest.batches
+            for row in pq.read_table(self.root / batch).to_pylist()
+        ]
 
 
 @pytest.fixture
 def desk(tmp_path) -> Desk:
     desk = Desk(tmp_path)
-    desk.put("data/source/train.csv", "text,label\nmy parcel is late,delivery\nthe invoice is wrong,billing\n")
+    desk.put(
+        "data/source/train.csv", "text,label\nmy parcel is late,delivery\nthe invoice is wrong,billing\n"
+    )
     desk.put("data/source/validation.csv", "text,label\nwhere is my parcel,delivery\n")
     desk.put("data/source/test.csv", "text,label\nwhere is my invoice,billing\n")
     return desk
 
 
 def test_new_rows_of_every_format_become_one_batch_and_others_are_counted(desk):
-    desk.put("data/labelled/a.csv", "label,note,text\ndelivery,x,my parcel is lost\ndelivery,x,My parcel is LATE\n")
     desk.put(
-        "data/labelled/b.jsonl", '{"text": "pay the invoice", "label": "billing"}\n{"text": "Where is my parcel", "label": "delivery"}\n'
+        "data/labelled/a.csv", "label,note,text\ndelivery,x,my parcel is lost\ndelivery,x,My parcel is LATE\n"
     )
-    desk.put("data/labelled/c.tsv.gz", gzip.compress(b"text\tlabel\nthe invoice is wrong\tdelivery\nmy parcel is lost\tdelivery\n"))
+    desk.put(
+        "data/labelled/b.jsonl",
+        '{"text": "pay the invoice", "label": "billing"}\n{"text": "Where is my parcel", "label":'
+        ' "delivery"}\n',
+    )
+    desk.put(
+        "data/labelled/c.tsv.gz",
+        gzip.compress(b"text\tlabel\nthe invoice is wrong\tdelivery\nmy parcel is lost\tdelivery\n"),
+    )
     desk.put("data/labelled/notes.xlsx", "no data")
     harvest = desk.harvest()
     (entry,) = harvest.entries
@@ -89,7 +104,9 @@ def test_file_that_cannot_be_read_gives_no_row_and_stops_no_other(desk):
     desk.put("data/labelled/d.jsonl", '{"text": 5, "label": "billing"}\n')
     desk.put("data/labelled/e.csv", "body,label\nx,billing\n")
     harvest = desk.harvest()
-    assert desk.rows(harvest) == [("good row", "billing")], "a row of a refused file does not make the same row of another a duplicate"
+    assert desk.rows(harvest) == [("good row", "billing")], (
+        "a row of a refused file does not make the same row of another a duplicate"
+    )
     assert [one.path.name for one in harvest.done] == ["b.csv"]
     reasons = "\n".join(harvest.problems)
     assert "labels: a.csv, line 3: no text." in reasons
@@ -110,9 +127,14 @@ def test_reason_of_a_file_that_is_not_read_quotes_nothing_of_it(desk):
     desk.put("data/labelled/encoding.csv", b"text,label\nsecret \xe9,billing\n")
     desk.put("numbers/number.csv", "text,score\na,secret\n")
     desk.put("numbers/digits.csv", "text,score\na,9007199254740993\n")
-    problems = [*desk.harvest().problems, *desk.harvest(IngestSource(name="numbers", folder=Path("numbers")), **rows).problems]
+    problems = [
+        *desk.harvest().problems,
+        *desk.harvest(IngestSource(name="numbers", folder=Path("numbers")), **rows).problems,
+    ]
     assert len(problems) == 7
-    assert not [text for text in (*problems, *desk.log) if "secret" in text or "536" in text or "900719" in text]
+    assert not [
+        text for text in (*problems, *desk.log) if "secret" in text or "536" in text or "900719" in text
+    ]
 
 
 def test_link_in_a_drop_folder_is_not_followed(desk):
@@ -137,16 +159,21 @@ def test_rows_that_nobody_has_labelled_yet_are_left_out(desk):
 
 
 def test_bad_rows_are_left_out_up_to_the_share_that_the_parameters_allow(desk):
-    desk.put("data/source/train.csv", "text,label\nbroken\nmy parcel is late,delivery\nthe invoice is wrong,billing\n")
+    desk.put(
+        "data/source/train.csv",
+        "text,label\nbroken\nmy parcel is late,delivery\nthe invoice is wrong,billing\n",
+    )
     desk.put("data/labelled/a.csv", "text,label\ngood row,billing\nno label,\n  ,billing\nbroken\n")
     desk.put(
-        "data/labelled/b.jsonl", '{"text": "late", "label": "delivery"}\n{"text": 5, "label": "delivery"}\n{"text": "x", "label": []}\n'
+        "data/labelled/b.jsonl",
+        '{"text": "late", "label": "delivery"}\n{"text": 5, "label": "delivery"}\n{"text": "x", "label":'
+        " []}\n",
     )
     harvest = desk.harvest(bad_rows="skip", max_bad_share=0.5)
     assert harvest.entries[0].counts == "1 new, 1 incomplete, 2 bad"
     assert harvest.problems == [
-        "labels: b.jsonl: 2 of 3 rows are bad (66.67%), more than 0.5 (data.max_bad_share).\n"
-        "  line 2: column 'text' is a number, not text\n  line 3, column 'label': a label is text or a number, not a list"
+        "labels: b.jsonl: 2 of 3 rows are bad (66.67%), more than 0.5 (data.max_bad_share).\n  line 2: column"
+        " 'text' is a number, not text\n  line 3, column 'label': a label is text or a number, not a list"
     ]
 
 
@@ -176,7 +203,9 @@ def test_labels_are_written_as_the_data_has_them(desk):
 def test_numbers_of_a_regression(desk):
     for split in ("train", "validation", "test"):
         desk.put(f"data/source/{split}.csv", f"text,label\nrow of {split},1.5\n")
-    desk.put("data/labelled/a.jsonl", '{"text": "new", "label": 2}\n{"text": "row of train", "label": "1.50"}\n')
+    desk.put(
+        "data/labelled/a.jsonl", '{"text": "new", "label": 2}\n{"text": "row of train", "label": "1.50"}\n'
+    )
     harvest = desk.harvest(task="regression")
     assert desk.rows(harvest) == [("new", 2.0)]
     assert harvest.entries[0].counts == "1 new, 1 duplicate"
@@ -184,13 +213,20 @@ def test_numbers_of_a_regression(desk):
 
 def test_group_and_key_are_columns_of_the_batch(desk):
     desk.put("data/source/all.csv", "text,label,customer,ticket\na,billing,7,1\nb,delivery,8,2\n")
-    desk.put("data/labelled/a.jsonl", json.dumps({"text": "c", "label": "billing", "customer": 7.0, "ticket": 3}) + "\n")
+    desk.put(
+        "data/labelled/a.jsonl",
+        json.dumps({"text": "c", "label": "billing", "customer": 7.0, "ticket": 3}) + "\n",
+    )
     desk.put("data/labelled/b.csv", "text,label,customer,ticket\nd,delivery,9,1\n")
     split = {"validation": 0.2, "test": 0.2, "by": "customer", "stratify": False}
-    harvest = desk.harvest(key="ticket", split=split, splits={"train": "all", "validation": "validation", "test": "test"})
+    harvest = desk.harvest(
+        key="ticket", split=split, splits={"train": "all", "validation": "validation", "test": "test"}
+    )
     assert desk.rows(harvest) == [("c", "billing", "7", "3")]
     assert harvest.entries[0].counts == "1 new, 1 conflicting", "ticket 1 has another label"
-    assert Path(harvest.entries[0].batch).parent == Path("data/source/all"), "the stage divides them by customer"
+    assert Path(harvest.entries[0].batch).parent == Path("data/source/all"), (
+        "the stage divides them by customer"
+    )
 
 
 def test_late_labels_are_joined_with_the_texts_that_were_scored(desk):

@@ -23,7 +23,9 @@ def raw(root: Path, **splits: list[str]) -> None:
     """Write ``data/raw``, as stage ``download`` would."""
     (root / "data/raw").mkdir(parents=True, exist_ok=True)
     for split, texts in splits.items():
-        pq.write_table(pa.table({"text": texts, "labels": [0] * len(texts)}), root / f"data/raw/{split}.parquet")
+        pq.write_table(
+            pa.table({"text": texts, "labels": [0] * len(texts)}), root / f"data/raw/{split}.parquet"
+        )
 
 
 def found(root: Path, source: IngestSource = SOURCE) -> HubRevision | None:
@@ -31,7 +33,9 @@ def found(root: Path, source: IngestSource = SOURCE) -> HubRevision | None:
 
 
 def test_present_commit_of_the_branch_is_set_and_rows_of_the_test_split_must_not_move(tmp_path, monkeypatch):
-    write_params(tmp_path, data={"source": "hub", "path": NAME, "text_columns": ["text"], "label_column": "label"})
+    write_params(
+        tmp_path, data={"source": "hub", "path": NAME, "text_columns": ["text"], "label_column": "label"}
+    )
     params = tmp_path / "params.yaml"
     params.write_text(f"# My task\n{params.read_text()}# the end\n")
     raw(tmp_path, train=["a", "b"], validation=["c"], test=["d", "a"])

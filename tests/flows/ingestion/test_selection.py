@@ -9,11 +9,15 @@ from tests.params import params
 def hashed(*rows: tuple[str, str, str | None], held: bool = False) -> RowHashes:
     """Rows of a text, a label and a key."""
     texts, labels, keys = zip(*rows, strict=True)
-    return RowHashes.of([pa.array(texts)], pa.array(labels, pa.string()), pa.array(keys, pa.string()), held=held)
+    return RowHashes.of(
+        [pa.array(texts)], pa.array(labels, pa.string()), pa.array(keys, pa.string()), held=held
+    )
 
 
 def judged(known: list[RowHashes], *rows: tuple[str, str, str | None]) -> list[str]:
-    return [RowStatus(status).name for status in NewRowSelection(RowHashes.joined(known)).classify(hashed(*rows))]
+    return [
+        RowStatus(status).name for status in NewRowSelection(RowHashes.joined(known)).classify(hashed(*rows))
+    ]
 
 
 def test_row_of_the_data_is_a_duplicate_whatever_its_case_and_white_space():
@@ -30,14 +34,23 @@ def test_row_with_another_label_is_a_conflict():
 
 def test_row_of_validation_or_test_is_held_out():
     known = [hashed(("a", "yes", None)), hashed(("b", "yes", None), ("d", "yes", None), held=True)]
-    assert judged(known, ("b", "yes", None), ("B ", "no", None), ("c", "yes", None)) == ["HELD_OUT", "CONFLICT", "NEW"]
+    assert judged(known, ("b", "yes", None), ("B ", "no", None), ("c", "yes", None)) == [
+        "HELD_OUT",
+        "CONFLICT",
+        "NEW",
+    ]
 
 
 def test_first_of_equal_new_rows_counts_also_across_files():
     selection = NewRowSelection(RowHashes.joined([]))
-    first = selection.classify(hashed(("a", "yes", "1"), ("a", "yes", "2"), ("b", "no", "1"), ("b", "no", "3")))
+    first = selection.classify(
+        hashed(("a", "yes", "1"), ("a", "yes", "2"), ("b", "no", "1"), ("b", "no", "3"))
+    )
     assert first.tolist() == [RowStatus.NEW, RowStatus.DUPLICATE, RowStatus.CONFLICT, RowStatus.NEW]
-    assert selection.classify(hashed(("b", "no", None), ("b", "yes", None))).tolist() == [RowStatus.DUPLICATE, RowStatus.CONFLICT]
+    assert selection.classify(hashed(("b", "no", None), ("b", "yes", None))).tolist() == [
+        RowStatus.DUPLICATE,
+        RowStatus.CONFLICT,
+    ]
 
 
 def test_rows_without_key_are_not_equal():

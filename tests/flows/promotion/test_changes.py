@@ -30,7 +30,9 @@ def one(tmp_path) -> Machine:
 def run_promotes(machine: Machine) -> Version:
     """A run commits its result with the decision, and promotes it."""
     tree = git(machine.root, "rev-parse", "HEAD^{tree}")
-    commit = git(machine.root, "commit-tree", tree, "-p", "HEAD", "-m", f"Run night\n\n{DECISION}\n\nPrefect-Run: 1")
+    commit = git(
+        machine.root, "commit-tree", tree, "-p", "HEAD", "-m", f"Run night\n\n{DECISION}\n\nPrefect-Run: 1"
+    )
     with machine.registry.locked(wait=10):
         return machine.registry.promote(commit, "production", DECISION)
 
@@ -59,7 +61,9 @@ def test_promotion_by_hand_is_told_once_with_who_and_why(one, served):
         "who": "one <one@localhost>",
         "why": "It is better.",
     }
-    found = until(lambda: [event for event in events(served, CHANGED) if event["id"] == str(identity)], 30, "the event")
+    found = until(
+        lambda: [event for event in events(served, CHANGED) if event["id"] == str(identity)], 30, "the event"
+    )
     assert [event["payload"] for event in found] == [{"stage": "production", **asdict(change)}]
 
 
@@ -73,11 +77,19 @@ def test_promotion_of_a_run_that_changed_nothing_is_no_news(one):
 def test_decision_of_a_run_on_the_tag_of_a_rejected_result_is_told(one):
     tree = git(one.root, "rev-parse", "HEAD^{tree}")
     commit = git(
-        one.root, "commit-tree", tree, "-p", "HEAD", "-m", "Run night\n\nRejected (v0.1.0 in production): worse.\n\nPrefect-Run: 1"
+        one.root,
+        "commit-tree",
+        tree,
+        "-p",
+        "HEAD",
+        "-m",
+        "Run night\n\nRejected (v0.1.0 in production): worse.\n\nPrefect-Run: 1",
     )
     with one.registry.locked(wait=10):
         one.registry.promote(commit, "production", DECISION)
-    assert told(one) == [f"onnx: v0.3.0 is in production, in place of v0.2.0. By one <one@localhost>: {DECISION}"]
+    assert told(one) == [
+        f"onnx: v0.3.0 is in production, in place of v0.2.0. By one <one@localhost>: {DECISION}"
+    ]
 
 
 def test_rollback_with_a_hold_and_the_release_are_one_event_each(one):
@@ -85,7 +97,8 @@ def test_rollback_with_a_hold_and_the_release_are_one_event_each(one):
     with one.registry.locked(wait=10):
         one.registry.promote(first.commit, "production", "It was worse.", hold=True)
     assert told(one) == [
-        "onnx: v0.1.0 is in production again, in place of v0.2.0; promotions are on hold. By one <one@localhost>: It was worse."
+        "onnx: v0.1.0 is in production again, in place of v0.2.0; promotions are on hold. By one"
+        " <one@localhost>: It was worse."
     ]
     with one.registry.locked(wait=10):
         one.registry.release("production", "Fixed.", push=False)
@@ -113,10 +126,18 @@ def test_two_machines_give_an_event_the_same_identity(one, tmp_path):
 
 def test_rollback_command_sends_the_event_to_the_server_that_is_set(one, served, monkeypatch, capsys):
     monkeypatch.setenv("TUNELINE_REPOSITORY", str(one.root))
-    monkeypatch.setattr(sys, "argv", ["promotion", "rollback", "--reason", f"Slow, in {one.root}.", "--no-push"])
+    monkeypatch.setattr(
+        sys, "argv", ["promotion", "rollback", "--reason", f"Slow, in {one.root}.", "--no-push"]
+    )
     main()
     assert "PREFECT_API_URL" not in capsys.readouterr().err
-    sent = until(lambda: [found for found in events(served, CHANGED) if str(one.root) in (found["payload"]["why"] or "")], 30, "the event")
+    sent = until(
+        lambda: [
+            found for found in events(served, CHANGED) if str(one.root) in (found["payload"]["why"] or "")
+        ],
+        30,
+        "the event",
+    )
     assert sent[0]["payload"]["version"] == "v0.1.0"
     assert sent[0]["payload"]["who"] == "one <one@localhost>"
 

@@ -13,7 +13,14 @@ from flows.promotion.decide import (
     forget_unpushed,
     unpushed_results,
 )
-from flows.promotion.gate import PairedPredictions, PromotionCriterion, PromotionDecision, as_markdown, as_payload, decide_promotion
+from flows.promotion.gate import (
+    PairedPredictions,
+    PromotionCriterion,
+    PromotionDecision,
+    as_markdown,
+    as_payload,
+    decide_promotion,
+)
 from flows.runs.checkout import RunSpec
 from flows.runs.repository import Repository
 from flows.runs.results import Run, RunResult
@@ -29,7 +36,9 @@ from tuneline.tasks import Classification
 def outcome() -> PromotionDecision:
     labels = np.arange(400) % 4
     rows = PairedPredictions(labels, labels, labels * 0, Classification(("a", "b", "c", "d")))
-    return decide_promotion(rows, [PromotionCriterion("latency of one row in ms", "999", "<= 250", met=False)], PromotionPolicy())
+    return decide_promotion(
+        rows, [PromotionCriterion("latency of one row in ms", "999", "<= 250", met=False)], PromotionPolicy()
+    )
 
 
 def test_markdown_table_has_a_row_for_each_criterion(outcome):
@@ -82,7 +91,14 @@ JUDGEMENT = Judgement("run", RunResult("a" * 40, "runs/one"), JUDGED)
         (Conditions("c" * 40, "q" * 64, pushed=True), False),
         (replace(JUDGED, hold="since today"), True),
     ],
-    ids=["the same", "no promotion requested", "no push requested", "other production", "other policy", "a hold since"],
+    ids=[
+        "the same",
+        "no promotion requested",
+        "no push requested",
+        "other production",
+        "other policy",
+        "a hold since",
+    ],
 )
 def test_decision_answers_for_runs_under_the_same_conditions(later, covered):
     assert JUDGED.covers(later) == covered

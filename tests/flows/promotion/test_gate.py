@@ -41,7 +41,9 @@ def labels() -> np.ndarray:
 @pytest.mark.parametrize("metric", [None, "accuracy", "f1"])
 def test_better_model_is_promoted(labels, metric):
     decision = decide_promotion(
-        PairedPredictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), (), PromotionPolicy(metric=metric)
+        PairedPredictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES),
+        (),
+        PromotionPolicy(metric=metric),
     )
     assert decision.metric == (metric or "accuracy")
     assert decision.promoted
@@ -50,7 +52,9 @@ def test_better_model_is_promoted(labels, metric):
 
 @pytest.mark.parametrize(("ours", "theirs"), [(0.8, 0.9), (0.9, 0.9)], ids=["worse", "as good"])
 def test_model_that_is_not_better_is_rejected_with_the_reason(labels, ours, theirs):
-    decision = decide_promotion(PairedPredictions(labels, model(labels, ours), model(labels, theirs), NAMES), (), POLICY)
+    decision = decide_promotion(
+        PairedPredictions(labels, model(labels, ours), model(labels, theirs), NAMES), (), POLICY
+    )
     assert not decision.promoted
     assert "accuracy over production" in decision.reason
 
@@ -65,7 +69,9 @@ def test_too_few_rows_decide_nothing():
     labels = np.arange(99) % 4
     decision = decide_promotion(PairedPredictions(labels, labels, model(labels, 0.2), NAMES), (), POLICY)
     assert decision.reason == "rows of the reported split: 99, required >= 100"
-    assert decide_promotion(PairedPredictions(labels, labels, model(labels, 0.2), NAMES), (), PromotionPolicy(min_rows=99)).promoted
+    assert decide_promotion(
+        PairedPredictions(labels, labels, model(labels, 0.2), NAMES), (), PromotionPolicy(min_rows=99)
+    ).promoted
 
 
 def test_first_model_must_beat_the_majority_baseline(labels):
@@ -77,7 +83,9 @@ def test_first_model_must_beat_the_majority_baseline(labels):
 
 def test_first_model_that_predicts_the_majority_is_rejected():
     labels = np.where(np.arange(1000) < 900, 0, 1)
-    assert not decide_promotion(PairedPredictions(labels, np.zeros_like(labels), None, Classification(("no", "yes"))), (), POLICY).promoted
+    assert not decide_promotion(
+        PairedPredictions(labels, np.zeros_like(labels), None, Classification(("no", "yes"))), (), POLICY
+    ).promoted
 
 
 @pytest.fixture
@@ -90,7 +98,9 @@ def measured(tmp_path, monkeypatch):
         (tmp_path / "models").mkdir()
         (tmp_path / "reports/checks").mkdir(parents=True)
         (tmp_path / "dvc.yaml").write_text("artifacts: {onnx: {path: models}}")
-        compared = {name: values[name] for name in ("fp32_agreement", "fp32_max_abs_diff") if values[name] is not None}
+        compared = {
+            name: values[name] for name in ("fp32_agreement", "fp32_max_abs_diff") if values[name] is not None
+        }
         (tmp_path / "metrics/compare.json").write_text(json.dumps(compared))
         if values["passed"] is not None:
             checks = Checks(passed=values["passed"], errors=0, warnings=0, metrics={}, not_run=[], checks=[])
@@ -98,13 +108,17 @@ def measured(tmp_path, monkeypatch):
         if values["megabytes"] is not None:
             (tmp_path / "models/model.onnx").write_bytes(bytes(values["megabytes"] * 2**20))
         monkeypatch.setattr(candidates, "_latency", lambda _pipeline, _model: latency)
-        return measure_criteria(Pipeline(Programs(tmp_path, "measured"), print), "onnx", PromotionPolicy(max_megabytes=2))
+        return measure_criteria(
+            Pipeline(Programs(tmp_path, "measured"), print), "onnx", PromotionPolicy(max_megabytes=2)
+        )
 
     return measured
 
 
 def test_model_within_all_limits_is_promoted(labels, measured):
-    assert decide_promotion(PairedPredictions(labels, model(labels, 0.9), None, NAMES), measured(), POLICY).promoted
+    assert decide_promotion(
+        PairedPredictions(labels, model(labels, 0.9), None, NAMES), measured(), POLICY
+    ).promoted
 
 
 @pytest.mark.parametrize(
@@ -119,14 +133,18 @@ def test_model_within_all_limits_is_promoted(labels, measured):
     ],
 )
 def test_better_model_outside_a_limit_is_rejected(labels, measured, change, said):
-    decision = decide_promotion(PairedPredictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), measured(**change), POLICY)
+    decision = decide_promotion(
+        PairedPredictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), measured(**change), POLICY
+    )
     assert not decision.promoted
     assert said in decision.reason
 
 
 @pytest.mark.parametrize("value", ["fp32_agreement", "fp32_max_abs_diff", "passed", "megabytes", "latency"])
 def test_missing_measurement_is_rejected(labels, measured, value):
-    decision = decide_promotion(PairedPredictions(labels, model(labels, 0.9), None, NAMES), measured(**{value: None}), POLICY)
+    decision = decide_promotion(
+        PairedPredictions(labels, model(labels, 0.9), None, NAMES), measured(**{value: None}), POLICY
+    )
     assert not decision.promoted
     assert "unknown" in decision.reason
 
@@ -135,7 +153,9 @@ def test_negative_min_gain_promotes_a_slightly_worse_model(labels):
     policy = PromotionPolicy(min_gain=-0.05)
     same = model(labels, 0.8)
     assert decide_promotion(PairedPredictions(labels, same, same, NAMES), (), policy).promoted
-    assert not decide_promotion(PairedPredictions(labels, model(labels, 0.7), model(labels, 0.8), NAMES), (), policy).promoted
+    assert not decide_promotion(
+        PairedPredictions(labels, model(labels, 0.7), model(labels, 0.8), NAMES), (), policy
+    ).promoted
 
 
 def test_regression_is_compared_by_correlation():
@@ -145,7 +165,9 @@ def test_regression_is_compared_by_correlation():
     assert decide_promotion(PairedPredictions(labels, good, bad, Regression()), (), POLICY).promoted
     assert not decide_promotion(PairedPredictions(labels, bad, good, Regression()), (), POLICY).promoted
     assert decide_promotion(PairedPredictions(labels, bad, None, Regression()), (), POLICY).promoted
-    assert not decide_promotion(PairedPredictions(labels, draw.normal(size=500), None, Regression()), (), POLICY).promoted
+    assert not decide_promotion(
+        PairedPredictions(labels, draw.normal(size=500), None, Regression()), (), POLICY
+    ).promoted
 
 
 @pytest.mark.parametrize(("metric", "names"), [("pearson", NAMES), ("accuracy", Regression())])
@@ -154,12 +176,18 @@ def test_metric_that_cannot_decide_the_task_is_an_error(labels, metric, names):
         decide_promotion(PairedPredictions(labels, labels, None, names), (), PromotionPolicy(metric=metric))
 
 
-@pytest.mark.parametrize(("name", "task", "metric"), [(None, NAMES, "accuracy"), (None, Regression(), "pearson"), ("f1", NAMES, "f1")])
+@pytest.mark.parametrize(
+    ("name", "task", "metric"),
+    [(None, NAMES, "accuracy"), (None, Regression(), "pearson"), ("f1", NAMES, "f1")],
+)
 def test_promotion_metric_is_the_named_one_or_the_primary_one(name, task, metric):
     assert promotion_metric(name, task) == metric
 
 
-@pytest.mark.parametrize(("name", "task"), [("pearson", NAMES), ("accuracy", Regression()), ("loss", NAMES), ("unknown", Regression())])
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [("pearson", NAMES), ("accuracy", Regression()), ("loss", NAMES), ("unknown", Regression())],
+)
 def test_promotion_metric_that_cannot_decide_is_an_error(name, task):
     with pytest.raises(ValueError, match=r"promotion\.metric .* choose one of (accuracy|pearson)"):
         promotion_metric(name, task)
@@ -209,7 +237,8 @@ def test_predictions_for_other_rows_come_from_productions_model(toy, registry, p
     make("seed=7")
     into_shards(toy.root / "data/raw", rows=400)
     found = paired_predictions(pipeline, registry, production)
-    # The same words are known, so both models are right about the same rows: production really saw the new ones.
+    # The same words are known, so both models are right about the same rows: production really saw the new
+    # ones.
     assert found.production.tolist() == found.candidate.tolist()
     assert len(found.labels) == 600
 
@@ -247,7 +276,11 @@ def values(pipeline: Pipeline) -> dict[str, str]:
 def test_measure_reads_metrics_and_measures_latency(toy, pipeline, make):
     make()
     found = values(pipeline)
-    assert (found["agreement of model.onnx"], found["logit difference of model.onnx"], found["data checks"]) == ("1", "0", "passed")
+    assert (
+        found["agreement of model.onnx"],
+        found["logit difference of model.onnx"],
+        found["data checks"],
+    ) == ("1", "0", "passed")
     assert 0 < float(found["size of model.onnx in MB"]) < 1
     assert 0 < float(found["latency of one row in ms"]) < 1000
 

@@ -27,10 +27,20 @@ def publication(toy, capsys, monkeypatch):
     return publication
 
 
-def test_publication_brings_versions_and_their_data_to_other_machines(toy, registry, promoted, publication, tmp_path):
+def test_publication_brings_versions_and_their_data_to_other_machines(
+    toy, registry, promoted, publication, tmp_path
+):
     """The version is older than both remotes."""
     sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
-    sh("git", "-C", "origin.git", "tag", "--delete", *(tag.name for tag in registry.tags().tags), cwd=tmp_path)
+    sh(
+        "git",
+        "-C",
+        "origin.git",
+        "tag",
+        "--delete",
+        *(tag.name for tag in registry.tags().tags),
+        cwd=tmp_path,
+    )
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
     add_remote(toy.root, tmp_path / "shelf")
     assert publication() == "origin has every version and stage; new there: v0.1.0.\n"
@@ -51,10 +61,15 @@ def test_publication_of_lost_data_names_it_and_fails(toy, registry, publication,
     with pytest.raises(SystemExit, match="but not the files named above"):
         publication()
     said = capsys.readouterr().out
-    assert f"ERROR: of {registry.in_stage('production').commit[:12]}, neither the cache nor the DVC remote has" in said
+    assert (
+        f"ERROR: of {registry.in_stage('production').commit[:12]}, neither the cache nor the DVC remote has"
+        in said
+    )
 
 
-@pytest.mark.parametrize(("remote", "message"), [(False, "no git remote named origin"), (True, "DVC has no default remote")])
+@pytest.mark.parametrize(
+    ("remote", "message"), [(False, "no git remote named origin"), (True, "DVC has no default remote")]
+)
 def test_publication_without_a_place_to_publish_is_an_error(toy, publication, remote, message):
     if remote:
         sh("git", "remote", "add", "origin", "/nowhere/origin.git", cwd=toy.root)

@@ -23,13 +23,21 @@ def registry(commits: dict[str, str]) -> RegistryTags:
 def after(ours: RegistryTags, theirs: RegistryTags) -> RegistryTags:
     """The registry after the merge, with new objects for renamed tags."""
     merged, _ = merge(ours, theirs)
-    return RegistryTags("onnx", tuple(one if one.name == name else tag(name, one.commit) for name, one in merged.items()))
+    return RegistryTags(
+        "onnx", tuple(one if one.name == name else tag(name, one.commit) for name, one in merged.items())
+    )
 
 
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
+UNHURRIED = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # a busy machine is no failure
 COMMITS = st.sampled_from("abcdefgh")
 VERSIONS = st.integers(1, 5).map(lambda number: f"onnx@v0.{number}.0")
-ASSIGNMENTS = st.builds(lambda stage, number: f"onnx#{stage}#{number}", st.sampled_from(["production", "staging"]), st.integers(1, 5))
+ASSIGNMENTS = st.builds(
+    lambda stage, number: f"onnx#{stage}#{number}",
+    st.sampled_from(["production", "staging"]),
+    st.integers(1, 5),
+)
 
 
 @st.composite
@@ -37,7 +45,12 @@ def registries(draw, commits=COMMITS) -> RegistryTags:
     """A registry, in which a commit has one version."""
     versions = draw(st.dictionaries(VERSIONS, commits, max_size=4))
     unique = {commit: name for name, commit in versions.items()}
-    return registry({**{name: commit for commit, name in unique.items()}, **draw(st.dictionaries(ASSIGNMENTS, commits, max_size=4))})
+    return registry(
+        {
+            **{name: commit for commit, name in unique.items()},
+            **draw(st.dictionaries(ASSIGNMENTS, commits, max_size=4)),
+        }
+    )
 
 
 @UNHURRIED

@@ -24,7 +24,15 @@ def committed(toy, branch: str, path: str) -> dict | None:
 
 
 def newest(toy) -> str:
-    return sh("git", "branch", "--list", "runs/*", "--sort=-committerdate", "--format=%(refname:short)", cwd=toy.root).split()[0]
+    return sh(
+        "git",
+        "branch",
+        "--list",
+        "runs/*",
+        "--sort=-committerdate",
+        "--format=%(refname:short)",
+        cwd=toy.root,
+    ).split()[0]
 
 
 def test_reference_is_not_written_before_the_first_promotion(toy, registry, pipeline):
@@ -51,7 +59,9 @@ def test_lost_profile_is_an_error(toy, registry, pipeline, promoted):
 
 
 def test_reference_command(toy, promoted, root):
-    said = sh("python", "-m", "flows.promotion", "reference", cwd=root, env={"TUNELINE_REPOSITORY": str(toy.root)})
+    said = sh(
+        "python", "-m", "flows.promotion", "reference", cwd=root, env={"TUNELINE_REPOSITORY": str(toy.root)}
+    )
     assert said.startswith("data/reference/profile.json is that of onnx v0.1.0")
     assert json.loads((toy.root / REFERENCE_PROFILE).read_text()) == promoted
 
@@ -60,11 +70,15 @@ def test_reference_command(toy, promoted, root):
 def test_run_after_a_promotion_is_checked_against_its_data_and_not_judged_again(run, served, toy, registry):
     run(promote=True)
     assert registry.in_stage("production").name == "v0.1.0"
-    assert committed(toy, newest(toy), str(REFERENCE_PROFILE)) is None, "the first had nothing to be compared with"
+    assert committed(toy, newest(toy), str(REFERENCE_PROFILE)) is None, (
+        "the first had nothing to be compared with"
+    )
 
     again = run(promote=True)
     tasks = served.tasks(again.id)
-    assert tasks["train"].state.name == "Restored", "another reference changes figures of the data, not the data: no training"
+    assert tasks["train"].state.name == "Restored", (
+        "another reference changes figures of the data, not the data: no training"
+    )
     assert "gate" not in tasks, "the model in production is not compared with itself"
     assert "which is or was in production" in sh("git", "log", "-1", "--format=%B", newest(toy), cwd=toy.root)
     assert committed(toy, newest(toy), "metrics/validate.json")["train_promoted_rows"] == 1
@@ -78,7 +92,9 @@ def test_runs_are_checked_against_the_present_production_model(run, toy, registr
     assert registry.in_stage("production").name == "v0.2.0"
     assert committed(toy, newest(toy), "metrics/validate.json")["train_promoted_rows"] == 1.5
     first, second = (registry.version(name).commit for name in ("v0.1.0", "v0.2.0"))
-    assert committed(toy, second, str(REFERENCE_PROFILE))["splits"]["train"]["rows"] == 600, "the commit names what it was compared with"
+    assert committed(toy, second, str(REFERENCE_PROFILE))["splits"]["train"]["rows"] == 600, (
+        "the commit names what it was compared with"
+    )
     assert sh("git", "status", "--porcelain", cwd=toy.root) == ""
 
     run(overrides=["data.rows=450"], promote=False)
@@ -86,8 +102,12 @@ def test_runs_are_checked_against_the_present_production_model(run, toy, registr
 
     rollback(registry, "production", None, "The test says so.")
     run(overrides=["data.rows=450"], promote=False)
-    assert committed(toy, newest(toy), "metrics/validate.json")["train_promoted_rows"] == 0.75, "compared with the first again"
-    assert registry.in_stage("production").commit == first, "what a person rolled back from does not come back by itself"
+    assert committed(toy, newest(toy), "metrics/validate.json")["train_promoted_rows"] == 0.75, (
+        "compared with the first again"
+    )
+    assert registry.in_stage("production").commit == first, (
+        "what a person rolled back from does not come back by itself"
+    )
 
 
 @pytest.fixture
@@ -109,13 +129,19 @@ def test_damaged_model_is_fetched_anew(registry, production, pipeline):
     before = model.folder.parent.stat().st_ino
     assert fetch_model(registry, production, pipeline) == model
     assert model.folder.parent.stat().st_ino == before, "a whole model is not fetched again"
-    for name, content in (("model/model.onnx", bytes(1000)), ("model/export.json", b""), ("profile.json", b'{"version": ')):
+    for name, content in (
+        ("model/model.onnx", bytes(1000)),
+        ("model/export.json", b""),
+        ("profile.json", b'{"version": '),
+    ):
         (model.folder.parent / name).write_bytes(content)
         assert fetch_model(registry, production, pipeline) == model
         assert {path: path.read_bytes() for path in fetched} == fetched, name
 
 
-def test_model_that_is_damaged_in_the_cache_is_an_error_until_the_cache_is_repaired(toy, registry, production, pipeline, tmp_path):
+def test_model_that_is_damaged_in_the_cache_is_an_error_until_the_cache_is_repaired(
+    toy, registry, production, pipeline, tmp_path
+):
     """The remote is in the clone's local settings, as a worker writes it: DVC alone does not find it for a commit."""
     pipeline.dvc("remote", "add", "--local", "--default", "backup", str(tmp_path / "backup"), what="A remote")
     pipeline.dvc("push", "--quiet", what="Push")
@@ -128,4 +154,6 @@ def test_model_that_is_damaged_in_the_cache_is_an_error_until_the_cache_is_repai
         with pytest.raises(DataError, match=f"DVC's cache is damaged.*\n.*`rm {re.escape(str(cached))}`"):
             fetch_model(registry, production, pipeline)
     cached.unlink()
-    assert folder_hash(fetch_model(registry, production, pipeline).folder) == read_lock(toy.root).out("models/onnx")
+    assert folder_hash(fetch_model(registry, production, pipeline).folder) == read_lock(toy.root).out(
+        "models/onnx"
+    )

@@ -16,7 +16,14 @@ from tuneline.project.registry import Version
 def commit(registry: Registry) -> str:
     add_model(registry.repository.root)
     sh("git", "add", "dvc.lock", cwd=registry.repository.root)
-    sh("git", "commit", "--quiet", "--allow-empty", f"--message=A run in {registry.repository.root}", cwd=registry.repository.root)
+    sh(
+        "git",
+        "commit",
+        "--quiet",
+        "--allow-empty",
+        f"--message=A run in {registry.repository.root}",
+        cwd=registry.repository.root,
+    )
     return registry.repository.resolve("HEAD")
 
 
@@ -66,10 +73,16 @@ def test_rollback_to_a_version_by_name(registry):
 def test_rollback_to_a_model_that_is_nowhere_or_damaged_changes_nothing(registry):
     root = registry.repository.root
     _, second = promote(registry), promote(registry)
-    stored = [path for path in (root / ".dvc/cache/files/md5").rglob("*") if path.is_file() and path.read_bytes() == b"a model"]
+    stored = [
+        path
+        for path in (root / ".dvc/cache/files/md5").rglob("*")
+        if path.is_file() and path.read_bytes() == b"a model"
+    ]
     stored[0].write_bytes(b"another")
     before = registry.tags()
-    with pytest.raises(RegistryError, match=r"onnx v0\.1\.0 cannot be used, so nothing was changed: .*damaged"):
+    with pytest.raises(
+        RegistryError, match=r"onnx v0\.1\.0 cannot be used, so nothing was changed: .*damaged"
+    ):
         rollback(registry, "production", None, "It was worse.")
     stored[0].unlink()
     with pytest.raises(RegistryError, match=r"onnx v0\.1\.0 cannot be used, so nothing was changed: ERROR"):
@@ -87,7 +100,10 @@ def test_rollback_error_lists_the_versions(registry):
 
 
 def test_origin_that_is_away_is_not_waited_for(registry):
-    """The flows ``score`` and ``watch`` go on with what this clone knows. A push is tried again for two minutes."""
+    """The flows ``score`` and ``watch`` go on with what this clone knows.
+
+    A push is tried again for two minutes.
+    """
     root = registry.repository.root
     sh("git", "remote", "add", "origin", "git://127.0.0.1:9/gone.git", cwd=root)
     started = time.monotonic()
@@ -95,7 +111,14 @@ def test_origin_that_is_away_is_not_waited_for(registry):
     assert message.startswith("Promotions and rollbacks of other machines are unknown: ")
     assert time.monotonic() - started < 20
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        sh("git", "remote", "set-url", "origin", f"git://127.0.0.1:{silent.getsockname()[1]}/silent.git", cwd=root)
+        sh(
+            "git",
+            "remote",
+            "set-url",
+            "origin",
+            f"git://127.0.0.1:{silent.getsockname()[1]}/silent.git",
+            cwd=root,
+        )
         with pytest.raises(UnreachableError, match="no answer in"):
             replace(registry.repository, patience=0.5).transfer("ls-remote", "origin")
 
@@ -115,7 +138,9 @@ def test_rollback_command(registry, monkeypatch, capsys):
     assert "promotions of onnx to production are on hold" in said
     assert "Slow." in registry.tags().hold("production")
     assert command("release") == "onnx: promotions are not on hold.\n"
-    assert command("hold", "--reason", "A freeze.").endswith("A freeze. End it: python -m flows.promotion release\n")
+    assert command("hold", "--reason", "A freeze.").endswith(
+        "A freeze. End it: python -m flows.promotion release\n"
+    )
     command("release")
     promote(registry)
     command("rollback", "--no-hold")
@@ -124,7 +149,10 @@ def test_rollback_command(registry, monkeypatch, capsys):
 
 
 def test_rollback_pushes_a_version_that_origin_does_not_have(registry, tmp_path):
-    """Models were promoted without a push so far. There is no DVC remote: the version is published all the same, with a message."""
+    """Models were promoted without a push so far.
+
+    There is no DVC remote: the version is published all the same, with a message.
+    """
     sh("git", "clone", "--quiet", "--bare", str(registry.repository.root), "origin.git", cwd=tmp_path)
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=registry.repository.root)
     first, _ = promote(registry), promote(registry)

@@ -10,7 +10,10 @@ from flows.settings import PromotionPolicy
 from tests.faults.clones import Machine, clone, git, origin
 from tuneline.project.registry import Version
 
-DECISION = "Promoted (v0.1.0 in production): every criterion is met.\n\n- + rows: 200 (required: >= 100)\n- + p|q: 1 (required: < 2)"
+DECISION = (
+    "Promoted (v0.1.0 in production): every criterion is met.\n\n- + rows: 200 (required: >= 100)\n- + p|q: 1"
+    " (required: < 2)"
+)
 
 
 @pytest.fixture
@@ -29,7 +32,10 @@ def run(machine: Machine, accuracy: float, *, parent: str = "main", params: str 
     if params:
         (machine.root / "params.yaml").write_text(params)
     git(machine.root, "add", "--all", "--", "metrics", "dvc.lock", *(["params.yaml"] if params else []))
-    text = f"Run night: accuracy {accuracy}\n\nThe pipeline of abc (main), with task=strong.\n\n{DECISION}\n\nPrefect-Run: 1"
+    text = (
+        f"Run night: accuracy {accuracy}\n\nThe pipeline of abc (main), with"
+        f" task=strong.\n\n{DECISION}\n\nPrefect-Run: 1"
+    )
     git(machine.root, "commit", "--quiet", f"--message={text}")
     commit = git(machine.root, "rev-parse", "HEAD")
     git(machine.root, "switch", "--quiet", "main")
@@ -58,7 +64,9 @@ def test_pull_request_has_one_commit_with_the_tables_on_top_of_the_branch(one):
     bring(one, run(one, 0.8), "fast_forward")
     code = work(one, "code", "something else in the meantime")
     version = run(one, 0.9, parent="main^", params="skill: 1\n")
-    assert "tuneline/promotion has the result of onnx v0.2.0, for main." in bring(one, version, "pull_request")
+    assert "tuneline/promotion has the result of onnx v0.2.0, for main." in bring(
+        one, version, "pull_request"
+    )
     commit = branch_of_origin(one, BRANCH)
     assert git(one.root, "rev-parse", f"{commit}^") == code
     changed = git(one.root, "diff", "--name-only", f"{commit}^", commit).split()
@@ -96,7 +104,9 @@ def test_fast_forward_falls_back_to_a_pull_request(one):
     git(one.root, "switch", "--quiet", "--create", "experiment")
     work(one, "conf", "other conditions of a promotion", "experiment")
     bring(one, run(one, 0.95, parent="experiment"), "fast_forward")
-    assert branch_of_origin(one, "main") == code, "a run of another branch brings its code along: that is reviewed"
+    assert branch_of_origin(one, "main") == code, (
+        "a run of another branch brings its code along: that is reviewed"
+    )
 
 
 def test_protected_branch_falls_back_to_a_pull_request(one):
@@ -113,7 +123,9 @@ def test_conflict_is_left_to_a_person(one):
     version = run(one, 0.9, parent="main^")
     assert "It conflicts with main" in bring(one, version, "pull_request")
     commit = branch_of_origin(one, BRANCH)
-    assert git(one.root, "rev-parse", f"{commit}^{{tree}}") == git(one.root, "rev-parse", f"{version.commit}^{{tree}}")
+    assert git(one.root, "rev-parse", f"{commit}^{{tree}}") == git(
+        one.root, "rev-parse", f"{version.commit}^{{tree}}"
+    )
     assert "Do not merge `dvc.lock` by hand" in git(one.root, "log", "-1", "--format=%B", commit)
 
 
@@ -157,4 +169,6 @@ def test_push_options_reach_the_host(one):
 
 
 def test_missing_branch_is_named(one):
-    assert "couldn't find remote ref refs/heads/trunk" in bring(one, run(one, 0.8), "pull_request", branch="trunk")
+    assert "couldn't find remote ref refs/heads/trunk" in bring(
+        one, run(one, 0.8), "pull_request", branch="trunk"
+    )

@@ -127,7 +127,9 @@ def test_processes_of_a_killed_run_are_killed(toy, root):
             programs = Programs(checkout.path, "killed", locks=[checkout.lock])
             programs.run(["sh", "-c", "setsid sleep 600 & echo $!; sleep 600"], "It", kill)
     """
-    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(flow)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(flow)], stdout=subprocess.PIPE, text=True
+    )
     orphan = int(process.stdout.readline())
     assert process.wait() == -signal.SIGKILL
     assert is_alive(orphan)
@@ -146,7 +148,10 @@ def test_incomplete_checkout_is_created_again(toy):
         assert (checkout.path / "params.yaml").exists()
 
 
-@pytest.mark.parametrize("left", ["", "sche", "schema: '2.0'\nstages:\n  download", "schema: '2.0'\nstages:\n  download:\n    cmd: 'pyth"])
+@pytest.mark.parametrize(
+    "left",
+    ["", "sche", "schema: '2.0'\nstages:\n  download", "schema: '2.0'\nstages:\n  download:\n    cmd: 'pyth"],
+)
 def test_truncated_dvc_lock_is_not_resumed(toy, left):
     fail_in(toy, "run")
     (toy.state / "run" / "dvc.lock").write_text(left)
@@ -165,8 +170,14 @@ def commit_file(toy: Repository, name: str, text: str, message: str) -> str:
 CONFLICT = "<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> other\n"
 
 
-@pytest.mark.parametrize("name", ["params.yaml", "dvc.yaml", "dvc.lock", "conf/config.yaml", "conf/task/strong.yaml", "data/batch.dvc"])
-@pytest.mark.parametrize(("text", "problem"), [(CONFLICT, "line 2: a merge left a conflict."), ("b: [1,\n", "line 3: invalid YAML: ")])
+@pytest.mark.parametrize(
+    "name",
+    ["params.yaml", "dvc.yaml", "dvc.lock", "conf/config.yaml", "conf/task/strong.yaml", "data/batch.dvc"],
+)
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [(CONFLICT, "line 2: a merge left a conflict."), ("b: [1,\n", "line 3: invalid YAML: ")],
+)
 def test_commit_with_invalid_yaml_is_refused_with_its_file_and_line(toy, name, text, problem):
     bad = commit_file(toy, name, f"first: 1\n{text}", "A merge")
     tip = commit_file(toy, "README.md", "Hello", "Another")
@@ -196,7 +207,10 @@ def test_file_of_several_documents_that_no_run_reads_is_not_refused(toy):
 
 
 def test_unknown_ref_error_names_the_ref(toy):
-    with pytest.raises(GitError, match="'no-such-branch' names no commit"), isolated(toy, "run", "no-such-branch"):
+    with (
+        pytest.raises(GitError, match="'no-such-branch' names no commit"),
+        isolated(toy, "run", "no-such-branch"),
+    ):
         pass
     assert not (toy.state / "run").exists()
 

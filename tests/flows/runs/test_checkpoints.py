@@ -25,7 +25,9 @@ SPEC = RunSpec("main", "c0ffee", ("train.epochs=2",))
 @pytest.fixture(params=["folder", "address"])
 def storage(request, tmp_path):
     """File system and folder: of the machine, and one that fsspec knows by an address."""
-    files, root = open_storage(tmp_path, "shared" if request.param == "folder" else "memory://shared/checkpoints")
+    files, root = open_storage(
+        tmp_path, "shared" if request.param == "folder" else "memory://shared/checkpoints"
+    )
     yield files, root
     if request.param == "address":
         files.rm(root, recursive=True)
@@ -49,7 +51,10 @@ def save(checkout: Path, *steps: int, complete: bool = True) -> None:
 
 def steps_in(checkout: Path) -> dict[int, str | None]:
     """Return the steps of a checkout, each with what the training finds wrong with it."""
-    return {int(path.name[5:]): training_checkpoints.find_damage(path) for path in checkout.glob("checkpoints/*/step-*")}
+    return {
+        int(path.name[5:]): training_checkpoints.find_damage(path)
+        for path in checkout.glob("checkpoints/*/step-*")
+    }
 
 
 def test_marker_is_that_of_the_training():
@@ -75,13 +80,17 @@ def test_copies_follow_the_training_and_give_whole_checkpoints_elsewhere(storage
 
     later = shared(storage, "on-demand-2")
     assert later.fetch(tmp_path / "later") == "step-00000040 of run nightly-1", "it trains the same model"
-    assert shared(storage, "on-demand-3", RunSpec("main", "c0ffee")).fetch(tmp_path / "other") is None, "other parameters"
+    assert shared(storage, "on-demand-3", RunSpec("main", "c0ffee")).fetch(tmp_path / "other") is None, (
+        "other parameters"
+    )
     later.remove()
     assert not storage[0].exists(f"{storage[1]}/nightly-1")
 
 
 @pytest.mark.parametrize("files", [3, 4, 5])
-def test_half_a_copy_is_not_fetched_and_is_completed_by_the_next_attempt(storage, tmp_path, monkeypatch, files):
+def test_half_a_copy_is_not_fetched_and_is_completed_by_the_next_attempt(
+    storage, tmp_path, monkeypatch, files
+):
     """The machine is lost while it copies the second of two checkpoints, of three files each."""
     here, there = tmp_path / "here", tmp_path / "there"
     save(here, 10, 20)
@@ -110,7 +119,9 @@ def test_copies_of_runs_that_never_succeeded_are_removed_after_a_month(storage, 
     run = shared(storage)
     record = f"{run.root}/failed/run.json"
     old = (datetime.now(UTC) - KEPT - timedelta(hours=1)).isoformat()
-    run.files.pipe_file(record, json.dumps({**json.loads(run.files.cat_file(record)), "copied": old}).encode())
+    run.files.pipe_file(
+        record, json.dumps({**json.loads(run.files.cat_file(record)), "copied": old}).encode()
+    )
     assert run.fetch(tmp_path / "there") is None
     assert not run.files.exists(f"{run.root}/failed")
 
@@ -150,7 +161,9 @@ def test_address_that_cannot_be_used_is_an_error_that_names_the_setting(tmp_path
 def test_dvc_remote_gets_a_folder_beside_the_data(tmp_path):
     (tmp_path / ".dvc").mkdir()
     (tmp_path / "shelf").mkdir()
-    (tmp_path / ".dvc" / "config").write_text("[core]\n    remote = shelf\n['remote \"shelf\"']\n    url = ../shelf\n")
+    (tmp_path / ".dvc" / "config").write_text(
+        "[core]\n    remote = shelf\n['remote \"shelf\"']\n    url = ../shelf\n"
+    )
     files, root = open_storage(tmp_path, "dvc")
     assert (type(files), root) == (type(fsspec.filesystem("file")), str(tmp_path / "shelf" / "checkpoints"))
 
@@ -169,7 +182,9 @@ def test_training_of_a_lost_machine_gives_the_same_bytes_on_another(tmp_path, tm
     storage = open_storage(tmp_path, "shared")
     monkeypatch.setattr(checkpoints, "COPY_EVERY", 0.02)
     with shared(storage).copied(projects["lost"]):
-        assert launcher.run(projects["lost"], before=launcher.kill_at("stages.train.loop.train_batch", 20)) == [-signal.SIGKILL]
+        assert launcher.run(
+            projects["lost"], before=launcher.kill_at("stages.train.loop.train_batch", 20)
+        ) == [-signal.SIGKILL]
         until(lambda: len(list((tmp_path / "shared").glob(f"*/*/*/{MARKER}"))) >= 2, 10, "the copies")
     shutil.rmtree(projects["lost"])
 

@@ -35,7 +35,9 @@ def plugin(toy, code: str) -> None:
 EACH = (("task=weak", "train.steps=7", "seed=1"), ("task=strong",), ("model.skill=0.55",))
 
 
-@pytest.mark.parametrize("overrides", [EACH[0], *(pytest.param(overrides, marks=pytest.mark.slow) for overrides in EACH[1:])])
+@pytest.mark.parametrize(
+    "overrides", [EACH[0], *(pytest.param(overrides, marks=pytest.mark.slow) for overrides in EACH[1:])]
+)
 def test_compose_writes_the_params_of_dvc_exp_run(pipeline, toy, overrides):
     flags = [flag for override in overrides for flag in ("--set-param", override)]
     sh("dvc", "exp", "run", "--queue", "--name=theirs", *flags, cwd=toy.root)
@@ -57,17 +59,25 @@ def test_compose_refuses_invalid_overrides(pipeline, override):
         pipeline.compose([override])
 
 
-@pytest.mark.parametrize("override", ["data.counter=${oc.env:GIT_TOKEN}", "+x='${oc.env:HF_TOKEN}'", '+x=str("${seed}")', "+x=\\${seed}"])
+@pytest.mark.parametrize(
+    "override",
+    ["data.counter=${oc.env:GIT_TOKEN}", "+x='${oc.env:HF_TOKEN}'", '+x=str("${seed}")', "+x=\\${seed}"],
+)
 def test_interpolation_in_an_override_is_refused(pipeline, toy, override):
     before = params(toy)
-    with pytest.raises(OverridesError, match=r"(?s)interpolations, \$\{\.\.\.\}, are not allowed in overrides\. Write the value itself\."):
+    with pytest.raises(
+        OverridesError,
+        match=r"(?s)interpolations, \$\{\.\.\.\}, are not allowed in overrides\. Write the value itself\.",
+    ):
         pipeline.compose([override])
     assert params(toy) == before
 
 
 def test_composition_sees_no_secret(pipeline, toy):
     """Also not where the ref itself asks for one: its conf/ and its plugins are code that somebody pushed."""
-    (toy.root / "conf" / "task" / "spy.yaml").write_text("# @package _global_\nx: ${oc.env:GIT_TOKEN,none}\ny: ${oc.env:HF_TOKEN,none}\n")
+    (toy.root / "conf" / "task" / "spy.yaml").write_text(
+        "# @package _global_\nx: ${oc.env:GIT_TOKEN,none}\ny: ${oc.env:HF_TOKEN,none}\n"
+    )
     plugin(toy, "import os, pathlib\npathlib.Path('seen').write_text(str(dict(os.environ)))\n")
     pipeline.compose(["task=spy"])
     assert YAML(typ="safe", pure=True).load(params(toy)) == {"x": "none", "y": "none"}
@@ -82,7 +92,13 @@ def test_plugins_of_a_ref_are_not_imported_into_the_flow(pipeline, toy):
 
 
 @pytest.mark.parametrize(
-    "override", ["task=../../../outside", "hydra.searchpath=[file://{folder}]", "+hydra/launcher=basic", "+task@hydra=weak"]
+    "override",
+    [
+        "task=../../../outside",
+        "hydra.searchpath=[file://{folder}]",
+        "+hydra/launcher=basic",
+        "+task@hydra=weak",
+    ],
 )
 def test_override_cannot_read_other_files(pipeline, toy, tmp_path, override):
     (tmp_path / "outside.yaml").write_text("token: t0p-s3cret\n")
@@ -92,16 +108,26 @@ def test_override_cannot_read_other_files(pipeline, toy, tmp_path, override):
     assert params(toy) == before
 
 
-@pytest.mark.parametrize("value", ["$(touch hacked)", "`touch hacked`", "a; touch hacked", "a b", "--option", "../../outside", "a\\nb"])
+@pytest.mark.parametrize(
+    "value",
+    ["$(touch hacked)", "`touch hacked`", "a; touch hacked", "a b", "--option", "../../outside", "a\\nb"],
+)
 def test_shell_in_a_parameter_of_a_command_is_refused(pipeline, toy, value):
-    (toy.root / "dvc.yaml").write_text("stages:\n  train:\n    cmd: echo ${train.launch} > out\n    outs: [out]\n")
-    with pytest.raises(OverridesError, match=r"train\.launch: .* is not allowed, because dvc\.yaml has \$\{train\.launch\} in a command"):
+    (toy.root / "dvc.yaml").write_text(
+        "stages:\n  train:\n    cmd: echo ${train.launch} > out\n    outs: [out]\n"
+    )
+    with pytest.raises(
+        OverridesError,
+        match=r"train\.launch: .* is not allowed, because dvc\.yaml has \$\{train\.launch\} in a command",
+    ):
         pipeline.compose([f"+train.launch='{value}'"])
     assert not (toy.root / "hacked").exists()
 
 
 def test_harmless_parameter_of_a_command_is_rendered(pipeline, toy):
-    (toy.root / "dvc.yaml").write_text("stages:\n  train:\n    cmd: echo ${train.launch} ${train.steps} > out\n    outs: [out]\n")
+    (toy.root / "dvc.yaml").write_text(
+        "stages:\n  train:\n    cmd: echo ${train.launch} ${train.steps} > out\n    outs: [out]\n"
+    )
     pipeline.compose(["+train.launch=conf/gpu-bf16.yaml"])
     pipeline.reproduce("train")
     assert (toy.root / "out").read_text() == "conf/gpu-bf16.yaml 5\n"

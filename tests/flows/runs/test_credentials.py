@@ -18,7 +18,9 @@ def test_password_is_not_in_a_git_error(tmp_path):
 def test_password_is_not_in_the_output_of_a_program(tmp_path):
     seen = []
     with pytest.raises(ProgramError) as error:
-        Programs(tmp_path, "test").run(["sh", "-c", "echo cannot push to https://me:s3cret@host/x; exit 1"], "It", seen.append)
+        Programs(tmp_path, "test").run(
+            ["sh", "-c", "echo cannot push to https://me:s3cret@host/x; exit 1"], "It", seen.append
+        )
     assert seen == ["cannot push to https://***@host/x"]
     assert "s3cret" not in str(error.value)
 

@@ -6,9 +6,15 @@ AWAY = [
     "fatal: unable to connect to 127.0.0.1:\n127.0.0.1[0: 127.0.0.1]: errno=Connection refused",
     "fatal: unable to access 'https://git.example.com/a.git/': Could not resolve host: git.example.com",
     "fatal: unable to access 'https://git.example.com/a.git/': The requested URL returned error: 503",
-    "fatal: unable to access 'https://git.example.com/a.git/': Operation too slow. Less than 1 bytes/sec transferred the last 60 seconds",
-    "ssh: connect to host git.example.com port 22: Connection timed out\nfatal: Could not read from remote repository.\n\n"
-    "Please make sure you have the correct access rights\nand the repository exists.",
+    (
+        "fatal: unable to access 'https://git.example.com/a.git/': Operation too slow. Less than 1 bytes/sec"
+        " transferred the last 60 seconds"
+    ),
+    (
+        "ssh: connect to host git.example.com port 22: Connection timed out\nfatal: Could not read from"
+        " remote repository.\n\nPlease make sure you have the correct access rights\nand the repository"
+        " exists."
+    ),
     "fatal: the remote end hung up unexpectedly",
     "remote: Internal Server Error\n ! [remote rejected] main -> main (Internal Server Error)",
 ]

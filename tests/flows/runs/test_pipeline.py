@@ -32,7 +32,13 @@ def pipeline(toy, seen):
 
 
 def test_graph_lists_stages_in_topological_order(pipeline, toy):
-    deps = {"compare": ["export", "evaluate"], "export": ["train"], "evaluate": ["train"], "train": ["download"], "download": []}
+    deps = {
+        "compare": ["export", "evaluate"],
+        "export": ["train"],
+        "evaluate": ["train"],
+        "train": ["download"],
+        "download": [],
+    }
     described = {name: {"cmd": "-", "deps": of, "outs": [name]} for name, of in deps.items()}
     (toy.root / "dvc.yaml").write_text(json.dumps({"stages": described}))
     stages = pipeline.graph().stages
@@ -71,7 +77,9 @@ def hold_lock(toy, seconds: float) -> subprocess.Popen:
             print("held", flush=True)
             time.sleep({seconds})
     """
-    holder = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True
+    )
     assert holder.stdout.readline() == "held\n"
     return holder
 
@@ -129,7 +137,9 @@ def test_commit_has_no_hash_of_outs_that_were_not_made(toy):
     assert "model.skill" not in lock_at(toy.root, "main").params()
 
 
-def test_file_or_folder_of_a_commit_is_copied_from_the_cache_without_dvc_unless_it_is_damaged_there(toy, registry, promoted, tmp_path):
+def test_file_or_folder_of_a_commit_is_copied_from_the_cache_without_dvc_unless_it_is_damaged_there(
+    toy, registry, promoted, tmp_path
+):
     commit, profile = registry.in_stage("production").commit, str(PROFILE)
     without_dvc = Pipeline(Programs(toy.root, "not started"), print)
     without_dvc.get(toy, profile, commit, tmp_path / "copy.json", "The profile")
@@ -145,7 +155,9 @@ def test_file_or_folder_of_a_commit_is_copied_from_the_cache_without_dvc_unless_
 
 
 def test_unknown_artifact_error_names_the_setting(toy):
-    with pytest.raises(ArtifactError, match=r"has no artifact 'classifier'; promotion\.artifact in conf/flows\.yaml"):
+    with pytest.raises(
+        ArtifactError, match=r"has no artifact 'classifier'; promotion\.artifact in conf/flows\.yaml"
+    ):
         artifact_path(toy.root, "classifier")
     with pytest.raises(ArtifactError, match=r"dvc\.yaml of main has no artifact"):
         artifact_path(toy.root, "classifier", "main")
@@ -157,7 +169,11 @@ def stage(toy, pipeline):
 
     def run(command: str, **policy):
         file = toy.root / "dvc.yaml"
-        file.write_text(file.read_text().replace("cmd: python toy.py data", f"cmd: {command}; echo x >> began; python toy.py data"))
+        file.write_text(
+            file.read_text().replace(
+                "cmd: python toy.py data", f"cmd: {command}; echo x >> began; python toy.py data"
+            )
+        )
         with disable_run_logger():
             return stage_task("data", StagePolicy(**policy)).fn(pipeline)
 
@@ -184,10 +200,14 @@ def test_stage_that_failed_or_was_stopped_is_not_started_again(stage, toy, comma
 
 
 @pytest.mark.parametrize(
-    ("code", "number"), [(-9, 9), (137, 9), (-6, 6), (134, 6), (139, 11), (1, None), (75, None), (-15, None), (143, None)]
+    ("code", "number"),
+    [(-9, 9), (137, 9), (-6, 6), (134, 6), (139, 11), (1, None), (75, None), (-15, None), (143, None)],
 )
 def test_signal_of_a_stage_is_that_of_its_command(code, number):
-    line = f"ERROR: failed to reproduce 'train': failed to run: python -m stages.train.launch, exited with {code}"
+    line = (
+        "ERROR: failed to reproduce 'train': failed to run: python -m stages.train.launch, exited with"
+        f" {code}"
+    )
     assert killed_by(ProgramError("Stage 'train'", 255, [line])) == number
 
 

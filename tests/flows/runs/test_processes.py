@@ -85,7 +85,9 @@ def cancel_when(file: Path):
 def test_output_arrives_line_by_line_while_the_program_runs(programs):
     seen = []
     script = "import time; print('one', flush=True); time.sleep(0.5); print('two')"
-    programs.run([sys.executable, "-c", script], "A script", lambda line: seen.append((line, time.monotonic())))
+    programs.run(
+        [sys.executable, "-c", script], "A script", lambda line: seen.append((line, time.monotonic()))
+    )
     assert [line for line, _ in seen] == ["one", "two"]
     assert seen[1][1] - seen[0][1] > 0.3
 
@@ -108,7 +110,12 @@ def test_escape_sequences_in_output_are_removed_or_shown_as_codes(programs):
 
 def test_program_error_ends_with_the_last_lines(programs):
     with pytest.raises(ProgramError, match=r"(?s)Stage 'train' ended with exit code 3\.\nline 2\nline 3$"):
-        programs.run(["sh", "-c", "for i in 1 2 3; do echo line $i; done; exit 3"], "Stage 'train'", lambda _line: None, keep=2)
+        programs.run(
+            ["sh", "-c", "for i in 1 2 3; do echo line $i; done; exit 3"],
+            "Stage 'train'",
+            lambda _line: None,
+            keep=2,
+        )
 
 
 def test_program_error_names_the_signal(programs):
@@ -180,7 +187,9 @@ def test_killed_flow_ends_its_training(place, mark, how, root):
         programs = Programs(Path("."), {mark!r})
         programs.run([sys.executable, "launcher.py"], "Training", print)
     """
-    flow_process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(flow)], cwd=place, stdout=subprocess.DEVNULL)
+    flow_process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(flow)], cwd=place, stdout=subprocess.DEVNULL
+    )
     until((place / "started").exists)
     flow_process.send_signal(how)
     flow_process.wait()
@@ -190,7 +199,9 @@ def test_killed_flow_ends_its_training(place, mark, how, root):
 
 def test_killed_supervisor_leaves_no_process(programs, mark):
     def kill_supervisor(_line: str) -> None:
-        (supervisor,) = [process for process in psutil.Process().children() if process.environ().get(RUN_VARIABLE) == mark]
+        (supervisor,) = [
+            process for process in psutil.Process().children() if process.environ().get(RUN_VARIABLE) == mark
+        ]
         supervisor.kill()
 
     with pytest.raises(ProgramError, match="was ended by SIGKILL"):
@@ -199,7 +210,10 @@ def test_killed_supervisor_leaves_no_process(programs, mark):
 
 
 def test_program_that_ignores_sigterm_is_killed(place, mark, monkeypatch):
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('training', flush=True); time.sleep(600)"
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('training', flush=True);"
+        " time.sleep(600)"
+    )
     monkeypatch.setenv("TUNELINE_GRACE", "1")
     programs = Programs(place, mark)
     with pytest.raises(Cancelled):
@@ -218,7 +232,9 @@ def test_run_lock_is_held_until_the_last_process_has_ended(place, mark, root):
         with locked(Path("run.lock"), wait=0) as lock:
             Programs(Path("."), {mark!r}, locks=[lock]).run([sys.executable, "training.py"], "Training", print)
     """
-    flow_process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(flow)], cwd=place, stdout=subprocess.DEVNULL)
+    flow_process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(flow)], cwd=place, stdout=subprocess.DEVNULL
+    )
     until((place / "started").exists)
     flow_process.kill()
     flow_process.wait()

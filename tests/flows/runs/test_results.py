@@ -45,7 +45,9 @@ def test_branch_moves_in_origin_and_with_the_working_tree(one):
     assert move(one, git(one.root, "rev-parse", "main^")) == [], "the branch contains it"
     assert in_origin(one) == first
     assert move(one, first, branch="trunk") == []
-    assert git(one.root, "rev-parse", "trunk") == in_origin(one, "trunk") == first, "made, as it did not exist"
+    assert git(one.root, "rev-parse", "trunk") == in_origin(one, "trunk") == first, (
+        "made, as it did not exist"
+    )
 
 
 def test_branch_with_other_commits_is_not_moved(one, tmp_path):

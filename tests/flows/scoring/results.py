@@ -13,9 +13,18 @@ OLD, NEW = "0" * 40, "1" * 40
 """Commits of models."""
 
 
-def mark_scored(outbox: Outbox, incoming: Incoming, number: int = 1, commit: str = OLD, **record: Any) -> ScoredRecord:
+def mark_scored(
+    outbox: Outbox, incoming: Incoming, number: int = 1, commit: str = OLD, **record: Any
+) -> ScoredRecord:
     """Writes a result of one row."""
-    values = {**incoming.as_record(), "sha256": incoming.sha256, "version": "v0.1.0", "commit": commit, "rows": 1, "seen": None}
+    values = {
+        **incoming.as_record(),
+        "sha256": incoming.sha256,
+        "version": "v0.1.0",
+        "commit": commit,
+        "rows": 1,
+        "seen": None,
+    }
     made = ScoredRecord(**values, **record)
     schema = pa.schema([("row", pa.int64())], metadata={METADATA: made.model_dump_json()})
     with replace_file(outbox.scored(incoming.stem, number)) as partial:

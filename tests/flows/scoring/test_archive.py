@@ -62,7 +62,9 @@ def archived(archive: Archive) -> dict[str, str]:
 def test_archived_file_has_the_stem_of_its_result_and_the_suffix_of_its_format(name, first, second):
     incoming, archive = Incoming(Path(name), 0, 0, 0), Archive(Path("root"), Path("data/archive"))
     digest = incoming.stem.rpartition("~")[2]
-    assert [archive.place(incoming, number) for number in (1, 2)] == [f"data/archive/{name.format(digest)}" for name in (first, second)]
+    assert [archive.place(incoming, number) for number in (1, 2)] == [
+        f"data/archive/{name.format(digest)}" for name in (first, second)
+    ]
 
 
 def test_kill_at_any_instant_of_the_move_is_completed_by_the_next_run(tmp_path, outbox, archive, put):
@@ -73,7 +75,10 @@ def test_kill_at_any_instant_of_the_move_is_completed_by_the_next_run(tmp_path, 
     for steps in kills(lambda: archive.move(Incoming.find(incoming.path), place)):
         assert incoming.path.exists() or archive.has(place)
         assert archive.complete(tmp_path / "in", outbox) == []
-        assert (archived(archive), list((tmp_path / "in").iterdir())) == ({"a.csv": "text\nhello\n"}, []), steps
+        assert (archived(archive), list((tmp_path / "in").iterdir())) == (
+            {"a.csv": "text\nhello\n"},
+            [],
+        ), steps
         shutil.rmtree(archive.root / archive.folder)
         os.utime(put("a.csv").path, ns=(incoming.mtime_ns,) * 2)
     assert steps
@@ -106,10 +111,14 @@ def test_archived_file_that_its_writer_writes_on_is_scored_again(tmp_path, outbo
         file.write("of a slow writer\n")
     (message,) = archive.take_back(tmp_path / "in", outbox)
     if moved.exists():
-        assert "cannot be scored again: " in message, "no rename from one file system to another: it is said in every run"
+        assert "cannot be scored again: " in message, (
+            "no rename from one file system to another: it is said in every run"
+        )
         return
     assert message == "a.csv was written on after it was scored: it is scored again."
-    assert [one.path.read_text() for one in new_files(tmp_path / "in", outbox, 0)] == ["text\nhello\nof a slow writer\n"]
+    assert [one.path.read_text() for one in new_files(tmp_path / "in", outbox, 0)] == [
+        "text\nhello\nof a slow writer\n"
+    ]
 
     later = Incoming.find(tmp_path / "in" / "a.csv")
     mark_scored(outbox, later, 2, archived=archive.place(later, 2))
@@ -118,7 +127,9 @@ def test_archived_file_that_its_writer_writes_on_is_scored_again(tmp_path, outbo
     with (archive.root / archive.place(later, 2)).open("a") as file:
         file.write("again\n")
     archive.take_back(tmp_path / "in", outbox)
-    assert sorted(path.read_text() for path in (tmp_path / "in").iterdir())[1].endswith("again\n"), "another file has its name meanwhile"
+    assert sorted(path.read_text() for path in (tmp_path / "in").iterdir())[1].endswith("again\n"), (
+        "another file has its name meanwhile"
+    )
 
 
 def test_file_that_comes_once_more_is_removed_only_if_the_archive_has_it(tmp_path, outbox, archive, put):

@@ -51,7 +51,9 @@ def test_name_is_one_line_without_what_a_terminal_obeys(outbox, put):
     assert incoming.name == "a\\nERROR\\t\\x1b[31m\\u202e.csv"
     assert outbox.scored(incoming.stem, 1) != outbox.scored(other.stem, 1)
     outbox.refuse(incoming, "bad")
-    assert [one.path for one in new_files(incoming.path.parent, outbox, 0)] == [other.path], "it is known again by its record"
+    assert [one.path for one in new_files(incoming.path.parent, outbox, 0)] == [other.path], (
+        "it is known again by its record"
+    )
 
 
 def test_recently_changed_file_waits(tmp_path, outbox, put):
@@ -96,7 +98,9 @@ def test_results_of_a_name_are_numbered_and_no_file_takes_the_name_of_another(ou
 def test_refused_file_is_tried_again_only_after_a_change(tmp_path, outbox, put):
     outbox.refuse(put("a.csv"), "a.csv has no column 'text'")
     assert names(tmp_path, outbox) == []
-    assert json.loads((outbox.folder / "a.csv.error.json").read_text())["error"] == "a.csv has no column 'text'"
+    assert (
+        json.loads((outbox.folder / "a.csv.error.json").read_text())["error"] == "a.csv has no column 'text'"
+    )
     put("a.csv", "text\ncorrected\n", age=30)
     assert names(tmp_path, outbox) == ["a.csv"]
 

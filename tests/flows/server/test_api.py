@@ -14,7 +14,12 @@ from tests.conftest import ROOT
 from tests.flows.prefect_server import LOGIN, until
 
 EVIL = "https://evil.example"
-UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
 
 
 @pytest.fixture
@@ -25,7 +30,13 @@ def ask(served):
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         auth = tuple(login.split(":")) if login else None
         content = body if method == "POST" else None
-        return httpx.request(method, served.api + path, auth=auth, content=content, headers={"Content-Type": "application/json", **names})
+        return httpx.request(
+            method,
+            served.api + path,
+            auth=auth,
+            content=content,
+            headers={"Content-Type": "application/json", **names},
+        )
 
     return ask
 
@@ -41,7 +52,9 @@ def test_request_without_the_password_is_refused(ask):
     for login in (None, "tests:wrong", "tests:"):
         assert ask(login=login).status_code == 401
         assert ask(login=login, path="/flow_runs/", body='{"name": "x"}').status_code == 401
-        assert ask(login=login, Content_Type="text/plain").status_code == 401  # what a form of any page can send without asking
+        assert (
+            ask(login=login, Content_Type="text/plain").status_code == 401
+        )  # what a form of any page can send without asking
 
 
 def test_pages_about_the_api_are_off(ask, served):
@@ -79,8 +92,16 @@ def test_automations_pass_the_password_and_the_host_name(served):
     """The server sends their requests to itself."""
     deployment = served.client.read_deployment_by_name("train/train-on-demand").id
     before = {run.id for run in served.runs_of(deployment)}
-    emit_event("tuneline.data.ingested", resource={"prefect.resource.id": "tuneline.data.source"}, payload={"rows": 1, "commit": "c0"})
-    (run,) = until(lambda: {run.id for run in served.runs_of(deployment)} - before, 60, "the training that the automation requests")
+    emit_event(
+        "tuneline.data.ingested",
+        resource={"prefect.resource.id": "tuneline.data.source"},
+        payload={"rows": 1, "commit": "c0"},
+    )
+    (run,) = until(
+        lambda: {run.id for run in served.runs_of(deployment)} - before,
+        60,
+        "the training that the automation requests",
+    )
     served.client.delete_flow_run(run)  # a worker of another test would start it
 
 
@@ -95,7 +116,9 @@ def test_health_and_readiness_need_no_password(ask):
 def test_server_without_a_password_does_not_start(tmp_path, password):
     env = {**os.environ, "PREFECT_HOME": str(tmp_path), **({} if password is None else {AUTH: password})}
     command = [sys.executable, "-m", "uvicorn", "--factory", APPLICATION, "--port", "0"]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=100
+    )
     assert done.returncode != 0
     assert f"The server has no password. Set {AUTH} to USER:PASSWORD" in done.stderr
 
@@ -104,7 +127,11 @@ def test_server_without_a_password_does_not_start(tmp_path, password):
     ("urls", "hosts", "origins"),
     [
         ((None, None), {"127.0.0.1", "localhost"}, set()),
-        (("http://127.0.0.1:4200/api", None), {"127.0.0.1", "localhost"}, {"http://127.0.0.1:4200", "http://localhost:4200"}),
+        (
+            ("http://127.0.0.1:4200/api", None),
+            {"127.0.0.1", "localhost"},
+            {"http://127.0.0.1:4200", "http://localhost:4200"},
+        ),
         (
             ("http://server:4200/api", "https://train.example/api"),
             {"127.0.0.1", "localhost", "server", "train.example"},
@@ -113,5 +140,7 @@ def test_server_without_a_password_does_not_start(tmp_path, password):
     ],
 )
 def test_server_is_served_at_its_addresses(urls, hosts, origins):
-    named = {name: url for name, url in zip(("PREFECT_API_URL", "PREFECT_UI_API_URL"), urls, strict=True) if url}
+    named = {
+        name: url for name, url in zip(("PREFECT_API_URL", "PREFECT_UI_API_URL"), urls, strict=True) if url
+    }
     assert served_at(named) == (sorted(hosts), sorted(origins))

@@ -1,4 +1,7 @@
-"""Runs of a real server, brought into their states by hand. Looking takes no time here; the server itself waits between its looks."""
+"""Runs of a real server, brought into their states by hand.
+
+Looking takes no time here; the server itself waits between its looks.
+"""
 
 import asyncio
 import time
@@ -32,7 +35,10 @@ def patience(monkeypatch):
 
 @pytest.fixture
 def runs(served):
-    """Return a function that makes a run of a deployment in a state. None of them sends a heartbeat of its own."""
+    """Return a function that makes a run of a deployment in a state.
+
+    None of them sends a heartbeat of its own.
+    """
     deployment = served.client.read_deployment_by_name("train/train-nightly")
     made = []
 
@@ -84,7 +90,9 @@ def test_silent_run_crashes_and_is_started_again_once(served, runs):
     assert [state for state, _, _ in seen[:SILENT]] == ["Running"] * SILENT
     assert {state for state, _, _ in seen[SILENT:]} == {"AwaitingRetry"}
     assert {state for _, state, _ in seen[STARTING:]} == {"AwaitingRetry"}, "its worker died before it ran"
-    assert {state for _, _, state in seen} == {"Running"}, "nobody could start it again, and it may send no heartbeats"
+    assert {state for _, _, state in seen} == {"Running"}, (
+        "nobody could start it again, and it may send no heartbeats"
+    )
     assert [state.name for state in served.states(run)][-2:] == ["Crashed", "AwaitingRetry"]
     assert restarts(served.states(run)) == restarts(served.states(lost)) == 1
     served.client.set_flow_run_state(by_hand, Completed(), force=True)
@@ -105,17 +113,27 @@ def test_restarted_run_is_not_taken_for_its_dead_attempt(served, runs):
 
 def test_heartbeat_keeps_a_run_alive(served, runs):
     run = runs(Pending(), Running())
-    seen = look(served, run, times=SILENT + 2, between=lambda number: beat(served, run) if number == SILENT - 2 else None)
+    seen = look(
+        served,
+        run,
+        times=SILENT + 2,
+        between=lambda number: beat(served, run) if number == SILENT - 2 else None,
+    )
     assert {name for (name,) in seen} == {"Running"}
 
 
 def test_reported_crash_is_restarted_after_the_late_report(served, runs):
     run = runs(Pending(), Running(), Crashed(message="Process exited with status code: -9."))
-    ended, never_ran = runs(Running(), Cancelled()), runs(Pending(), Crashed(message="Flow run could not start"))
+    ended, never_ran = (
+        runs(Running(), Cancelled()),
+        runs(Pending(), Crashed(message="Flow run could not start")),
+    )
     seen = look(served, run, ended, never_ran, times=5)
     assert [state for state, _, _ in seen] == ["Crashed"] * REPORTING + ["AwaitingRetry"] * (5 - REPORTING)
     assert {state for _, state, _ in seen} == {"Cancelled"}
-    assert [state for _, _, state in seen] == ["Crashed"] * REPORTING + ["Failed"] * (5 - REPORTING), "it would crash again"
+    assert [state for _, _, state in seen] == ["Crashed"] * REPORTING + ["Failed"] * (5 - REPORTING), (
+        "it would crash again"
+    )
 
 
 def test_run_is_not_restarted_for_ever():
@@ -127,7 +145,10 @@ def test_run_is_not_restarted_for_ever():
 def test_run_that_crashed_in_each_attempt_fails(served, toy):
     """What counts are deaths: a person may start a run again as often as they like."""
     run = served.client.create_flow_run(train, state=Pending())
-    for state in [Running(), AwaitingRetry(message="By a person.")] * 4 + [Running(), AwaitingRetry(message=RESTARTED)] * 4:
+    for state in [Running(), AwaitingRetry(message="By a person.")] * 4 + [
+        Running(),
+        AwaitingRetry(message=RESTARTED),
+    ] * 4:
         served.client.set_flow_run_state(run.id, state, force=True)
     served.client.set_flow_run_state(run.id, Pending(), force=True)
     with pytest.raises(CrashedTooOftenError, match="crashed 4 times"):
@@ -136,20 +157,33 @@ def test_run_that_crashed_in_each_attempt_fails(served, toy):
 
 def test_deployments_bring_the_heartbeats_that_the_server_expects():
     definitions = YAML(typ="safe", pure=True).load(DEPLOYMENTS)["deployments"]
-    assert {one["work_pool"]["job_variables"]["env"]["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] for one in definitions} == {str(HEARTBEAT)}
+    assert {
+        one["work_pool"]["job_variables"]["env"]["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] for one in definitions
+    } == {str(HEARTBEAT)}
     assert crashes.SILENT * crashes.LOOK >= 3 * HEARTBEAT
 
 
 @pytest.mark.slow  # two servers, a worker each, and three missing heartbeats
 @pytest.mark.timeout(600)
 def test_young_run_that_died_with_its_server_is_resumed_within_two_minutes(tmp_path, toy):
-    """As after a power failure. The events of a run that is younger than five minutes name others that only the old server has seen."""
+    """As after a power failure.
+
+    The events of a run that is younger than five minutes name others that only the old server has seen.
+    """
     home = tmp_path / "home"
     with prefect_server(home) as served:
         served.start_worker()
-        run = served.submit("train/train-on-demand", toy.root, overrides=["train.pause=0.05", "train.steps=1500"], promote=False)
+        run = served.submit(
+            "train/train-on-demand",
+            toy.root,
+            overrides=["train.pause=0.05", "train.steps=1500"],
+            promote=False,
+        )
         until(lambda: list(toy.state.glob("*/checkpoints/step.json")), 200, "a checkpoint")
-        for process in [*started_with("PREFECT_HOME", str(home)), *started_with(RUN_VARIABLE, next(toy.state.glob("*/")).name)]:
+        for process in [
+            *started_with("PREFECT_HOME", str(home)),
+            *started_with(RUN_VARIABLE, next(toy.state.glob("*/")).name),
+        ]:
             process.kill()
     with prefect_server(home) as served:
         began = time.monotonic()
@@ -164,7 +198,13 @@ def test_young_run_that_died_with_its_server_is_resumed_within_two_minutes(tmp_p
 def test_automations_of_earlier_versions_are_removed(served):
     automation = {
         "name": FORMER[0],
-        "trigger": {"type": "event", "posture": "Reactive", "expect": ["nothing"], "threshold": 1, "within": 0},
+        "trigger": {
+            "type": "event",
+            "posture": "Reactive",
+            "expect": ["nothing"],
+            "threshold": 1,
+            "within": 0,
+        },
         "actions": [{"type": "do-nothing"}],
     }
     served.client.request("POST", "/automations/", json=automation).raise_for_status()

@@ -27,7 +27,9 @@ OFF, ON = "tuneline: train when new rows were committed", "tuneline: score again
 
 def enable(served, name: str, enabled: bool) -> None:
     (automation,) = served.client.read_automations_by_name(name)
-    served.client.request("PATCH", f"/automations/{automation.id}", json={"enabled": enabled}).raise_for_status()
+    served.client.request(
+        "PATCH", f"/automations/{automation.id}", json={"enabled": enabled}
+    ).raise_for_status()
 
 
 @pytest.fixture
@@ -36,15 +38,21 @@ def deployed(served):
     found = {one.name: one for one in served.client.read_deployments()}
     yield found
     for one in served.client.read_deployments():
-        served.client.update_deployment(one.id, DeploymentUpdate(paused=False, work_queue_name=found[one.name].work_queue_name))
+        served.client.update_deployment(
+            one.id, DeploymentUpdate(paused=False, work_queue_name=found[one.name].work_queue_name)
+        )
         for schedule in one.schedules:
             served.client.update_deployment_schedule(one.id, schedule.id, active=True)
     served.client.update_work_pool(POOL, WorkPoolUpdate(is_paused=False))
     enable(served, OFF, True)
 
 
-def test_what_is_paused_stays_paused_and_is_printed_and_only_trainings_have_the_train_queue(served, deployed, capsys):
-    nightly, scoring, watching = (deployed[name] for name in ("train-nightly", "score-hourly", "watch-hourly"))
+def test_what_is_paused_stays_paused_and_is_printed_and_only_trainings_have_the_train_queue(
+    served, deployed, capsys
+):
+    nightly, scoring, watching = (
+        deployed[name] for name in ("train-nightly", "score-hourly", "watch-hourly")
+    )
     served.client.update_deployment_schedule(nightly.id, nightly.schedules[0].id, active=False)
     served.client.update_deployment(scoring.id, DeploymentUpdate(paused=True))
     served.client.update_work_pool(POOL, WorkPoolUpdate(is_paused=True))
@@ -54,12 +62,19 @@ def test_what_is_paused_stays_paused_and_is_printed_and_only_trainings_have_the_
     deploy(served.env, "gpu")
 
     after = {one.name: one for one in served.client.read_deployments()}
-    assert [after[name].schedules[0].active for name in ("train-nightly", "score-hourly", "watch-hourly")] == [False, True, True]
+    assert [
+        after[name].schedules[0].active for name in ("train-nightly", "score-hourly", "watch-hourly")
+    ] == [False, True, True]
     assert [after[one.name].paused for one in (nightly, scoring, watching)] == [False, True, False]
     assert [served.client.read_automations_by_name(name)[0].enabled for name in (OFF, ON)] == [False, True]
     assert served.client.read_work_pool(POOL).is_paused
     printed = capsys.readouterr().out.partition("resumed on the server's page:")[2].splitlines()
-    paused = ["work pool tuneline", "schedule 0 3 * * * of train/train-nightly", f"automation {OFF}", "deployment score/score-hourly"]
+    paused = [
+        "work pool tuneline",
+        "schedule 0 3 * * * of train/train-nightly",
+        f"automation {OFF}",
+        "deployment score/score-hourly",
+    ]
     assert [line.strip() for line in printed if line] == paused
     assert {name: one.work_queue_name for name, one in after.items()} == {
         name: "gpu" if name.startswith("train-") else "cpu" for name in deployed
@@ -75,7 +90,12 @@ def test_deployments_have_no_copy_of_the_settings():
 def test_daily_jobs_keep_their_time_and_order_when_clocks_change():
     """Prefect starts a job of 02:00 at 01:00 in the night to summer time."""
     deployments = YAML(typ="safe", pure=True).load(DEPLOYMENTS)["deployments"]
-    daily = [schedule for one in deployments for schedule in one.get("schedules", []) if not schedule["cron"].split()[1].startswith("*")]
+    daily = [
+        schedule
+        for one in deployments
+        for schedule in one.get("schedules", [])
+        if not schedule["cron"].split()[1].startswith("*")
+    ]
     starts = {}
     for schedule in daily:
         minute, hour = map(int, schedule["cron"].split()[:2])
@@ -106,7 +126,9 @@ def machine(origin: Path, place: Path, shared: Path) -> Path:
 
 
 def start_worker(served, place: Path) -> subprocess.Popen:
-    env = {name: value for name, value in served.env.items() if name not in ("PYTHONPATH", "TUNELINE_REPOSITORY")}
+    env = {
+        name: value for name, value in served.env.items() if name not in ("PYTHONPATH", "TUNELINE_REPOSITORY")
+    }
     command = [sys.executable, "-m", "flows.server.worker", "--name", place.name, "--work-queue", "gpu"]
     with (served.logs / f"{place.name}.log").open("w") as log:
         return subprocess.Popen(command, cwd=place, env=env, stdout=log, stderr=log, start_new_session=True)
@@ -130,7 +152,10 @@ def test_run_of_a_lost_machine_resumes_from_its_checkpoint_in_a_clone_under_anot
     shared = tmp_path / "shared"
     origin = tmp_path / "origin.git"
     sh("git", "clone", "--quiet", "--bare", str(toy.root), str(origin), cwd=tmp_path)
-    first, second = machine(origin, tmp_path / "a" / "first", shared), machine(origin, tmp_path / "elsewhere" / "second", shared)
+    first, second = (
+        machine(origin, tmp_path / "a" / "first", shared),
+        machine(origin, tmp_path / "elsewhere" / "second", shared),
+    )
     with prefect_server(tmp_path / "home") as served:
         deploy(served.env, train_queue="gpu")
         worker = start_worker(served, first)
@@ -145,7 +170,9 @@ def test_run_of_a_lost_machine_resumes_from_its_checkpoint_in_a_clone_under_anot
             assert served.wait(run, "Completed").run_count == 2
         said = served.wait_for_line(run, "resuming from step")
         assert [line for line in said if line.startswith("Fetched checkpoint step-")]
-        assert [line.rpartition(", in ")[2].partition("/.dvc")[0] for line in said if line.startswith("Commit ")] == [
+        assert [
+            line.rpartition(", in ")[2].partition("/.dvc")[0] for line in said if line.startswith("Commit ")
+        ] == [
             str(first),
             str(second),
         ]

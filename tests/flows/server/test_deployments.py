@@ -42,13 +42,17 @@ def test_deployments_match_prefect_yaml(served):
     assert nightly.concurrency_options.collision_strategy == "CANCEL_NEW"
     on_demand = served.client.read_deployment_by_name("train/train-on-demand")
     assert on_demand.concurrency_options.collision_strategy == "ENQUEUE"
-    scorings = [served.client.read_deployment_by_name(f"score/score-{name}") for name in ("hourly", "on-demand")]
+    scorings = [
+        served.client.read_deployment_by_name(f"score/score-{name}") for name in ("hourly", "on-demand")
+    ]
     assert [one.concurrency_options.collision_strategy for one in scorings] == ["CANCEL_NEW", "ENQUEUE"]
     assert scorings[1].parameters == {"rescore": ["*"]}
     for limited in ("tuneline", "tuneline/queues/cpu"):
         limit = served.client.request("GET", f"/work_pools/{limited}").json()["concurrency_limit"]
         assert limit is None, "it would leave runs Late (prefect#12456)"
-    others = [served.client.read_deployment_by_name(name) for name in ("ingest/ingest-daily", "clean/clean-weekly")]
+    others = [
+        served.client.read_deployment_by_name(name) for name in ("ingest/ingest-daily", "clean/clean-weekly")
+    ]
     for deployment in (nightly, on_demand, *scorings, *others):
         assert deployment.global_concurrency_limit.limit == 1
         assert deployment.description
@@ -67,7 +71,9 @@ def test_deployment_validates_parameters(served, toy):
 def test_run_with_a_command_of_its_own_executes_it(worked, tmp_path):
     """As SECURITY.md says: whoever has the password runs programs."""
     deployment, made = worked.client.read_deployment_by_name("train/train-on-demand"), tmp_path / "made"
-    run = worked.client.create_flow_run_from_deployment(deployment.id, job_variables={"command": f"touch {made}"})
+    run = worked.client.create_flow_run_from_deployment(
+        deployment.id, job_variables={"command": f"touch {made}"}
+    )
     until(made.exists, 60, "the command")
     worked.client.delete_flow_run(run.id)
 
@@ -76,14 +82,20 @@ def test_scheduled_run_finishes(worked, toy):
     nightly = worked.client.read_deployment_by_name("train/train-nightly")
     env = {"env": {"TUNELINE_REPOSITORY": str(toy.root)}}
     worked.client.update_deployment(nightly.id, DeploymentUpdate(job_variables=env))
-    (schedule,) = worked.client.create_deployment_schedules(nightly.id, [(IntervalSchedule(interval=timedelta(seconds=10)), True)])
+    (schedule,) = worked.client.create_deployment_schedules(
+        nightly.id, [(IntervalSchedule(interval=timedelta(seconds=10)), True)]
+    )
     try:
         found = until(lambda: worked.runs_of(nightly.id, "Completed"), 400, "a scheduled run to finish")
         assert found[0].auto_scheduled
         assert found[0].created_by.type == "SCHEDULE"
     finally:
         worked.client.delete_deployment_schedule(nightly.id, schedule.id)
-        until(lambda: not worked.runs_of(nightly.id, "Pending", "Submitting", "Running"), 60, "what it started to end")
+        until(
+            lambda: not worked.runs_of(nightly.id, "Pending", "Submitting", "Running"),
+            60,
+            "what it started to end",
+        )
 
 
 def test_cancelled_training_leaves_no_process_and_a_checkpoint(worked, toy):
@@ -94,7 +106,9 @@ def test_cancelled_training_leaves_no_process_and_a_checkpoint(worked, toy):
     ended = worked.wait(run, seconds=45)
     assert ended.state.name == "Cancelled"
     assert processes_of(ended) == []
-    took = ended.end_time - next(state.timestamp for state in worked.states(run) if state.name == "Cancelling")
+    took = ended.end_time - next(
+        state.timestamp for state in worked.states(run) if state.name == "Cancelling"
+    )
     assert took < timedelta(seconds=30)
     worked.wait_for_line(run, "checkpoint saved")
     assert not any("Crash detected" in line for line in worked.said(run)), "nothing crashed"
@@ -111,7 +125,9 @@ def test_cancelled_training_leaves_no_process_and_a_checkpoint(worked, toy):
 
 
 def test_run_of_a_killed_worker_resumes_from_its_checkpoint(worked, toy):
-    run = worked.submit("train/train-on-demand", toy.root, overrides=["train.pause=0.05", "train.steps=600"], promote=False)
+    run = worked.submit(
+        "train/train-on-demand", toy.root, overrides=["train.pause=0.05", "train.steps=600"], promote=False
+    )
     training(worked, toy, run)
     before = worked.run(run)
     kill_outright(worked.workers[-1])
@@ -125,10 +141,16 @@ def test_run_of_a_killed_worker_resumes_from_its_checkpoint(worked, toy):
 
 
 def test_killed_stage_is_tried_again_and_a_killed_flow_is_one_attempt(worked, toy):
-    run = worked.submit("train/train-on-demand", toy.root, overrides=["train.pause=0.05", "train.steps=900"], promote=False)
+    run = worked.submit(
+        "train/train-on-demand", toy.root, overrides=["train.pause=0.05", "train.steps=900"], promote=False
+    )
     training(worked, toy, run)
-    started = [(process, process.cmdline()) for process in flow_process(worked.run(run)).children(recursive=True)]
-    (stage,) = [process for process, words in started if words[-1:] == ["train"] and "dvc" not in words]  # not its supervisor, nor DVC
+    started = [
+        (process, process.cmdline()) for process in flow_process(worked.run(run)).children(recursive=True)
+    ]
+    (stage,) = [
+        process for process, words in started if words[-1:] == ["train"] and "dvc" not in words
+    ]  # not its supervisor, nor DVC
     stage.kill()
     worked.wait_for_line(run, "resuming from step", 100)
     worked.wait_for_line(run, "Stage 'train' was ended by SIGKILL")
@@ -163,7 +185,10 @@ def test_concurrent_runs_and_a_persons_dvc_repro_do_not_interfere(worked, toy):
 
 
 def test_run_waits_while_another_trains_on_the_machine_and_can_be_cancelled(worked, toy):
-    """Whichever deployment that one is of: here it is the test. The time that a run waits is no part of its stage's time."""
+    """Whichever deployment that one is of: here it is the test.
+
+    The time that a run waits is no part of its stage's time.
+    """
     (toy.root / "conf" / "flows.yaml").write_text("stages: {train: {timeout_minutes: 0.1}}\n")
 
     def waits(run) -> None:
@@ -190,12 +215,17 @@ def test_run_waits_while_another_trains_on_the_machine_and_can_be_cancelled(work
 
 def test_drift_starts_an_ingest_and_new_rows_start_a_training(worked, toy, promoted, put):
     """From a file in the inbox to runs that nobody started."""
-    ingest, on_demand = (worked.client.read_deployment_by_name(name) for name in ("ingest/ingest-daily", "train/train-on-demand"))
+    ingest, on_demand = (
+        worked.client.read_deployment_by_name(name)
+        for name in ("ingest/ingest-daily", "train/train-on-demand")
+    )
     for deployment in (ingest, on_demand):
         env = {"env": {"TUNELINE_REPOSITORY": str(toy.root)}}
         worked.client.update_deployment(deployment.id, DeploymentUpdate(job_variables=env))
     put("new.csv", tickets(300, greeting=UNLIKE))
-    before = {run.id for deployment in (ingest, on_demand) for run in worked.runs_of(deployment.id)}  # by events of other tests
+    before = {
+        run.id for deployment in (ingest, on_demand) for run in worked.runs_of(deployment.id)
+    }  # by events of other tests
 
     def started(deployment: Any) -> FlowRun:
         """Waits for a run that an automation started, and for its end."""
@@ -211,7 +241,11 @@ def test_drift_starts_an_ingest_and_new_rows_start_a_training(worked, toy, promo
         scored = worked.wait(worked.submit("score/score-hourly", toy.root))
         assert "drifted: length of texts" in scored.state.message
         assert started(ingest).state.name == "NothingNew", "the small pipeline has no source of new rows"
-        emit_event("tuneline.data.ingested", resource={"prefect.resource.id": "tuneline.data.source"}, payload={"rows": 1, "commit": "c0"})
+        emit_event(
+            "tuneline.data.ingested",
+            resource={"prefect.resource.id": "tuneline.data.source"},
+            payload={"rows": 1, "commit": "c0"},
+        )
         run = started(on_demand)
         assert run.state.is_completed()
         assert run.parameters["promote"] is True

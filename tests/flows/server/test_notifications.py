@@ -46,7 +46,10 @@ def people():
 @pytest.mark.parametrize(
     ("address", "service"),
     [
-        (f"https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/{HIDDEN.replace('-', '')}00000000000000", "Slack"),
+        (
+            f"https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/{HIDDEN.replace('-', '')}00000000000000",
+            "Slack",
+        ),
         (
             "https://prod-1.westus.logic.azure.com:443/workflows/a1/triggers/manual/paths/invoke?api-version=1&sv=1.0&sig=s3cret",
             "Workflows",
@@ -74,7 +77,9 @@ def test_projects_own_notifications_are_valid_and_name_no_block():
     assert len({entry["name"] for entry in entries}) == len(entries)
 
 
-@pytest.mark.parametrize("content", ["", "automations:\n", "automations: [{name: a}]\n", "automations: [", "automations: [1]\n"])
+@pytest.mark.parametrize(
+    "content", ["", "automations:\n", "automations: [{name: a}]\n", "automations: [", "automations: [1]\n"]
+)
 def test_invalid_notifications_error_names_the_file(tmp_path, content):
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "notifications.yaml").write_text(content)
@@ -107,7 +112,9 @@ def notify(served, people, tmp_path):
     def notify(action: str, address: str = "") -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "flows.server.notifications", action]
         env = {**served.env, "TUNELINE_REPOSITORY": str(tmp_path)}
-        done = subprocess.run(command, cwd=ROOT, env=env, input=f"{address}\n", capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, env=env, input=f"{address}\n", capture_output=True, text=True, check=False
+        )
         assert HIDDEN not in done.stdout + done.stderr
         return done
 
@@ -147,10 +154,19 @@ def test_everything_that_people_are_told_of_arrives(served, people, notify, tmp_
     address, read, _ = people
 
     def arrived(title: str) -> str:
-        return until(lambda: next((one["message"] for one in read if one["title"] == title), None), 120, title)
+        return until(
+            lambda: next((one["message"] for one in read if one["title"] == title), None), 120, title
+        )
 
     assert notify("set", address).returncode == 0
-    figures = {"version": "v0.2.0", "commit": "c" * 40, "before": "v0.1.0", "reason": "better", "metric": "accuracy", "candidate": 0.9}
+    figures = {
+        "version": "v0.2.0",
+        "commit": "c" * 40,
+        "before": "v0.1.0",
+        "reason": "better",
+        "metric": "accuracy",
+        "candidate": 0.9,
+    }
     words = {"message": "In words.", "alert": "tuneline.scoring.behind", "source": "crm"}
     for name, resource, payload in (
         ("tuneline.model.promoted", "tuneline.model.onnx", figures),
@@ -162,20 +178,32 @@ def test_everything_that_people_are_told_of_arrives(served, people, notify, tmp_
         emit_event(name, resource={"prefect.resource.id": resource}, payload=payload)
     deployment = served.client.read_deployment_by_name("train/train-on-demand")
     run = served.client.create_flow_run_from_deployment(deployment.id)
-    served.client.set_flow_run_state(run.id, State(type=StateType.FAILED, message="Stage 'validate' ended with exit code 1."), force=True)
+    served.client.set_flow_run_state(
+        run.id, State(type=StateType.FAILED, message="Stage 'validate' ended with exit code 1."), force=True
+    )
     assert arrived("tuneline.model.promoted: v0.2.0") == "better (accuracy 0.9, v0.1.0)"
     assert arrived("Tuneline: the data drifted").startswith("500 rows scored by v0.2.0")
-    for title in ("tuneline.data.ingested: crm", "tuneline.runs.silent", "tuneline.alert.resolved: tuneline.scoring.behind"):
+    for title in (
+        "tuneline.data.ingested: crm",
+        "tuneline.runs.silent",
+        "tuneline.alert.resolved: tuneline.scoring.behind",
+    ):
         assert arrived(title) == "In words."
     assert "Stage 'validate' ended with exit code 1." in arrived("Tuneline: train failed")
 
     file = tmp_path / notifications.NOTIFICATIONS
     (drifted,) = served.client.read_automations_by_name("tuneline: tell of silence")
     served.client.pause_automation(drifted.id)
-    file.write_text(file.read_text().replace("within: 10800", "within: 10").replace("tell of drift", "tell of drift again"))
+    file.write_text(
+        file.read_text()
+        .replace("within: 10800", "within: 10")
+        .replace("tell of drift", "tell of drift again")
+    )
     file.write_text(file.read_text().replace("Sent by flow watch", "Now sent by flow watch"))
     assert notify("update").returncode == 0
     names = [one.name for one in served.client.read_automations()]
     assert ("tuneline: tell of drift again" in names, "tuneline: tell of drift" in names) == (True, False)
-    assert not served.client.read_automations_by_name("tuneline: tell of silence")[0].enabled, "a person disabled it"
+    assert not served.client.read_automations_by_name("tuneline: tell of silence")[0].enabled, (
+        "a person disabled it"
+    )
     assert "No worker runs" in arrived("Tuneline: no run of flow watch completed for hours")

@@ -126,11 +126,27 @@ def test_server_on_a_full_disk_says_so_without_the_password(tmp_path, homes):
     home = tmp_path / "home"
     home.mkdir()
     port = free_port()
-    env = {**serve.settings(f"http://127.0.0.1:{port}/api", LOGIN), "PREFECT_HOME": str(home), "PREFECT_SERVER_UI_ENABLED": "false"}
+    env = {
+        **serve.settings(f"http://127.0.0.1:{port}/api", LOGIN),
+        "PREFECT_HOME": str(home),
+        "PREFECT_SERVER_UI_ENABLED": "false",
+    }
     api = env["PREFECT_API_URL"]
-    command = [sys.executable, "-m", "uvicorn", "--factory", serve.APPLICATION, "--port", str(port), "--log-level", "warning"]
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "--factory",
+        serve.APPLICATION,
+        "--port",
+        str(port),
+        "--log-level",
+        "warning",
+    ]
     with (tmp_path / "log").open("w") as log:
-        server = subprocess.Popen(on_small_disk(home, "64m", *command), cwd=ROOT, env=env, stdout=log, stderr=log)
+        server = subprocess.Popen(
+            on_small_disk(home, "64m", *command), cwd=ROOT, env=env, stdout=log, stderr=log
+        )
     with ending(server):
         until(lambda: answers(api), 180, "the server")
         assert ask(api).status_code == 200
@@ -142,7 +158,11 @@ def test_server_on_a_full_disk_says_so_without_the_password(tmp_path, homes):
                 file.write(bytes(4096))
         until(lambda: not can_write(api), 100, "a request that the server cannot write")
         assert ask(api, "/health").status_code == 200
-        refused = until(lambda: (answer := ask(api)).status_code != 200 and answer, 30, "the server to say that it is not ready")
+        refused = until(
+            lambda: (answer := ask(api)).status_code != 200 and answer,
+            30,
+            "the server to say that it is not ready",
+        )
         assert refused.status_code == 503
         assert refused.json() == {"message": NOT_READY}
 

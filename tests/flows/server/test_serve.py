@@ -71,7 +71,10 @@ def test_printed_command_logs_in_without_showing_the_password(tmp_path):
     said = serve.welcome("http://127.0.0.1:4200/api", file)
     assert "t0p" not in said
     shell = ["bash", "-c", f"{login(said)}; echo $PREFECT_API_AUTH_STRING at $PREFECT_API_URL"]
-    assert subprocess.run(shell, capture_output=True, text=True, check=True).stdout == "tuneline:t0p at http://127.0.0.1:4200/api\n"
+    assert (
+        subprocess.run(shell, capture_output=True, text=True, check=True).stdout
+        == "tuneline:t0p at http://127.0.0.1:4200/api\n"
+    )
 
 
 @pytest.fixture
@@ -84,7 +87,11 @@ def made_served(tmp_path, toy, monkeypatch):
         command = [sys.executable, "-m", "flows.server.serve", "--port", str(free_port())]
         served = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
     try:
-        until(lambda: "Worker 'local' started" in log.read_text() or served.poll() is not None, 300, "the worker")
+        until(
+            lambda: "Worker 'local' started" in log.read_text() or served.poll() is not None,
+            300,
+            "the worker",
+        )
         yield log.read_text
     finally:
         served.send_signal(signal.SIGINT)
@@ -92,7 +99,14 @@ def made_served(tmp_path, toy, monkeypatch):
 
 
 def terminal(command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=240)
+    return subprocess.run(
+        ["bash", "-c", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=240,
+    )
 
 
 @pytest.mark.slow  # a server, a worker and a run
@@ -108,7 +122,11 @@ def test_other_terminal_logs_in_and_runs_a_deployment_until_the_server_ends(made
     assert password not in made_served() + done.stdout + refused.stdout
     assert not [line for line in command_lines() if password in line]
 
-    (server,) = [one for one in started_with("PREFECT_HOME", str(tmp_path / "home")) if serve.APPLICATION in one.cmdline()]
+    (server,) = [
+        one
+        for one in started_with("PREFECT_HOME", str(tmp_path / "home"))
+        if serve.APPLICATION in one.cmdline()
+    ]
     server.kill()
     until(lambda: " ended; its output is above." in made_served(), 100, "serve to end")
     assert "The server ended" in made_served(), "the worker is ended by serve itself"
@@ -125,7 +143,10 @@ def command_lines() -> list[str]:
 
 def test_ignored_hangup_stays_ignored():
     """``nohup make serve`` serves on when the terminal is closed."""
-    script = "import signal\nfrom flows.server import serve\nserve.end_on_signals()\nprint(signal.getsignal(signal.SIGHUP))"
+    script = (
+        "import signal\nfrom flows.server import"
+        " serve\nserve.end_on_signals()\nprint(signal.getsignal(signal.SIGHUP))"
+    )
     ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", sys.executable, "-c", script]
     done = subprocess.run(ignoring, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(signal.SIG_IGN)
@@ -134,8 +155,18 @@ def test_ignored_hangup_stays_ignored():
 def start_in_terminal(command: str, **env: str) -> tuple[subprocess.Popen, int]:
     """Start a command in a shell, as `make` is one, with a terminal of its own; return the shell and the terminal's other end."""
     terminal, inside = pty.openpty()
-    shell = ["env", "--default-signal=HUP", "setsid", "--ctty", "sh", "-c", f"{command}; true"]  # it may be ignored around the tests
-    process = subprocess.Popen(shell, cwd=ROOT, env={**os.environ, **env}, stdin=inside, stdout=inside, stderr=inside)
+    shell = [
+        "env",
+        "--default-signal=HUP",
+        "setsid",
+        "--ctty",
+        "sh",
+        "-c",
+        f"{command}; true",
+    ]  # it may be ignored around the tests
+    process = subprocess.Popen(
+        shell, cwd=ROOT, env={**os.environ, **env}, stdin=inside, stdout=inside, stderr=inside
+    )
     os.close(inside)
     return process, terminal
 
@@ -163,7 +194,10 @@ def test_closed_terminal_ends_what_was_started(tmp_path):
     (tmp_path / "serving.py").write_text(SERVING)
     mark = str(tmp_path)
     shell, terminal = start_in_terminal(
-        f"{sys.executable} -u {tmp_path / 'serving.py'}", MARK=mark, PYTHONPATH=str(ROOT), PYTHONUNBUFFERED="1"
+        f"{sys.executable} -u {tmp_path / 'serving.py'}",
+        MARK=mark,
+        PYTHONPATH=str(ROOT),
+        PYTHONUNBUFFERED="1",
     )
     read_until(terminal, b"Serving HTTP on 127.0.0.1")
     assert len(started_with("MARK", mark)) == 3
@@ -177,7 +211,9 @@ def test_killed_serve_leaves_nothing_behind(tmp_path):
     (tmp_path / "serving.py").write_text(SERVING)
     mark = str(tmp_path)
     env = {**os.environ, "MARK": mark, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen([sys.executable, tmp_path / "serving.py"], cwd=ROOT, env=env, stdout=subprocess.PIPE) as serving:
+    with subprocess.Popen(
+        [sys.executable, tmp_path / "serving.py"], cwd=ROOT, env=env, stdout=subprocess.PIPE
+    ) as serving:
         assert serving.stdout.readline().startswith(b"Serving HTTP")
         assert len(started_with("MARK", mark)) == 2
         serving.kill()

@@ -27,7 +27,10 @@ def locking(monkeypatch):
 
 def test_transactions_that_read_and_then_write_wait_for_each_other(tmp_path, locking):
     async def count_up(database: AioSqliteConfiguration) -> None:
-        async with await database.session(await database.engine()) as session, database.begin_transaction(session):
+        async with (
+            await database.session(await database.engine()) as session,
+            database.begin_transaction(session),
+        ):
             (count,) = (await session.execute(sa.text("SELECT count FROM counts"))).one()
             await asyncio.sleep(0.1)
             await session.execute(sa.text("UPDATE counts SET count = :count"), {"count": count + 1})
@@ -76,8 +79,15 @@ def write(served: Prefect) -> int:
             for state in (Running(), Crashed()):
                 client.set_flow_run_state(run.id, state)
             now = datetime.now(UTC)
-            client.create_logs([LogCreate(name="busy", level=20, message="A line", timestamp=now, flow_run_id=run.id)] * 20)
-            event = {"event": "busy", "id": str(uuid4()), "occurred": now.isoformat(), "resource": {"prefect.resource.id": "busy"}}
+            client.create_logs(
+                [LogCreate(name="busy", level=20, message="A line", timestamp=now, flow_run_id=run.id)] * 20
+            )
+            event = {
+                "event": "busy",
+                "id": str(uuid4()),
+                "occurred": now.isoformat(),
+                "resource": {"prefect.resource.id": "busy"},
+            }
             client.request("POST", "/events", json=[event]).raise_for_status()
             crashed += 1
     return crashed
@@ -97,5 +107,9 @@ def test_busy_server_loses_no_event_and_no_automation(tmp_path, homes):
             crashed = sum(writers.map(write, [served] * WRITERS))
         assert crashed > 2 * WRITERS, "none of them waited for a lock until it gave up"
         for name in ("busy", "prefect.flow-run.Crashed", "prefect.automation.triggered"):
-            until(lambda name=name: count(served, name) == crashed, 60, f"{crashed} events {name}, not {count(served, name)}")
+            until(
+                lambda name=name: count(served, name) == crashed,
+                60,
+                f"{crashed} events {name}, not {count(served, name)}",
+            )
     assert "database is locked" not in (tmp_path / "home" / "server.log").read_text()

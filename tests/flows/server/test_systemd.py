@@ -26,7 +26,11 @@ def test_systemd_accepts_the_installed_unit(tmp_path, instance, user):
     unit = tmp_path / UNIT.name.replace("@", f"@{instance}")
     unit.write_text(text)
     done = subprocess.run([ANALYZE, "verify", unit], capture_output=True, text=True, check=False)
-    problems = [line for line in done.stderr.splitlines() if unit.name in line and not any(key in line for key in NEWER)]
+    problems = [
+        line
+        for line in done.stderr.splitlines()
+        if unit.name in line and not any(key in line for key in NEWER)
+    ]
     assert (done.returncode, problems) == (0, []), done.stderr
 
 

@@ -127,7 +127,12 @@ def test_run_that_waits_for_its_turn_is_logged_once(caplog):
     logger = logging.getLogger("tests.waiting")
     logger.addFilter(prefect_worker.logged_once)
     tried = ["Worker 'w' submitting flow run 'a'", "Aborted submission of flow run 'a': not pending"]
-    messages = [*tried, *tried, "Worker 'w' submitting flow run 'b'", "Flow run 'tested-orca' submitted to infrastructure"]
+    messages = [
+        *tried,
+        *tried,
+        "Worker 'w' submitting flow run 'b'",
+        "Flow run 'tested-orca' submitted to infrastructure",
+    ]
     for message in messages:
         logger.info(message)
     assert caplog.messages == [*tried, *messages[4:]]
@@ -159,7 +164,10 @@ time.sleep(60)
 
 def test_background_worker_can_be_stopped(tmp_path):
     """Such a process ignores SIGINT, which Prefect's worker sends itself when it is to end."""
-    code = f"import sys; from flows.server.worker import run_worker; run_worker([sys.executable, '-c', {ENDS_BY_SIGINT!r}])"
+    code = (
+        "import sys; from flows.server.worker import run_worker; run_worker([sys.executable, '-c',"
+        f" {ENDS_BY_SIGINT!r}])"
+    )
     command = ["sh", "-c", 'trap "" INT; exec "$@"', "-", sys.executable, "-c", code]
     with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
         until((tmp_path / "began").exists, 60, "the worker")
@@ -169,8 +177,13 @@ def test_background_worker_can_be_stopped(tmp_path):
 
 def test_stopped_worker_waits_until_its_runs_have_saved(tmp_path):
     """As Prefect's worker does, the program ends at once; what it started notices that and needs a second."""
-    code = f"import sys; from flows.server.worker import run_worker; sys.exit(run_worker([sys.executable, '-c', {LEAVES_A_RUN!r}]))"
-    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
+    code = (
+        "import sys; from flows.server.worker import run_worker; sys.exit(run_worker([sys.executable, '-c',"
+        f" {LEAVES_A_RUN!r}]))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as entry:
         until((tmp_path / "began").exists, 60, "the run")
         entry.terminate()
         assert entry.wait(30) == 0
@@ -191,7 +204,9 @@ def test_worker_that_misses_the_signal_is_killed(tmp_path):
         "import sys; from flows.server import worker; worker.WORKER_ENDS_WITHIN = 1;"
         f"sys.exit(worker.run_worker([sys.executable, '-c', {MISSES_SIGTERM!r}]))"
     )
-    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as entry:
         until((tmp_path / "began").exists, 60, "the worker")
         entry.terminate()
         assert entry.wait(30) == 1
@@ -206,9 +221,15 @@ def test_worker_does_not_outlive_its_entry_point(tmp_path, number, code):
         "signal.signal(signal.SIGHUP, signal.SIG_DFL);"  # the tests may run under nohup
         f"sys.exit(worker.run_worker([sys.executable, '-c', {program!r}]))"
     )
-    with subprocess.Popen([sys.executable, "-c", run], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
+    with subprocess.Popen(
+        [sys.executable, "-c", run], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as entry:
         until((tmp_path / "began").exists, 60, "the worker")
         prefects = psutil.Process(int((tmp_path / "pid").read_text()))
         entry.send_signal(number)
         assert entry.wait(30) == code
-        until(lambda: not prefects.is_running() or prefects.status() == psutil.STATUS_ZOMBIE, 10, "Prefect's worker to end")
+        until(
+            lambda: not prefects.is_running() or prefects.status() == psutil.STATUS_ZOMBIE,
+            10,
+            "Prefect's worker to end",
+        )

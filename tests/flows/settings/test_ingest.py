@@ -13,7 +13,10 @@ from flows.settings import Settings
         ({"folder": "/data/labelled"}, "outside the repository"),
         ({"folder": "../labelled"}, "outside the repository"),
         ({"query": "conf/tickets.sql"}, "query needs database"),
-        ({"query": "conf/tickets.sql", "database": "postgresql://reader:secret@host/db"}, "should match pattern"),
+        (
+            {"query": "conf/tickets.sql", "database": "postgresql://reader:secret@host/db"},
+            "should match pattern",
+        ),
         ({"query": "conf/tickets.sql", "database": "URL", "watermark": "closed"}, "watermark needs since"),
         ({"url": "https://reader:secret@host/labels.csv"}, "contains a password"),
         ({"url": "s3://bucket/labels.csv", "options": {"secret": "se/cret+"}}, "should match pattern"),

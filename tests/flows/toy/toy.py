@@ -1,8 +1,9 @@
 """A small pipeline for the tests of the flows: real DVC, real processes, real signals, a real ONNX model, but no training.
 
-Outs and metrics are those of the real pipeline, but two stages make them, because each costs seconds in each run: ``data`` what comes
-before the training, ``train`` the rest. A ticket is one word among others; word ``w17`` belongs to queue 17 % 4. A model of skill 0.8
-knows 80% of the words. ``params.yaml`` says what goes wrong.
+Outs and metrics are those of the real pipeline, but two stages make them, because each costs seconds in each
+run: ``data`` what comes before the training, ``train`` the rest. A ticket is one word among others; word
+``w17`` belongs to queue 17 % 4. A model of skill 0.8 knows 80% of the words. ``params.yaml`` says what goes
+wrong.
 """
 
 import json
@@ -65,14 +66,19 @@ def download() -> None:
         draw = random.Random(f"{PARAMS['seed']} {split}")
         words = [draw.randrange(WORDS) for _ in range(rows)]
         texts = [f"please help w{word}" for word in words]
-        write_table(f"data/raw/{split}.parquet", {"text": texts, "labels": [word % 4 for word in words], "idx": list(range(rows))})
+        write_table(
+            f"data/raw/{split}.parquet",
+            {"text": texts, "labels": [word % 4 for word in words], "idx": list(range(rows))},
+        )
 
 
 def tokenize() -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     words = ["[PAD]", "[UNK]", "please", "help", *(f"w{word}" for word in range(WORDS))]
-    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))  # noqa: S106
+    tokenizer = Tokenizer(
+        models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="[UNK]")  # noqa: S106
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     Path("data/tokenized/tokenizer").mkdir(parents=True)
     tokenizer.save("data/tokenized/tokenizer/tokenizer.json")
@@ -80,13 +86,23 @@ def tokenize() -> None:
         raw = read_table(f"data/raw/{split}.parquet")
         ids = [tokenizer.encode(text).ids for text in raw["text"]]
         masks = [[1] * len(row) for row in ids]
-        write_table(f"data/tokenized/{split}.parquet", {"input_ids": ids, "attention_mask": masks, "labels": raw["labels"]})
+        write_table(
+            f"data/tokenized/{split}.parquet",
+            {"input_ids": ids, "attention_mask": masks, "labels": raw["labels"]},
+        )
     write("metrics/tokenize.json", {"rows": len(ids)})
 
 
 def validate() -> None:
     failed = PARAMS["validate"]["fails"]
-    summary = {"passed": not failed, "errors": int(failed), "warnings": 0, "metrics": {}, "not_run": [], "checks": []}
+    summary = {
+        "passed": not failed,
+        "errors": int(failed),
+        "warnings": 0,
+        "metrics": {},
+        "not_run": [],
+        "checks": [],
+    }
     write("reports/checks/checks.json", summary)
     if failed:
         print("validate: column labels: 3 rows hold a label that has no name", file=sys.stderr)
@@ -97,7 +113,10 @@ def validate() -> None:
     profile = {
         "rows": len(lengths),
         "labels": {"edges": [0.0, 1.0, 2.0], "counts": [raw["labels"].count(queue) for queue in range(4)]},
-        "characters": {"edges": [float(edge) for edge in edges], "counts": [lengths.count(length) for length in sorted(set(lengths))]},
+        "characters": {
+            "edges": [float(edge) for edge in edges],
+            "counts": [lengths.count(length) for length in sorted(set(lengths))],
+        },
         "words": {"hashes": [], "known": 0.0},
     }
     write("reports/checks/profile.json", {"version": 1, "labels": QUEUES, "splits": {"train": profile}})
@@ -121,7 +140,10 @@ def train() -> None:
     write("metrics/train.json", {"steps": PARAMS["train"]["steps"]})
     evaluate(words)
     export(words)
-    write("metrics/compare.json", {"fp32_max_abs_diff": 0.0, "fp32_agreement": PARAMS["compare"]["agreement"], "fp32_published": 1})
+    write(
+        "metrics/compare.json",
+        {"fp32_max_abs_diff": 0.0, "fp32_agreement": PARAMS["compare"]["agreement"], "fp32_published": 1},
+    )
 
 
 def take_steps(steps: int, pause: float) -> None:
@@ -165,10 +187,19 @@ def evaluate(words: list[int]) -> None:
     split = read_table("data/tokenized/test.parquet")
     predicted = [words[row[-1] - 4] for row in split["input_ids"]]
     logits = [[float(queue == p) for queue in range(4)] for p in predicted]
-    rows = {"idx": list(range(len(predicted))), "label": split["labels"], "logits": logits, "prediction": predicted}
+    rows = {
+        "idx": list(range(len(predicted))),
+        "label": split["labels"],
+        "logits": logits,
+        "prediction": predicted,
+    }
     write_table("reports/predictions.parquet", rows)
-    accuracy = round(sum(p == label for p, label in zip(predicted, split["labels"], strict=True)) / len(predicted), 6)
-    write("metrics/evaluate.json", {"accuracy": accuracy, "f1": accuracy, "loss": 0.5, "rows": len(predicted)})
+    accuracy = round(
+        sum(p == label for p, label in zip(predicted, split["labels"], strict=True)) / len(predicted), 6
+    )
+    write(
+        "metrics/evaluate.json", {"accuracy": accuracy, "f1": accuracy, "loss": 0.5, "rows": len(predicted)}
+    )
 
 
 def export(words: list[int]) -> None:
@@ -192,7 +223,10 @@ def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None
     from tuneline.core.files import file_hash
     from tuneline.onnx.records import FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord
 
-    ids = [helper.make_tensor_value_info(name, TensorProto.INT64, ["rows", "tokens"]) for name in ("input_ids", "attention_mask")]
+    ids = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["rows", "tokens"])
+        for name in ("input_ids", "attention_mask")
+    ]
     nodes = [
         helper.make_node("Gather", ["table", "input_ids"], ["vectors"]),
         helper.make_node("Cast", ["attention_mask"], ["real"], to=TensorProto.FLOAT),
@@ -200,13 +234,20 @@ def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None
         helper.make_node("Mul", ["vectors", "mask"], ["kept"]),
         helper.make_node("ReduceSum", ["kept", "middle"], ["logits"], keepdims=0),
     ]
-    constants = [("table", table), ("last", np.array([-1], dtype=np.int64)), ("middle", np.array([1], dtype=np.int64))]
+    constants = [
+        ("table", table),
+        ("last", np.array([-1], dtype=np.int64)),
+        ("middle", np.array([1], dtype=np.int64)),
+    ]
     weights = [numpy_helper.from_array(value, name) for name, value in constants]
     logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["rows", len(labels)])
     graph = helper.make_graph(nodes, "toy", ids, [logits], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     folder = Path("models/onnx")
-    write("models/onnx/config.json", {"id2label": dict(enumerate(labels)), "model_type": "toy", "pad_token_id": 0})
+    write(
+        "models/onnx/config.json",
+        {"id2label": dict(enumerate(labels)), "model_type": "toy", "pad_token_id": 0},
+    )
     record = ExportRecord(
         format=FORMAT,
         task="classification",

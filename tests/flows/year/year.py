@@ -1,6 +1,7 @@
 """The second half of the pipeline of the simulated year: a naive Bayes classifier in place of a transformer, which learns in no time.
 
-The first half is the real one: data, tokens and checks. ``toy.py`` lies beside this script in the repository that the test makes.
+The first half is the real one: data, tokens and checks. ``toy.py`` lies beside this script in the repository
+that the test makes.
 """
 
 import json
@@ -45,10 +46,17 @@ def evaluate() -> None:
     table, rows = np.load(MODEL), tokens("test")
     logits = np.array([table[ids].sum(axis=0) for ids in rows["input_ids"]])
     predicted = logits.argmax(axis=1).tolist()
-    columns = {"idx": list(range(len(predicted))), "label": rows["labels"], "logits": logits.tolist(), "prediction": predicted}
+    columns = {
+        "idx": list(range(len(predicted))),
+        "label": rows["labels"],
+        "logits": logits.tolist(),
+        "prediction": predicted,
+    }
     write_table("reports/predictions.parquet", columns, labels())
     accuracy = float(np.mean(np.array(predicted) == np.array(rows["labels"])))
-    write("metrics/evaluate.json", {"accuracy": accuracy, "f1": accuracy, "loss": 0.5, "rows": len(predicted)})
+    write(
+        "metrics/evaluate.json", {"accuracy": accuracy, "f1": accuracy, "loss": 0.5, "rows": len(predicted)}
+    )
 
 
 def export() -> None:

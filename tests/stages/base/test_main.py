@@ -20,7 +20,11 @@ COMMIT = "0" * 40
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def record(project: Path) -> dict:
@@ -31,15 +35,26 @@ def other_tokenizer(words: list[str]) -> dict[str, bytes]:
     """Return the files of a tokenizer alone."""
     files = checkpoint_files()
     kept = {name: files[name] for name in ("tokenizer_config.json", "README.md")}
-    return {**kept, "tokenizer.json": BertTokenizer(vocab={w: i for i, w in enumerate(words)}).backend_tokenizer.to_str().encode()}
+    return {
+        **kept,
+        "tokenizer.json": (
+            BertTokenizer(vocab={w: i for i, w in enumerate(words)}).backend_tokenizer.to_str().encode()
+        ),
+    }
 
 
 def test_model_from_scratch_needs_only_the_record(project):
     use_checkpoint(project, None)
-    code = "import runpy, sys\ntry: runpy.run_module('stages.base', run_name='__main__')\n" + (
-        "finally: assert not {'torch', 'transformers', 'huggingface_hub', 'numpy'} & set(sys.modules)"
+    code = (
+        "import runpy, sys\ntry: runpy.run_module('stages.base', run_name='__main__')\n"
+        + "finally: assert not {'torch', 'transformers', 'huggingface_hub', 'numpy'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=project, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, check=True)
+    subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=project,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        check=True,
+    )
     assert sorted(contents(project / "models/base")) == ["source.json"]
     assert record(project) == {"checkpoint": None, "tokenizer": None}
     provenance = json.loads((project / "reports/provenance/base.json").read_text())
@@ -49,9 +64,9 @@ def test_model_from_scratch_needs_only_the_record(project):
 def test_checkpoint_of_the_hub_is_copied_with_commit_licence_and_hashes(project, hub, capsys):
     base.main()
     files, written = checkpoint_files(), contents(project / "models/base")
-    assert {name.removeprefix("model/"): content for name, content in written.items() if name.startswith("model/")} == {
-        name: files[name] for name in ("config.json", "model.safetensors")
-    }
+    assert {
+        name.removeprefix("model/"): content for name, content in written.items() if name.startswith("model/")
+    } == {name: files[name] for name in ("config.json", "model.safetensors")}
     assert {name for name in written if name.startswith("tokenizer/")} == {
         "tokenizer/config.json", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"
     }  # fmt: skip
@@ -60,8 +75,13 @@ def test_checkpoint_of_the_hub_is_copied_with_commit_licence_and_hashes(project,
     assert (checkpoint["name"], checkpoint["commit"], checkpoint["license"]) == (NAME, commit, "apache-2.0")
     assert checkpoint["sha256"]["model.safetensors"] == hashlib.sha256(files["model.safetensors"]).hexdigest()
     assert record(project)["tokenizer"]["commit"] == commit
-    assert f"{NAME}: main is commit {commit} now; `dvc repro --force base` looks again" in capsys.readouterr().out
-    revisions = {request.split("/resolve/")[1].split("/")[0] for request in hub.requests if "/resolve/" in request}
+    assert (
+        f"{NAME}: main is commit {commit} now; `dvc repro --force base` looks again"
+        in capsys.readouterr().out
+    )
+    revisions = {
+        request.split("/resolve/")[1].split("/")[0] for request in hub.requests if "/resolve/" in request
+    }
     assert revisions == {commit}, "all files are of one commit"
 
 
@@ -105,7 +125,11 @@ def test_sharded_checkpoint_is_copied_with_its_index(project, hub):
     base.main()
     shards = {name for name in files if name.endswith(".safetensors")}
     assert len(shards) > 1
-    assert {path.name for path in (project / "models/base/model").iterdir()} == {"config.json", "model.safetensors.index.json", *shards}
+    assert {path.name for path in (project / "models/base/model").iterdir()} == {
+        "config.json",
+        "model.safetensors.index.json",
+        *shards,
+    }
 
 
 def test_tokenizer_of_another_repository_with_the_same_vocabulary_is_used(project, hub):
@@ -131,16 +155,29 @@ SWAPPED = [*WORDS[:7], "letter", *WORDS[8:]]
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (SWAPPED, r"someone/words at \w+ has another vocabulary than someone/small-bert at \w+: token 7 is 'letter', not 'invoice'"),
-        ([*WORDS, "more"], rf"whose weights have {len(WORDS)} embeddings: there is none for token {len(WORDS)}, 'more'"),
+        (
+            SWAPPED,
+            (
+                r"someone/words at \w+ has another vocabulary than someone/small-bert at \w+: token 7 is"
+                r" 'letter', not 'invoice'"
+            ),
+        ),
+        (
+            [*WORDS, "more"],
+            rf"whose weights have {len(WORDS)} embeddings: there is none for token {len(WORDS)}, 'more'",
+        ),
     ],
 )
-def test_tokenizer_of_another_vocabulary_is_refused_before_the_weights_are_fetched(project, hub, words, message):
+def test_tokenizer_of_another_vocabulary_is_refused_before_the_weights_are_fetched(
+    project, hub, words, message
+):
     hub.add("models", "someone/words", other_tokenizer(words))
     use_checkpoint(project, NAME, tokenize={"tokenizer": "someone/words"})
     with pytest.raises(ParamsError, match=rf"tokenize\.tokenizer: .*{message}"):
         base.main()
-    assert not [request for request in hub.requests if request.startswith("GET") and "model.safetensors" in request]
+    assert not [
+        request for request in hub.requests if request.startswith("GET") and "model.safetensors" in request
+    ]
 
 
 def without(*names: str, **changed: bytes | str) -> dict[str, bytes | str]:
@@ -151,7 +188,10 @@ def without(*names: str, **changed: bytes | str) -> dict[str, bytes | str]:
 def with_config(**values) -> dict[str, bytes | str]:
     """Return the files of the checkpoint with other values in ``config.json``; ``None`` removes a key."""
     config = {**json.loads(checkpoint_files()["config.json"]), **values}
-    return {**checkpoint_files(), "config.json": json.dumps({key: value for key, value in config.items() if value is not None})}
+    return {
+        **checkpoint_files(),
+        "config.json": json.dumps({key: value for key, value in config.items() if value is not None}),
+    }
 
 
 def with_weights(rename: Callable[[str], str | None]) -> dict[str, bytes | str]:
@@ -162,22 +202,52 @@ def with_weights(rename: Callable[[str], str | None]) -> dict[str, bytes | str]:
 
 
 UNUSABLE = {
-    "weights of a compiled model": (with_weights(lambda name: f"_orig_mod.{name}"), "those of a wrapped model, such as '_orig_mod"),
-    "weights of a distributed model": (with_weights(lambda name: f"module.{name}"), "those of a wrapped model, such as 'module"),
-    "a missing layer": (with_weights(lambda name: None if ".layer.0." in name else name), "has no weights of layer 0"),
-    "weights as a pickle": ({**without("model.safetensors"), "pytorch_model.bin": b"pickle"}, "only as a pickle"),
+    "weights of a compiled model": (
+        with_weights(lambda name: f"_orig_mod.{name}"),
+        "those of a wrapped model, such as '_orig_mod",
+    ),
+    "weights of a distributed model": (
+        with_weights(lambda name: f"module.{name}"),
+        "those of a wrapped model, such as 'module",
+    ),
+    "a missing layer": (
+        with_weights(lambda name: None if ".layer.0." in name else name),
+        "has no weights of layer 0",
+    ),
+    "weights as a pickle": (
+        {**without("model.safetensors"), "pytorch_model.bin": b"pickle"},
+        "only as a pickle",
+    ),
     "no weights": (without("model.safetensors"), "has no weights for torch"),
     "no configuration": (without("config.json"), "has no config.json"),
-    "invalid configuration": ({**checkpoint_files(), "config.json": "{"}, "config.json of .* is not valid JSON"),
+    "invalid configuration": (
+        {**checkpoint_files(), "config.json": "{"},
+        "config.json of .* is not valid JSON",
+    ),
     "no tokenizer": (without("tokenizer.json"), "has no tokenizer"),
-    "code of its own": (with_config(model_type="evil", auto_map={"AutoModel": "evil.Evil"}), "needs Python code from its repository"),
-    "unknown type": (with_config(model_type="unheard"), "is of type 'unheard', which transformers [0-9.]+ does not have"),
+    "code of its own": (
+        with_config(model_type="evil", auto_map={"AutoModel": "evil.Evil"}),
+        "needs Python code from its repository",
+    ),
+    "unknown type": (
+        with_config(model_type="unheard"),
+        "is of type 'unheard', which transformers [0-9.]+ does not have",
+    ),
     "no type": (with_config(model_type=None), "has no model_type"),
-    "T5": (with_config(model_type="t5"), "is of type 't5', which cannot be trained: its classifier reads the end token"),
-    "XLNet": (with_config(model_type="xlnet"), "is of type 'xlnet', which cannot be trained: its classifier reads the last position"),
+    "T5": (
+        with_config(model_type="t5"),
+        "is of type 't5', which cannot be trained: its classifier reads the end token",
+    ),
+    "XLNet": (
+        with_config(model_type="xlnet"),
+        "is of type 'xlnet', which cannot be trained: its classifier reads the last position",
+    ),
     "no classifier": (with_config(model_type="vit"), "is of type 'vit', for which .* has no text classifier"),
     "a missing shard": (
-        {**without("model.safetensors"), "model.safetensors.index.json": '{"weight_map": {"a": "model-00001-of-00001.safetensors"}}'},
+        {
+            **without("model.safetensors"),
+            "model.safetensors.index.json": '{"weight_map": {"a": "model-00001-of-00001.safetensors"}}',
+        },
         "lacks model-00001-of-00001.safetensors",
     ),
     "truncated weights": (
@@ -197,7 +267,9 @@ def test_unusable_checkpoint_is_one_clear_error(project, hub, case, place):
     else:
         (project / "models/source/unusable").mkdir()
         for name, content in files.items():
-            (project / "models/source/unusable" / name).write_bytes(content.encode() if isinstance(content, str) else content)
+            (project / "models/source/unusable" / name).write_bytes(
+                content.encode() if isinstance(content, str) else content
+            )
         use_checkpoint(project, "models/source/unusable")
     with pytest.raises(StageError, match=rf"model\.checkpoint: (.|\n)*{message}") as refused:
         base.main()
@@ -207,7 +279,9 @@ def test_unusable_checkpoint_is_one_clear_error(project, hub, case, place):
 
 def test_remote_code_of_a_known_type_is_not_run(project, hub):
     trap = project / "ran"
-    files = with_config(auto_map={"AutoConfig": "evil.Evil", "AutoModelForSequenceClassification": "evil.Evil"})
+    files = with_config(
+        auto_map={"AutoConfig": "evil.Evil", "AutoModelForSequenceClassification": "evil.Evil"}
+    )
     hub.add("models", "someone/evil", {**files, "evil.py": f"open({str(trap)!r}, 'w')\n"})
     use_checkpoint(project, "someone/evil")
     base.main()
@@ -217,7 +291,9 @@ def test_remote_code_of_a_known_type_is_not_run(project, hub):
 
 def test_damaged_download_is_refused_with_its_place_in_the_cache(project, hub, tmp_path):
     hub.damaged.add("model.safetensors")
-    with pytest.raises(StageError, match=r"model.safetensors of .*: its SHA-256 is not the one that the hub lists") as refused:
+    with pytest.raises(
+        StageError, match=r"model.safetensors of .*: its SHA-256 is not the one that the hub lists"
+    ) as refused:
         base.main()
     assert f"hf cache rm model/{NAME}" in refused.value.hint
 
@@ -236,7 +312,11 @@ def test_stage_is_deterministic_and_records_no_path(project, hub):
     once = contents(project / "models/base")
     base.main()
     assert contents(project / "models/base") == once
-    assert not [name for name, content in once.items() if str(project).encode() in content or hub.url.encode() in content]
+    assert not [
+        name
+        for name, content in once.items()
+        if str(project).encode() in content or hub.url.encode() in content
+    ]
 
 
 @pytest.mark.parametrize("full", [pytest.param("home", marks=pytest.mark.slow), "models"])

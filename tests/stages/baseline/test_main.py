@@ -25,13 +25,20 @@ CLASSES, NUMBERS = Classification(("low", "high")), Regression()
 def write_project(folder: Path, labels: Task = CLASSES, columns: tuple[str, ...] = ("text",)) -> None:
     """Write raw splits whose label is that of the words of the first text, except 3 of 20; and an untrained checkpoint."""
     write_params(folder)
-    change_params(folder, {"data.text_columns": list(columns), "model.checkpoint": "models/source/mine", "model.config": {}})
+    change_params(
+        folder,
+        {"data.text_columns": list(columns), "model.checkpoint": "models/source/mine", "model.config": {}},
+    )
     for seed, (split, rows) in enumerate({"train": 200, "validation": 40, "test": 60}.items()):
         random = np.random.default_rng(seed)
         kinds = random.integers(0, 2, rows)
-        texts = {name: [" ".join(random.choice(WORDS[kind].split(), 5)) for kind in kinds] for name in columns}
+        texts = {
+            name: [" ".join(random.choice(WORDS[kind].split(), 5)) for kind in kinds] for name in columns
+        }
         answers = np.where(np.arange(rows) % 20 < 3, 1 - kinds, kinds)
-        table = pa.table({**texts, "labels": answers, "idx": np.arange(rows)}, schema=raw_schema(columns, labels))
+        table = pa.table(
+            {**texts, "labels": answers, "idx": np.arange(rows)}, schema=raw_schema(columns, labels)
+        )
         (folder / "data/raw").mkdir(parents=True, exist_ok=True)
         write_table(table, folder / f"data/raw/{split}.parquet")
     save_tokenizer(train_wordpiece(lambda: iter([WORDS] * 3), 60), 32, folder / "data/tokenized/tokenizer")
@@ -40,7 +47,11 @@ def write_project(folder: Path, labels: Task = CLASSES, columns: tuple[str, ...]
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    kinds = {"classes": {}, "pairs": {"columns": ("first", "second")}, "numbers": {"labels": NUMBERS, "columns": ("first", "second")}}
+    kinds = {
+        "classes": {},
+        "pairs": {"columns": ("first", "second")},
+        "numbers": {"labels": NUMBERS, "columns": ("first", "second")},
+    }
     folders = {name: tmp_path_factory.mktemp(name) for name in kinds}
     for name, options in kinds.items():
         write_project(folders[name], **options)
@@ -79,14 +90,20 @@ def test_baselines_predict_the_validation_and_the_reported_split(project, models
 def test_frozen_vectors_of_an_untrained_model_tell_words_apart(project):
     baseline.main()
     labels = pq.read_table("data/raw/test.parquet")["labels"].to_numpy()
-    assert (predicted()["frozen"].to_numpy() == labels).mean() >= 0.75, "all but 0.15 of the rows have the right label"
+    assert (predicted()["frozen"].to_numpy() == labels).mean() >= 0.75, (
+        "all but 0.15 of the rows have the right label"
+    )
     assert len(set(predicted()["majority"].to_pylist())) == 1
 
 
 def test_tfidf_baseline_is_that_of_the_sample_with_the_seed(project):
     baseline.main()
-    train, test = (SplitReader.open(Path("data/raw"), split, made_by="download") for split in ("train", "test"))
-    expected = predict_with_tfidf(read_sample(train, ["text"], 2, 42), [test.read(["text"])["text"].to_pylist()], CLASSES)
+    train, test = (
+        SplitReader.open(Path("data/raw"), split, made_by="download") for split in ("train", "test")
+    )
+    expected = predict_with_tfidf(
+        read_sample(train, ["text"], 2, 42), [test.read(["text"])["text"].to_pylist()], CLASSES
+    )
     np.testing.assert_array_equal(predicted()["tfidf"].to_numpy(), expected)
 
 
@@ -120,7 +137,11 @@ def test_train_rows_of_the_frozen_baseline_are_limited(project, monkeypatch):
     monkeypatch.setattr(linear, "MAX_VALUES", 16 * 50)
     counts = []
     fit = frozen_baselines.LinearModel.fit
-    monkeypatch.setattr(frozen_baselines.LinearModel, "fit", lambda rows, *others: counts.append(len(rows[0])) or fit(rows, *others))
+    monkeypatch.setattr(
+        frozen_baselines.LinearModel,
+        "fit",
+        lambda rows, *others: counts.append(len(rows[0])) or fit(rows, *others),
+    )
     baseline.main()
     assert counts == [50]
 

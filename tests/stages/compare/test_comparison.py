@@ -16,7 +16,16 @@ def compared(exported, reference=REFERENCE, close_rmse=0.25):
 def test_equal_logits_have_no_differences():
     metrics = compared(TRAINED).metrics
     same = {"max_abs_diff": 0, "mean_abs_diff": 0, "agreement": 1, "flips": 0}
-    assert metrics.items() >= {**same, "accuracy": 0.75, "accuracy_drop": 0, "accuracy_drop_low": 0, "accuracy_drop_high": 0}.items()
+    assert (
+        metrics.items()
+        >= {
+            **same,
+            "accuracy": 0.75,
+            "accuracy_drop": 0,
+            "accuracy_drop_low": 0,
+            "accuracy_drop_high": 0,
+        }.items()
+    )
 
 
 def test_flip_lowers_agreement_and_a_wrong_flip_lowers_accuracy():
@@ -35,8 +44,12 @@ def test_flip_lowers_agreement_and_a_wrong_flip_lowers_accuracy():
 
 def test_calibration_error_is_measured_for_both_models():
     """Doubled logits give the same predictions with more confidence."""
-    assert REFERENCE.quality(TRAINED)["calibration_error"] == pytest.approx(1 / (1 + np.exp(-2)) - 0.75, abs=1e-6)
-    assert compared(2 * TRAINED).metrics["calibration_error"] == pytest.approx(1 / (1 + np.exp(-4)) - 0.75, abs=1e-6)
+    assert REFERENCE.quality(TRAINED)["calibration_error"] == pytest.approx(
+        1 / (1 + np.exp(-2)) - 0.75, abs=1e-6
+    )
+    assert compared(2 * TRAINED).metrics["calibration_error"] == pytest.approx(
+        1 / (1 + np.exp(-4)) - 0.75, abs=1e-6
+    )
 
 
 def test_gain_of_accuracy_is_a_negative_drop():

@@ -37,7 +37,9 @@ def project(exported, tmp_path, monkeypatch):
 
 @pytest.fixture
 def metric(project):
-    return "pearson" if "regression" in (project / "models/candidates/export.json").read_text() else "accuracy"
+    return (
+        "pearson" if "regression" in (project / "models/candidates/export.json").read_text() else "accuracy"
+    )
 
 
 def metrics(project):
@@ -80,19 +82,27 @@ def test_models_that_agree_with_the_trained_model_are_published_unchanged(projec
     names = {path.name for path in (project / "models/candidates").iterdir()}
     assert published(project) == names
     for name in names - {"export.json"}:
-        assert (project / "models/onnx" / name).read_bytes() == (project / "models/candidates" / name).read_bytes()
+        assert (project / "models/onnx" / name).read_bytes() == (
+            project / "models/candidates" / name
+        ).read_bytes()
     result = metrics(project)
     assert result["fp32_max_abs_diff"] < 1e-5
     assert result["fp32_agreement"] == 1
     assert 0.8 <= result["int8_agreement"] <= 1
-    assert result[f"int8_{metric}_drop_low"] <= result[f"int8_{metric}_drop"] <= result[f"int8_{metric}_drop_high"]
+    assert (
+        result[f"int8_{metric}_drop_low"]
+        <= result[f"int8_{metric}_drop"]
+        <= result[f"int8_{metric}_drop_high"]
+    )
     assert result["fp32_published"] == result["int8_published"] == 1
 
 
 def test_published_record_has_the_metrics_of_each_model(project, metric):
     main()
     metrics = json.loads((project / "metrics/compare.json").read_text())
-    candidates, published = (ExportRecord.read(project / f"models/{folder}/export.json") for folder in ("candidates", "onnx"))
+    candidates, published = (
+        ExportRecord.read(project / f"models/{folder}/export.json") for folder in ("candidates", "onnx")
+    )
     assert published.split == "test"
     assert {name: model.metrics[metric] for name, model in published.models.items()} == {
         name: metrics[f"{name}_{metric}"] for name in published.models
@@ -102,7 +112,11 @@ def test_published_record_has_the_metrics_of_each_model(project, metric):
 
 def test_second_run_writes_the_same_bytes(project):
     def outs():
-        files = [project / "metrics/compare.json", *(project / "reports/compare").iterdir(), *(project / "models/onnx").iterdir()]
+        files = [
+            project / "metrics/compare.json",
+            *(project / "reports/compare").iterdir(),
+            *(project / "models/onnx").iterdir(),
+        ]
         return {path: path.read_bytes() for path in files}
 
     main()
@@ -121,7 +135,9 @@ def test_model_outside_its_tolerance_stops_the_pipeline_after_the_report(project
     assert "int8:" not in str(stopped.value)
     assert metrics(project)["fp32_agreement"] < 0.9
     assert report(project)["models"]["fp32"]["violations"]
-    assert not (project / "models/onnx").exists(), "what was published before is not what this run would publish"
+    assert not (project / "models/onnx").exists(), (
+        "what was published before is not what this run would publish"
+    )
 
 
 def test_report_has_flipped_rows_with_their_text(project):
@@ -154,7 +170,8 @@ def test_pipeline_continues_without_int8_that_is_not_required(project, capsys):
     assert record["models"].keys() == {"fp32"}
     assert record["left_out"]["int8"][0].startswith("agreement is 0.")
     with pytest.raises(
-        StageError, match=r"has no model int8, because it differs too much from the trained one: agreement is 0\."
+        StageError,
+        match=r"has no model int8, because it differs too much from the trained one: agreement is 0\.",
     ) as refused:
         exported_file(project / "models/onnx", "int8")
     assert "Use fp32" in refused.value.hint
@@ -184,7 +201,10 @@ def in_8_bits(exported_in_8_bits, tmp_path, monkeypatch):
 
 
 ONE_TASK = pytest.mark.parametrize(
-    "exported", ["classification", pytest.param("regression", marks=pytest.mark.slow)], indirect=True, scope="module"
+    "exported",
+    ["classification", pytest.param("regression", marks=pytest.mark.slow)],
+    indirect=True,
+    scope="module",
 )
 
 
@@ -206,13 +226,20 @@ def test_weights_in_8_bits_are_published_if_saturation_is_allowed(in_8_bits):
     assert saturation["possible"]
     assert saturation["largest_sum"] > 32_767
     assert saturation["sums"] > 0
-    assert json.loads((in_8_bits / "models/onnx/export.json").read_text())["models"]["int8"]["weight_bits"] == 8
+    assert (
+        json.loads((in_8_bits / "models/onnx/export.json").read_text())["models"]["int8"]["weight_bits"] == 8
+    )
 
 
 def test_default_int8_model_cannot_saturate(project):
     main()
     assert metrics(project)["int8_can_saturate"] == 0
-    assert report(project)["models"]["int8"]["saturation"] == {"possible": False, "largest_sum": 32_640, "sums": 0, "saturated": 0}
+    assert report(project)["models"]["int8"]["saturation"] == {
+        "possible": False,
+        "largest_sum": 32_640,
+        "sums": 0,
+        "saturated": 0,
+    }
     assert json.loads((project / "models/onnx/export.json").read_text())["models"]["int8"]["weight_bits"] == 7
 
 
@@ -233,5 +260,8 @@ def test_predictions_are_matched_by_row_number(project):
 
 def test_stage_does_not_import_torch():
     """Importing torch costs seconds, and the trained model's logits are already in a file."""
-    code = "import sys, stages.compare.__main__; sys.exit(bool({'torch', 'transformers', 'datasets'} & set(sys.modules)))"
+    code = (
+        "import sys, stages.compare.__main__; sys.exit(bool({'torch', 'transformers', 'datasets'} &"
+        " set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -26,7 +26,9 @@ def compared(reference, exported):
 
 
 def test_flip_has_text_label_and_both_predictions(raw):
-    reference = TrainedLogits(np.array([0, 1]), Classification(("no", "yes")), np.array([[0, 5], [0, 2]], dtype=np.float32))
+    reference = TrainedLogits(
+        np.array([0, 1]), Classification(("no", "yes")), np.array([[0, 5], [0, 2]], dtype=np.float32)
+    )
     (flip,) = describe_flips(compared(reference, [[0, 5], [1, 0]]), reference, raw, ["text"])
     assert flip.model_dump() == {
         "row": 1,
@@ -39,14 +41,22 @@ def test_flip_has_text_label_and_both_predictions(raw):
 
 
 def test_flip_of_a_regression_has_numbers(raw):
-    reference = TrainedLogits(np.array([0, 1], np.float32), Regression(), np.array([[0], [1]], dtype=np.float32))
+    reference = TrainedLogits(
+        np.array([0, 1], np.float32), Regression(), np.array([[0], [1]], dtype=np.float32)
+    )
     (flip,) = describe_flips(compared(reference, [[0], [1.5]]), reference, raw, ["text"])
-    assert (flip.label, flip.trained, flip.exported) == (1.0, Prediction(prediction=1.0), Prediction(prediction=1.5))
+    assert (flip.label, flip.trained, flip.exported) == (
+        1.0,
+        Prediction(prediction=1.0),
+        Prediction(prediction=1.5),
+    )
 
 
 def test_flips_are_limited_to_the_largest_differences(raw, monkeypatch):
     monkeypatch.setattr(comparison, "LIMIT", 2)
-    reference = TrainedLogits(np.zeros(20, np.int64), Classification(("no", "yes")), np.tile(np.array([1, 0], np.float32), (20, 1)))
+    reference = TrainedLogits(
+        np.zeros(20, np.int64), Classification(("no", "yes")), np.tile(np.array([1, 0], np.float32), (20, 1))
+    )
     exported = np.stack([np.zeros(20), 1 + np.arange(20)], axis=1)
     flips = describe_flips(compared(reference, exported), reference, raw, ["text"])
     assert [(flip.row, flip.text) for flip in flips] == [(19, {"text": "text 19"}), (18, {"text": "text 18"})]

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from onnx import TensorProto, helper, numpy_helper
 
-from stages.compare.saturation import LARGEST_SUM, check_saturation, count_saturated, integer_products, largest_pair_sum, violation_of
+from stages.compare.saturation import (
+    LARGEST_SUM,
+    check_saturation,
+    count_saturated,
+    integer_products,
+    largest_pair_sum,
+    violation_of,
+)
 from stages.export.graph import to_onnx
 from stages.export.int8 import to_dynamic_int8, to_static_int8
 from tests.small_pipeline import tiny_model
@@ -32,7 +39,10 @@ def matrices(limit):
     """Activations of shape (3, 8) and weights of shape (8, 2), with weights of at most a limit."""
     weights = st.one_of(st.integers(-limit, limit), st.sampled_from([-limit, limit]))
     activations = st.one_of(st.integers(0, 255), st.just(255))
-    return st.tuples(arrays.arrays(np.uint8, (3, 8), elements=activations), arrays.arrays(np.int8, (8, 2), elements=weights))
+    return st.tuples(
+        arrays.arrays(np.uint8, (3, 8), elements=activations),
+        arrays.arrays(np.int8, (8, 2), elements=weights),
+    )
 
 
 @given(matrices(64))
@@ -52,7 +62,10 @@ def test_every_clipped_product_of_8_bits_is_counted_and_within_the_bound(pair):
         assert largest_pair_sum(weights) > LARGEST_SUM
 
 
-@pytest.mark.parametrize(("weights", "largest"), [([127, 127], 64_770), ([-128, -128], 65_280), ([127, -128], 32_640), ([64, 64], 32_640)])
+@pytest.mark.parametrize(
+    ("weights", "largest"),
+    [([127, 127], 64_770), ([-128, -128], 65_280), ([127, -128], 32_640), ([64, 64], 32_640)],
+)
 def test_saturation_bound_is_reached_by_the_largest_activations_of_one_sign(weights, largest):
     assert largest_pair_sum(np.array([[value] for value in weights], np.int8)) == largest
 

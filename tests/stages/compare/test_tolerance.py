@@ -46,7 +46,9 @@ def test_each_exceeded_limit_of_fp32_is_a_violation_that_names_rows():
 def test_value_equal_to_its_limit_passes():
     exported = TRAINED.copy()
     exported[1] = [0, 2]
-    assert judged(exported, max_abs_diff=2, min_agreement=0.75, max_metric_drop=0.25) == ToleranceJudgement([], [])
+    assert judged(exported, max_abs_diff=2, min_agreement=0.75, max_metric_drop=0.25) == ToleranceJudgement(
+        [], []
+    )
 
 
 @pytest.mark.parametrize("is_exact", [True, False])

@@ -23,10 +23,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def download(project: Path) -> Callable[..., dict[str, pa.Table]]:
     """Runs the stage on some files and gives back what it wrote, by split."""
 
-    def run(files: Mapping[str, Content] | None = None, data: Mapping[str, Any] | None = None, **sections: Any) -> dict[str, pa.Table]:
-        write_source(project / "data/source" / str((data or {}).get("path") or ""), GOOD if files is None else files)
+    def run(
+        files: Mapping[str, Content] | None = None, data: Mapping[str, Any] | None = None, **sections: Any
+    ) -> dict[str, pa.Table]:
+        write_source(
+            project / "data/source" / str((data or {}).get("path") or ""), GOOD if files is None else files
+        )
         write_params(data or {}, **sections)
         main()
-        return {split: pq.read_table(f"data/raw/{split}.parquet") for split in ("train", "validation", "test")}
+        return {
+            split: pq.read_table(f"data/raw/{split}.parquet") for split in ("train", "validation", "test")
+        }
 
     return run

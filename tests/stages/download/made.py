@@ -24,7 +24,13 @@ def write_source(folder: Path, files: Mapping[str, Content]) -> None:
     for name, content in files.items():
         if content is None:
             continue
-        whole = content if isinstance(content, bytes) else content.encode() if isinstance(content, str) else parquet(content)
+        whole = (
+            content
+            if isinstance(content, bytes)
+            else content.encode()
+            if isinstance(content, str)
+            else parquet(content)
+        )
         pack = name.endswith(".gz") and not isinstance(content, bytes)
         (folder / name).write_bytes(gzip.compress(whole) if pack else whole)
 

@@ -26,11 +26,19 @@ def test_one_broken_line_of_a_tsv_need_not_be_mended(download, capsys):
     data = {"text_columns": ["question1", "question2"], "label_column": "is_duplicate"}
     data |= {"splits": {"train": "train[:200]", "validation": "train[200:250]", "test": "train[250:]"}}
     with pytest.raises(
-        DataError, match=r"train.tsv, line 18: 3 columns, but 4 in the header.\n  .* To leave out such rows: data.bad_rows: skip"
+        DataError,
+        match=(
+            r"train.tsv, line 18: 3 columns, but 4 in the header.\n  .* To leave out such rows:"
+            r" data.bad_rows: skip"
+        ),
     ):
         download({"train.tsv": "\n".join(lines)}, data)
     tables = download({}, {**data, "bad_rows": "skip"})
-    assert {name: table.num_rows for name, table in tables.items()} == {"train": 200, "validation": 50, "test": 50}
+    assert {name: table.num_rows for name, table in tables.items()} == {
+        "train": 200,
+        "validation": 50,
+        "test": 50,
+    }
     assert json.loads(Path("metrics/download.json").read_text()) == {
         "bad_rows": 1,
         "test_rows": 50,
@@ -38,12 +46,17 @@ def test_one_broken_line_of_a_tsv_need_not_be_mended(download, capsys):
         "validation_rows": 50,
     }
     reason, content = "3 columns, but 4 in the header", "16a\tthe tab is mis\tsing"
-    assert skipped() == [{"split": "train", "file": "data/source/train.tsv", "line": 18, "reason": reason, "content": content}]
+    assert skipped() == [
+        {"split": "train", "file": "data/source/train.tsv", "line": 18, "reason": reason, "content": content}
+    ]
     assert "300 rows, 1 bad row left out: reports/download/skipped.parquet" in capsys.readouterr().out
 
 
 def test_file_with_too_many_bad_rows_is_an_error_that_lists_all_of_them(project):
-    write_source(Path("data/source"), {**GOOD, "validation.csv": "text,label\na,ham\n" + "well, well,spam\n" * 7 + ",ham\nb,\n"})
+    write_source(
+        Path("data/source"),
+        {**GOOD, "validation.csv": "text,label\na,ham\n" + "well, well,spam\n" * 7 + ",ham\nb,\n"},
+    )
     write_params({**SKIP, "max_bad_share": 0.8})
     with pytest.raises(DataError) as raised:
         main()
@@ -51,8 +64,10 @@ def test_file_with_too_many_bad_rows_is_an_error_that_lists_all_of_them(project)
         "data/source/validation.csv: 9 of 10 rows are bad (90.00%), more than 0.8 (data.max_bad_share).",
         *[f"  line {line}: 3 columns, but 2 in the header" for line in range(3, 8)],
         "  and 4 more",
-        "  With so many bad rows, the file is written in another way than it is read. Quote texts that contain ',' "
-        "(data.files.quoting: standard).",
+        (
+            "  With so many bad rows, the file is written in another way than it is read. Quote texts that"
+            " contain ',' (data.files.quoting: standard)."
+        ),
     ]
     assert [row["line"] for row in skipped()] == list(range(3, 12))
     assert not Path("data/raw").exists()
@@ -69,12 +84,21 @@ def test_every_kind_of_bad_row_is_left_out_with_its_reason(download):
         {"text": "c"},
         {"text": "you won", "label": "spam"},
     ]
-    lines = [*(json.dumps(value) for value in objects), "{'text'", *(json.dumps(objects[0]) for _ in range(9))]
+    lines = [
+        *(json.dumps(value) for value in objects),
+        "{'text'",
+        *(json.dumps(objects[0]) for _ in range(9)),
+    ]
     quoted = 'text,label\nwin,spam\n"never closed,ham\n' + "no lunch,ham\n" * 3
     tables = download(
-        {"train.jsonl": "\n".join(lines), "validation.csv": GOOD["validation.csv"], "test.csv": quoted}, {**SKIP, "max_bad_share": 0.8}
+        {"train.jsonl": "\n".join(lines), "validation.csv": GOOD["validation.csv"], "test.csv": quoted},
+        {**SKIP, "max_bad_share": 0.8},
     )
-    assert {name: table.num_rows for name, table in tables.items()} == {"train": 11, "validation": 2, "test": 1}
+    assert {name: table.num_rows for name, table in tables.items()} == {
+        "train": 11,
+        "validation": 2,
+        "test": 1,
+    }
     reasons = {row["line"]: row["reason"] for row in skipped() if row["split"] == "train"}
     assert reasons == {
         2: "column 'text' is a number, not text",
@@ -86,12 +110,20 @@ def test_every_kind_of_bad_row_is_left_out_with_its_reason(download):
     }
     *_, label, swallowed = skipped()
     assert (label["line"], label["content"]) == (6, '{"text": "c", "label": null}')
-    assert (swallowed["line"], swallowed["content"]) == (3, '"never closed,ham\nno lunch,ham\nno lunch,ham\nno lunch,ham')
-    assert json.loads(Path("metrics/download.json").read_text())["bad_rows"] == 6 + 4, "nobody knows how many rows a lost quote has taken"
+    assert (swallowed["line"], swallowed["content"]) == (
+        3,
+        '"never closed,ham\nno lunch,ham\nno lunch,ham\nno lunch,ham',
+    )
+    assert json.loads(Path("metrics/download.json").read_text())["bad_rows"] == 6 + 4, (
+        "nobody knows how many rows a lost quote has taken"
+    )
 
 
 def test_invalid_labels_of_a_regression_and_of_parquet_are_bad_rows(download):
-    scores = {"train.csv": "text,label\na,1\nb,high\nc,1e99\nd,2\ne,3\n", "validation.csv": "text,label\na,1\n"}
+    scores = {
+        "train.csv": "text,label\na,1\nb,high\nc,1e99\nd,2\ne,3\n",
+        "validation.csv": "text,label\na,1\n",
+    }
     parquet = [{"text": "a", "label": 1.0}, {"text": "b", "label": float("inf")}, {"text": "c", "label": 2.0}]
     tables = download({**scores, "test.parquet": parquet}, {**SKIP, "task": "regression"})
     assert tables["train"]["labels"].to_pylist() == [1, 2, 3]

@@ -34,12 +34,24 @@ def test_batches_follow_the_file_in_the_order_of_their_names(download, project, 
     assert train["idx"].to_pylist() == list(range(8))
     source = json.loads((project / "data/raw/source.json").read_text())
     assert source["files"]["train"] == "data/source/train.csv"
-    assert source["batches"] == {"train": {f"data/source/train/{name}": rows for name, rows in [(JANUARY, 2), (FEBRUARY, 1), (MARCH, 1)]}}
+    assert source["batches"] == {
+        "train": {
+            f"data/source/train/{name}": rows for name, rows in [(JANUARY, 2), (FEBRUARY, 1), (MARCH, 1)]
+        }
+    }
 
 
 def test_shards_as_the_hub_names_them_are_a_split(download, project):
-    shards = {f"train-0000{number}-of-00002.parquet": [{"text": f"text {number}", "label": "ham"}] for number in range(2)}
-    files = {**GOOD, "train.csv": None, **shards, "train-00000-of-00002.parquet": [{"text": "text 0", "label": "spam"}]}
+    shards = {
+        f"train-0000{number}-of-00002.parquet": [{"text": f"text {number}", "label": "ham"}]
+        for number in range(2)
+    }
+    files = {
+        **GOOD,
+        "train.csv": None,
+        **shards,
+        "train-00000-of-00002.parquet": [{"text": "text 0", "label": "spam"}],
+    }
     assert download(files)["train"]["text"].to_pylist() == ["text 0", "text 1"]
     (project / "data/source/train-00000-of-00002.parquet").unlink()
     with pytest.raises(DataError, match=r"train-00000-of-00002\.parquet is missing"):
@@ -49,7 +61,12 @@ def test_shards_as_the_hub_names_them_are_a_split(download, project):
 
 
 def test_batches_alone_are_a_split(download, batches):
-    assert download({**GOOD, "train.csv": None})["train"]["text"].to_pylist() == ["hello", "buy", "good night", "a bargain"]
+    assert download({**GOOD, "train.csv": None})["train"]["text"].to_pylist() == [
+        "hello",
+        "buy",
+        "good night",
+        "a bargain",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +80,9 @@ def test_batches_alone_are_a_split(download, batches):
     ],
     ids=str,
 )
-def test_period_selects_batches_by_their_days(period: dict[str, Any], texts: list[str], download, project, batches):
+def test_period_selects_batches_by_their_days(
+    period: dict[str, Any], texts: list[str], download, project, batches
+):
     tables = download(data=period)
     assert tables["train"]["text"].to_pylist() == texts
     assert tables["test"].num_rows == 2  # a split without batches does not grow, and is read whole
@@ -80,7 +99,9 @@ def test_newest_batch_of_all_splits_ends_the_last_days(download, project, batche
 
 def test_rows_of_batches_are_divided_like_those_of_a_file(download, project, batches):
     """One file or batches: the split of a row follows from its text, so rows that come later move none."""
-    rows = "text,label\n" + "".join(f"message number {row},{('spam', 'ham')[row % 2]}\n" for row in range(100))
+    rows = "text,label\n" + "".join(
+        f"message number {row},{('spam', 'ham')[row % 2]}\n" for row in range(100)
+    )
     data = {"splits": {"train": "all"}, "split": {"validation": 0.2, "test": 0.2, "stratify": False}}
     before = download({"all.csv": rows}, data)
     write_source(project / "data/source/all", BATCHES)
@@ -94,15 +115,39 @@ def test_rows_of_batches_are_divided_like_those_of_a_file(download, project, bat
 @pytest.mark.parametrize(
     ("batch", "data", "message"),
     [
-        ((MARCH, [{"text": "a", "label": "spma"}]), {"label_names": ["ham", "spam"]}, f"{MARCH}, row 1, column 'label': label 'spma'"),
-        ((JANUARY, '{"text": "a", "label": "ham"}\n\n{"text": " ", "label": "ham"}\n'), {}, f"{JANUARY}, line 3, column 'text': no text"),
+        (
+            (MARCH, [{"text": "a", "label": "spma"}]),
+            {"label_names": ["ham", "spam"]},
+            f"{MARCH}, row 1, column 'label': label 'spma'",
+        ),
+        (
+            (JANUARY, '{"text": "a", "label": "ham"}\n\n{"text": " ", "label": "ham"}\n'),
+            {},
+            f"{JANUARY}, line 3, column 'text': no text",
+        ),
         ((FEBRUARY, "text,class\na,ham\n"), {}, f"train/{FEBRUARY}: no column 'label'"),
-        (("more.csv", TRAIN), {"as_of": "2026-12-31"}, "train/more.csv: data.as_of is set, but the name of this batch"),
-        (("2026-02-30-x.csv", TRAIN), {"last_days": 9}, "train/2026-02-30-x.csv: data.last_days is set, but the name"),
+        (
+            ("more.csv", TRAIN),
+            {"as_of": "2026-12-31"},
+            "train/more.csv: data.as_of is set, but the name of this batch",
+        ),
+        (
+            ("2026-02-30-x.csv", TRAIN),
+            {"last_days": 9},
+            "train/2026-02-30-x.csv: data.last_days is set, but the name",
+        ),
         (("x.csv.dvc", "outs: []\n"), {}, "train/x.csv is missing, but x.csv.dvc names it"),
         (("notes.xlsx", ""), {}, "train/notes.xlsx is in a folder of batches"),
-        ((JANUARY, BATCHES[JANUARY]), {"as_of": "2025-12-31"}, "data.as_of: there is no batch up to 2025-12-31"),
-        ((JANUARY, BATCHES[JANUARY]), {"as_of": "2026-02-15", "last_days": 3}, "no batch from 2026-02-13 to 2026-02-15"),
+        (
+            (JANUARY, BATCHES[JANUARY]),
+            {"as_of": "2025-12-31"},
+            "data.as_of: there is no batch up to 2025-12-31",
+        ),
+        (
+            (JANUARY, BATCHES[JANUARY]),
+            {"as_of": "2026-02-15", "last_days": 3},
+            "no batch from 2026-02-13 to 2026-02-15",
+        ),
     ],
 )
 def test_errors_name_the_batch(batch: tuple[str, Any], data: dict[str, Any], message: str, download, batches):

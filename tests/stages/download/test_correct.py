@@ -16,7 +16,11 @@ from tuneline.tasks import read_task
 
 ROWS = [(f"text number {row}", f"{'abc'[row % 3]}") for row in range(300)]
 CSV = "text,label\n" + "".join(f"{text},{label}\n" for text, label in ROWS)
-DIVIDED = {"splits": {"train": "all"}, "split": {"validation": 0.2, "test": 0.2}, "label_names": ["a", "b", "c"]}
+DIVIDED = {
+    "splits": {"train": "all"},
+    "split": {"validation": 0.2, "test": 0.2},
+    "label_names": ["a", "b", "c"],
+}
 
 
 def key(*texts: str) -> str:
@@ -26,14 +30,21 @@ def key(*texts: str) -> str:
 def correct(labels: list[tuple[str, ...]] = (), dropped: list[tuple[str, ...]] = ()) -> None:
     """Write corrections, given as rows of the two files."""
     Corrections(
-        pa.Table.from_pylist([dict(zip(LABEL_SCHEMA.names, row, strict=True)) for row in labels], LABEL_SCHEMA),
-        pa.Table.from_pylist([dict(zip(DROPPED_SCHEMA.names, row, strict=True)) for row in dropped], DROPPED_SCHEMA),
+        pa.Table.from_pylist(
+            [dict(zip(LABEL_SCHEMA.names, row, strict=True)) for row in labels], LABEL_SCHEMA
+        ),
+        pa.Table.from_pylist(
+            [dict(zip(DROPPED_SCHEMA.names, row, strict=True)) for row in dropped], DROPPED_SCHEMA
+        ),
     ).write()
 
 
 def pairs(tables: dict[str, pa.Table]) -> dict[str, dict[str, int]]:
     """Return the label of each text, by split."""
-    return {split: dict(zip(*(table[name].to_pylist() for name in ("text", "labels")), strict=True)) for split, table in tables.items()}
+    return {
+        split: dict(zip(*(table[name].to_pylist() for name in ("text", "labels")), strict=True))
+        for split, table in tables.items()
+    }
 
 
 def test_corrections_move_no_other_row_between_splits(download):
@@ -41,7 +52,10 @@ def test_corrections_move_no_other_row_between_splits(download):
     before = pairs(download({"all.csv": CSV}, DIVIDED))
     dropped, changed = list(before["train"])[:60], list(before["train"])[60:90]
     names = [(key(text), "train", "abc"[before["train"][text]]) for text in changed]
-    correct([(*row, "b" if row[2] == "a" else "a") for row in names], [(key(text), "train", "all", "leakage") for text in dropped])
+    correct(
+        [(*row, "b" if row[2] == "a" else "a") for row in names],
+        [(key(text), "train", "all", "leakage") for text in dropped],
+    )
     after = pairs(download({"all.csv": CSV}, DIVIDED))
     assert after["validation"] == before["validation"]
     assert after["test"] == before["test"]
@@ -81,7 +95,9 @@ def test_dropped_rows_are_all_or_the_later_ones_of_one_split_or_of_any(download,
     monkeypatch.setattr("tuneline.readers.inputs.ROW_GROUP", 2)
     monkeypatch.setattr("tuneline.core.tables.ROW_GROUP", 2)
     train = "text,label\none,spam\ntwo,ham\none,spam\none,ham\nthree,spam\none,spam\nbad,ham\n"
-    correct(dropped=[(key("one"), "train", "later", "duplicates"), (key("bad"), "", "all", "control_characters")])
+    correct(
+        dropped=[(key("one"), "train", "later", "duplicates"), (key("bad"), "", "all", "control_characters")]
+    )
     tables = download({**GOOD, "train.csv": train, "test.csv": "text,label\none,spam\nbad,spam\none,ham\n"})
     assert tables["train"]["text"].to_pylist() == ["one", "two", "three"]
     assert tables["test"]["text"].to_pylist() == ["one", "one"]
@@ -90,7 +106,13 @@ def test_dropped_rows_are_all_or_the_later_ones_of_one_split_or_of_any(download,
 
 def test_pairs_and_numbers_are_corrected(download):
     rows = "one,two,label\na,b,1.5\nb,a,2.5\nc,d,0.1\n"
-    correct([(key("b", "a"), "train", "2.5", "-2"), (key("c", "d"), "train", "0.1", "7"), (key("a", "b"), "train", "1.5", "much")])
+    correct(
+        [
+            (key("b", "a"), "train", "2.5", "-2"),
+            (key("c", "d"), "train", "0.1", "7"),
+            (key("a", "b"), "train", "1.5", "much"),
+        ]
+    )
     files = dict.fromkeys(GOOD, rows)
     params = {"text_columns": ["one", "two"], "task": "regression"}
     tables = download(files, params, train={"metric": "pearson"}, evaluate={"metrics": []})
@@ -98,14 +120,24 @@ def test_pairs_and_numbers_are_corrected(download):
 
 
 def test_sample_is_corrected(project):
-    write_params({"source": "sample", "text_columns": ["subject", "body"], "label_column": "queue", "sample": {"rows": 300}})
+    write_params(
+        {
+            "source": "sample",
+            "text_columns": ["subject", "body"],
+            "label_column": "queue",
+            "sample": {"rows": 300},
+        }
+    )
     main()
     before = pq.read_table("data/raw/train.parquet")
     names = json.loads(Path("data/raw/source.json").read_text())["label_names"]
     assert "corrections" not in json.loads(Path("data/raw/source.json").read_text())
     first = before.slice(0, 1).to_pylist()[0]
     texts = [key(row["subject"], row["body"]) for row in before.to_pylist()]
-    correct([(texts[0], "train", names[first["labels"]], names[first["labels"] - 1])], [(texts[1], "train", "all", "mine")])
+    correct(
+        [(texts[0], "train", names[first["labels"]], names[first["labels"] - 1])],
+        [(texts[1], "train", "all", "mine")],
+    )
     main()
     after = pq.read_table("data/raw/train.parquet")
     assert after["labels"][0].as_py() == (first["labels"] - 1) % len(names)
@@ -136,8 +168,13 @@ def test_split_that_corrections_empty_names_them(download):
 
 def test_invalid_file_is_named_with_line_and_column(download):
     correct([(key("win"), "test", "spam", "ham")])
-    label_file().write_text(label_file().read_text() + label_file().read_text().splitlines()[1].replace("ham", "eggs") + "\n")
-    with pytest.raises(DataError, match=r"data/corrections/labels\.csv, line 3, column 'after': 'eggs' is a second correction"):
+    label_file().write_text(
+        label_file().read_text() + label_file().read_text().splitlines()[1].replace("ham", "eggs") + "\n"
+    )
+    with pytest.raises(
+        DataError,
+        match=r"data/corrections/labels\.csv, line 3, column 'after': 'eggs' is a second correction",
+    ):
         download(GOOD)
     label_file().write_text("<<<<<<< HEAD\n" + label_file().read_text())
     with pytest.raises(DataError, match=r"data/corrections/labels\.csv: CSV parse error"):

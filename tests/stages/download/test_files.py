@@ -27,7 +27,11 @@ CRLF = TRAIN.replace("\n", "\r\n")
 WAYS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "csv": ("train.csv", TRAIN, {}),
     "csv, packed": ("train.csv.gz", TRAIN, {}),
-    "csv with the columns in another order": ("train.csv", "label,id,text\n" + "".join(f"{y},1,{x}\n" for x, y in ROWS), {}),
+    "csv with the columns in another order": (
+        "train.csv",
+        "label,id,text\n" + "".join(f"{y},1,{x}\n" for x, y in ROWS),
+        {},
+    ),
     "csv without header": ("train.csv", TRAIN.partition("\n")[2], {"columns": ["text", "label"]}),
     "csv with a byte order mark": ("train.csv", TRAIN.encode("utf-8-sig"), {}),
     "csv with a byte order mark, without header": (
@@ -40,21 +44,35 @@ WAYS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "csv with empty lines": ("train.csv", TRAIN.replace("\n", "\n\n"), {}),
     "csv with semicolons": ("train.csv", TRAIN.replace(",", ";"), {"delimiter": ";"}),
     "csv with quotes": ("train.csv", "text,label\n" + "".join(f'"{x}","{y}"\n' for x, y in ROWS), {}),
-    "csv with white space around labels": ("train.csv", TRAIN.replace("spam", " spam ").replace("ham", "ham\t"), {}),
+    "csv with white space around labels": (
+        "train.csv",
+        TRAIN.replace("spam", " spam ").replace("ham", "ham\t"),
+        {},
+    ),
     "csv in utf-16": ("train.csv", TRAIN.encode("utf-16"), {"encoding": "utf-16"}),
     "tsv": ("train.tsv", TSV, {}),
     "tsv, packed, with CRLF": ("train.tsv.gz", TSV.replace("\n", "\r\n"), {}),
-    "tsv with quotes that enclose": ("train.tsv", "text\tlabel\n" + "".join(f'"{x}"\t"{y}"\n' for x, y in ROWS), {"quoting": "standard"}),
+    "tsv with quotes that enclose": (
+        "train.tsv",
+        "text\tlabel\n" + "".join(f'"{x}"\t"{y}"\n' for x, y in ROWS),
+        {"quoting": "standard"},
+    ),
     "jsonl": ("train.jsonl", JSONL, {}),
     "jsonl, packed": ("train.jsonl.gz", JSONL, {}),
-    "jsonl with a byte order mark, CRLF and empty lines": ("train.jsonl", JSONL.replace("\n", "\r\n\r\n").encode("utf-8-sig"), {}),
+    "jsonl with a byte order mark, CRLF and empty lines": (
+        "train.jsonl",
+        JSONL.replace("\n", "\r\n\r\n").encode("utf-8-sig"),
+        {},
+    ),
     "parquet": ("train.parquet", PARQUET, {}),
     "parquet, packed": ("train.parquet.gz", PARQUET, {}),
 }
 
 
 @pytest.mark.parametrize(("name", "content", "params"), WAYS.values(), ids=WAYS)
-def test_the_same_rows_come_out_however_they_are_written(name: str, content: Any, params: dict[str, Any], download):
+def test_the_same_rows_come_out_however_they_are_written(
+    name: str, content: Any, params: dict[str, Any], download
+):
     held_out = {"splits": {"train": "train[:2]", "validation": "train[2:3]", "test": "train[3:]"}}
     tables = download({name: content}, {"files": params, **held_out})
     rows = pa.concat_tables(tables.values())
@@ -77,7 +95,13 @@ WHOLE_NUMBERS: dict[str, Any] = {
     "b.csv": "text,label\none, 1 \nzero,-0.0\nhalf,1.5\nminus,-2\ncode,007.0\n",
     "c.jsonl": "".join(
         json.dumps({"text": text, "label": label}) + "\n"
-        for text, label in [("one", "1.0"), ("zero", "0"), ("half", "1.5"), ("minus", "-2.0"), ("code", "007.0")]
+        for text, label in [
+            ("one", "1.0"),
+            ("zero", "0"),
+            ("half", "1.5"),
+            ("minus", "-2.0"),
+            ("code", "007.0"),
+        ]
     ),
 }
 
@@ -117,13 +141,22 @@ def test_splits_come_from_files_of_any_name(download):
 
 def test_whole_numbers_are_classes_in_the_order_of_their_value(download):
     rows = "".join(f"row {number},{number}\n" for number in (10, 9, 2, 1, 0))
-    tables = download({**GOOD, "train.csv": "text,label\n" + rows, "validation.csv": "text,label\na,2\n", "test.csv": "text,label\na,10\n"})
+    tables = download(
+        {
+            **GOOD,
+            "train.csv": "text,label\n" + rows,
+            "validation.csv": "text,label\na,2\n",
+            "test.csv": "text,label\na,10\n",
+        }
+    )
     assert read_task(tables["train"].schema).names == ("0", "1", "2", "9", "10")
     assert tables["train"]["labels"].to_pylist() == [4, 3, 2, 1, 0]
     assert tables["test"]["labels"].to_pylist() == [4]
 
 
-@pytest.mark.parametrize("labels", [[0, 1, 1, 0], [0.0, 1.0, 1.0, 0.0], [False, True, True, False], ["no", "yes", "yes", "no"]])
+@pytest.mark.parametrize(
+    "labels", [[0, 1, 1, 0], [0.0, 1.0, 1.0, 0.0], [False, True, True, False], ["no", "yes", "yes", "no"]]
+)
 def test_labels_of_any_type_in_parquet_are_classes(labels: list[Any], download):
     rows = [{"text": f"text {position}", "label": label} for position, label in enumerate(labels)]
     tables = download({"train.parquet": rows, "validation.parquet": rows[:2], "test.parquet": rows[2:]})
@@ -157,7 +190,9 @@ def test_class_names_that_the_datasets_library_left_in_parquet_are_kept(download
 
 def test_numbers_to_predict_stay_numbers(download):
     scores = "text,label\na,1.5\nb,-2\nc, 3e-1 \n"
-    tables = download({"train.csv": scores, "validation.csv": scores, "test.csv": scores}, {"task": "regression"})
+    tables = download(
+        {"train.csv": scores, "validation.csv": scores, "test.csv": scores}, {"task": "regression"}
+    )
     assert tables["train"].schema.field("labels").type == pa.float32()
     assert tables["train"]["labels"].to_pylist() == pytest.approx([1.5, -2, 0.3])
     assert read_task(tables["train"].schema) == Regression()
@@ -173,7 +208,9 @@ def test_numbers_to_predict_stay_numbers(download):
     ],
 )
 def test_a_test_split_without_labels_will_do_while_validation_is_reported(name: str, content: Any, download):
-    tables = download({**GOOD, "test.csv": None, name: content}, evaluate={"split": "validation"}, train={"keep": "last"})
+    tables = download(
+        {**GOOD, "test.csv": None, name: content}, evaluate={"split": "validation"}, train={"keep": "last"}
+    )
     assert tables["test"]["labels"].to_pylist() == [-1, -1]
     assert read_task(tables["test"].schema).names == ("ham", "spam")
 
@@ -183,7 +220,11 @@ def test_incomplete_rows_are_left_out_and_counted_on_demand(download, project):
     tables = download({**GOOD, "train.csv": train}, {"bad_rows": "skip", "max_bad_share": 1.0})
     assert tables["train"]["text"].to_pylist() == ["free", "lunch"]
     assert tables["train"]["idx"].to_pylist() == [0, 3]
-    assert json.loads((project / "data/raw/source.json").read_text())["splits"]["train"] == {"from": "train", "rows": 2, "left_out": 3}
+    assert json.loads((project / "data/raw/source.json").read_text())["splits"]["train"] == {
+        "from": "train",
+        "rows": 2,
+        "left_out": 3,
+    }
 
 
 def test_only_the_wanted_columns_are_read(download):
@@ -203,7 +244,10 @@ field_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-@given(rows=st.lists(st.tuples(field_text, st.sampled_from(["yes", "no"])), min_size=1, max_size=20), end=st.sampled_from(["\n", "\r\n"]))
+@given(
+    rows=st.lists(st.tuples(field_text, st.sampled_from(["yes", "no"])), min_size=1, max_size=20),
+    end=st.sampled_from(["\n", "\r\n"]),
+)
 def test_whatever_a_csv_writer_quotes_is_read_back(rows: list[tuple[str, str]], end: str, tmp_path):
     path = tmp_path / "train.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -213,7 +257,11 @@ def test_whatever_a_csv_writer_quotes_is_read_back(rows: list[tuple[str, str]], 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(
-    rows=st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=30), st.integers(-5, 5)), min_size=1, max_size=20),
+    rows=st.lists(
+        st.tuples(st.text(st.characters(codec="utf-8"), max_size=30), st.integers(-5, 5)),
+        min_size=1,
+        max_size=20,
+    ),
     ascii_=st.booleans(),
 )
 def test_whatever_a_json_writer_escapes_is_read_back(rows: list[tuple[str, int]], ascii_: bool, tmp_path):
@@ -230,6 +278,19 @@ def test_mrpc_as_glue_publishes_it_is_read_whole(download, project, shared):
     files = {path.name: path.read_bytes() for path in (shared / "data/mrpc").glob("*.tsv")}
     tables = download(files, {"text_columns": ["#1 String", "#2 String"], "label_column": "Quality"})
     assert [tables[split].num_rows for split in ("train", "validation", "test")] == [3668, 408, 1725]
-    assert [sum(tables[split]["labels"].to_pylist()) for split in ("train", "validation", "test")] == [2474, 279, 1147]
-    assert tables["train"]["#1 String"][0].as_py().startswith('Amrozi accused his brother , whom he called " the witness " ,')
-    assert pq.read_schema(project / "data/raw/train.parquet").names == ["#1 String", "#2 String", "labels", "idx"]
+    assert [sum(tables[split]["labels"].to_pylist()) for split in ("train", "validation", "test")] == [
+        2474,
+        279,
+        1147,
+    ]
+    assert (
+        tables["train"]["#1 String"][0]
+        .as_py()
+        .startswith('Amrozi accused his brother , whom he called " the witness " ,')
+    )
+    assert pq.read_schema(project / "data/raw/train.parquet").names == [
+        "#1 String",
+        "#2 String",
+        "labels",
+        "idx",
+    ]

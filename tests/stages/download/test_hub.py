@@ -27,7 +27,8 @@ configs:
 ---
 """
 
-# Runs many cases in one process, as the stage does: importing the datasets library takes longer than any of them.
+# Runs many cases in one process, as the stage does: importing the datasets library takes longer than any of
+# them.
 RUN_CASES = """
 import json, sys
 from pathlib import Path
@@ -51,10 +52,17 @@ Path("said.json").write_text(json.dumps(said))
 
 def class_labels(labels: list[int], names: list[str] | None = None) -> bytes:
     """A Parquet file as the hub has them: the datasets library's class names in its schema."""
-    features = {"text": {"dtype": "string", "_type": "Value"}, "label": {"names": names or ["bad", "good"], "_type": "ClassLabel"}}
-    table = pa.table({"text": [f"text {row}" for row in range(len(labels))], "label": pa.array(labels, pa.int64())})
+    features = {
+        "text": {"dtype": "string", "_type": "Value"},
+        "label": {"names": names or ["bad", "good"], "_type": "ClassLabel"},
+    }
+    table = pa.table(
+        {"text": [f"text {row}" for row in range(len(labels))], "label": pa.array(labels, pa.int64())}
+    )
     sink = pa.BufferOutputStream()
-    pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})}), sink)
+    pq.write_table(
+        table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})}), sink
+    )
     return sink.getvalue().to_pybytes()
 
 
@@ -67,11 +75,28 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackHub]:
     with LoopbackHub(tmp_path_factory.mktemp("hub")) as hub:
         three = {f"data/{split}-00000-of-00001.parquet": LABELLED for split in ("train", "validation")}
         unlabelled = class_labels([-1, -1, -1])
-        hub.add("datasets", "someone/reviews", {**three, "data/test-00000-of-00001.parquet": unlabelled}, branches=("main", "v1"))
-        hub.add("datasets", "someone/two", {"README.md": CARD, "first/train.parquet": LABELLED, "second/train.parquet": LABELLED})
+        hub.add(
+            "datasets",
+            "someone/reviews",
+            {**three, "data/test-00000-of-00001.parquet": unlabelled},
+            branches=("main", "v1"),
+        )
+        hub.add(
+            "datasets",
+            "someone/two",
+            {"README.md": CARD, "first/train.parquet": LABELLED, "second/train.parquet": LABELLED},
+        )
         hub.add("datasets", "someone/gaps", {"train.parquet": class_labels([1, 0, -1, 0, 1, 0, 1, 0, 1, 0])})
-        hub.add("datasets", "someone/lines", {"train.jsonl": "".join(f'{{"text": "t{row}", "label": {row % 2}}}\n' for row in range(10))})
-        hub.add("datasets", "someone/scores", {"train.parquet": parquet([{"text": "a", "label": row / 4} for row in range(10)])})
+        hub.add(
+            "datasets",
+            "someone/lines",
+            {"train.jsonl": "".join(f'{{"text": "t{row}", "label": {row % 2}}}\n' for row in range(10))},
+        )
+        hub.add(
+            "datasets",
+            "someone/scores",
+            {"train.parquet": parquet([{"text": "a", "label": row / 4} for row in range(10)])},
+        )
         hub.add("datasets", "someone/images", {"train.parquet": parquet([{"text": 7, "label": 1}] * 10)})
         hub.add("datasets", "someone/script", {"script.py": "raise SystemExit('code of the repository ran')"})
         hub.add("datasets", "someone/broken", {"train.parquet": b"PAR1 and nothing of use behind it"})
@@ -83,13 +108,24 @@ REPORT_VALIDATION = {"evaluate": {"split": "validation"}, "train": {"keep": "las
 CASES: dict[str, dict[str, Any]] = {
     # --- what works
     "pinned": {"data": {"path": "someone/reviews", "revision": "v1"}, **REPORT_VALIDATION},
-    "sliced": {"data": {"path": "someone/reviews", "splits": {"train": "train[:80%]", "validation": "train[80%:]", "test": "validation"}}},
+    "sliced": {
+        "data": {
+            "path": "someone/reviews",
+            "splits": {"train": "train[:80%]", "validation": "train[80%:]", "test": "validation"},
+        }
+    },
     "one of two configurations": {"data": {"path": "someone/two", "name": "second", "splits": ONE_SPLIT}},
     "divided": {"data": {"path": "someone/two", "name": "first", "split": {"validation": 0.3, "test": 0.3}}},
-    "gaps left out": {"data": {"path": "someone/gaps", "splits": ONE_SPLIT, "bad_rows": "skip", "max_bad_share": 1.0}},
-    "plain numbers for classes": {"data": {"path": "someone/lines", "splits": ONE_SPLIT, "label_names": ["no", "yes"]}},
+    "gaps left out": {
+        "data": {"path": "someone/gaps", "splits": ONE_SPLIT, "bad_rows": "skip", "max_bad_share": 1.0}
+    },
+    "plain numbers for classes": {
+        "data": {"path": "someone/lines", "splits": ONE_SPLIT, "label_names": ["no", "yes"]}
+    },
     "numbers to predict": {"data": {"path": "someone/scores", "splits": ONE_SPLIT, "task": "regression"}},
-    "names in another order": {"data": {"path": "someone/two", "name": "first", "splits": ONE_SPLIT, "label_names": ["good", "bad"]}},
+    "names in another order": {
+        "data": {"path": "someone/two", "name": "first", "splits": ONE_SPLIT, "label_names": ["good", "bad"]}
+    },
     # --- what does not
     "no such data set": {"data": {"path": "someone/nobody"}},
     "no id": {"data": {"path": "some one/reviews"}},
@@ -101,7 +137,9 @@ CASES: dict[str, dict[str, Any]] = {
     "no such column": {"data": {"path": "someone/reviews", "text_columns": ["texts"]}, **REPORT_VALIDATION},
     "numbers for texts": {"data": {"path": "someone/images", "splits": ONE_SPLIT}},
     "an unlabelled split to report on": {"data": {"path": "someone/reviews"}},
-    "an unlabelled split to learn from": {"data": {"path": "someone/reviews", "splits": {"train": "test", "test": "train"}}},
+    "an unlabelled split to learn from": {
+        "data": {"path": "someone/reviews", "splits": {"train": "test", "test": "train"}}
+    },
     "a row without label": {"data": {"path": "someone/gaps", "splits": ONE_SPLIT}},
     "a loading script": {"data": {"path": "someone/script"}},
     "a broken file": {"data": {"path": "someone/broken"}},
@@ -111,14 +149,24 @@ SAYS = {
     "no such data set": "data.path: the hub has no data set 'someone/nobody'.",
     "no id": "data.path: 'some one/reviews' is not the id of a data set: ",
     "no such revision": "data.revision: someone/reviews has no branch, tag or commit 'v2'.",
-    "no such configuration": "data.name: someone/two third: BuilderConfig 'third' not found. Available: ['first', 'second']",
+    "no such configuration": (
+        "data.name: someone/two third: BuilderConfig 'third' not found. Available: ['first', 'second']"
+    ),
     "no configuration named": "data.name: someone/two: Config name is missing.",
-    "no such split": "data.splits: someone/lines has no split 'validation'.\n  It has 'train'. Divide one with data.split,",
+    "no such split": (
+        "data.splits: someone/lines has no split 'validation'.\n  It has 'train'. Divide one with data.split,"
+    ),
     "no such group": "someone/lines, split train: no column 'customer' (data.split.by).",
-    "no such column": "someone/reviews, split train: no column 'texts' (data.text_columns).\n  The nearest is 'text'.",
+    "no such column": (
+        "someone/reviews, split train: no column 'texts' (data.text_columns).\n  The nearest is 'text'."
+    ),
     "numbers for texts": "someone/images, split train: column 'text' holds int64, not text.",
-    "an unlabelled split to report on": "someone/reviews, split test has no labels (all are -1 or missing), but the test ",
-    "an unlabelled split to learn from": "someone/reviews, split test has no labels (all are -1 or missing), but the train ",
+    "an unlabelled split to report on": (
+        "someone/reviews, split test has no labels (all are -1 or missing), but the test "
+    ),
+    "an unlabelled split to learn from": (
+        "someone/reviews, split test has no labels (all are -1 or missing), but the train "
+    ),
     "a row without label": "someone/gaps, split train, row 3, column 'label': no label.",
     "a loading script": "data.path: someone/script: Dataset scripts are no longer supported",
     "a broken file": "data.path: someone/broken cannot be read: ",
@@ -132,7 +180,9 @@ def run_cases(folder: Path, cases: dict[str, dict[str, Any]], env: dict[str, str
     values = {name: complete({**case, "data": {**ASKED, **case["data"]}}) for name, case in cases.items()}
     (folder / "cases.json").write_text(json.dumps(values))
     env = {**env, "PYTHONPATH": str(ROOT), "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
-    ended = subprocess.run([sys.executable, "-c", RUN_CASES], cwd=folder, env=env, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", RUN_CASES], cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     return dict(json.loads((folder / "said.json").read_text()))
 
@@ -192,7 +242,11 @@ def test_slices_cut_the_data_set(said: dict[str, Any], out: Path):
 
 def test_data_set_with_one_split_is_divided(said: dict[str, Any], out: Path):
     assert said["divided"] == pytest.approx({"train": 4, "validation": 3, "test": 3}, abs=2)
-    rows = [row for split in said["divided"] for row in pq.read_table(out / f"divided/{split}.parquet")["idx"].to_pylist()]
+    rows = [
+        row
+        for split in said["divided"]
+        for row in pq.read_table(out / f"divided/{split}.parquet")["idx"].to_pylist()
+    ]
     assert sorted(rows) == list(range(10))
 
 
@@ -202,12 +256,33 @@ def test_rows_without_label_are_left_out_on_demand(said: dict[str, Any], out: Pa
 
 
 def test_given_names_name_plain_numbers_or_put_class_names_in_another_order(said: dict[str, Any], out: Path):
-    assert pq.read_table(out / "plain numbers for classes/train.parquet")["labels"].to_pylist() == [0, 1, 0, 1, 0, 1]
-    assert pq.read_table(out / "names in another order/train.parquet")["labels"].to_pylist() == [0, 1, 0, 1, 0, 1]
+    assert pq.read_table(out / "plain numbers for classes/train.parquet")["labels"].to_pylist() == [
+        0,
+        1,
+        0,
+        1,
+        0,
+        1,
+    ]
+    assert pq.read_table(out / "names in another order/train.parquet")["labels"].to_pylist() == [
+        0,
+        1,
+        0,
+        1,
+        0,
+        1,
+    ]
 
 
 def test_numbers_to_predict_are_read(out: Path):
-    assert pq.read_table(out / "numbers to predict/train.parquet")["labels"].to_pylist() == [0, 0.25, 0.5, 0.75, 1, 1.25]
+    assert pq.read_table(out / "numbers to predict/train.parquet")["labels"].to_pylist() == [
+        0,
+        0.25,
+        0.5,
+        0.75,
+        1,
+        1.25,
+    ]
 
 
 def test_without_network_a_pinned_data_set_comes_from_the_cache_and_no_other_version_of_it(
@@ -223,14 +298,23 @@ def test_without_network_a_pinned_data_set_comes_from_the_cache_and_no_other_ver
     env = {**hub.env(workplace / "home"), "HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
     offline = run_cases(workplace / "offline", cases, env)
     assert offline["the commit"] == {"train": 10, "validation": 10, "test": 3}
-    assert f"data.revision: commit {'0' * 40} of someone/reviews is not in the cache" in offline["another commit"]
+    assert (
+        f"data.revision: commit {'0' * 40} of someone/reviews is not in the cache"
+        in offline["another commit"]
+    )
     assert "data.path: the hub cannot be asked for someone/reviews: " in offline["a branch"]
     assert "set data.revision to the commit of a data set that was fetched before" in offline["a branch"]
 
 
 @pytest.mark.real_data
 def test_mrpc_comes_through_the_hub_by_the_command(shared: Path, tmp_path: Path):
-    data = {"source": "hub", "path": "nyu-mll/glue", "name": "mrpc", "text_columns": ["sentence1", "sentence2"], "label_column": "label"}
+    data = {
+        "source": "hub",
+        "path": "nyu-mll/glue",
+        "name": "mrpc",
+        "text_columns": ["sentence1", "sentence2"],
+        "label_column": "label",
+    }
     write_params(tmp_path, data=data)
     with LoopbackHub(tmp_path / "hub") as hub:
         hub.add("datasets", "nyu-mll/glue", shared / "hub/datasets/nyu-mll/glue")

@@ -24,19 +24,33 @@ DATA: dict[str, Any] = {
 def rows(first: int, count: int) -> list[dict[str, str]]:
     """Rows of two classes, and one row of a third."""
     return [
-        {"text": f"text number {row}", "label": "rare" if row == 70 else ("spam", "ham")[row % 2]} for row in range(first, first + count)
+        {"text": f"text number {row}", "label": "rare" if row == 70 else ("spam", "ham")[row % 2]}
+        for row in range(first, first + count)
     ]
 
 
 def delimited(values: list[dict[str, str]]) -> str:
     """Rows as CSV, behind a bad row and before two others, one of them without text."""
-    return "\n".join(["text,label", "one cell", *(f"{value['text']},{value['label']}" for value in values), ",ham", "one cell"])
+    return "\n".join(
+        [
+            "text,label",
+            "one cell",
+            *(f"{value['text']},{value['label']}" for value in values),
+            ",ham",
+            "one cell",
+        ]
+    )
 
 
 def outs() -> dict[str, bytes]:
     """All that the stage writes, by path."""
     folders = (Path("data/raw"), Path("reports/download"), Path("metrics"))
-    return {path.as_posix(): path.read_bytes() for folder in folders for path in folder.rglob("[!.]*") if path.is_file()}
+    return {
+        path.as_posix(): path.read_bytes()
+        for folder in folders
+        for path in folder.rglob("[!.]*")
+        if path.is_file()
+    }
 
 
 def remove_outs() -> None:
@@ -47,7 +61,10 @@ def remove_outs() -> None:
 @pytest.fixture
 def expected(project: Path) -> dict[str, bytes]:
     """The outs of a run that was never killed, on a CSV file and a folder of batches; corrections empty one of the classes."""
-    batches: dict[str, Content] = {"2026-01-02.parquet": list(rows(80, 80)), "2026-01-03.csv": delimited(rows(160, 240))}
+    batches: dict[str, Content] = {
+        "2026-01-02.parquet": list(rows(80, 80)),
+        "2026-01-03.csv": delimited(rows(160, 240)),
+    }
     write_source(project / "data/source", {"all.csv": delimited(rows(0, 80))})
     write_source(project / "data/source/all", batches)
     write_params(DATA)
@@ -64,7 +81,10 @@ def renames(event: str, _arguments: object) -> bool:
 
 
 def test_download_that_was_killed_at_any_step_ends_with_the_same_outs(expected):
-    assert {"data/raw/train-00000-of-00005.parquet", "data/raw/validation-00001-of-00002.parquet"} <= expected.keys()
+    assert {
+        "data/raw/train-00000-of-00005.parquet",
+        "data/raw/validation-00001-of-00002.parquet",
+    } <= expected.keys()
     for step in count(1):
         if not killed(main, step, renames):
             break

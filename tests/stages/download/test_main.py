@@ -82,7 +82,11 @@ def test_source_json_says_where_the_rows_came_from(project: Path):
     main()
     assert json.loads((RAW / "source.json").read_text()) == {
         "source": "files",
-        "files": {"train": "data/source/train.csv", "validation": "data/source/validation.csv", "test": "data/source/test.csv"},
+        "files": {
+            "train": "data/source/train.csv",
+            "validation": "data/source/validation.csv",
+            "test": "data/source/test.csv",
+        },
         "splits": {
             "train": {"from": "train", "rows": 4, "left_out": 0},
             "validation": {"from": "validation", "rows": 2, "left_out": 0},
@@ -114,7 +118,13 @@ def test_a_quick_run_draws_the_same_rows_each_time_and_others_with_another_seed(
 def test_a_quick_run_keeps_the_classes_of_the_whole(project: Path):
     rare = "text,label\n" + "".join(f"text {row},common\n" for row in range(200)) + "one,rare\n"
     write_source(
-        project / "data/source", {**GOOD, "train.csv": rare, "validation.csv": "text,label\na,rare\n", "test.csv": "text,label\na,common\n"}
+        project / "data/source",
+        {
+            **GOOD,
+            "train.csv": rare,
+            "validation.csv": "text,label\na,rare\n",
+            "test.csv": "text,label\na,common\n",
+        },
     )
     write_params({"max_rows": 2})
     main()
@@ -132,9 +142,14 @@ def test_a_quick_run_finds_the_faults_of_a_whole_one(project: Path):
 def test_rows_are_cut_and_joined_across_row_groups(project: Path):
     """Slices far into a file of several row groups, joined in the order in which they are written."""
     rows = 2 * ROW_GROUP + 500
-    write_source(project / "data/source", {"all.csv": "text,label\n" + "".join(f"text {row},{row % 2}\n" for row in range(rows))})
+    write_source(
+        project / "data/source",
+        {"all.csv": "text,label\n" + "".join(f"text {row},{row % 2}\n" for row in range(rows))},
+    )
     start, stop = ROW_GROUP - 5, 2 * ROW_GROUP + 5
-    write_params({"splits": {"train": f"all[{start}:{stop}]+all[:10]", "validation": "all[20:22]", "test": "all[-2:]"}})
+    write_params(
+        {"splits": {"train": f"all[{start}:{stop}]+all[:10]", "validation": "all[20:22]", "test": "all[-2:]"}}
+    )
     main()
     assert column("train", "idx") == [*range(start, stop), *range(10)]
     assert column("train", "text")[:3] == [f"text {start}", f"text {start + 1}", f"text {start + 2}"]
@@ -167,11 +182,17 @@ def test_what_a_killed_run_left_is_swept_away(project: Path):
 def test_sample_and_files_import_nothing_heavy():
     """Seconds of start-up, which quick stages do not need."""
     code = (
-        "import sys, stages.download.__main__, stages.download.sample, stages.download.files\n"
-        "from stages.download.source import resolve_split, source_splits\n"
-        "print(source_splits('train', 'part.1'), resolve_split('train', 'part.1', {'part.1': 3}), *sys.modules)"
+        "import sys, stages.download.__main__, stages.download.sample, stages.download.files\nfrom"
+        " stages.download.source import resolve_split, source_splits\nprint(source_splits('train', 'part.1'),"
+        " resolve_split('train', 'part.1', {'part.1': 3}), *sys.modules)"
     )
-    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)})
+    modules = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(ROOT)},
+    )
     assert not {"torch", "transformers", "datasets", "pandas"} & set(modules.stdout.split())
 
 

@@ -23,7 +23,12 @@ def raw() -> dict[str, bytes]:
 @pytest.mark.slow
 def test_files_of_a_storage_give_the_splits_of_the_same_local_files(bucket, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    files = {"train.csv": TRAIN, "train/2026-11-21-new.csv": VALIDATION, "validation.csv": VALIDATION, "test.csv": TEST}
+    files = {
+        "train.csv": TRAIN,
+        "train/2026-11-21-new.csv": VALIDATION,
+        "validation.csv": VALIDATION,
+        "test.csv": TEST,
+    }
     for name, content in files.items():
         bucket.put(f"tickets/{name}", content.encode())
         path = Path("data/source/tickets", name)
@@ -40,7 +45,9 @@ def test_files_of_a_storage_give_the_splits_of_the_same_local_files(bucket, tmp_
     assert raw() == local
     recorded = json.loads(Path("data/raw/source.json").read_text())["remote"]
     assert set(recorded) == {f"{bucket.url}/tickets/{name}" for name in files}
-    assert recorded[f"{bucket.url}/tickets/train.csv"]["sha256"] == file_hash(Path("data/source/tickets/train.csv"))
+    assert recorded[f"{bucket.url}/tickets/train.csv"]["sha256"] == file_hash(
+        Path("data/source/tickets/train.csv")
+    )
     assert recorded[f"{bucket.url}/tickets/train.csv"]["version"]
     copies = Path("data/fetched/s3") / bucket.url.removeprefix("s3://") / "tickets"
     kept = (copies / "validation.csv").stat().st_mtime_ns
@@ -56,7 +63,10 @@ def test_files_of_a_storage_give_the_splits_of_the_same_local_files(bucket, tmp_
     ("path", "message"),
     [
         ("tickets", r"tickets has no file of these splits"),
-        ("tickets/train.csv", r"tickets/train\.csv is a file; a folder is expected\.\s+Write memory:///tickets\."),
+        (
+            "tickets/train.csv",
+            r"tickets/train\.csv is a file; a folder is expected\.\s+Write memory:///tickets\.",
+        ),
         ("tickets/../other", r"contains '\.\.'"),
         ("nosuch", "nosuch/ does not exist"),
     ],
@@ -86,7 +96,10 @@ def test_address_outside_of_object_stores_is_refused_unless_it_is_allowed(addres
     with pytest.raises(DataError, match=r"data\.path: .* is not an address that it may name: abfs://, "):
         main()
     monkeypatch.setenv("TUNELINE_DATA_ADDRESSES", "s3://other/ file:///mnt/tickets/")
-    with pytest.raises(DataError, match=r"data\.path: .* is not an address that it may name: s3://other/, file:///mnt/tickets/, "):
+    with pytest.raises(
+        DataError,
+        match=r"data\.path: .* is not an address that it may name: s3://other/, file:///mnt/tickets/, ",
+    ):
         main()
 
 

@@ -51,4 +51,9 @@ def test_a_sum_names_each_source_once():
 
 def test_an_overlap_in_a_sum_is_found():
     with pytest.raises(DataError, match="rows 4 to 6 of 'extra' would be in both train and test"):
-        refuse_overlaps({"train": resolve_split("train", "train+extra[4:]", ROWS), "test": resolve_split("test", "validation+extra", ROWS)})
+        refuse_overlaps(
+            {
+                "train": resolve_split("train", "train+extra[4:]", ROWS),
+                "test": resolve_split("test", "validation+extra", ROWS),
+            }
+        )

@@ -9,7 +9,10 @@ from tests.stages.download.made import GOOD, parquet
 from tuneline.core.errors import StageError
 
 SPLIT = {"validation": 0.1, "test": 0.1}
-ROWS = [{"text": f"text number {row}", "label": "ham" if row % 3 else "spam", "customer": row // 4} for row in range(400)]
+ROWS = [
+    {"text": f"text number {row}", "label": "ham" if row % 3 else "spam", "customer": row // 4}
+    for row in range(400)
+]
 CSV = "text,label,customer\n" + "".join(f"{row['text']},{row['label']},{row['customer']}\n" for row in ROWS)
 JSONL = "".join(json.dumps(row) + "\n" for row in ROWS)
 ALL = {"splits": {"train": "all"}, "split": SPLIT}
@@ -62,7 +65,13 @@ def test_rows_can_be_grouped_by_a_text_or_the_label(by, download):
 def test_source_json_records_the_split_and_rows_without_a_group(download, project):
     download({"all.csv": CSV.replace(",7\n", ",\n")}, {**ALL, "split": {**SPLIT, "by": "customer"}}, seed=5)
     source = json.loads((project / "data/raw/source.json").read_text())
-    assert source["split"] == {**SPLIT, "by": "customer", "stratify": True, "seed": 5, "rows_without_group": 4}
+    assert source["split"] == {
+        **SPLIT,
+        "by": "customer",
+        "stratify": True,
+        "seed": 5,
+        "rows_without_group": 4,
+    }
     assert [source["splits"][split]["from"] for split in ("train", "validation", "test")] == ["all"] * 3
 
 
@@ -81,13 +90,18 @@ def test_added_rows_leave_the_others_in_their_splits(download):
 
 
 def test_fraction_of_zero_reads_the_split_from_its_own_file(download):
-    tables = download({"train.csv": CSV, "test.csv": GOOD["test.csv"]}, {"split": {"validation": 0.2, "test": 0}})
+    tables = download(
+        {"train.csv": CSV, "test.csv": GOOD["test.csv"]}, {"split": {"validation": 0.2, "test": 0}}
+    )
     assert sizes(tables) == pytest.approx({"train": 320, "validation": 80, "test": 2}, abs=2)
     assert tables["test"]["text"].to_pylist() == ["win", "no lunch"]
 
 
 def test_slice_is_divided(download):
-    tables = download({"all.csv": CSV}, {"splits": {"train": "all[:50%]", "test": "all[50%:]"}, "split": {"validation": 0.1, "test": 0}})
+    tables = download(
+        {"all.csv": CSV},
+        {"splits": {"train": "all[:50%]", "test": "all[50%:]"}, "split": {"validation": 0.1, "test": 0}},
+    )
     assert sizes(tables) == pytest.approx({"train": 180, "validation": 20, "test": 200}, abs=2)
     assert max(tables["validation"]["idx"].to_pylist()) < 200
 
@@ -107,7 +121,10 @@ def test_regression_is_divided_by_the_number_of_rows(download):
 def test_unlabelled_rows_are_left_out_of_every_split(download, project):
     rows = CSV.replace("ham,1\n", ",1\n").replace("ham,30\n", ",30\n")
     tables = download({"all.csv": rows}, {**ALL, "bad_rows": "skip", "max_bad_share": 1.0})
-    left_out = [split["left_out"] for split in json.loads((project / "data/raw/source.json").read_text())["splits"].values()]
+    left_out = [
+        split["left_out"]
+        for split in json.loads((project / "data/raw/source.json").read_text())["splits"].values()
+    ]
     assert sum(left_out) == 400 - sum(sizes(tables).values()) > 0
 
 
@@ -120,14 +137,20 @@ def test_json_row_without_the_key_of_its_label_is_left_out_on_demand(download):
 
 
 def test_key_that_no_json_row_has_is_refused_where_rows_may_be_incomplete(download):
-    with pytest.raises(StageError, match=r"no column 'labl' \(data.label_column\)\.\n  The nearest is 'label'\. "):
-        download({"all.jsonl": JSONL}, {**ALL, "bad_rows": "skip", "max_bad_share": 1.0, "label_column": "labl"})
+    with pytest.raises(
+        StageError, match=r"no column 'labl' \(data.label_column\)\.\n  The nearest is 'label'\. "
+    ):
+        download(
+            {"all.jsonl": JSONL}, {**ALL, "bad_rows": "skip", "max_bad_share": 1.0, "label_column": "labl"}
+        )
 
 
 @pytest.mark.parametrize("name", ["all.csv", "all.jsonl", "all.parquet"])
 def test_group_column_that_is_missing_is_named(name, download):
     content = {"all.csv": CSV, "all.jsonl": JSONL, "all.parquet": parquet(ROWS)}[name]
-    with pytest.raises(StageError, match=r"no column 'custmer' \(data.split.by\)\.\n  The nearest is 'customer'\. "):
+    with pytest.raises(
+        StageError, match=r"no column 'custmer' \(data.split.by\)\.\n  The nearest is 'customer'\. "
+    ):
         download({name: content}, {**ALL, "split": {**SPLIT, "by": "custmer"}})
 
 
@@ -137,7 +160,10 @@ def test_list_is_refused_as_a_group(download):
     with pytest.raises(StageError, match=r"all.parquet: column 'customer' holds list.*, not text or numbers"):
         download({"all.parquet": parquet(rows)}, by)
     with pytest.raises(StageError, match=r"all.jsonl, line 1, column 'customer': a list cannot be a group"):
-        download({"all.parquet": None, "all.jsonl": "".join(json.dumps(row) + "\n" for row in rows)}, {**by, "path": "other"})
+        download(
+            {"all.parquet": None, "all.jsonl": "".join(json.dumps(row) + "\n" for row in rows)},
+            {**by, "path": "other"},
+        )
 
 
 @pytest.mark.parametrize("customers", [[7.0, None], ["7", " "], [7, None]])

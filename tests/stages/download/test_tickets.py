@@ -43,8 +43,10 @@ def test_first_ticket_of_the_default_seed_never_changes():
     """A changed phrase changes every measurement in the documentation."""
     assert next(write_tickets(1, 0.0, 42)) == Ticket(
         subject="Urgent!",
-        body="Dear team, The express shipping gives me no more trouble, but my user name is still a problem. "
-        "Oskar from your Turin office asked me to write. Please answer by Monday.",
+        body=(
+            "Dear team, The express shipping gives me no more trouble, but my user name is still a problem. "
+            "Oskar from your Turin office asked me to write. Please answer by Monday."
+        ),
         queue="account",
     )
 
@@ -70,9 +72,16 @@ def test_mislabelled_fraction_is_the_same_in_every_split_and_changes_no_text(fra
 
 
 def test_bag_of_words_does_not_solve_the_task(tickets: dict[str, list[Ticket]]):
-    """It has the topics, but not which of them is broken. A transformer reaches well above 0.9 (docs/benchmarks.md)."""
+    """It has the topics, but not which of them is broken.
+
+    A transformer reaches well above 0.9 (docs/benchmarks.md).
+    """
     words = TfidfVectorizer()
-    train, test = ([f"{ticket.subject} {ticket.body}" for ticket in tickets[split]] for split in ("train", "test"))
-    model = LogisticRegression(C=10, max_iter=300).fit(words.fit_transform(train), [ticket.queue for ticket in tickets["train"]])
+    train, test = (
+        [f"{ticket.subject} {ticket.body}" for ticket in tickets[split]] for split in ("train", "test")
+    )
+    model = LogisticRegression(C=10, max_iter=300).fit(
+        words.fit_transform(train), [ticket.queue for ticket in tickets["train"]]
+    )
     accuracy = model.score(words.transform(test), [ticket.queue for ticket in tickets["test"]])
     assert 0.5 < accuracy <= 0.8

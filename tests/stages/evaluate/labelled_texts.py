@@ -23,7 +23,11 @@ def labelled_texts(texts: Sequence[Sequence[str]], labels: Sequence[float], task
     folder, count = Path(_FOLDER.name, str(next(_numbers))), -(-len(labels) // SHARD)
     for number in range(count):
         rows = slice(SHARD * number, SHARD * (number + 1))
-        write_raw(shard_file(folder, "test", number, count), [column[rows] for column in texts], labels[rows], task)
+        write_raw(
+            shard_file(folder, "test", number, count), [column[rows] for column in texts], labels[rows], task
+        )
     columns = ["subject", "body"][: len(texts)]
     dtype: Any = task.label_type.to_pandas_dtype()
-    return LabelledTexts.of(SplitReader.open(folder, "test", "download"), columns, np.array(labels, dtype), task)
+    return LabelledTexts.of(
+        SplitReader.open(folder, "test", "download"), columns, np.array(labels, dtype), task
+    )

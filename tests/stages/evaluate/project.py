@@ -20,7 +20,9 @@ def labels_of(rows: int, labels: Task, seed: int) -> list[float]:
     random = np.random.default_rng(seed)
     if labels.names is None:
         return random.normal(2.5, 1.0, rows).astype(np.float32).tolist()
-    return random.choice(len(labels.names), rows, p=[0.5, *[0.5 / (len(labels.names) - 1)] * (len(labels.names) - 1)]).tolist()
+    return random.choice(
+        len(labels.names), rows, p=[0.5, *[0.5 / (len(labels.names) - 1)] * (len(labels.names) - 1)]
+    ).tolist()
 
 
 def write_project(folder: Path, labels: Task = QUEUES, rows: int = 45) -> None:
@@ -35,7 +37,8 @@ def write_project(folder: Path, labels: Task = QUEUES, rows: int = 45) -> None:
         columns = encoder.columns(encoder.encode(list(zip(*texts, strict=True))))
         (folder / "data/tokenized").mkdir(exist_ok=True)
         write_table(
-            pa.table({**columns, "labels": answers}, schema=tokenized_schema(True, labels)), folder / f"data/tokenized/{split}.parquet"
+            pa.table({**columns, "labels": answers}, schema=tokenized_schema(True, labels)),
+            folder / f"data/tokenized/{split}.parquet",
         )
     save_tokenizer(tokenizer, 32, folder / "data/tokenized/tokenizer")
     write_classifier(folder / "models/classifier", labels, folder / "data/tokenized/tokenizer")
@@ -47,7 +50,10 @@ def write_baselines(folder: Path, labels: Task, rows: int) -> None:
     (folder / "reports/baselines").mkdir(parents=True)
     columns = {"majority": [0] * rows, "tfidf": labels_of(rows, labels, seed=7)}
     for split in ("validation", "test"):
-        write_table(pa.table(columns, schema=baselines_schema(labels, list(columns))), folder / f"reports/baselines/{split}.parquet")
+        write_table(
+            pa.table(columns, schema=baselines_schema(labels, list(columns))),
+            folder / f"reports/baselines/{split}.parquet",
+        )
 
 
 def write_classifier(folder: Path, labels: Task, tokenizer: Path) -> None:

@@ -26,7 +26,10 @@ def test_logits_do_not_depend_on_the_batch(classifier, split):
     logits = classifier.logits(split, batch_size=7)
     assert logits.shape == (45, 3)
     for row in range(len(split)):
-        alone = {name: torch.from_numpy(values).to(classifier.device) for name, values in split.pad(np.array([row]), 0).items()}
+        alone = {
+            name: torch.from_numpy(values).to(classifier.device)
+            for name, values in split.pad(np.array([row]), 0).items()
+        }
         with torch.inference_mode():
             expected = classifier.model(**alone).logits.float().cpu().numpy()[0]
         assert np.allclose(logits[row], expected, atol=1e-5)
@@ -37,7 +40,10 @@ def test_logits_are_byte_identical_in_two_runs(classifier, split):
 
 
 def test_row_predicted_twice_is_an_error(classifier, split, monkeypatch):
-    monkeypatch.setattr("stages.evaluate.classifier.length_sorted_batches", lambda lengths, size: [np.arange(44), np.array([0])])
+    monkeypatch.setattr(
+        "stages.evaluate.classifier.length_sorted_batches",
+        lambda lengths, size: [np.arange(44), np.array([0])],
+    )
     with pytest.raises(AssertionError, match="2 rows of 45"):
         classifier.logits(split, 16)
 

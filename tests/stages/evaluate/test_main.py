@@ -44,12 +44,27 @@ def metrics():
 
 def outs(project):
     """Everything that the stage wrote."""
-    found = [path for name in ("metrics", "plots", "reports") for path in (project / name).rglob("*") if path.is_file()]
+    found = [
+        path
+        for name in ("metrics", "plots", "reports")
+        for path in (project / name).rglob("*")
+        if path.is_file()
+    ]
     files = [path for path in found if path.parent.name != "baselines"]
     return {str(path.relative_to(project)): path.read_bytes() for path in sorted(files)}
 
 
-CLASSES = ["accuracy", "f1", "matthews_correlation", "loss", "rows", "roc_auc", "average_precision", "calibration_error", "brier_score"]
+CLASSES = [
+    "accuracy",
+    "f1",
+    "matthews_correlation",
+    "loss",
+    "rows",
+    "roc_auc",
+    "average_precision",
+    "calibration_error",
+    "brier_score",
+]
 BASELINES = ["majority_accuracy", "majority_f1", "tfidf_accuracy", "tfidf_f1", "tfidf_matthews_correlation"]
 
 
@@ -58,7 +73,20 @@ BASELINES = ["majority_accuracy", "majority_f1", "tfidf_accuracy", "tfidf_f1", "
     [
         ("queues", [*CLASSES, *BASELINES]),
         ("pairs", [*CLASSES, *BASELINES]),
-        ("numbers", ["pearson", "spearmanr", "mse", "loss", "rows", "mean_mse", "tfidf_pearson", "tfidf_spearmanr", "tfidf_mse"]),
+        (
+            "numbers",
+            [
+                "pearson",
+                "spearmanr",
+                "mse",
+                "loss",
+                "rows",
+                "mean_mse",
+                "tfidf_pearson",
+                "tfidf_spearmanr",
+                "tfidf_mse",
+            ],
+        ),
     ],
     indirect=["project"],
 )
@@ -91,7 +119,8 @@ def test_leaked_rows_that_validate_found_are_left_out_of_a_second_metric(project
     folder = Path("reports/checks/rows")
     folder.mkdir(parents=True)
     pq.write_table(
-        pa.table({"split": ["test"] * 5, "row": list(range(5)), "other_split": ["train"] * 5}), folder / "near_duplicates.parquet"
+        pa.table({"split": ["test"] * 5, "row": list(range(5)), "other_split": ["train"] * 5}),
+        folder / "near_duplicates.parquet",
     )
     evaluate.main()
     table = pq.read_table("reports/predictions.parquet").slice(5).to_pydict()
@@ -113,7 +142,9 @@ def test_unsuitable_function_is_an_error_before_the_model_is_loaded(project):
     write_functions(project, {"project/metrics.py": "def own(logits, labels): return logits"})
     change_params(project, {"evaluate.metrics": ["project/metrics.py:own"]})
     shutil.rmtree("models/classifier")
-    with pytest.raises(ParamsError, match=r"evaluate\.metrics: project/metrics\.py:own returns .* not one finite number"):
+    with pytest.raises(
+        ParamsError, match=r"evaluate\.metrics: project/metrics\.py:own returns .* not one finite number"
+    ):
         evaluate.main()
     assert outs(project) == {}
 
@@ -156,7 +187,9 @@ def test_evaluate_split_selects_the_reported_split(project):
     change_params(project, {"evaluate.split": "validation", "train.keep": "last"})
     evaluate.main()
     table = pq.read_table("reports/predictions.parquet")
-    assert table["label"].to_pylist() == pq.read_table("data/tokenized/validation.parquet")["labels"].to_pylist()
+    assert (
+        table["label"].to_pylist() == pq.read_table("data/tokenized/validation.parquet")["labels"].to_pylist()
+    )
 
 
 def test_split_without_labels_is_an_error(project):
@@ -189,7 +222,9 @@ def test_split_without_rows_is_an_error(project):
         evaluate.main()
 
 
-@pytest.mark.parametrize(("missing", "stage"), [("data/tokenized/test.parquet", "tokenize"), ("models/classifier", "train")])
+@pytest.mark.parametrize(
+    ("missing", "stage"), [("data/tokenized/test.parquet", "tokenize"), ("models/classifier", "train")]
+)
 def test_missing_input_names_the_stage_that_writes_it(project, missing, stage):
     path = project / missing
     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -236,11 +271,17 @@ def test_behaviour_tests_are_reported_and_counted(project):
 
 def test_behaviour_below_its_minimum_stops_the_pipeline_after_the_outs(project):
     strict = BEHAVIOUR.replace("min_pass_rate: 0.0", "min_pass_rate: 1.0")
-    other = strict[strict.index("  - name: sure") :].replace("sure", "the contrary").replace("expect: 1", "expect: 2")
+    other = (
+        strict[strict.index("  - name: sure") :]
+        .replace("sure", "the contrary")
+        .replace("expect: 1", "expect: 2")
+    )
     behave(project, strict + other)  # no model can do both
     with pytest.raises(GateError, match=r"of 2 cases passed; min_pass_rate is 1(.|\n)*behaviour\.json"):
         evaluate.main()
-    assert [test["failures"] for test in json.loads(Path("reports/behaviour.json").read_text())["tests"]][1:] != [[], []]
+    assert [test["failures"] for test in json.loads(Path("reports/behaviour.json").read_text())["tests"]][
+        1:
+    ] != [[], []]
     assert metrics()["rows"] == 45
 
 
@@ -252,7 +293,9 @@ def test_unsuitable_behaviour_suite_is_an_error_before_any_out(project):
 
 
 @pytest.mark.parametrize(
-    ("project", "metric"), [("queues", "accuracy"), ("pairs", "accuracy"), ("numbers", "pearson")], indirect=["project"]
+    ("project", "metric"),
+    [("queues", "accuracy"), ("pairs", "accuracy"), ("numbers", "pearson")],
+    indirect=["project"],
 )
 def test_slices_cover_the_split(project, metric):
     evaluate.main()
@@ -268,13 +311,23 @@ def test_slices_cover_the_split(project, metric):
         assert whole == pytest.approx(metrics()["accuracy"], abs=1e-5)
 
 
-SOURCE = {"source": "hub", "splits": {"test": {"from": "old+new[:15]", "rows": 45, "left_out": 0}}, "label_names": None}
+SOURCE = {
+    "source": "hub",
+    "splits": {"test": {"from": "old+new[:15]", "rows": 45, "left_out": 0}},
+    "label_names": None,
+}
 
 
 def test_rows_from_two_source_splits_are_sliced_by_source(project):
     raw = pq.read_table("data/raw/test.parquet")
-    write_table(raw.set_column(3, raw.field(3), pa.array([*range(30), *range(15)], pa.int64())), project / "data/raw/test.parquet")
+    write_table(
+        raw.set_column(3, raw.field(3), pa.array([*range(30), *range(15)], pa.int64())),
+        project / "data/raw/test.parquet",
+    )
     Path("data/raw/source.json").write_text(json.dumps(SOURCE))
     evaluate.main()
     report = json.loads(Path("reports/slices.json").read_text())
-    assert {one["slice"]: one["rows"] for one in report["slices"] if one["by"] == "source"} == {"old": 30, "new": 15}
+    assert {one["slice"]: one["rows"] for one in report["slices"] if one["by"] == "source"} == {
+        "old": 30,
+        "new": 15,
+    }

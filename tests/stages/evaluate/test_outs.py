@@ -23,7 +23,15 @@ def raw(tmp_path):
 def test_read_origin_reads_source_json(raw, tmp_path):
     source = tmp_path / "source.json"
     assert read_origin(raw, source)[0] == ""
-    source.write_text(json.dumps({"source": "hub", "splits": {"test": {"from": "a+b", "rows": 2, "left_out": 0}}, "label_names": None}))
+    source.write_text(
+        json.dumps(
+            {
+                "source": "hub",
+                "splits": {"test": {"from": "a+b", "rows": 2, "left_out": 0}},
+                "label_names": None,
+            }
+        )
+    )
     specification, positions = read_origin(raw, source)
     assert (specification, positions.tolist()) == ("a+b", [0, 1])
 
@@ -35,7 +43,12 @@ def rows(path):
 
 def test_confusion_plot_has_class_names(tmp_path):
     names = ('a "quoted", one', "ü > o")
-    write_plots(tmp_path, np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32), np.array([0, 0, 1]), task_with_names(names))
+    write_plots(
+        tmp_path,
+        np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32),
+        np.array([0, 0, 1]),
+        task_with_names(names),
+    )
     assert rows(tmp_path / "confusion.csv") == [
         {"actual": names[0], "predicted": names[0]},
         {"actual": names[0], "predicted": names[1]},
@@ -65,12 +78,19 @@ def test_plots_of_the_other_task_are_empty(tmp_path):
         write_plots(tmp_path / name, logits, labels, task)
         assert sorted(path.name for path in (tmp_path / name).iterdir()) == FILES
         filled = {path.stem for path in (tmp_path / name).iterdir() if rows(path)}
-        assert filled == ({"calibration", "confusion", "precision_recall", "roc"} if task.has_classes else {"scatter"})
+        assert filled == (
+            {"calibration", "confusion", "precision_recall", "roc"} if task.has_classes else {"scatter"}
+        )
 
 
 def test_scatter_plot_has_a_limited_number_of_points(tmp_path):
     count = SCATTERED * 3 + 1
-    write_plots(tmp_path, np.arange(count, dtype=np.float32)[:, None], np.arange(count, dtype=np.float32), Regression())
+    write_plots(
+        tmp_path,
+        np.arange(count, dtype=np.float32)[:, None],
+        np.arange(count, dtype=np.float32),
+        Regression(),
+    )
     points = rows(tmp_path / "scatter.csv")
     assert SCATTERED / 2 < len(points) <= SCATTERED
     assert all(point["actual"] == point["predicted"] for point in points)

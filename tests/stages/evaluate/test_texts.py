@@ -11,7 +11,9 @@ from tuneline.core.tables import SplitReader, shard_file
 def raw(tmp_path):
     """Rows ``a b``, ``c d`` and ``e f`` in two shards."""
     for number, rows in enumerate([[["a", "b"], ["c", "d"]], [["e", "f"]]]):
-        write_raw(shard_file(tmp_path, "test", number, 2), [list(column) for column in zip(*rows, strict=True)])
+        write_raw(
+            shard_file(tmp_path, "test", number, 2), [list(column) for column in zip(*rows, strict=True)]
+        )
     return SplitReader.open(tmp_path, "test", "download")
 
 
@@ -22,7 +24,9 @@ def test_texts_are_read_in_batches_and_by_row_over_all_shards(raw):
 
 
 def test_texts_of_another_number_of_rows_are_an_error(raw):
-    with pytest.raises(DataError, match=r"test \(2 files\) has 3 rows, the tokenized split has 4(.|\n)*dvc repro tokenize"):
+    with pytest.raises(
+        DataError, match=r"test \(2 files\) has 3 rows, the tokenized split has 4(.|\n)*dvc repro tokenize"
+    ):
         LabelledTexts.of(raw, ["body"], np.zeros(4, np.int64), NO_YES)
 
 

@@ -50,7 +50,9 @@ def test_graph_that_reads_another_token_is_not_narrowed():
 
 def test_value_that_the_output_needs_whole_is_not_narrowed():
     model = pooled(0)
-    model.graph.output.append(onnx.helper.make_tensor_value_info("doubled", onnx.TensorProto.FLOAT, ["batch", "sequence", 4]))
+    model.graph.output.append(
+        onnx.helper.make_tensor_value_info("doubled", onnx.TensorProto.FLOAT, ["batch", "sequence", 4])
+    )
     before = model.SerializeToString()
     keep_first_token(ShapedGraph.read(model.graph))
     assert model.SerializeToString() == before

@@ -25,7 +25,9 @@ def columns_of(family):
 
 IN_THE_SLOW_SET = {"albert", "deberta-v2", "distilbert", "electra", "minilm", "modernbert", "roberta"}
 FAMILIES_AND_OUTPUTS = [
-    pytest.param(family, outputs, marks=[pytest.mark.slow] if outputs == 1 or family in IN_THE_SLOW_SET else [])
+    pytest.param(
+        family, outputs, marks=[pytest.mark.slow] if outputs == 1 or family in IN_THE_SLOW_SET else []
+    )
     for family in FAMILIES
     for outputs in (3, 1)
 ]
@@ -39,11 +41,15 @@ def test_exported_logits_equal_torch_logits_at_any_shape(family, outputs):
     exported = to_onnx(model, COLUMNS if family == "deberta-v2" else columns_of(family), opset=20)
     session = onnxruntime.InferenceSession(exported.SerializeToString())
     assert [value.name for value in session.get_inputs()] == columns_of(family)
-    assert [value.shape for value in session.get_inputs()] == [["batch", "sequence"]] * len(session.get_inputs())
+    assert [value.shape for value in session.get_inputs()] == [["batch", "sequence"]] * len(
+        session.get_inputs()
+    )
     assert session.get_outputs()[0].shape == ["batch", outputs]
     for shape in SHAPES:
         batch = batch_of(*shape, padding=model.config.pad_token_id)
-        np.testing.assert_allclose(logits_of(session, batch), torch_logits(model, batch, columns_of(family)), atol=2e-6)
+        np.testing.assert_allclose(
+            logits_of(session, batch), torch_logits(model, batch, columns_of(family)), atol=2e-6
+        )
     assert rewritings_of(exported) == {"first token", "padding"}
 
 
@@ -68,13 +74,15 @@ def test_graph_that_onnx_runtime_cannot_run_is_an_error():
 def test_graph_of_the_same_weights_is_identical_in_another_process(fp32, tmp_path):
     """Names in the graph must not depend on the order of a set or on memory addresses."""
     code = (
-        "import sys; from pathlib import Path; from tests.small_pipeline import tiny_model; from stages.export.graph import to_onnx;"
-        f"model = to_onnx(tiny_model('bert', 3), {COLUMNS}, 20);"
-        "Path(sys.argv[1]).write_bytes(model.SerializeToString(deterministic=True))"
+        "import sys; from pathlib import Path; from tests.small_pipeline import tiny_model; from"
+        f" stages.export.graph import to_onnx;model = to_onnx(tiny_model('bert', 3), {COLUMNS},"
+        " 20);Path(sys.argv[1]).write_bytes(model.SerializeToString(deterministic=True))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "model.onnx")]
     # torch draws other random weights with other instructions.
-    instructions = {name: os.environ[name] for name in ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA") if name in os.environ}
+    instructions = {
+        name: os.environ[name] for name in ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA") if name in os.environ
+    }
     environment = {"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1", "HOME": str(tmp_path), **instructions}
     subprocess.run(command, check=True, cwd=ROOT, env=environment)
     assert (tmp_path / "model.onnx").read_bytes() == fp32.SerializeToString(deterministic=True)
@@ -97,7 +105,9 @@ class ReadsPadding(torch.nn.Module):
 
     def forward(self, input_ids, attention_mask):
         hidden = self.dense(self.embeddings(input_ids)) + attention_mask[:, :, None]
-        return SequenceClassifierOutput(logits=torch.tanh(self.dense(torch.nn.functional.pad(hidden, (0, 13)))).sum(dim=1))
+        return SequenceClassifierOutput(
+            logits=torch.tanh(self.dense(torch.nn.functional.pad(hidden, (0, 13)))).sum(dim=1)
+        )
 
 
 def test_model_that_reads_padding_is_not_rewritten():

@@ -39,7 +39,9 @@ def test_mean_difference_of_nan_is_infinite(fp32, rows):
 
 @pytest.fixture
 def rows(pipeline):
-    train, validation = (SplitReader.open(pipeline / "data/tokenized", name, "tokenize") for name in ("train", "validation"))
+    train, validation = (
+        SplitReader.open(pipeline / "data/tokenized", name, "tokenize") for name in ("train", "validation")
+    )
     return QuantizationRows(train, validation, 0, seed=1, close_rmse=0.25)
 
 
@@ -48,13 +50,17 @@ def ids(batches):
 
 
 def test_dynamic_quantization_reads_no_data(fp32):
-    _, quantization = to_int8(fp32, int8_params(method="dynamic"), QuantizationRows(MISSING, MISSING, 0, seed=1, close_rmse=0.25))
+    _, quantization = to_int8(
+        fp32, int8_params(method="dynamic"), QuantizationRows(MISSING, MISSING, 0, seed=1, close_rmse=0.25)
+    )
     assert quantization == {"method": "dynamic", "weight_bits": 7}
 
 
 def test_static_quantization_does_not_read_the_validation_split(fp32, rows):
     _, quantization = to_int8(
-        fp32, int8_params(method="static", calibration_rows=8), QuantizationRows(rows.train, MISSING, 0, seed=1, close_rmse=0.25)
+        fp32,
+        int8_params(method="static", calibration_rows=8),
+        QuantizationRows(rows.train, MISSING, 0, seed=1, close_rmse=0.25),
     )
     assert quantization == {"method": "static", "weight_bits": 7}
 
@@ -79,7 +85,9 @@ def test_smoothed_graph_computes_the_same(family, rows):
     smoothed = smooth(model, rows.calibration(16))
     reference = Fp32Model.of(model, rows)
     assert smoothed.SerializeToString() != model.SerializeToString()
-    np.testing.assert_allclose(reference.run(smoothed), reference.logits, atol=1e-3 * np.abs(reference.logits).max())
+    np.testing.assert_allclose(
+        reference.run(smoothed), reference.logits, atol=1e-3 * np.abs(reference.logits).max()
+    )
 
 
 def test_shared_weights_are_not_scaled():
@@ -178,7 +186,9 @@ def test_calibration_rows_are_sampled_from_train_with_the_seed(rows):
     drawn = ids(rows.calibration(20))
     assert sum(map(len, drawn)) == 20
     assert drawn == ids(rows.calibration(20))
-    assert drawn != ids(QuantizationRows(rows.train, rows.validation, 0, seed=2, close_rmse=0.25).calibration(20))
+    assert drawn != ids(
+        QuantizationRows(rows.train, rows.validation, 0, seed=2, close_rmse=0.25).calibration(20)
+    )
 
 
 def test_calibration_uses_every_row_of_a_small_split(rows):

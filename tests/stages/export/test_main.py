@@ -12,14 +12,24 @@ from tuneline.core.errors import StageError
 from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.onnx.records import ExportRecord
 
-FILES = {"config.json", "export.json", "model.fp16.onnx", "model.int8.onnx", "model.onnx", "tokenizer.json", "tokenizer_config.json"}
+FILES = {
+    "config.json",
+    "export.json",
+    "model.fp16.onnx",
+    "model.int8.onnx",
+    "model.onnx",
+    "tokenizer.json",
+    "tokenizer_config.json",
+}
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """The root of a project in which ``export`` has run with all precisions."""
     folder = tmp_path_factory.mktemp("project")
-    write_pipeline(folder, changes={"export.precisions": ["fp32", "fp16", "int8"], "export.int8.method": "best"})
+    write_pipeline(
+        folder, changes={"export.precisions": ["fp32", "fp16", "int8"], "export.int8.method": "best"}
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         main()
@@ -60,7 +70,11 @@ def test_exported_files_contain_no_path_of_the_machine(candidates, project):
 
 def test_record_says_how_to_use_the_model(record):
     assert record.labels == list(QUEUES)
-    assert (record.task, record.max_length, record.text_columns) == ("classification", MAX_LENGTH, ["subject", "body"])
+    assert (record.task, record.max_length, record.text_columns) == (
+        "classification",
+        MAX_LENGTH,
+        ["subject", "body"],
+    )
     assert record.inputs == ["input_ids", "attention_mask", "token_type_ids"]
     files = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
     assert {name: model.file for name, model in record.models.items()} == files

@@ -47,7 +47,9 @@ def test_save_model_is_deterministic(model, tmp_path, one_file):
     contents = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        contents.append([path.read_bytes() for path in save_model(model, tmp_path / name / "model.onnx", one_file)])
+        contents.append(
+            [path.read_bytes() for path in save_model(model, tmp_path / name / "model.onnx", one_file)]
+        )
     assert contents[0] == contents[1]
 
 
@@ -66,7 +68,9 @@ def branch(name):
 
 
 def model_with_branches():
-    node = helper.make_node("If", ["condition"], ["y"], then_branch=branch("then"), else_branch=branch("otherwise"))
+    node = helper.make_node(
+        "If", ["condition"], ["y"], then_branch=branch("then"), else_branch=branch("otherwise")
+    )
     inputs = [
         helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch"]),
         helper.make_tensor_value_info("condition", TensorProto.BOOL, []),
@@ -79,7 +83,9 @@ def model_with_branches():
         helper.make_tensor_value_info("length", TensorProto.INT64, [1]),
     ]
     graph = helper.make_graph([node, length], "/home/someone", inputs, outputs)
-    model = helper.make_model(graph, producer_name="someone", producer_version="2.13.0+cpu", doc_string="/home/someone")
+    model = helper.make_model(
+        graph, producer_name="someone", producer_version="2.13.0+cpu", doc_string="/home/someone"
+    )
     model.metadata_props.add(key="where", value="/home/someone")
     return model
 

@@ -23,7 +23,9 @@ def not_padded():
 @pytest.mark.parametrize("padded", [padded_on_the_left, padded_in_every_row, not_padded])
 def test_padding_is_skipped_on_either_side_of_a_row(fp32, padded):
     session = onnxruntime.InferenceSession(fp32.SerializeToString())
-    np.testing.assert_allclose(logits_of(session, padded()), torch_logits(tiny_model("bert", 3), padded(), COLUMNS), atol=2e-6)
+    np.testing.assert_allclose(
+        logits_of(session, padded()), torch_logits(tiny_model("bert", 3), padded(), COLUMNS), atol=2e-6
+    )
 
 
 def test_fully_masked_row_does_not_change_the_other_rows(fp32):
@@ -59,11 +61,15 @@ def test_padding_is_skipped_only_if_the_graph_has_an_attention_mask(mask, is_rew
 def test_linear_layer_computes_real_tokens_only():
     """The real tokens of both rows are one list of three; padding holds the values of the real token before it."""
     model = onnx.parser.parse_model(LINEAR % "attention_mask")
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.diag([1, 2, 3, 4]).astype(np.float32), "weight"))
+    model.graph.initializer.append(
+        onnx.numpy_helper.from_array(np.diag([1, 2, 3, 4]).astype(np.float32), "weight")
+    )
     skip_padding(ShapedGraph.read(model.graph))
     [product] = [node for node in model.graph.node if node.op_type == "MatMul"]
     model.graph.output.append(onnx.helper.make_empty_tensor_value_info(product.output[0]))
     hidden = np.arange(16, dtype=np.float32).reshape(2, 2, 4)
     session = onnxruntime.InferenceSession(model.SerializeToString())
-    [products] = session.run([product.output[0]], {"hidden": hidden, "attention_mask": np.array([[1, 0], [1, 1]])})
+    [products] = session.run(
+        [product.output[0]], {"hidden": hidden, "attention_mask": np.array([[1, 0], [1, 1]])}
+    )
     np.testing.assert_array_equal(products, hidden[[0, 1, 1], [0, 0, 1]] * [1, 2, 3, 4])

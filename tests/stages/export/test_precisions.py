@@ -35,7 +35,9 @@ def models(fp32, split):
 @pytest.fixture(scope="module")
 def sessions(models, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    return {name: OnnxClassifier(save_model(model, folder / f"{name}.onnx")[0]) for name, model in models.items()}
+    return {
+        name: OnnxClassifier(save_model(model, folder / f"{name}.onnx")[0]) for name, model in models.items()
+    }
 
 
 @pytest.mark.parametrize(("precision", "fraction"), [("fp16", 0.52), ("dynamic", 0.35), ("static", 0.35)])
@@ -61,17 +63,25 @@ def test_lower_precisions_keep_inputs_and_predictions(models, sessions, split, p
 def test_fp16_logits_do_not_depend_on_padding(sessions, split):
     """The mask is a number beyond the range of fp16: it must become the largest number, not infinity."""
     whole = sessions["fp16"].logits(split.pad(np.arange(len(split)), 0))
-    alone = np.concatenate([sessions["fp16"].logits(split.pad(np.array([row]), 0)) for row in range(len(split))])
+    alone = np.concatenate(
+        [sessions["fp16"].logits(split.pad(np.array([row]), 0)) for row in range(len(split))]
+    )
     np.testing.assert_allclose(whole, alone, atol=2e-2)
 
 
 def test_static_int8_logits_do_not_depend_on_the_rest_of_the_batch(sessions, split):
     whole = sessions["static"].logits(split.pad(np.arange(len(split)), 0))
-    alone = np.concatenate([sessions["static"].logits(split.pad(np.array([row]), 0)) for row in range(len(split))])
+    alone = np.concatenate(
+        [sessions["static"].logits(split.pad(np.array([row]), 0)) for row in range(len(split))]
+    )
     np.testing.assert_allclose(whole, alone, atol=1e-5)
 
 
 def test_quantization_is_deterministic(fp32, models, split):
-    assert to_dynamic_int8(fp32, True).SerializeToString(deterministic=True) == models["dynamic"].SerializeToString(deterministic=True)
+    assert to_dynamic_int8(fp32, True).SerializeToString(deterministic=True) == models[
+        "dynamic"
+    ].SerializeToString(deterministic=True)
     again = to_static_int8(fp32, True, calibration(split))
-    assert again.SerializeToString(deterministic=True) == models["static"].SerializeToString(deterministic=True)
+    assert again.SerializeToString(deterministic=True) == models["static"].SerializeToString(
+        deterministic=True
+    )

@@ -15,11 +15,15 @@ from tuneline.core.provenance import BaseSource, PretrainedSource, StageProvenan
 from tuneline.params.loading import load_params
 from tuneline.tasks import Classification, Regression
 
-BASE = PretrainedSource(name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64})
+BASE = PretrainedSource(
+    name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64}
+)
 
 
 def write_classifier(folder, **config):
-    (folder / "config.json").write_text(json.dumps({"model_type": "bert", "id2label": {"0": "no", "1": "yes"}, **config}))
+    (folder / "config.json").write_text(
+        json.dumps({"model_type": "bert", "id2label": {"0": "no", "1": "yes"}, **config})
+    )
     (folder / "tokenizer.json").write_text("{}")
     (folder / "tokenizer_config.json").write_text('{"truncation_side": "left"}')
 
@@ -51,7 +55,12 @@ def test_missing_record_of_the_base_model_names_the_stage(project):
 def test_record_of_a_classifier_has_its_classes(project):
     write_classifier(project, pad_token_id=3)
     record = new_record(project, Classification(("no", "yes")), load_params())
-    assert (record.task, record.labels, record.pad_token_id, record.max_length) == ("classification", ("no", "yes"), 3, 64)
+    assert (record.task, record.labels, record.pad_token_id, record.max_length) == (
+        "classification",
+        ("no", "yes"),
+        3,
+        64,
+    )
     assert record.text_columns == ["subject", "body"]
     assert record.tokenizer.truncation_side == "left"
 
@@ -82,7 +91,9 @@ def test_embed_replaces_the_metadata_of_the_model():
     }
 
 
-@pytest.mark.parametrize("source", [None, {"source": "hub", "revision": "abc", "splits": {}, "label_names": None}])
+@pytest.mark.parametrize(
+    "source", [None, {"source": "hub", "revision": "abc", "splits": {}, "label_names": None}]
+)
 def test_data_record_has_the_source_and_a_hash_of_each_split(tmp_path, source):
     for position, split in enumerate(SPLITS):
         pq.write_table(pa.table({"a": [position]}), tmp_path / f"{split}.parquet")

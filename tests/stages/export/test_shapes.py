@@ -20,15 +20,29 @@ def shaped():
 
 def test_shapes_of_inputs_values_outputs_and_weights_are_read(shaped):
     token = ["batch", "sequence", 4]
-    assert shaped.shapes == {"hidden": token, "mask": ["batch", "sequence", 1], "dense": token, "masked": token, "weight": [4, 4]}
+    assert shaped.shapes == {
+        "hidden": token,
+        "mask": ["batch", "sequence", 1],
+        "dense": token,
+        "masked": token,
+        "weight": [4, 4],
+    }
     assert shaped.constants.keys() == {"weight"}
 
 
 def test_consumers_are_node_and_input_and_minus_one_for_the_output(shaped):
-    assert shaped.consumers() == {"hidden": [(0, 0)], "weight": [(0, 1)], "dense": [(1, 0)], "mask": [(1, 1)], "masked": [(-1, 0)]}
+    assert shaped.consumers() == {
+        "hidden": [(0, 0)],
+        "weight": [(0, 1)],
+        "dense": [(1, 0)],
+        "mask": [(1, 1)],
+        "masked": [(-1, 0)],
+    }
 
 
-@pytest.mark.parametrize(("name", "expected"), [("hidden", True), ("mask", False), ("weight", False), ("unknown", False)])
+@pytest.mark.parametrize(
+    ("name", "expected"), [("hidden", True), ("mask", False), ("weight", False), ("unknown", False)]
+)
 def test_value_with_a_vector_per_token_is_recognized(shaped, name, expected):
     assert shaped.is_per_token(name) is expected
 

@@ -20,7 +20,9 @@ def sentences(count: int, seed: int = 0, longest: int = 14) -> list[str]:
     return [" ".join(random.choice(WORDS, random.integers(1, longest + 1))) for _ in range(count)]
 
 
-def write_raw(path: Path, texts: Sequence[Sequence[str]], labels: Sequence[float] | None = None, names: Task = NO_YES) -> None:
+def write_raw(
+    path: Path, texts: Sequence[Sequence[str]], labels: Sequence[float] | None = None, names: Task = NO_YES
+) -> None:
     """Write a raw split with one text column (``subject``) or two (``subject``, ``body``)."""
     columns = dict(zip(("subject", "body"), texts, strict=False))
     rows = len(texts[0])
@@ -33,4 +35,7 @@ def write_raw(path: Path, texts: Sequence[Sequence[str]], labels: Sequence[float
 def write_splits(folder: Path, rows: int = 60, columns: int = 2) -> None:
     """Write all three raw splits."""
     for seed, split in enumerate(("train", "validation", "test")):
-        write_raw(folder / f"{split}.parquet", [sentences(rows, seed=10 * seed + column) for column in range(columns)])
+        write_raw(
+            folder / f"{split}.parquet",
+            [sentences(rows, seed=10 * seed + column) for column in range(columns)],
+        )

@@ -41,13 +41,23 @@ def use_checkpoint(project, folder, max_length, scratch=False):
     """Write what the stage ``base`` writes for a checkpoint, or for its tokenizer alone."""
     shutil.copytree(folder, project / "models/base/tokenizer")
     source = PretrainedSource(name="someone/bert", commit="c" * 40, license=None, sha256={})
-    BaseSource(checkpoint=None if scratch else source, tokenizer=source).write(project / "models/base/source.json")
-    model = {"tokenize.tokenizer": "someone/bert"} if scratch else {"model.checkpoint": "someone/bert", "model.config": None}
+    BaseSource(checkpoint=None if scratch else source, tokenizer=source).write(
+        project / "models/base/source.json"
+    )
+    model = (
+        {"tokenize.tokenizer": "someone/bert"}
+        if scratch
+        else {"model.checkpoint": "someone/bert", "model.config": None}
+    )
     change_params(project, {**model, "tokenize.max_length": max_length})
 
 
 def contents(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def test_stage_writes_splits_tokenizer_and_metrics(project):
@@ -82,7 +92,9 @@ def test_tokenized_rows_equal_those_of_transformers_in_order(project):
     tokenizer = AutoTokenizer.from_pretrained("data/tokenized/tokenizer")
     assert tokenizer.model_max_length == 24
     for split in SPLITS:
-        raw, tokenized = (pq.read_table(f"data/{folder}/{split}.parquet").to_pydict() for folder in ("raw", "tokenized"))
+        raw, tokenized = (
+            pq.read_table(f"data/{folder}/{split}.parquet").to_pydict() for folder in ("raw", "tokenized")
+        )
         expected = tokenizer(raw["subject"], raw["body"], truncation=True, max_length=24)
         assert tokenized == {**expected, "labels": raw["labels"]}
 
@@ -95,7 +107,11 @@ def test_row_that_the_tokenizer_cannot_encode_is_named(project, tmp_path_factory
     texts[1][41] = RUNAWAY
     write_raw(project / "data/raw/validation.parquet", texts)
     with pytest.raises(
-        DataError, match=r"^data/raw/validation.parquet, row 41: the tokenizer .*tokenizer.json cannot encode this text of 60"
+        DataError,
+        match=(
+            r"^data/raw/validation.parquet, row 41: the tokenizer .*tokenizer.json cannot encode this text"
+            r" of 60"
+        ),
     ):
         tokenize.main()
     assert not (project / "data/tokenized").exists()
@@ -112,25 +128,43 @@ def test_architecture_without_token_types_gets_no_token_type_ids(project):
     change_params(project, {"model.config.model_type": "distilbert"})
     tokenize.main()
     assert pq.read_schema("data/tokenized/train.parquet").names == ["input_ids", "attention_mask", "labels"]
-    assert AutoTokenizer.from_pretrained("data/tokenized/tokenizer").model_input_names == ["input_ids", "attention_mask"]
+    assert AutoTokenizer.from_pretrained("data/tokenized/tokenizer").model_input_names == [
+        "input_ids",
+        "attention_mask",
+    ]
 
 
 def test_stage_is_deterministic_and_does_not_import_torch_or_record_paths(project):
     tokenize.main()
     here = contents(project / "data/tokenized")
-    run = "import runpy, sys\ntry: runpy.run_module('stages.tokenize', run_name='__main__')\nfinally: assert 'torch' not in sys.modules"
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "RAYON_NUM_THREADS": "3"}
+    run = (
+        "import runpy, sys\ntry: runpy.run_module('stages.tokenize', run_name='__main__')\nfinally: assert"
+        " 'torch' not in sys.modules"
+    )
+    environment = {
+        "PYTHONPATH": str(ROOT),
+        "PATH": "/usr/bin:/bin",
+        "HF_HUB_OFFLINE": "1",
+        "RAYON_NUM_THREADS": "3",
+    }
     subprocess.run([sys.executable, "-c", run], cwd=project, env=environment, check=True)
     assert contents(project / "data/tokenized") == here
     assert json.loads((project / "reports/timing/tokenize.json").read_text())["rows_per_second"] > 0
-    assert not [name for name, content in here.items() if str(project).encode() in content or str(ROOT).encode() in content]
+    assert not [
+        name
+        for name, content in here.items()
+        if str(project).encode() in content or str(ROOT).encode() in content
+    ]
 
 
 def test_tokenizer_of_a_checkpoint_is_used(project, tmp_path_factory):
     folder = write_checkpoint(tmp_path_factory.mktemp("checkpoint") / "bert")
     use_checkpoint(project, folder, max_length=24)
     tokenize.main()
-    ours, theirs = AutoTokenizer.from_pretrained("data/tokenized/tokenizer"), AutoTokenizer.from_pretrained(folder)
+    ours, theirs = (
+        AutoTokenizer.from_pretrained("data/tokenized/tokenizer"),
+        AutoTokenizer.from_pretrained(folder),
+    )
     assert type(ours) is type(theirs) is BertTokenizer
     assert ours.get_vocab() == theirs.get_vocab()
 
@@ -144,7 +178,10 @@ def test_tokenizer_of_a_checkpoint_serves_a_new_model_within_its_own_limit(proje
 
 def test_missing_or_other_base_model_names_the_stage(project):
     change_params(project, {"model.checkpoint": "someone/bert", "model.config": None})
-    with pytest.raises(StageError, match=r"model.checkpoint is someone/bert, but models/base has none.\n  Run `dvc repro base`"):
+    with pytest.raises(
+        StageError,
+        match=r"model.checkpoint is someone/bert, but models/base has none.\n  Run `dvc repro base`",
+    ):
         tokenize.main()
     (project / "models/base/source.json").unlink()
     with pytest.raises(StageError, match=r"models/base/source.json is missing.\n  .*dvc repro base"):
@@ -154,8 +191,14 @@ def test_missing_or_other_base_model_names_the_stage(project):
 def test_wordpiece_is_trained_on_the_train_split_only(project):
     write_raw(project / "data/raw/test.parquet", [["parcel Ωmega"], ["parcel"]])
     tokenize.main()
-    assert json.loads((project / "metrics/tokenize.json").read_text())["test_unknown_rate"] == pytest.approx(1 / 3, abs=1e-6)
-    assert not [piece for piece in AutoTokenizer.from_pretrained("data/tokenized/tokenizer").get_vocab() if "ω" in piece]
+    assert json.loads((project / "metrics/tokenize.json").read_text())["test_unknown_rate"] == pytest.approx(
+        1 / 3, abs=1e-6
+    )
+    assert not [
+        piece
+        for piece in AutoTokenizer.from_pretrained("data/tokenized/tokenizer").get_vocab()
+        if "ω" in piece
+    ]
 
 
 def test_unlabelled_and_empty_splits_are_tokenized(project):
@@ -168,7 +211,9 @@ def test_unlabelled_and_empty_splits_are_tokenized(project):
 
 def test_regression_targets_stay_float32(project):
     for split in SPLITS:
-        write_raw(project / f"data/raw/{split}.parquet", [["parcel"], ["missing"]], labels=[2.5], names=Regression())
+        write_raw(
+            project / f"data/raw/{split}.parquet", [["parcel"], ["missing"]], labels=[2.5], names=Regression()
+        )
     tokenize.main()
     table = pq.read_table("data/tokenized/test.parquet")
     assert (table.schema.field("labels").type, table["labels"].to_pylist()) == (pa.float32(), [2.5])
@@ -210,10 +255,19 @@ def test_max_length_above_that_of_the_checkpoint_is_refused(project, tmp_path_fa
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda table: table.rename_columns(["title", "body", "labels", "idx"]), "has no column 'subject'; it has title, body"),
+        (
+            lambda table: table.rename_columns(["title", "body", "labels", "idx"]),
+            "has no column 'subject'; it has title, body",
+        ),
         (lambda table: table.drop_columns(["labels"]), "no label names|no column 'labels'"),
-        (lambda table: table.set_column(0, table.field(0), pa.array(["a"] * 41 + [None] + ["a"] * 18)), "row 41: column 'subject' is null"),
-        (lambda table: table.set_column(0, "subject", pa.array(range(60))), "column 'subject' is int64, not text"),
+        (
+            lambda table: table.set_column(0, table.field(0), pa.array(["a"] * 41 + [None] + ["a"] * 18)),
+            "row 41: column 'subject' is null",
+        ),
+        (
+            lambda table: table.set_column(0, "subject", pa.array(range(60))),
+            "column 'subject' is int64, not text",
+        ),
     ],
 )
 def test_invalid_raw_split_is_named(project, change, message):
@@ -255,7 +309,10 @@ def test_mrpc_equals_the_output_of_transformers(project, shared):
     for split in SPLITS:
         raw = pq.read_table(f"data/raw/{split}.parquet").to_pydict()
         expected = tokenizer(raw["subject"], raw["body"], truncation=True, max_length=50)
-        assert pq.read_table(f"data/tokenized/{split}.parquet").to_pydict() == {**expected, "labels": raw["labels"]}
+        assert pq.read_table(f"data/tokenized/{split}.parquet").to_pydict() == {
+            **expected,
+            "labels": raw["labels"],
+        }
         truncated += sum(len(ids) > 50 for ids in tokenizer(raw["subject"], raw["body"])["input_ids"])
     metrics = json.loads((project / "metrics/tokenize.json").read_text())
     assert [metrics[f"{split}_rows"] for split in SPLITS] == [3668, 408, 1725]

@@ -14,7 +14,11 @@ from tuneline.core.tables import SplitReader, shard_file
 def train(tmp_path):
     """A raw split of five rows with two text columns, in three files."""
     for number, rows in enumerate((slice(0, 2), slice(2, 4), slice(4, 5))):
-        write_raw(shard_file(tmp_path, "train", number, 3), ["abcde"[rows], "vwxyz"[rows]], labels=[0, 1][: len("abcde"[rows])])
+        write_raw(
+            shard_file(tmp_path, "train", number, 3),
+            ["abcde"[rows], "vwxyz"[rows]],
+            labels=[0, 1][: len("abcde"[rows])],
+        )
     return SplitReader.open(tmp_path, "train", "download")
 
 

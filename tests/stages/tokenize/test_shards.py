@@ -48,19 +48,32 @@ def write_shards(folder, rows):
 
 
 def contents(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def outs(project):
-    return {**contents(project / "data/tokenized"), "metrics": (project / "metrics/tokenize.json").read_bytes()}
+    return {
+        **contents(project / "data/tokenized"),
+        "metrics": (project / "metrics/tokenize.json").read_bytes(),
+    }
 
 
 def test_each_raw_file_has_a_tokenized_one_with_the_rows_of_the_whole_split(project):
     tokenize.main()
     sharded = {split: SplitReader.open(Path("data/tokenized"), split, "tokenize") for split in SPLITS}
-    assert {split: tuple(pq.read_metadata(path).num_rows for path in reader.paths) for split, reader in sharded.items()} == ROWS
+    assert {
+        split: tuple(pq.read_metadata(path).num_rows for path in reader.paths)
+        for split, reader in sharded.items()
+    } == ROWS
     assert json.loads(Path("metrics/tokenize.json").read_text())["train_rows"] == 93
-    tokens, tokenizer = {split: reader.read() for split, reader in sharded.items()}, contents(project / "data/tokenized/tokenizer")
+    tokens, tokenizer = (
+        {split: reader.read() for split, reader in sharded.items()},
+        contents(project / "data/tokenized/tokenizer"),
+    )
     for split in SPLITS:
         reader = SplitReader.open(Path("data/raw"), split, "download")
         table = reader.read()
@@ -69,17 +82,24 @@ def test_each_raw_file_has_a_tokenized_one_with_the_rows_of_the_whole_split(proj
         pq.write_table(table, f"data/raw/{split}.parquet")
     tokenize.main()
     assert contents(project / "data/tokenized/tokenizer") == tokenizer
-    assert all(pa.Table.equals(pq.read_table(f"data/tokenized/{split}.parquet"), tokens[split]) for split in SPLITS)
+    assert all(
+        pa.Table.equals(pq.read_table(f"data/tokenized/{split}.parquet"), tokens[split]) for split in SPLITS
+    )
     assert sorted(path.name for path in (project / "data").iterdir()) == ["raw", "tokenized"]
 
 
 def test_run_continues_after_the_last_finished_file_with_exact_counts(project):
     tokenize.main()
-    expected, splits = outs(project), {split: SplitReader.open(Path("data/raw"), split, "download") for split in SPLITS}
+    expected, splits = (
+        outs(project),
+        {split: SplitReader.open(Path("data/raw"), split, "download") for split in SPLITS},
+    )
     damaged, whole = splits["train"].paths[1], splits["train"].paths[1].read_bytes()
     target, state = project / "again", params(**PARAMS)
     target.mkdir()
-    tokenize.saved_tokenizer(state, read_base(state), RawTexts(splits["train"], state.data.text_columns), target)
+    tokenize.saved_tokenizer(
+        state, read_base(state), RawTexts(splits["train"], state.data.text_columns), target
+    )
     damaged.write_bytes(whole[:4] + b"\xff" * 56 + whole[60:])
     with pytest.raises(DataError, match=r"data/raw/train-00001-of-00003\.parquet cannot be read"):
         tokenize.tokenize_splits(state, read_base(state), splits, target)
@@ -139,7 +159,9 @@ def outs_of_the_second_run(project):
 def start_stage(project):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "stages.tokenize"]
-    return subprocess.Popen(command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def wait_for_state(project):
@@ -153,7 +175,9 @@ def wait_for_state(project):
 def kill_workers(project, stage):
     """Kill the workers of Ray in the folder of the project while they write a file; return their number."""
     while stage.poll() is None:
-        if list(project.glob("data/.tokenized.resumable/*/.train-*.partial")) and (workers := workers_in(project)):
+        if list(project.glob("data/.tokenized.resumable/*/.train-*.partial")) and (
+            workers := workers_in(project)
+        ):
             for process in workers:
                 os.kill(process, signal.SIGKILL)
             return len(workers)
@@ -167,6 +191,10 @@ def workers_in(folder):
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
             title = (process / "cmdline").read_bytes().partition(b"\0")[0].strip()
-            if (process / "cwd").readlink() == folder and title.startswith(b"ray::") and not title.endswith(b"Agent"):
+            if (
+                (process / "cwd").readlink() == folder
+                and title.startswith(b"ray::")
+                and not title.endswith(b"Agent")
+            ):
                 workers.append(int(process.name))
     return workers

@@ -43,13 +43,22 @@ def test_special_tokens_have_the_first_ids(wordpiece):
 
 def test_pairs_get_separators_and_token_types(wordpiece):
     encoded = wordpiece("parcel", "invoice")
-    assert wordpiece.convert_ids_to_tokens(encoded["input_ids"]) == ["[CLS]", "parcel", "[SEP]", "invoice", "[SEP]"]
+    assert wordpiece.convert_ids_to_tokens(encoded["input_ids"]) == [
+        "[CLS]",
+        "parcel",
+        "[SEP]",
+        "invoice",
+        "[SEP]",
+    ]
     assert encoded["token_type_ids"] == [0, 0, 0, 1, 1]
 
 
 def test_normalization_lower_cases_and_drops_accents(wordpiece):
     assert wordpiece("PARCEL résumé")["input_ids"] == wordpiece("parcel resume")["input_ids"]
-    assert wordpiece.decode(wordpiece("The parcel is missing")["input_ids"], skip_special_tokens=True) == "the parcel is missing"
+    assert (
+        wordpiece.decode(wordpiece("The parcel is missing")["input_ids"], skip_special_tokens=True)
+        == "the parcel is missing"
+    )
 
 
 def test_vocab_size_is_kept_if_the_alphabet_is_larger():
@@ -61,11 +70,19 @@ def test_vocab_size_is_kept_if_the_alphabet_is_larger():
 def test_alphabet_has_the_most_frequent_characters():
     assert alphabet(batches("aaa bb c", "b"), limit=2) == ["a", "b"]
     assert alphabet(batches("ba", "dc"), limit=3) == ["a", "b", "c"]
-    assert len(alphabet(batches("".join(map(chr, range(0x4E00, 0x4E00 + 3000)))), ALPHABET_LIMIT)) == ALPHABET_LIMIT
+    assert (
+        len(alphabet(batches("".join(map(chr, range(0x4E00, 0x4E00 + 3000)))), ALPHABET_LIMIT))
+        == ALPHABET_LIMIT
+    )
 
 
 def test_character_outside_the_alphabet_is_unknown(wordpiece):
-    assert wordpiece.convert_ids_to_tokens(wordpiece("parcel Ω")["input_ids"]) == ["[CLS]", "parcel", "[UNK]", "[SEP]"]
+    assert wordpiece.convert_ids_to_tokens(wordpiece("parcel Ω")["input_ids"]) == [
+        "[CLS]",
+        "parcel",
+        "[UNK]",
+        "[SEP]",
+    ]
 
 
 def test_training_on_empty_texts_is_an_error():
@@ -78,7 +95,9 @@ def test_training_is_deterministic_across_processes_and_threads(wordpiece, threa
     """Each process seeds the trainer's hash tables differently, so without fixed piece numbers this test almost always fails."""
     monkeypatch.setenv("RAYON_NUM_THREADS", threads)
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
-    there = subprocess.run([sys.executable, "-c", TRAIN], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    there = subprocess.run(
+        [sys.executable, "-c", TRAIN], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.strip()
     assert there == hashlib.sha256(wordpiece.backend_tokenizer.to_str().encode()).hexdigest()
 
 
@@ -101,7 +120,11 @@ def test_save_tokenizer_round_trip_gives_the_same_ids(tmp_path, wordpiece):
     save_tokenizer(copy.deepcopy(wordpiece), 32, tmp_path)
     again = AutoTokenizer.from_pretrained(tmp_path)
     assert again("The parcel", "is missing") == wordpiece("The parcel", "is missing")
-    assert (again.model_max_length, again.pad_token_id, again.model_input_names) == (32, 0, wordpiece.model_input_names)
+    assert (again.model_max_length, again.pad_token_id, again.model_input_names) == (
+        32,
+        0,
+        wordpiece.model_input_names,
+    )
 
 
 def test_save_tokenizer_drops_paths_and_settings_of_earlier_calls(tmp_path, wordpiece):
@@ -125,4 +148,7 @@ def test_save_tokenizer_keeps_the_model_inputs(tmp_path, wordpiece):
     plain = copy.deepcopy(wordpiece)
     plain.model_input_names = ["input_ids", "attention_mask"]
     save_tokenizer(plain, 32, tmp_path)
-    assert set(AutoTokenizer.from_pretrained(tmp_path)("parcel", "invoice")) == {"input_ids", "attention_mask"}
+    assert set(AutoTokenizer.from_pretrained(tmp_path)("parcel", "invoice")) == {
+        "input_ids",
+        "attention_mask",
+    }

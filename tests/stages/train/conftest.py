@@ -59,7 +59,10 @@ def _reset_accelerate() -> None:
 
 @pytest.fixture
 def trained(project, accelerated) -> Callable[..., TrainingResult]:
-    """Return a function that trains in this process, without publishing. Only with ``resume``, it uses earlier checkpoints."""
+    """Return a function that trains in this process, without publishing.
+
+    Only with ``resume``, it uses earlier checkpoints.
+    """
 
     def run(params: Params, resume: bool = False) -> TrainingResult:
         _reset_accelerate()

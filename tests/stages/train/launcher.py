@@ -1,4 +1,7 @@
-"""Run the train stage in child processes. They are forked from a server that has imported torch, so a start takes one second, not ten."""
+"""Run the train stage in child processes.
+
+They are forked from a server that has imported torch, so a start takes one second, not ten.
+"""
 
 import contextlib
 import importlib
@@ -17,13 +20,23 @@ from pathlib import Path
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["stages.train.__main__", "transformers.models.bert.modeling_bert", "peft", "dvclive", "torch.distributed.fsdp", "torch._dynamo"]
+    [
+        "stages.train.__main__",
+        "transformers.models.bert.modeling_bert",
+        "peft",
+        "dvclive",
+        "torch.distributed.fsdp",
+        "torch._dynamo",
+    ]
 )
 TIMEOUT = 120
 
 
 def start(
-    project: Path, processes: int = 1, env: Mapping[str, str] | None = None, before: Callable[[], None] | None = None
+    project: Path,
+    processes: int = 1,
+    env: Mapping[str, str] | None = None,
+    before: Callable[[], None] | None = None,
 ) -> list[ForkServerProcess]:
     """Start ``python -m stages.train`` once per process, with the variables that torchrun sets.
 
@@ -45,7 +58,9 @@ def start(
             "MASTER_PORT": port,
         }
         variables = {"ACCELERATE_USE_CPU": "true", **(ranks if processes > 1 else {}), **(env or {})}
-        child = CONTEXT.Process(target=_child, args=(project, {key: str(value) for key, value in variables.items()}, rank, before))
+        child = CONTEXT.Process(
+            target=_child, args=(project, {key: str(value) for key, value in variables.items()}, rank, before)
+        )
         child.start()
         children.append(child)
     return children
@@ -61,7 +76,12 @@ def finish(children: list[ForkServerProcess]) -> list[int]:
     return [child.exitcode for child in children]
 
 
-def run(project: Path, processes: int = 1, env: Mapping[str, str] | None = None, before: Callable[[], None] | None = None) -> list[int]:
+def run(
+    project: Path,
+    processes: int = 1,
+    env: Mapping[str, str] | None = None,
+    before: Callable[[], None] | None = None,
+) -> list[int]:
     return finish(start(project, processes, env, before))
 
 
@@ -158,7 +178,11 @@ def count_reductions() -> None:
 
     def reduce(_, bucket):
         counts["reductions"] += 1
-        return torch.distributed.all_reduce(bucket.buffer().div_(2), async_op=True).get_future().then(lambda done: done.value()[0])
+        return (
+            torch.distributed.all_reduce(bucket.buffer().div_(2), async_op=True)
+            .get_future()
+            .then(lambda done: done.value()[0])
+        )
 
     loop.train_to_end, loop._seed_dropout = counting_fit, counting_seed
 
@@ -187,7 +211,10 @@ def record_batches() -> None:
 
 
 def batches(project: Path) -> dict[int, list[int]]:
-    """Return the rows of each step of the runs that ``record_batches`` has recorded. Of a step that was repeated, those of the last run."""
+    """Return the rows of each step of the runs that ``record_batches`` has recorded.
+
+    Of a step that was repeated, those of the last run.
+    """
     steps: dict[int, dict[int, list[int]]] = {}
     for file in project.glob("rows-*.jsonl"):
         for line in file.read_text().splitlines():

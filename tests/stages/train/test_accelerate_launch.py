@@ -6,9 +6,19 @@ import pytest
 from accelerate.commands.config.config_args import ClusterConfig, load_config_from_file
 from accelerate.commands.config.default import write_basic_config
 from accelerate.utils import FullyShardedDataParallelPlugin
-from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env, prepare_simple_launcher_cmd_env
+from accelerate.utils.launch import (
+    prepare_deepspeed_cmd_env,
+    prepare_multi_gpu_env,
+    prepare_simple_launcher_cmd_env,
+)
 
-from stages.train.accelerate_launch import chosen_flags, machine_flags, parse_launch, threads_per_process, validate
+from stages.train.accelerate_launch import (
+    chosen_flags,
+    machine_flags,
+    parse_launch,
+    threads_per_process,
+    validate,
+)
 from tests.conftest import ROOT
 from tuneline.core.errors import ParamsError
 from tuneline.core.launch import DeviceChoice
@@ -67,7 +77,11 @@ def test_launch_on_several_gpus_trains_in_bf16(name):
 
 def test_launch_on_several_machines_names_the_main_one():
     arguments = launched("multi-node")
-    assert (arguments.num_machines, arguments.main_process_ip, arguments.main_process_port) == (2, "10.0.0.1", 29500)
+    assert (arguments.num_machines, arguments.main_process_ip, arguments.main_process_port) == (
+        2,
+        "10.0.0.1",
+        29500,
+    )
 
 
 @pytest.mark.parametrize("name", SHARDED)
@@ -81,7 +95,9 @@ def test_sharded_launch_uses_fsdp2(name, monkeypatch):
     assert (type(plugin.cpu_offload).__name__ == "CPUOffloadPolicy") == (name == "fsdp-offload")
 
 
-@pytest.mark.parametrize(("name", "stage", "parameters"), [("zero2-offload", "2", "none"), ("zero3-offload", "3", "cpu")])
+@pytest.mark.parametrize(
+    ("name", "stage", "parameters"), [("zero2-offload", "2", "none"), ("zero3-offload", "3", "cpu")]
+)
 def test_deepspeed_launch_offloads_to_the_cpu(name, stage, parameters):
     arguments = launched(name)
     arguments.deepspeed_fields_from_accelerate_config = ""  # the launcher sets it before this call
@@ -108,7 +124,12 @@ def test_auto_on_several_gpus_is_launched_by_ddp():
 
 
 def test_auto_on_the_cpu_is_launched_on_the_cpu():
-    assert prepare_simple_launcher_cmd_env(launched("auto", DeviceChoice("cpu", 1, "no")))[1]["ACCELERATE_USE_CPU"] == "True"
+    assert (
+        prepare_simple_launcher_cmd_env(launched("auto", DeviceChoice("cpu", 1, "no")))[1][
+            "ACCELERATE_USE_CPU"
+        ]
+        == "True"
+    )
 
 
 def test_flags_of_the_command_line_win():
@@ -117,12 +138,20 @@ def test_flags_of_the_command_line_win():
 
 
 def test_machines_of_a_scheduler_win_over_the_file():
-    environ = {"PET_NNODES": "3", "PET_NODE_RANK": "2", "PET_MASTER_ADDR": "node1", "PET_MASTER_PORT": "29501", "PET_NPROC_PER_NODE": "4"}
+    environ = {
+        "PET_NNODES": "3",
+        "PET_NODE_RANK": "2",
+        "PET_MASTER_ADDR": "node1",
+        "PET_MASTER_PORT": "29501",
+        "PET_NPROC_PER_NODE": "4",
+    }
     arguments = launched("multi-node", None, *machine_flags("multi-node", environ))
     assert (arguments.num_machines, arguments.machine_rank, arguments.num_processes) == (3, 2, 12)
     assert (arguments.main_process_ip, arguments.main_process_port) == ("node1", 29501)
     assert machine_flags("auto", {"PET_NNODES": "1"}) == []
-    with pytest.raises(ParamsError, match=r"PET_NNODES is 3, but conf/accelerate/cpu\.yaml is for one machine"):
+    with pytest.raises(
+        ParamsError, match=r"PET_NNODES is 3, but conf/accelerate/cpu\.yaml is for one machine"
+    ):
         machine_flags("cpu", environ)
     with pytest.raises(ParamsError, match="PET_NNODES is '1:4', but a training has a fixed number"):
         machine_flags("multi-node", {"PET_NNODES": "1:4"})
@@ -130,7 +159,9 @@ def test_machines_of_a_scheduler_win_over_the_file():
 
 def test_processes_without_a_number_are_the_gpus_of_all_machines(own_launch):
     """Here is no GPU that could be counted: one process on each machine."""
-    own_launch.write_text("distributed_type: MULTI_GPU\nnum_machines: 2\nmain_process_ip: 10.0.0.1\nmain_process_port: 29500\n")
+    own_launch.write_text(
+        "distributed_type: MULTI_GPU\nnum_machines: 2\nmain_process_ip: 10.0.0.1\nmain_process_port: 29500\n"
+    )
     assert chosen_flags("mine", None, ["--num_machines", "3"]) == ["--num_processes", "3"]
     assert chosen_flags("mine", None, ["--num_processes", "6"]) == []
 
@@ -157,9 +188,14 @@ def test_file_of_accelerate_config_default_is_launched_as_it_is(own_launch, capl
 
 
 def written(path, distributed_type, **keys):
-    ClusterConfig("LOCAL_MACHINE", distributed_type, keys.pop("precision", "no"), keys.pop("use_cpu", False), False, **keys).to_yaml_file(
-        path
-    )
+    ClusterConfig(
+        "LOCAL_MACHINE",
+        distributed_type,
+        keys.pop("precision", "no"),
+        keys.pop("use_cpu", False),
+        False,
+        **keys,
+    ).to_yaml_file(path)
 
 
 def test_file_of_accelerate_config_for_gpus_is_launched_as_it_is(own_launch, caplog):
@@ -170,10 +206,15 @@ def test_file_of_accelerate_config_for_gpus_is_launched_as_it_is(own_launch, cap
     assert "not passed" not in caplog.text
 
 
-@pytest.mark.parametrize(("gpu_ids", "machines", "processes"), [("1,3", 1, 2), ("0,1,2", 2, 6), ("all", 1, 1)])
+@pytest.mark.parametrize(
+    ("gpu_ids", "machines", "processes"), [("1,3", 1, 2), ("0,1,2", 2, 6), ("all", 1, 1)]
+)
 def test_missing_number_of_processes_is_the_number_of_gpus(own_launch, gpu_ids, machines, processes):
     """accelerate refuses such a file; here is no GPU that could be counted, so `all` are one process."""
-    own_launch.write_text(f"distributed_type: MULTI_GPU\ngpu_ids: {gpu_ids}\nnum_machines: {machines}\nmain_process_ip: 10.0.0.1\n")
+    own_launch.write_text(
+        f"distributed_type: MULTI_GPU\ngpu_ids: {gpu_ids}\nnum_machines: {machines}\nmain_process_ip:"
+        " 10.0.0.1\n"
+    )
     assert launched("mine").num_processes == processes
 
 
@@ -183,7 +224,8 @@ def test_missing_number_of_processes_is_one_without_distribution(own_launch):
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"), [("distributed_type: 'NO'\ncolour: red\n", "colour"), ("use_cpu: true\n", "distributed_type")]
+    ("content", "reason"),
+    [("distributed_type: 'NO'\ncolour: red\n", "colour"), ("use_cpu: true\n", "distributed_type")],
 )
 def test_file_that_accelerate_refuses_is_an_error_that_names_it(own_launch, content, reason):
     own_launch.write_text(content)

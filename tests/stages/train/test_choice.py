@@ -25,7 +25,9 @@ class Split:
 def logits(wrong, confidence=2.0):
     """Return the logits of a model that is wrong in the first rows, and equally sure everywhere."""
     right = np.where(np.arange(40) < wrong, -confidence, confidence)
-    return np.stack([np.where(Split.labels == 0, right, 0), np.where(Split.labels == 1, right, 0)], axis=1).astype(np.float32)
+    return np.stack(
+        [np.where(Split.labels == 0, right, 0), np.where(Split.labels == 1, right, 0)], axis=1
+    ).astype(np.float32)
 
 
 def choice(frozen, tuned, pairs=False):
@@ -73,7 +75,9 @@ def test_numbers_are_compared_by_their_squared_errors():
     close, far = (numbers.labels[:, None] + offset for offset in (0.1, 0.5))
     metric = ValidationMetric("pearson", greater_is_better=True)
     assert HeadChoice.of(close, far + np.sin(np.arange(40))[:, None], numbers, metric, pairs=True).is_frozen
-    assert not HeadChoice.of(far + np.sin(np.arange(40))[:, None], close, numbers, metric, pairs=True).is_frozen
+    assert not HeadChoice.of(
+        far + np.sin(np.arange(40))[:, None], close, numbers, metric, pairs=True
+    ).is_frozen
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +85,9 @@ def outs(tmp_path_factory, data):
     """Return a function that trains with a head, and returns what is published, the metrics and the output."""
 
     def run(head, before=None, **train):
-        folder = prepared_with(tmp_path_factory.mktemp(str(head)), data, {**tiny_task.FINE_TUNED, "head": head}, **train)
+        folder = prepared_with(
+            tmp_path_factory.mktemp(str(head)), data, {**tiny_task.FINE_TUNED, "head": head}, **train
+        )
         assert launcher.run(folder, before=before) == [0], launcher.output(folder)
         return launcher.outs(folder), launcher.metrics(folder), launcher.output(folder)
 

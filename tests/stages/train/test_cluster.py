@@ -1,4 +1,7 @@
-"""The recipes for schedulers in conf/cluster: their syntax, and the objects that they describe. ``test_machines.py`` runs one."""
+"""The recipes for schedulers in conf/cluster: their syntax, and the objects that they describe.
+
+``test_machines.py`` runs one.
+"""
 
 import os
 import re
@@ -22,8 +25,12 @@ def rendered() -> list[dict]:
     filled = re.sub(r"\$\{(\w+)\}", lambda name: SCHEDULED[name[1]], text)
     if shutil.which("envsubst"):
         words = [command.split()[0], command.split("'")[1]]
-        printed = subprocess.run(words, input=text, env={**os.environ, **SCHEDULED}, capture_output=True, text=True, check=True)
-        assert re.sub("^#.*\n", "", printed.stdout, flags=re.MULTILINE) == re.sub("^#.*\n", "", filled, flags=re.MULTILINE)
+        printed = subprocess.run(
+            words, input=text, env={**os.environ, **SCHEDULED}, capture_output=True, text=True, check=True
+        )
+        assert re.sub("^#.*\n", "", printed.stdout, flags=re.MULTILINE) == re.sub(
+            "^#.*\n", "", filled, flags=re.MULTILINE
+        )
     return list(YAML(typ="safe").load_all(filled))
 
 
@@ -34,13 +41,17 @@ def test_job_of_kubernetes_tells_each_pod_its_rank_and_the_first_one():
     env = {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
     assert (job["apiVersion"], job["kind"], spec["completionMode"]) == ("batch/v1", "Job", "Indexed")
     assert spec["completions"] == spec["parallelism"] == int(env["PET_NNODES"]) == 2
-    assert env["PET_NODE_RANK"] == {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
+    assert env["PET_NODE_RANK"] == {
+        "fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}
+    }
     assert env["PET_MASTER_ADDR"] == f"{job['metadata']['name']}-0.{service['metadata']['name']}"
     assert pod["subdomain"] == service["metadata"]["name"]
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["selector"] == {"batch.kubernetes.io/job-name": job["metadata"]["name"]}
     assert str(service["spec"]["ports"][0]["port"]) == env["PET_MASTER_PORT"]
-    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} == {
+        volume["name"] for volume in pod["volumes"]
+    }
     assert container["resources"]["limits"] == {"nvidia.com/gpu": int(env["PET_NPROC_PER_NODE"])}
 
 
@@ -49,14 +60,26 @@ def test_job_of_kubernetes_has_only_fields_of_the_api(tmp_path):
     """kubectl reads the file into the types of the API, which drops unknown fields, and writes it again."""
     _, job = rendered()
     YAML(typ="safe").dump(job, tmp_path / "job.yaml")
-    command = ["kubectl", "set", "image", "--local", "-f", str(tmp_path / "job.yaml"), "train=other", "-o", "yaml"]
+    command = [
+        "kubectl",
+        "set",
+        "image",
+        "--local",
+        "-f",
+        str(tmp_path / "job.yaml"),
+        "train=other",
+        "-o",
+        "yaml",
+    ]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert set(keys(job)) <= set(keys(YAML(typ="safe").load(printed)))
 
 
 def keys(value, path=()):
     """Yield the path of every key of a YAML document."""
-    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    entries = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
     for key, entry in entries:
         yield (*path, key)
         yield from keys(entry, (*path, key))

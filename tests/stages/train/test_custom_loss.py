@@ -28,16 +28,23 @@ def load(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def load(code=None, labels=tiny_task.CLASSES, **options):
-        write_functions(tmp_path, **({} if code is None else {"files": {"project/losses.py": f"import torch\n{code}"}}))
+        write_functions(
+            tmp_path, **({} if code is None else {"files": {"project/losses.py": f"import torch\n{code}"}})
+        )
         name = "own" if code else "focal"
-        return load_loss(tiny_task.params(loss=f"project/losses.py:{name}", loss_options=options).train, labels)
+        return load_loss(
+            tiny_task.params(loss=f"project/losses.py:{name}", loss_options=options).train, labels
+        )
 
     return load
 
 
 def test_focal_loss_with_gamma_0_equals_cross_entropy(load):
     logits = LOGITS.clone().requires_grad_()
-    focal, cross_entropy = load(gamma=0.0)(logits, LABELS), functional.cross_entropy(logits, LABELS, reduction="none")
+    focal, cross_entropy = (
+        load(gamma=0.0)(logits, LABELS),
+        functional.cross_entropy(logits, LABELS, reduction="none"),
+    )
     torch.testing.assert_close(focal, cross_entropy)
     gradients = [torch.autograd.grad(loss.sum(), logits)[0] for loss in (focal, cross_entropy)]
     torch.testing.assert_close(*gradients)
@@ -45,7 +52,9 @@ def test_focal_loss_with_gamma_0_equals_cross_entropy(load):
 
 def test_focal_loss_follows_its_formula(load):
     p = LOGITS.double().softmax(dim=1)[torch.arange(40), LABELS]
-    torch.testing.assert_close(load()(LOGITS, LABELS).double(), -((1 - p) ** 2) * p.log(), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        load()(LOGITS, LABELS).double(), -((1 - p) ** 2) * p.log(), atol=1e-6, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("gamma", [0.5, 2.0])
@@ -58,15 +67,27 @@ def test_focal_loss_of_a_certain_prediction_has_a_finite_gradient(load, gamma):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("return torch.nn.functional.cross_entropy(logits, labels)", r"returns torch\.float32 of shape \(\) for 6 examples"),
+        (
+            "return torch.nn.functional.cross_entropy(logits, labels)",
+            r"returns torch\.float32 of shape \(\) for 6 examples",
+        ),
         ("return logits - labels[:, None]", r"returns torch\.float32 of shape \(6, 3\) for 6 examples"),
         ("return logits.sum(1).long()", r"returns torch\.int64 of shape \(6,\)"),
         ("return [1.0] * len(labels)", r"returns list for 6 examples"),
         ("return (logits.argmax(1) != labels).float()", "returns losses without a gradient"),
-        ("return (logits.softmax(1)[torch.arange(len(labels)), labels] - 1).sqrt()", "gives losses with NaN or infinity"),
+        (
+            "return (logits.softmax(1)[torch.arange(len(labels)), labels] - 1).sqrt()",
+            "gives losses with NaN or infinity",
+        ),
         ("return (logits.sum(1) * 0).abs().sqrt()", "gives a gradient with NaN or infinity"),
-        ("return (logits.sum(1) - logits.sum(1).mean()) ** 2", "gives an example another loss in a smaller batch"),
-        ("return logits.sum(1) + 0 * labels.max()", r"fails for logits \(0, 3\) and labels \(0,\) \(project/losses\.py, line 3\)"),
+        (
+            "return (logits.sum(1) - logits.sum(1).mean()) ** 2",
+            "gives an example another loss in a smaller batch",
+        ),
+        (
+            "return logits.sum(1) + 0 * labels.max()",
+            r"fails for logits \(0, 3\) and labels \(0,\) \(project/losses\.py, line 3\)",
+        ),
         ("return logits @ labels", r"fails for logits \(6, 3\) and labels \(6,\)"),
     ],
 )
@@ -77,15 +98,23 @@ def test_unsuitable_loss_is_refused_with_parameter_file_and_function(load, body,
 
 def test_loss_of_a_regression_gets_two_vectors(load):
     own = load("def own(predictions, labels):\n    return (predictions - labels).abs()", NUMBERS)
-    losses = Loss(Regression(), function=own).per_example(torch.tensor([[1.0], [3.0]]), torch.tensor([2.0, 5.0]))
+    losses = Loss(Regression(), function=own).per_example(
+        torch.tensor([[1.0], [3.0]]), torch.tensor([2.0, 5.0])
+    )
     assert losses.tolist() == [1.0, 2.0]
 
 
 def test_class_weights_multiply_a_custom_loss(load):
     weights = np.array([1.0, 2.0, 4.0], dtype=np.float32)
-    weighted, plain = Loss(tiny_task.CLASSES, class_weights=weights, function=load()), Loss(tiny_task.CLASSES, function=load())
+    weighted, plain = (
+        Loss(tiny_task.CLASSES, class_weights=weights, function=load()),
+        Loss(tiny_task.CLASSES, function=load()),
+    )
     torch.testing.assert_close(
-        weighted.per_example(LOGITS, LABELS), plain.per_example(LOGITS, LABELS) * torch.from_numpy(weights)[LABELS], rtol=0, atol=0
+        weighted.per_example(LOGITS, LABELS),
+        plain.per_example(LOGITS, LABELS) * torch.from_numpy(weights)[LABELS],
+        rtol=0,
+        atol=0,
     )
     assert weighted.total_weight(LABELS.numpy()) == sum(weights[LABELS])
 
@@ -93,7 +122,10 @@ def test_class_weights_multiply_a_custom_loss(load):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"loss_options": {"gamma": 1.0}}, r"train\.loss_options: they are for a function in train\.loss, which is null"),
+        (
+            {"loss_options": {"gamma": 1.0}},
+            r"train\.loss_options: they are for a function in train\.loss, which is null",
+        ),
         ({**FOCAL, "label_smoothing": 0.1}, r"train\.label_smoothing: it is part of cross-entropy"),
     ],
 )
@@ -114,7 +146,11 @@ def test_micro_batches_of_a_custom_loss_do_not_change_the_training_curve(project
     write_functions(project)
     curves = []
     for size in (2, 8):
-        outcome = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, **FOCAL, micro_batch_size=size, class_weights="balanced"))
+        outcome = trained(
+            tiny_task.params(
+                tiny_task.WITHOUT_DROPOUT, **FOCAL, micro_batch_size=size, class_weights="balanced"
+            )
+        )
         curves.append([row.loss for row in outcome.state.progress.logged])
     assert curves[0] == pytest.approx(curves[1], abs=1e-4)
 
@@ -122,10 +158,23 @@ def test_micro_batches_of_a_custom_loss_do_not_change_the_training_curve(project
 def test_custom_metric_selects_the_best_weights_in_its_direction(project, trained, capsys):
     """The learning rate is so high that the accuracy first rises and then falls; cost is lowest where it is highest."""
     write_functions(project)
-    settings = {"optimizer": "sgd", "learning_rate": 3.0, "momentum": 0.0, "warmup_ratio": 0.9, "max_grad_norm": None, "epochs": 4}
-    outcome = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, metric="project/metrics.py:cost", **settings))
+    settings = {
+        "optimizer": "sgd",
+        "learning_rate": 3.0,
+        "momentum": 0.0,
+        "warmup_ratio": 0.9,
+        "max_grad_norm": None,
+        "epochs": 4,
+    }
+    outcome = trained(
+        tiny_task.params(tiny_task.WITHOUT_DROPOUT, metric="project/metrics.py:cost", **settings)
+    )
     progress = outcome.state.progress
-    assert progress.best.metric == min(row.metric for row in progress.evaluated) < max(row.metric for row in progress.evaluated)
+    assert (
+        progress.best.metric
+        == min(row.metric for row in progress.evaluated)
+        < max(row.metric for row in progress.evaluated)
+    )
     assert f", cost {progress.best.metric:.4f} (best)" in capsys.readouterr().out
 
 
@@ -137,14 +186,18 @@ def test_metric_of_the_wrong_shape_is_refused_before_training(project, trained):
 
 def test_function_is_accepted_where_the_table_has_no_such_metric(project):
     assert read_inputs(tiny_task.params(metric="project/metrics.py:own").train)
-    with pytest.raises(ParamsError, match=r"'own' is not a metric of classification(.|\n)*or write project/FILE\.py:FUNCTION"):
+    with pytest.raises(
+        ParamsError, match=r"'own' is not a metric of classification(.|\n)*or write project/FILE\.py:FUNCTION"
+    ):
         read_inputs(tiny_task.params(metric="own").train)
 
 
 @pytest.fixture
 def folder(tmp_path, data):
     """A project with the focal loss in a file that another one imports."""
-    tiny_task.write_params(fill(tmp_path, data), loss="project/own.py:focal", epochs=3, checkpoint_every_steps=3)
+    tiny_task.write_params(
+        fill(tmp_path, data), loss="project/own.py:focal", epochs=3, checkpoint_every_steps=3
+    )
     write_functions(tmp_path, {**EXAMPLES, "project/own.py": "from project.losses import focal"})
     return tmp_path
 
@@ -160,7 +213,9 @@ def test_interrupted_run_with_an_unchanged_loss_resumes(folder):
     assert "resumes from step" in launcher.output(folder)
 
 
-@pytest.mark.parametrize("file", [pytest.param("project/own.py", marks=pytest.mark.slow), "project/losses.py"])
+@pytest.mark.parametrize(
+    "file", [pytest.param("project/own.py", marks=pytest.mark.slow), "project/losses.py"]
+)
 def test_changed_loss_file_starts_a_new_run_at_step_0(folder, file):
     killed_at_step_12(folder)
     with (folder / file).open("a") as code:
@@ -197,7 +252,9 @@ def test_launched_training_uses_the_loss_and_reruns_when_its_file_changes(tmp_pa
     """`dvc repro train` through accelerate-launch: the file is in the provenance, a change of it trains again, one of a metric does not."""
     project = Project.copy_to(tmp_path)
     write_functions(tmp_path, pipeline=(tmp_path / "dvc.yaml").read_text())
-    project.set_params({**tiny_settings(), "train.loss": "project/losses.py:focal", "train.loss_options": {"gamma": 3.0}})
+    project.set_params(
+        {**tiny_settings(), "train.loss": "project/losses.py:focal", "train.loss_options": {"gamma": 3.0}}
+    )
     output = project.run("dvc", "repro", "train").stdout
     assert "a uniform prediction gives 0.8240" in output  # (1 - 1/5)^3 log 5, of five queues
     first = provenance(tmp_path)

@@ -20,7 +20,9 @@ from tuneline.tasks import task_with_names
 SPLITS = ("train", "validation")
 
 
-@pytest.mark.parametrize(("names", "outputs"), [(tiny_task.NAMES, 3), (None, 1)], ids=["classification", "regression"])
+@pytest.mark.parametrize(
+    ("names", "outputs"), [(tiny_task.NAMES, 3), (None, 1)], ids=["classification", "regression"]
+)
 def test_inputs_have_splits_labels_and_the_id_that_pads(project, names, outputs):
     tiny_task.write_data(project, labels=task_with_names(names))
     inputs = read_inputs(tiny_task.params(metric="loss").train)
@@ -74,7 +76,11 @@ def test_missing_input_names_the_stage_that_writes_it(project, path):
             {"class_weights": "balanced", "metric": "mse"},
             "train.class_weights: the labels are numbers, and regression has no classes",
         ),
-        (None, {"label_smoothing": 0.1, "metric": "mse"}, "train.label_smoothing: the labels are numbers, and regression has no classes"),
+        (
+            None,
+            {"label_smoothing": 0.1, "metric": "mse"},
+            "train.label_smoothing: the labels are numbers, and regression has no classes",
+        ),
         (None, {}, "train.metric: 'accuracy' is not a metric of regression"),
         (tiny_task.NAMES, {"metric": "pearson"}, "train.metric: 'pearson' is not a metric of classification"),
     ],
@@ -87,7 +93,10 @@ def test_check_label_params_refuses_params_that_do_not_fit_the_labels(names, giv
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"max_position_embeddings": 8}, r"it has 8 positions, but a row has \d+ tokens(.|\n)*tokenize.max_length to 8"),
+        (
+            {"max_position_embeddings": 8},
+            r"it has 8 positions, but a row has \d+ tokens(.|\n)*tokenize.max_length to 8",
+        ),
         ({"vocab_size": 20}, r"its highest token id is 19, but the data contain the id 31"),
     ],
 )
@@ -109,6 +118,8 @@ def test_micro_batches_cover_the_batch_and_are_equally_many_per_process(rows, mi
     assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize(("micro", "processes", "expected"), [(8, 1, [8]), (4, 1, [4, 4]), (1, 2, [1, 1, 1, 1]), (3, 1, [3, 3, 2])])
+@pytest.mark.parametrize(
+    ("micro", "processes", "expected"), [(8, 1, [8]), (4, 1, [4, 4]), (1, 2, [1, 1, 1, 1]), (3, 1, [3, 3, 2])]
+)
 def test_accumulation_steps_follow_from_micro_batch_and_processes(micro, processes, expected):
     assert [len(micro_batch) for micro_batch in shard_batch(np.arange(8), micro, processes, 0)] == expected

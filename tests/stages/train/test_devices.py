@@ -55,7 +55,10 @@ def losses(outcome):
 
 
 def test_bf16_trains_close_to_float32_and_keeps_float32_weights(trained):
-    plain, half = (trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, mixed_precision=precision)) for precision in ("no", "bf16"))
+    plain, half = (
+        trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, mixed_precision=precision))
+        for precision in ("no", "bf16")
+    )
     assert losses(half) == pytest.approx(losses(plain), abs=0.1)
     assert losses(half) != losses(plain)
     assert {weight.dtype for weight in half.weights.values()} == {torch.float32}
@@ -63,7 +66,9 @@ def test_bf16_trains_close_to_float32_and_keeps_float32_weights(trained):
 
 def test_gradient_checkpointing_gives_the_same_losses(trained):
     """Recomputed activations use the same dropout masks."""
-    assert losses(trained(tiny_task.params(gradient_checkpointing=True))) == pytest.approx(losses(trained(tiny_task.params())), abs=1e-6)
+    assert losses(trained(tiny_task.params(gradient_checkpointing=True))) == pytest.approx(
+        losses(trained(tiny_task.params())), abs=1e-6
+    )
 
 
 @pytest.mark.slow  # the compiler alone takes 15 seconds
@@ -78,7 +83,9 @@ def test_compiled_model_has_the_same_losses_and_plain_weights(trained):
 
 
 def test_unknown_compile_backend_error_lists_the_available_ones(project, trained):
-    with pytest.raises(ParamsError, match=r"train.compile: torch does not have a backend 'inductr'(.|\n)*inductor"):
+    with pytest.raises(
+        ParamsError, match=r"train.compile: torch does not have a backend 'inductr'(.|\n)*inductor"
+    ):
         trained(tiny_task.params(compile="inductr"))
 
 
@@ -104,7 +111,9 @@ def test_process_count_that_differs_from_the_launch_configuration_is_an_error(tw
     check_devices("auto", two_processes)
     with pytest.raises(StageError, match=r"conf/accelerate/cpu\.yaml requests 1 process, but 2 are running"):
         check_devices("cpu", two_processes)
-    with pytest.raises(StageError, match=r"conf/accelerate/multi-node\.yaml requests 16 processes, but 2 are running"):
+    with pytest.raises(
+        StageError, match=r"conf/accelerate/multi-node\.yaml requests 16 processes, but 2 are running"
+    ):
         check_devices("multi-node", two_processes)
 
 
@@ -120,12 +129,16 @@ def test_launch_for_a_gpu_that_trains_on_the_cpu_is_an_error(project_alone, monk
 def test_devices_used_are_those_of_the_training(project_alone):
     create_accelerator(tiny_task.params(mixed_precision="bf16"))
     devices = DevicesUsed(type="cpu", precision="bf16", processes=1, distribution="NO")
-    segments = [TrainingSegment(step=step, device="cpu", processes=2 - step // 9, micro_batch_size=4, threads=1) for step in (0, 9)]
+    segments = [
+        TrainingSegment(step=step, device="cpu", processes=2 - step // 9, micro_batch_size=4, threads=1)
+        for step in (0, 9)
+    ]
     assert devices_used(segments[:1]) == devices
     assert "segments" not in devices.model_dump()
-    assert str(devices_used(segments)) == (
-        "cpu, bf16; the bytes are not those of one kind of machine: from step 0 2 processes with 1 thread (cpu, micro_batch_size 4); "
-        "from step 9 1 process with 1 thread (cpu, micro_batch_size 4)"
+    assert (
+        str(devices_used(segments))
+        == "cpu, bf16; the bytes are not those of one kind of machine: from step 0 2 processes with 1 thread"
+        " (cpu, micro_batch_size 4); from step 9 1 process with 1 thread (cpu, micro_batch_size 4)"
     )
 
 
@@ -142,7 +155,11 @@ def settings_of(name, monkeypatch):
         patch.delenv("ACCELERATE_USE_CPU", raising=False)
         arguments = validate(name, parse_launch(name, []), None)
         arguments.deepspeed_fields_from_accelerate_config = ""  # the launcher sets it
-        launched = prepare_deepspeed_cmd_env(arguments)[1] if arguments.use_deepspeed else prepare_multi_gpu_env(arguments)
+        launched = (
+            prepare_deepspeed_cmd_env(arguments)[1]
+            if arguments.use_deepspeed
+            else prepare_multi_gpu_env(arguments)
+        )
         for key, value in launched.items():
             patch.setenv(key, value)
         return launch_settings()
@@ -161,13 +178,20 @@ def test_settings_of_a_launch_include_the_content_of_the_file_of_deepspeed(tmp_p
 @pytest.mark.parametrize("fused", [True, False])
 def test_gradients_are_clipped_as_torch_does_it(project_alone, fused, max_norm):
     """With an epsilon of 1, a step of Adam depends on the size of the gradients."""
-    ours, torchs = ([torch.nn.Parameter(torch.arange(12.0).view(3, 4)), torch.nn.Parameter(torch.ones(2))] for _ in range(2))
+    ours, torchs = (
+        [torch.nn.Parameter(torch.arange(12.0).view(3, 4)), torch.nn.Parameter(torch.ones(2))]
+        for _ in range(2)
+    )
     accelerator = create_accelerator(tiny_task.params())
     for weight in (*ours, *torchs):
         weight.grad = torch.full_like(weight, 2.0)
     optimizer = accelerator.prepare(torch.optim.AdamW(ours, lr=0.1, eps=1.0, fused=fused))
     norm = clip_gradients(accelerator, torch.nn.ParameterList(ours), optimizer, max_norm)
-    assert norm == pytest.approx(float(torch.nn.utils.clip_grad_norm_(torchs, max_norm))) == pytest.approx(14**0.5 * 2)
+    assert (
+        norm
+        == pytest.approx(float(torch.nn.utils.clip_grad_norm_(torchs, max_norm)))
+        == pytest.approx(14**0.5 * 2)
+    )
     optimizer.step()
     torch.optim.AdamW(torchs, lr=0.1, eps=1.0).step()
     for weight, expected in zip(ours, torchs, strict=True):

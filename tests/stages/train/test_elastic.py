@@ -28,7 +28,9 @@ def prepared(folder, data, micro_batch_size=4, model=tiny_task.WITHOUT_DROPOUT):
 
 
 def segment(step=0, processes=1, micro_batch_size=4):
-    return TrainingSegment(step=step, device="cpu", processes=processes, micro_batch_size=micro_batch_size, threads=1)
+    return TrainingSegment(
+        step=step, device="cpu", processes=processes, micro_batch_size=micro_batch_size, threads=1
+    )
 
 
 def test_layout_is_no_part_of_the_key_unless_checkpoints_are_sharded(project, accelerated, monkeypatch):
@@ -67,13 +69,21 @@ def whole(tmp_path_factory, data):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("before", "after"), [((1, 4), (2, 4)), ((2, 2), (1, 8)), ((1, 4), (1, 2))], ids=["1to2", "2to1", "smaller"])
-def test_run_resumed_with_another_layout_has_the_batches_and_losses_of_the_whole_run(whole, tmp_path, data, before, after):
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [((1, 4), (2, 4)), ((2, 2), (1, 8)), ((1, 4), (1, 2))],
+    ids=["1to2", "2to1", "smaller"],
+)
+def test_run_resumed_with_another_layout_has_the_batches_and_losses_of_the_whole_run(
+    whole, tmp_path, data, before, after
+):
     project = prepared(tmp_path, data, before[1])
     assert launcher.run(project, before[0], before=KILLED) == [-signal.SIGKILL] * before[0]
     prepared_again = dict(launch="auto", micro_batch_size=after[1], **SETTINGS)
     tiny_task.write_params(project, tiny_task.WITHOUT_DROPOUT, **prepared_again)
-    assert launcher.run(project, after[0], before=launcher.record_batches) == [0] * after[0], launcher.output(project)
+    assert launcher.run(project, after[0], before=launcher.record_batches) == [0] * after[0], launcher.output(
+        project
+    )
     assert "resumes from step " in launcher.output(project)
     assert "WARNING: the checkpoint was computed by" in launcher.output(project)
 
@@ -86,7 +96,9 @@ def test_run_resumed_with_another_layout_has_the_batches_and_losses_of_the_whole
             print(f"{before} to {after}: {name}, column {column}: largest difference {difference:.2e}")
             assert difference <= tolerance
     batches = launcher.batches(project)
-    epochs = [sorted(row for step in range(first, first + 8) for row in batches[step]) for first in (0, 8, 16)]
+    epochs = [
+        sorted(row for step in range(first, first + 8) for row in batches[step]) for first in (0, 8, 16)
+    ]
     assert epochs == [list(range(ROWS))] * 3, "an example was lost or came twice"
 
 

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import AutoModelForSequenceClassification, BertConfig, BertForSequenceClassification, CanineConfig, T5Config
+from transformers import (
+    AutoModelForSequenceClassification,
+    BertConfig,
+    BertForSequenceClassification,
+    CanineConfig,
+    T5Config,
+)
 
 from stages.train import embeddings, state
 from stages.train.data import read_inputs
@@ -25,7 +31,13 @@ LARGE = {**tiny_task.WITHOUT_DROPOUT, "vocab_size": 200}
 def small_bert(vocabulary=50):
     torch.manual_seed(0)
     return BertForSequenceClassification(
-        BertConfig(vocab_size=vocabulary, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+        BertConfig(
+            vocab_size=vocabulary,
+            hidden_size=8,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+        )
     )
 
 
@@ -40,7 +52,13 @@ def test_training_used_embeddings_only_gives_the_same_weights(project, accelerat
     results = []
     for share in (0.5, 0.0):
         monkeypatch.setattr(embeddings, "LARGEST_SHARE", share)
-        run = state.set_up(params, read_inputs(params.train), create_accelerator(params), Interruption(), params.train.micro_batch_size)
+        run = state.set_up(
+            params,
+            read_inputs(params.train),
+            create_accelerator(params),
+            Interruption(),
+            params.train.micro_batch_size,
+        )
         before = weights_of(run)
         with run.logger.open(run.progress, run.total_steps):
             train_to_end(run)
@@ -50,7 +68,9 @@ def test_training_used_embeddings_only_gives_the_same_weights(project, accelerat
     assert nothing is None
     assert ours.keys() == expected.keys()
     for name, values in expected.items():
-        torch.testing.assert_close(ours[name], values, rtol=1e-4, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            ours[name], values, rtol=1e-4, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}"
+        )
     torch.testing.assert_close(logits, expected_logits, rtol=1e-4, atol=1e-6)
     assert float(ours[TABLE][100:].norm() / before[TABLE][100:].norm()) < 0.95
 
@@ -77,7 +97,9 @@ def test_resumed_run_has_the_bytes_of_an_uninterrupted_one(precision, trained, m
         trained(params)
     monkeypatch.delenv(PAUSE_AT_STEP)
     resumed = trained(params, resume=True)
-    assert resumed.state.logger.throughput.samples == 60 + 60 - 5 * 8, "the first five of 16 steps were not repeated"
+    assert resumed.state.logger.throughput.samples == 60 + 60 - 5 * 8, (
+        "the first five of 16 steps were not repeated"
+    )
     assert all(torch.equal(values, whole[name]) for name, values in resumed.weights.items())
 
 
@@ -110,8 +132,14 @@ def test_every_architecture_has_the_same_logits_and_gradients_with_used_embeddin
             assert isinstance(model.get_input_embeddings(), UsedEmbeddings)
         outputs = model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=torch.tensor([0, 1, 2, 0]))
         outputs.loss.backward()
-        gradients = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
-        name = next(name for name in gradients if name.removesuffix(".weight").endswith(("word_embeddings", "tok_embeddings")))
+        gradients = {
+            name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None
+        }
+        name = next(
+            name
+            for name in gradients
+            if name.removesuffix(".weight").endswith(("word_embeddings", "tok_embeddings"))
+        )
         table = gradients.pop(name)
         results.append([outputs.logits.detach(), table[1:-1] if divided else table[5:45], gradients])
     torch.testing.assert_close(results[1], results[0])

@@ -13,7 +13,11 @@ from tests.stages.train import tiny_task
 
 
 @settings(deadline=None)  # a busy machine is no failure
-@given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=80), batch_size=st.integers(1, 9), processes=st.integers(1, 4))
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=80),
+    batch_size=st.integers(1, 9),
+    processes=st.integers(1, 4),
+)
 def test_shard_split_gives_every_row_to_one_process_and_equally_many_batches(lengths, batch_size, processes):
     shards = shard_split(np.array(lengths), batch_size, processes)
     rows = np.concatenate([batch for shard in shards for batch in shard])
@@ -51,7 +55,9 @@ def prediction(project, accelerated):
     interruption = Interruption()
 
     def run(batch_size):
-        return predict_split(accelerator, model, loader, batch_size, Coordinator(accelerator, interruption, None))
+        return predict_split(
+            accelerator, model, loader, batch_size, Coordinator(accelerator, interruption, None)
+        )
 
     run.interruption, run.model, run.inputs = interruption, model, inputs
     return run
@@ -64,7 +70,9 @@ def test_logits_of_a_batch_equal_those_of_each_row_alone(prediction):
     for row in range(len(split)):
         batch = {name: torch.from_numpy(values) for name, values in split.pad(np.array([row]), 0).items()}
         with torch.no_grad():
-            assert prediction.model(**batch).logits[0].tolist() == pytest.approx(logits[row].tolist(), abs=1e-5)
+            assert prediction.model(**batch).logits[0].tolist() == pytest.approx(
+                logits[row].tolist(), abs=1e-5
+            )
 
 
 def test_evaluation_has_no_dropout_and_leaves_the_model_training(prediction):

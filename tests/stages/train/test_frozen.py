@@ -52,7 +52,12 @@ def vectors(project, name):
     encoder = load_classifier(project / "models/classifier", "sdpa").encoder
     with torch.inference_mode():
         rows = [split.pad(np.array([row]), 0) for row in range(len(split))]
-        pooled = [mean_pooled(encoder, **{key: torch.from_numpy(row[key]) for key in ("input_ids", "attention_mask")}) for row in rows]
+        pooled = [
+            mean_pooled(
+                encoder, **{key: torch.from_numpy(row[key]) for key in ("input_ids", "attention_mask")}
+            )
+            for row in rows
+        ]
     return torch.cat(pooled).numpy(), split.labels
 
 
@@ -76,12 +81,17 @@ def test_measurements_are_one_evaluation_and_no_invented_curve(project):
     assert "final_training_loss" not in metrics
     assert metrics["best_accuracy_low"] <= metrics["best_accuracy"] <= metrics["best_accuracy_high"]
     assert launcher.curve(project) == []
-    assert launcher.curve(project, "validation") == [[0, pytest.approx(metrics["best_loss"]), pytest.approx(metrics["best_accuracy"])]]
+    assert launcher.curve(project, "validation") == [
+        [0, pytest.approx(metrics["best_loss"]), pytest.approx(metrics["best_accuracy"])]
+    ]
 
 
 def test_startup_says_that_the_checkpoint_is_frozen_and_what_is_fitted(project):
     output = launcher.output(project)
-    assert "the checkpoint is frozen; a linear model is fitted to its mean-pooled vectors (16 features, 60 of 60 rows)" in output
+    assert (
+        "the checkpoint is frozen; a linear model is fitted to its mean-pooled vectors (16 features, 60 of 60"
+        " rows)" in output
+    )
     assert "new weights" not in output
     assert "WARNING" not in output, "a learning rate has no effect"
 
@@ -89,7 +99,9 @@ def test_startup_says_that_the_checkpoint_is_frozen_and_what_is_fitted(project):
 @pytest.mark.parametrize("processes", [1, 2])
 def test_second_run_and_two_processes_give_the_same_bytes(tmp_path, data, project, processes):
     again = prepared(tmp_path, data, launch="cpu" if processes == 1 else "multi-gpu")
-    assert launcher.run(again, processes, {"OMP_NUM_THREADS": torch.get_num_threads()}) == [0] * processes, launcher.output(again)
+    assert launcher.run(again, processes, {"OMP_NUM_THREADS": torch.get_num_threads()}) == [0] * processes, (
+        launcher.output(again)
+    )
     if processes == 1:
         assert launcher.outs(again) == launcher.outs(project)
     else:
@@ -117,7 +129,10 @@ def test_number_that_is_nan_is_named_with_its_row(tmp_path, data):
     values = table["labels"].to_numpy().copy()
     values[3] = math.nan
     place = table.column_names.index("labels")
-    write_table(table.set_column(place, table.schema.field("labels"), pa.array(values)), folder / "data/tokenized/train.parquet")
+    write_table(
+        table.set_column(place, table.schema.field("labels"), pa.array(values)),
+        folder / "data/tokenized/train.parquet",
+    )
     assert launcher.run(folder) != [0]
     assert "Labels that are NaN or infinite, in data/tokenized/train.parquet: 3" in launcher.output(folder)
 

@@ -15,8 +15,13 @@ from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tuneline.core.launch import choose_processes, find_devices
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA or ROCm GPU")]
-two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason=f"needs 2 GPUs; there are {torch.cuda.device_count()}")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA or ROCm GPU"),
+]
+two_gpus = pytest.mark.skipif(
+    torch.cuda.device_count() < 2, reason=f"needs 2 GPUs; there are {torch.cuda.device_count()}"
+)
 
 
 @pytest.fixture
@@ -30,7 +35,9 @@ def start(project: Path, **train) -> subprocess.Popen[str]:
     env = {name: value for name, value in os.environ.items() if name != "ACCELERATE_USE_CPU"}
     command = [sys.executable, "-m", "stages.train.launch"]
     output = (project / "output-0.txt").open("a")
-    return subprocess.Popen(command, cwd=project, env={**env, "PYTHONPATH": str(ROOT)}, stdout=output, stderr=output, text=True)
+    return subprocess.Popen(
+        command, cwd=project, env={**env, "PYTHONPATH": str(ROOT)}, stdout=output, stderr=output, text=True
+    )
 
 
 def trained(project: Path, **train) -> dict[str, object]:
@@ -56,7 +63,11 @@ def test_auto_chooses_all_gpus_and_the_precision_that_they_support(project, monk
     assert choice.device == "cuda"
     assert choice.precision == ("bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16")
     used = trained(project, launch="auto", global_batch_size=8)
-    assert (used["type"], used["precision"], used["processes"]) == ("cuda", choice.precision, choice.processes)
+    assert (used["type"], used["precision"], used["processes"]) == (
+        "cuda",
+        choice.precision,
+        choice.processes,
+    )
     assert f"auto chooses {choice}" in launcher.output(project)
 
 
@@ -68,7 +79,12 @@ def test_bf16_trains_close_to_the_cpu(project, tmp_path_factory, data):
 
 
 def test_explicit_gpu_trains_on_it_in_float32_like_the_cpu(project, tmp_path_factory, data):
-    assert trained(project, launch="gpu", tf32=False) == {"type": "cuda", "precision": "no", "processes": 1, "distribution": "NO"}
+    assert trained(project, launch="gpu", tf32=False) == {
+        "type": "cuda",
+        "precision": "no",
+        "processes": 1,
+        "distribution": "NO",
+    }
     assert losses(project) == pytest.approx(cpu_losses(tmp_path_factory.mktemp("cpu"), data), abs=1e-3)
 
 
@@ -90,7 +106,8 @@ def test_run_on_a_gpu_resumes_after_a_signal(project):
 @two_gpus
 def test_two_gpus_train_by_ddp_close_to_one(project, tmp_path_factory, data):
     (project / "conf/accelerate/two.yaml").write_text(
-        "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: 'no'\nnum_machines: 1\nnum_processes: 2\n"
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision:"
+        " 'no'\nnum_machines: 1\nnum_processes: 2\n"
     )
     assert trained(project, launch="two", tf32=False)["distribution"] == "MULTI_GPU"
     assert losses(project) == pytest.approx(cpu_losses(tmp_path_factory.mktemp("cpu"), data), abs=1e-3)

@@ -13,7 +13,9 @@ from tests.stages.train import tiny_task
 @pytest.fixture
 def coordinator(project, accelerated):
     """Return a function that creates the coordinator of a run of one process."""
-    return lambda interruption, minutes=None: Coordinator(create_accelerator(tiny_task.params()), interruption, minutes)
+    return lambda interruption, minutes=None: Coordinator(
+        create_accelerator(tiny_task.params()), interruption, minutes
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

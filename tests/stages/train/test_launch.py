@@ -26,7 +26,11 @@ from tuneline.core.machine import BF16_INSTRUCTIONS, processor_words
         (1, 1, None),
         (75, 75, None),
         (CRASHED, 1, "unexpected error; the traceback is above. HINT"),
-        (128 + signal.SIGKILL, 137, "killed by signal 9 (SIGKILL). The system kills a process when memory runs out"),
+        (
+            128 + signal.SIGKILL,
+            137,
+            "killed by signal 9 (SIGKILL). The system kills a process when memory runs out",
+        ),
         (128 + signal.SIGSEGV, 139, "killed by signal 11 (SIGSEGV). HINT"),
         (228, 228, "ended with exit code 228. HINT"),
         (128 + signal.SIGTERM, 75, "stopped. HINT"),
@@ -47,15 +51,32 @@ def test_hint_names_the_newest_checkpoint_of_this_run(tmp_path):
             (tmp_path / key / f"step-{step:08d}").mkdir(parents=True)
         (tmp_path / key / "run.json").touch()
     os.utime(tmp_path / "old/run.json", (1, 1))
-    assert resume_hint(time.time(), tmp_path) == f"`dvc repro` resumes from step 10 ({tmp_path}/this/step-00000010)."
-    assert "from the last checkpoint if there is one" in resume_hint(time.time() + 60, tmp_path), "no run has begun since"
+    assert (
+        resume_hint(time.time(), tmp_path)
+        == f"`dvc repro` resumes from step 10 ({tmp_path}/this/step-00000010)."
+    )
+    assert "from the last checkpoint if there is one" in resume_hint(time.time() + 60, tmp_path), (
+        "no run has begun since"
+    )
 
 
 def test_launcher_of_several_machines_starts_this_command_on_each():
     """The parent's process id means nothing on another machine."""
-    environ = {"TUNELINE_LAUNCHER": "srun --nodes=2 'my script.sh'", "TUNELINE_PARENT": "1", "HOME": "/home/me"}
+    environ = {
+        "TUNELINE_LAUNCHER": "srun --nodes=2 'my script.sh'",
+        "TUNELINE_PARENT": "1",
+        "HOME": "/home/me",
+    }
     command, environment = child_command(["--cpu"], environ)
-    assert command == ["srun", "--nodes=2", "my script.sh", sys.executable, "-m", "stages.train.launch", "--cpu"]
+    assert command == [
+        "srun",
+        "--nodes=2",
+        "my script.sh",
+        sys.executable,
+        "-m",
+        "stages.train.launch",
+        "--cpu",
+    ]
     assert environment == {"HOME": "/home/me"}
     assert child_command([], {})[0] == [sys.executable, "-m", "stages.train.accelerate_launch"]
 
@@ -95,7 +116,9 @@ def test_launch_for_a_gpu_without_one_ends_at_once_with_our_message(launch):
     """accelerate would train on the CPU and exit with 0."""
     code, lines = launch(launch="gpu").end()
     assert code == 78
-    assert lines[0].startswith("train: train.launch: conf/accelerate/gpu.yaml needs a GPU, and there is none: ")
+    assert lines[0].startswith(
+        "train: train.launch: conf/accelerate/gpu.yaml needs a GPU, and there is none: "
+    )
     assert lines[1:] == ["  Set train.launch to auto, for the best devices of each machine, or to cpu."]
 
 
@@ -145,8 +168,12 @@ def test_killed_training_is_explained(launch):
     run.wait_for_steps(2)[0].kill()
     code, lines = run.end()
     assert code == 137
-    assert lines[-1].startswith("train: killed by signal 9 (SIGKILL). The system kills a process when memory runs out")
-    assert "`dvc repro` resumes from step 10 (checkpoints/" in lines[-1] or "resumes from step 15" in lines[-1]
+    assert lines[-1].startswith(
+        "train: killed by signal 9 (SIGKILL). The system kills a process when memory runs out"
+    )
+    assert (
+        "`dvc repro` resumes from step 10 (checkpoints/" in lines[-1] or "resumes from step 15" in lines[-1]
+    )
     assert not [line for line in lines if "Traceback" in line], "\n".join(lines)
 
 
@@ -169,7 +196,9 @@ def test_signal_before_the_training_starts_ends_it_without_a_traceback(launch):
 def test_error_of_the_training_is_printed_once_and_last(launch, name):
     code, lines = launch(launch=name, class_weights={"purple": 2.0}).end()
     assert code == 78
-    assert [line for line in lines if line.startswith("train: train.class_weights: 'purple' is not a class.")] == [lines[-2]]
+    assert [
+        line for line in lines if line.startswith("train: train.class_weights: 'purple' is not a class.")
+    ] == [lines[-2]]
     assert not [line for line in lines if "Traceback" in line or "FAILED" in line]
 
 
@@ -178,7 +207,9 @@ def test_error_of_the_training_is_printed_once_and_last(launch, name):
 def test_loss_that_is_not_finite_is_printed_once_and_last(launch, name):
     code, lines = launch(launch=name, learning_rate=1e30, max_grad_norm=None, optimizer="sgd").end()
     assert code == PERMANENT
-    (said,) = [index for index, line in enumerate(lines) if line.startswith("train: Step ") and "loss" in line]
+    (said,) = [
+        index for index, line in enumerate(lines) if line.startswith("train: Step ") and "loss" in line
+    ]
     assert said == len(lines) - 2
     assert not [line for line in lines if "Traceback" in line or "FAILED" in line]
 
@@ -200,7 +231,9 @@ def test_unexpected_error_keeps_its_traceback_and_says_how_to_continue(launch, t
     code, lines = launch({"PYTHONPATH": f"{tmp_path}:{ROOT}"}, checkpoint_every_steps=5).end()
     assert code == 1
     assert "Traceback (most recent call last):" in lines
-    assert lines[-1].startswith("train: ended by an unexpected error; the traceback is above. `dvc repro` resumes from step 8 ")
+    assert lines[-1].startswith(
+        "train: ended by an unexpected error; the traceback is above. `dvc repro` resumes from step 8 "
+    )
 
 
 @pytest.mark.slow
@@ -210,11 +243,15 @@ def test_two_processes_on_the_cpu_are_started_by_the_launcher(launch):
     code, lines = run.end()
     assert code == 0, lines
     assert [line for line in lines if "2 processes (MULTI_CPU)" in line]
-    assert json.loads((run.project / "reports/provenance/train.json").read_text())["devices"]["processes"] == 2
+    assert (
+        json.loads((run.project / "reports/provenance/train.json").read_text())["devices"]["processes"] == 2
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs mpirun (Debian: apt-get install openmpi-bin)")
+@pytest.mark.skipif(
+    shutil.which("mpirun") is None, reason="needs mpirun (Debian: apt-get install openmpi-bin)"
+)
 def test_mpirun_starts_processes_which_are_not_taken_for_orphans(launch, tmp_path):
     """They are children of mpirun, not of ours."""
     (tmp_path / "hosts").write_text("localhost slots=2\n")

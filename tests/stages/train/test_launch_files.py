@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.utils import FullyShardedDataParallelPlugin
-from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env, prepare_simple_launcher_cmd_env
+from accelerate.utils.launch import (
+    prepare_deepspeed_cmd_env,
+    prepare_multi_gpu_env,
+    prepare_simple_launcher_cmd_env,
+)
 
 from stages.train.accelerate_launch import chosen_flags, parse_launch, validate
 from tests.conftest import ROOT
@@ -24,7 +28,11 @@ def _root(monkeypatch):
 def of_type(*kinds: str) -> list[Path]:
     """Return the launch configurations with one of these distributed types."""
     files = [path for path in PATHS if path.stem != AUTO]
-    return [path for path in files if any(f"distributed_type: {kind}\n" in path.read_text(encoding="utf-8") for kind in kinds)]
+    return [
+        path
+        for path in files
+        if any(f"distributed_type: {kind}\n" in path.read_text(encoding="utf-8") for kind in kinds)
+    ]
 
 
 def every(paths: list[Path]) -> pytest.MarkDecorator:
@@ -54,7 +62,9 @@ def test_launch_of_one_process_has_the_device_and_the_precision_of_its_file(path
 
 @every(of_type("MULTI_GPU", "FSDP"))
 def test_launch_on_several_gpus_has_the_precision_of_its_file(path):
-    assert prepare_multi_gpu_env(launched(path))["ACCELERATE_MIXED_PRECISION"] == str(load_config_from_file(str(path)).mixed_precision)
+    assert prepare_multi_gpu_env(launched(path))["ACCELERATE_MIXED_PRECISION"] == str(
+        load_config_from_file(str(path)).mixed_precision
+    )
 
 
 @every(of_type("MULTI_GPU"))

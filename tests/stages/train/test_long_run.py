@@ -75,7 +75,10 @@ def uninterrupted(tmp_path_factory, data):
 
 def test_long_run_does_not_grow_in_memory_or_open_files(uninterrupted):
     _, samples, _ = uninterrupted
-    early, late = (slice(start, start + len(samples.memory) // 5) for start in (len(samples.memory) // 5, -len(samples.memory) // 4))
+    early, late = (
+        slice(start, start + len(samples.memory) // 5)
+        for start in (len(samples.memory) // 5, -len(samples.memory) // 4)
+    )
     print(f"{max(samples.memory[early]) / MB:.0f} MB early, {max(samples.memory[late]) / MB:.0f} MB late")
     assert max(samples.memory[late]) - max(samples.memory[early]) < 40 * MB  # includes the training curve
     assert max(samples.files[late]) <= max(samples.files[early])

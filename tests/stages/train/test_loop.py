@@ -44,8 +44,13 @@ def test_losses_do_not_depend_on_the_micro_batch(exact, whole, micro_batch_size)
 
 
 @pytest.mark.parametrize(("tokens", "memory"), [(40, 8), (40, 4), (1, 8)])
-def test_micro_batch_tokens_limit_a_forward_pass_and_not_the_model(tokens, memory, exact, memory_for, monkeypatch):
-    """Rows have 6 to 17 tokens, and batches 8 rows. Out of memory, both limits are halved; a row that is longer goes alone."""
+def test_micro_batch_tokens_limit_a_forward_pass_and_not_the_model(
+    tokens, memory, exact, memory_for, monkeypatch
+):
+    """Rows have 6 to 17 tokens, and batches 8 rows.
+
+    Out of memory, both limits are halved; a row that is longer goes alone.
+    """
     expected = losses(exact(micro_batch_size=8))
     memory_for(memory)
     shapes, build = [], state.build_model
@@ -53,7 +58,8 @@ def test_micro_batch_tokens_limit_a_forward_pass_and_not_the_model(tokens, memor
     def observed(*arguments):
         model, drawn = build(*arguments)
         model.register_forward_pre_hook(
-            lambda module, _, inputs: shapes.append(inputs["input_ids"].shape) if module.training else None, with_kwargs=True
+            lambda module, _, inputs: shapes.append(inputs["input_ids"].shape) if module.training else None,
+            with_kwargs=True,
         )
         return model, drawn
 
@@ -68,7 +74,9 @@ def test_micro_batch_tokens_limit_a_forward_pass_and_not_the_model(tokens, memor
 
 def test_weighted_and_smoothed_losses_do_not_depend_on_the_micro_batch(exact):
     options = {"class_weights": {"billing": 5.0}, "label_smoothing": 0.1}
-    assert losses(exact(micro_batch_size=1, **options)) == pytest.approx(losses(exact(micro_batch_size=8, **options)), abs=1e-5)
+    assert losses(exact(micro_batch_size=1, **options)) == pytest.approx(
+        losses(exact(micro_batch_size=8, **options)), abs=1e-5
+    )
 
 
 def test_smaller_last_batch_is_trained(whole):
@@ -89,7 +97,9 @@ def test_batch_loss_is_the_mean_over_its_examples(project, accelerated):
 
 def test_gradient_norm_is_logged_before_clipping(exact):
     free, clipped = exact(max_grad_norm=None), exact(max_grad_norm=1e-3)
-    assert clipped.state.progress.logged[0].gradient_norm == pytest.approx(free.state.progress.logged[0].gradient_norm)
+    assert clipped.state.progress.logged[0].gradient_norm == pytest.approx(
+        free.state.progress.logged[0].gradient_norm
+    )
     assert losses(clipped)[-1] != losses(free)[-1]
 
 
@@ -101,7 +111,10 @@ def test_training_learns_the_synthetic_task(project, exact):
 
 
 def test_non_finite_loss_error_names_step_and_rows(exact):
-    with pytest.raises(DataError, match=r"Step \d+: loss .*Rows of its batch in data/tokenized/train.parquet: \d+(, \d+){3,7}\.") as error:
+    with pytest.raises(
+        DataError,
+        match=r"Step \d+: loss .*Rows of its batch in data/tokenized/train.parquet: \d+(, \d+){3,7}\.",
+    ) as error:
         exact(optimizer="sgd", learning_rate=1e30, max_grad_norm=None)
     assert "learning_rate" in error.value.hint
 
@@ -116,7 +129,10 @@ def test_nan_label_error_names_its_shard_and_row(project, trained):
     table = tiny_task.table(60, 0, Regression())
     values = table["labels"].to_numpy().copy()
     values[17] = math.nan
-    write_table(table.set_column(table.column_names.index("labels"), table.schema.field("labels"), pa.array(values)), path)
+    write_table(
+        table.set_column(table.column_names.index("labels"), table.schema.field("labels"), pa.array(values)),
+        path,
+    )
     into_shards(path.parent, 10)
     with pytest.raises(DataError, match=r"train-00001-of-00006\.parquet: 7\."):
         trained(tiny_task.params(metric="mse"))
@@ -167,7 +183,9 @@ def test_out_of_memory_halves_the_micro_batch_and_keeps_the_global_batch(trained
 
 def test_out_of_memory_with_one_example_has_a_hint(trained, memory_for):
     memory_for(0)
-    with pytest.raises(ParamsError, match=r"Out of memory with train.micro_batch_size 1(.|\n)*gradient_checkpointing"):
+    with pytest.raises(
+        ParamsError, match=r"Out of memory with train.micro_batch_size 1(.|\n)*gradient_checkpointing"
+    ):
         trained(tiny_task.params(micro_batch_size=2))
 
 

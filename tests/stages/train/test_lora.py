@@ -31,12 +31,16 @@ def changed_weights(outcome, before):
     return {name for name in before if not torch.equal(before[name], outcome.weights[name])}
 
 
-@pytest.mark.parametrize("drawn", [("classifier.",), ("bert.pooler.", "classifier.")], ids=["head", "pooler and head"])
+@pytest.mark.parametrize(
+    "drawn", [("classifier.",), ("bert.pooler.", "classifier.")], ids=["head", "pooler and head"]
+)
 def test_lora_trains_adapters_head_and_what_the_checkpoint_lacks(project, trained, drawn):
     tiny_task.write_checkpoint(project, without=drawn)
     outcome = trained(tiny_task.params(tiny_task.FINE_TUNED, lora={"rank": RANK}, keep="last"))
     torch.manual_seed(3)
-    before = tiny_task.build_model(tiny_task.params(tiny_task.FINE_TUNED).model, tiny_task.CLASSES, tiny_task.tokenizer())[0].state_dict()
+    before = tiny_task.build_model(
+        tiny_task.params(tiny_task.FINE_TUNED).model, tiny_task.CLASSES, tiny_task.tokenizer()
+    )[0].state_dict()
     expected = {name for name in before if name.endswith(ADAPTED) or name.startswith(drawn)}
     assert changed_weights(outcome, before) == expected
 
@@ -44,7 +48,9 @@ def test_lora_trains_adapters_head_and_what_the_checkpoint_lacks(project, traine
 @pytest.mark.parametrize("targets", [None, "all-linear", ["dense"]])
 def test_merged_model_predicts_as_the_adapted_model(project, trained, targets):
     tiny_task.write_checkpoint(project, without=("bert.pooler.", "classifier."))
-    outcome = trained(tiny_task.params(tiny_task.FINE_TUNED, lora={"rank": RANK, "target_modules": targets}, keep="last"))
+    outcome = trained(
+        tiny_task.params(tiny_task.FINE_TUNED, lora={"rank": RANK, "target_modules": targets}, keep="last")
+    )
     rows = outcome.state.sampler.epoch(0)[0]
     inputs = outcome.state.train_loader.inputs(rows)
     outcome.state.model.eval()
@@ -59,8 +65,12 @@ def test_what_is_drawn_at_random_is_trained_and_merged_in_every_family(family):
     plain = model.state_dict()
     drawn = {name for name in plain if name.startswith(tuple(HEADS[family]))}
     adapted = add_adapters(model, LoraParams(rank=RANK, target_modules="all-linear"), drawn)
-    trained = {name for name, weight in adapted.named_parameters() if weight.requires_grad and "lora_" not in name}
-    names = {name.removeprefix("base_model.model.").replace(".modules_to_save.default", "") for name in trained}
+    trained = {
+        name for name, weight in adapted.named_parameters() if weight.requires_grad and "lora_" not in name
+    }
+    names = {
+        name.removeprefix("base_model.model.").replace(".modules_to_save.default", "") for name in trained
+    }
     assert names == drawn
     logits = adapted(input_ids=torch.arange(5, 17).reshape(2, 6)).logits
     logits.sum().backward()
@@ -74,13 +84,19 @@ def test_every_family_is_tested():
 
 def test_checkpoint_of_lora_holds_only_what_learns(project, trained):
     tiny_task.write_checkpoint(project, without=("bert.pooler.", "classifier."))
-    outcome = trained(tiny_task.params(tiny_task.FINE_TUNED, lora={"rank": RANK}, checkpoint_every_steps=16, keep="last"))
+    outcome = trained(
+        tiny_task.params(tiny_task.FINE_TUNED, lora={"rank": RANK}, checkpoint_every_steps=16, keep="last")
+    )
     saved = load_file(outcome.state.checkpoints.path(16) / "model.safetensors")
-    learning = {name: weight for name, weight in outcome.state.model.named_parameters() if weight.requires_grad}
+    learning = {
+        name: weight for name, weight in outcome.state.model.named_parameters() if weight.requires_grad
+    }
     assert saved.keys() == learning.keys()
     assert all(torch.equal(saved[name], weight) for name, weight in learning.items())
 
 
 def test_lora_with_unknown_target_modules_lists_the_linear_layers():
-    with pytest.raises(ParamsError, match=r"train.lora.target_modules(.|\n)*Linear layers of this model: .*query"):
+    with pytest.raises(
+        ParamsError, match=r"train.lora.target_modules(.|\n)*Linear layers of this model: .*query"
+    ):
         add_adapters(tiny_model("bert", outputs=3), LoraParams(rank=RANK, target_modules=["q_proj"]), ())

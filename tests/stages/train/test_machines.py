@@ -27,7 +27,12 @@ from tuneline.core.errors import StageError
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 ROWS = 57
-SETTINGS = {"launch": "multi-node", "mixed_precision": "no", "micro_batch_size": 2, "checkpoint_every_steps": 3}
+SETTINGS = {
+    "launch": "multi-node",
+    "mixed_precision": "no",
+    "micro_batch_size": 2,
+    "checkpoint_every_steps": 3,
+}
 MINUTE = 60
 
 SRUN = """
@@ -90,7 +95,14 @@ class Machines:
 
     def start(self, rank: int, project: Path) -> subprocess.Popen[str]:
         self.port = launcher.free_port() if rank == 0 else self.port
-        flags = ["--machine_rank", str(rank), "--main_process_ip", self.address, "--main_process_port", str(self.port)]
+        flags = [
+            "--machine_rank",
+            str(rank),
+            "--main_process_ip",
+            self.address,
+            "--main_process_port",
+            str(self.port),
+        ]
         process = subprocess.Popen(
             [*self.wrappers[rank], sys.executable, "-m", "stages.train.launch", *flags],
             cwd=project,
@@ -160,7 +172,10 @@ def namespaces() -> Iterator[Machines]:
     """Two machines with networks of their own, joined by a pair of virtual interfaces."""
     ip = shutil.which("ip")
     names = [f"tltest-{os.getpid()}-{rank}" for rank in (0, 1)]
-    if ip is None or subprocess.run([ip, "netns", "add", names[0]], capture_output=True, check=False).returncode:
+    if (
+        ip is None
+        or subprocess.run([ip, "netns", "add", names[0]], capture_output=True, check=False).returncode
+    ):
         pytest.skip("needs ip and the right to add network namespaces")
     two = Machines("10.77.0.1", [(ip, "netns", "exec", name) for name in names], ("tl0", "tl1"))
     try:
@@ -169,7 +184,9 @@ def namespaces() -> Iterator[Machines]:
         subprocess.run([ip, "link", "add", *ends], check=True)
         for rank, name in enumerate(names):
             inside = [ip, "-n", name]
-            subprocess.run([*inside, "address", "add", f"10.77.0.{rank + 1}/24", "dev", f"tl{rank}"], check=True)
+            subprocess.run(
+                [*inside, "address", "add", f"10.77.0.{rank + 1}/24", "dev", f"tl{rank}"], check=True
+            )
             subprocess.run([*inside, "link", "set", f"tl{rank}", "up"], check=True)
             subprocess.run([*inside, "link", "set", "lo", "up"], check=True)
         yield two
@@ -200,7 +217,10 @@ def test_machines_with_networks_of_their_own_have_the_losses_of_one_process(name
     project = prepared(tmp_path, data)
     (code, printed), (other_code, other_printed) = map(ended, namespaces.start_both(project))
     assert (code, other_code) == (0, 0), printed + other_printed
-    assert f"train: machine 0 of 2 (0 is the main one, 10.77.0.1:{namespaces.port}), 2 processes on all" in printed
+    assert (
+        f"train: machine 0 of 2 (0 is the main one, 10.77.0.1:{namespaces.port}), 2 processes on all"
+        in printed
+    )
     assert_same_curves(project, one)
     devices = json.loads((project / "reports/provenance/train.json").read_text())["devices"]
     assert devices["processes"] == 2
@@ -246,7 +266,10 @@ def test_killed_process_and_killed_machine_end_the_others_and_the_restart_resume
     kill_all(main)
     code, printed = last_lines(other, since)
     assert code == 75
-    assert f"127.0.0.1:{machines.port}, cannot be reached" in printed or "(rank 0): the training there ended or was killed" in printed
+    assert (
+        f"127.0.0.1:{machines.port}, cannot be reached" in printed
+        or "(rank 0): the training there ended or was killed" in printed
+    )
     assert f"resumes from step {done} of" in main.communicate()[0]
 
 
@@ -276,7 +299,13 @@ def connect_for_two_seconds() -> None:
 def test_process_that_the_others_do_not_know_ends(tmp_path, data):
     """So it is when the launcher of a machine has found that of a run which was about to end."""
     project = prepared(tmp_path, data)
-    ranks = {"RANK": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    ranks = {
+        "RANK": "1",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+    }
     for wait in (True, False):
         store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         before = store.num_keys()
@@ -321,7 +350,10 @@ def test_file_that_changed_during_the_training_is_named(project, accelerated, mo
     with path.open("r+b") as file:
         file.write(b"?")
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    with pytest.raises(StageError, match=r"A file changed during the training: data: data/tokenized/train\.parquet is \w+ instead of"):
+    with pytest.raises(
+        StageError,
+        match=r"A file changed during the training: data: data/tokenized/train\.parquet is \w+ instead of",
+    ):
         check_unchanged(accelerator, before, params, [])
 
 
@@ -342,8 +374,18 @@ def slurm(tmp_path, data) -> Path:
 
 def test_recipe_of_slurm_trains_on_both_machines_of_the_job(slurm, one):
     """Both are this one."""
-    job = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "node[1-2]", "SLURM_SUBMIT_DIR": str(slurm)}
-    env = {**environment(), **job, "GLOO_SOCKET_IFNAME": "lo", "PATH": f"{slurm / 'commands'}:{os.environ['PATH']}"}
+    job = {
+        "SLURM_JOB_ID": str(os.getpid()),
+        "SLURM_NNODES": "2",
+        "SLURM_JOB_NODELIST": "node[1-2]",
+        "SLURM_SUBMIT_DIR": str(slurm),
+    }
+    env = {
+        **environment(),
+        **job,
+        "GLOO_SOCKET_IFNAME": "lo",
+        "PATH": f"{slurm / 'commands'}:{os.environ['PATH']}",
+    }
     command = ["bash", "conf/cluster/slurm.sh", "train"]
     run = subprocess.run(command, cwd=slurm, env=env, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -21,10 +21,19 @@ def test_checkpoint_with_marker_is_complete(checkpoint):
     ("damage", "message"),
     [
         (lambda folder: (folder / MARKER).unlink(), "complete.json is missing or unreadable"),
-        (lambda folder: (folder / MARKER).write_text('{"model.safe'), "complete.json is missing or unreadable"),
+        (
+            lambda folder: (folder / MARKER).write_text('{"model.safe'),
+            "complete.json is missing or unreadable",
+        ),
         (lambda folder: (folder / "nested/shard").unlink(), "nested/shard is missing"),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b"weights" * 99), "model.safetensors differs from its checksum"),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b"wEights" * 100), "model.safetensors differs from its checksum"),
+        (
+            lambda folder: (folder / "model.safetensors").write_bytes(b"weights" * 99),
+            "model.safetensors differs from its checksum",
+        ),
+        (
+            lambda folder: (folder / "model.safetensors").write_bytes(b"wEights" * 100),
+            "model.safetensors differs from its checksum",
+        ),
     ],
 )
 def test_checkpoint_damage_is_detected_and_named(checkpoint, damage, message):

@@ -25,7 +25,12 @@ def build_and_name_drawn(labels=LABELS, base=None, **config):
     if base is None:
         params = ModelParams(checkpoint=None, revision=None, config=config or dict(tiny_task.MODEL))
         return build_model(params, labels, tiny_task.tokenizer())
-    return build_model(ModelParams(checkpoint="someone/bert", revision=None, config=config), labels, tiny_task.tokenizer(), base)
+    return build_model(
+        ModelParams(checkpoint="someone/bert", revision=None, config=config),
+        labels,
+        tiny_task.tokenizer(),
+        base,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +60,10 @@ def test_regression_model_has_one_output():
     [
         (
             {"model_type": "bert", "hiden_size": 8},
-            r"model.config.hiden_size: the configuration of bert does not have this key\. Did you mean hidden_size\?",
+            (
+                r"model.config.hiden_size: the configuration of bert does not have this key\. Did you mean"
+                r" hidden_size\?"
+            ),
         ),
         ({"model_type": "brt"}, r"model.config.model_type: transformers does not have a model type 'brt'"),
     ],
@@ -66,7 +74,9 @@ def test_misspelled_model_config_key_is_refused_with_the_nearest_name(config, me
 
 
 def test_sizes_that_do_not_fit_together_are_refused():
-    with pytest.raises(ParamsError, match=r"model.config: transformers cannot build this bert: .*hidden size .*16"):
+    with pytest.raises(
+        ParamsError, match=r"model.config: transformers cannot build this bert: .*hidden size .*16"
+    ):
         build(model_type="bert", hidden_size=16)
 
 
@@ -112,7 +122,10 @@ def test_head_of_other_classes_starts_anew(tmp_path, capsys):
     assert drawn == {"classifier.weight", "classifier.bias"}
     assert not any(torch.equal(own, row) for own in model.classifier.weight for row in rows.values())
     assert not model.classifier.bias.any()
-    assert "classifier.bias, classifier.weight (the checkpoint's head is of other classes)" in capsys.readouterr().out
+    assert (
+        "classifier.bias, classifier.weight (the checkpoint's head is of other classes)"
+        in capsys.readouterr().out
+    )
 
 
 def test_padding_of_a_tokenizer_that_got_it_later_is_that_of_the_model(checkpoint, tmp_path):
@@ -131,7 +144,9 @@ def test_checkpoint_whose_configuration_does_not_fit_its_weights_is_refused(chec
     shutil.copytree(checkpoint, tmp_path, dirs_exist_ok=True)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "hidden_size": 32}))
-    with pytest.raises(ParamsError, match=r"model.checkpoint: someone/bert lacks \d+ weights of the model.*bert\."):
+    with pytest.raises(
+        ParamsError, match=r"model.checkpoint: someone/bert lacks \d+ weights of the model.*bert\."
+    ):
         build(base=tmp_path)
 
 
@@ -215,7 +230,9 @@ def logits_and_gradients(model, inputs):
     model.zero_grad()
     logits = model(**inputs).logits
     logits.square().sum().backward()
-    return logits.detach(), {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    return logits.detach(), {
+        name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None
+    }
 
 
 @pytest.mark.parametrize("family", FIRST_TOKEN_MODELS)
@@ -239,7 +256,9 @@ def test_first_token_only_restricts_only_the_last_layer(family):
     widths = {"intermediate_size", "hidden_dim"} & set(FAMILIES[family])
     wide = FAMILIES[family][widths.pop()]
     for module in model.modules():
-        if isinstance(module, torch.nn.Linear) and module.out_features == wide:  # the first layer of the feed-forward block
+        if (
+            isinstance(module, torch.nn.Linear) and module.out_features == wide
+        ):  # the first layer of the feed-forward block
             module.register_forward_hook(lambda _, __, output: shapes.append(tuple(output.shape[:2])))
     compute_first_token_only(model)
     model(**batch(model))
@@ -257,7 +276,11 @@ def test_first_token_only_restricts_query_and_attention_of_the_last_layer(family
         return attend(query, *inputs, **options)
 
     def projecting(linear, hidden):
-        if any(linear is module for name, module in model.named_modules() if name.endswith(ARCHITECTURES[family].query)):
+        if any(
+            linear is module
+            for name, module in model.named_modules()
+            if name.endswith(ARCHITECTURES[family].query)
+        ):
             products.append(hidden.shape[1])
         return project(linear, hidden)
 
@@ -303,7 +326,10 @@ def losses(outcome):
     ids=["plain", "checkpointing", "compiled", "lora"],
 )
 def test_first_token_only_gives_the_same_training_losses(trained, changes):
-    narrow, whole = (trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, first_token_only=only, **changes)) for only in (True, False))
+    narrow, whole = (
+        trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, first_token_only=only, **changes))
+        for only in (True, False)
+    )
     assert (narrow.state.first_token_only, whole.state.first_token_only) == (True, False)
     assert losses(narrow) == pytest.approx(losses(whole), abs=1e-5)
     assert narrow.weights.keys() == whole.weights.keys()

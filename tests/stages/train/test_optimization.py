@@ -47,7 +47,12 @@ def test_frozen_parameters_are_in_no_parameter_group(model):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam), ("sgd", torch.optim.SGD), ("adafactor", transformers.Adafactor)],
+    [
+        ("adamw", torch.optim.AdamW),
+        ("adam", torch.optim.Adam),
+        ("sgd", torch.optim.SGD),
+        ("adafactor", transformers.Adafactor),
+    ],
 )
 def test_optimizer_is_selected_by_name(model, name, kind):
     optimizer = build_optimizer(model, tiny_task.params(optimizer=name, learning_rate=0.02).train, CPU)
@@ -63,11 +68,21 @@ def test_adam_runs_fused_where_the_device_has_it(model, name):
     assert build_optimizer(model, settings, CPU).defaults["betas"] == (0.8, 0.9)
 
 
-@pytest.mark.parametrize(("name", "rate"), [("adamw", 2e-3), ("adam", 2e-3), ("adafactor", 5e-3), ("sgd", 0.05)])
+@pytest.mark.parametrize(
+    ("name", "rate"), [("adamw", 2e-3), ("adam", 2e-3), ("adafactor", 5e-3), ("sgd", 0.05)]
+)
 def test_every_optimizer_lowers_the_loss(trained, name, rate):
     """Each batch is the whole split, so that every step lowers the logged loss."""
-    whole = {"global_batch_size": 60, "micro_batch_size": 60, "epochs": 15, "warmup_ratio": 0.0, "weight_decay": 0.0}
-    outcome = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, optimizer=name, learning_rate=rate, **whole))
+    whole = {
+        "global_batch_size": 60,
+        "micro_batch_size": 60,
+        "epochs": 15,
+        "warmup_ratio": 0.0,
+        "weight_decay": 0.0,
+    }
+    outcome = trained(
+        tiny_task.params(tiny_task.WITHOUT_DROPOUT, optimizer=name, learning_rate=rate, **whole)
+    )
     losses = [row.loss for row in outcome.state.progress.logged]
     assert losses[-1] < losses[0]
 
@@ -109,19 +124,26 @@ def test_every_schedule_runs_once_per_optimizer_step(trained, name):
 
 def test_reduce_lr_on_plateau_lowers_the_learning_rate(trained):
     options = {"patience": 0, "factor": 0.1, "threshold": 10.0}
-    outcome = trained(tiny_task.params(schedule="reduce_lr_on_plateau", schedule_options=options, warmup_ratio=None, epochs=4))
+    outcome = trained(
+        tiny_task.params(
+            schedule="reduce_lr_on_plateau", schedule_options=options, warmup_ratio=None, epochs=4
+        )
+    )
     rates = [row.learning_rate for row in outcome.state.progress.logged]
     assert rates[-1] < rates[0]
 
 
 def test_unknown_schedule_options_are_refused():
     settings = tiny_task.params(schedule="linear", schedule_options={"num_cycles": 2}).train
-    with pytest.raises(ParamsError, match=r"train.schedule_options: the schedule 'linear' does not accept .*num_cycles"):
+    with pytest.raises(
+        ParamsError, match=r"train.schedule_options: the schedule 'linear' does not accept .*num_cycles"
+    ):
         build_schedule(sgd(), settings, 10)
 
 
 @pytest.mark.parametrize(
-    ("given", "steps"), [({"warmup_ratio": 0.1}, 2), ({"warmup_ratio": None, "warmup_steps": 7}, 7), ({"warmup_ratio": None}, 0)]
+    ("given", "steps"),
+    [({"warmup_ratio": 0.1}, 2), ({"warmup_ratio": None, "warmup_steps": 7}, 7), ({"warmup_ratio": None}, 0)],
 )
 def test_warmup_is_a_ratio_or_a_number_of_steps(given, steps):
     assert warmup_steps(tiny_task.params(**given).train, 16) == steps
@@ -151,12 +173,17 @@ def test_loss_over_total_weight_equals_the_mean_of_torch(smoothing, weights):
     loss = Loss(task_with_names("abc"), label_smoothing=smoothing, class_weights=weights)
     labels = torch.from_numpy(LABELS)
     ours = loss.per_example(LOGITS, labels).sum() / loss.total_weight(LABELS)
-    expected = functional.cross_entropy(LOGITS, labels, None if weights is None else torch.from_numpy(weights), label_smoothing=smoothing)
+    expected = functional.cross_entropy(
+        LOGITS, labels, None if weights is None else torch.from_numpy(weights), label_smoothing=smoothing
+    )
     assert ours.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
 def test_loss_of_bfloat16_logits_is_float32():
-    assert Loss(task_with_names("abc")).per_example(LOGITS.bfloat16(), torch.from_numpy(LABELS)).dtype == torch.float32
+    assert (
+        Loss(task_with_names("abc")).per_example(LOGITS.bfloat16(), torch.from_numpy(LABELS)).dtype
+        == torch.float32
+    )
 
 
 def test_regression_loss_is_the_squared_error():
@@ -168,7 +195,12 @@ def test_regression_loss_is_the_squared_error():
 
 def split(labels, names=tiny_task.NAMES):
     count = len(labels)
-    return TokenizedSplit({"input_ids": np.zeros(count, dtype=np.int32)}, np.arange(count + 1), np.array(labels), task_with_names(names))
+    return TokenizedSplit(
+        {"input_ids": np.zeros(count, dtype=np.int32)},
+        np.arange(count + 1),
+        np.array(labels),
+        task_with_names(names),
+    )
 
 
 def test_balanced_class_weights_give_each_class_the_same_total():

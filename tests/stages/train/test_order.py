@@ -41,8 +41,13 @@ def test_batches_are_those_of_an_order_built_at_once(lengths, batch_size, window
     permutation = np.random.default_rng((1, epoch)).permutation(len(lengths))
     full = len(lengths) // batch_size
     span = min(window, max(full // 4, 1)) * batch_size
-    windows = [permutation[: full * batch_size][first : first + span] for first in range(0, full * batch_size, span)]
-    ordered = [rows[np.argsort(-lengths[rows], kind="stable")].reshape(-1, batch_size) for rows in [*windows, permutation[:0]]]
+    windows = [
+        permutation[: full * batch_size][first : first + span] for first in range(0, full * batch_size, span)
+    ]
+    ordered = [
+        rows[np.argsort(-lengths[rows], kind="stable")].reshape(-1, batch_size)
+        for rows in [*windows, permutation[:0]]
+    ]
     expected = [batch.tolist() for batch in np.concatenate(ordered)]
     if expected and epoch == 0:
         longest = max(range(full), key=lambda index: max(lengths[expected[index]]))

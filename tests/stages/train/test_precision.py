@@ -18,7 +18,9 @@ def interrupted(trained, monkeypatch):
 
     def start(precision: str) -> None:
         monkeypatch.setenv(PAUSE_AT_STEP, "3")
-        monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", precision)  # as the launcher does with what was chosen
+        monkeypatch.setenv(
+            "ACCELERATE_MIXED_PRECISION", precision
+        )  # as the launcher does with what was chosen
         with pytest.raises(TrainingInterrupted):
             trained(tiny_task.params(mixed_precision="auto"))
         monkeypatch.delenv(PAUSE_AT_STEP)
@@ -43,7 +45,10 @@ def test_another_run_has_a_precision_of_its_own(interrupted):
 
 
 def test_precision_without_bf16_instructions_is_float32(project):
-    assert choose_cpu_precision(FLOAT32, tiny_task.params(mixed_precision="auto")) == ("no", "this processor does not compute bf16")
+    assert choose_cpu_precision(FLOAT32, tiny_task.params(mixed_precision="auto")) == (
+        "no",
+        "this processor does not compute bf16",
+    )
 
 
 def test_frozen_checkpoint_is_read_in_float32(project):
@@ -58,6 +63,8 @@ def test_processor_with_amx_trains_in_bf16_and_the_reason_is_the_measured_speed(
     assert reason.endswith("x as fast as in float32")
 
 
-@pytest.mark.skipif(not BF16_INSTRUCTIONS.isdisjoint(processor_words()), reason="this processor computes bf16")
+@pytest.mark.skipif(
+    not BF16_INSTRUCTIONS.isdisjoint(processor_words()), reason="this processor computes bf16"
+)
 def test_processor_that_converts_bf16_to_multiply_is_measured_as_slower():
     assert bf16_speed() < 1

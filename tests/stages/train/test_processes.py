@@ -20,7 +20,9 @@ ROWS = 57  # the last batch is one row: one of two processes has an empty micro-
 def prepared(folder, data, launch, **train):
     tiny_task.write_data(fill(folder, data), rows=ROWS)
     settings = {"checkpoint_every_steps": 3, "micro_batch_size": 2, "epochs": 2, **train}
-    tiny_task.write_params(folder, {**tiny_task.WITHOUT_DROPOUT, "vocab_size": 200}, launch=launch, **settings)
+    tiny_task.write_params(
+        folder, {**tiny_task.WITHOUT_DROPOUT, "vocab_size": 200}, launch=launch, **settings
+    )
     return folder
 
 
@@ -75,18 +77,27 @@ def test_two_processes_have_the_metrics_of_one(one, many, request):
 
 @pytest.mark.parametrize("many", ["two", "sharded"])
 def test_two_processes_predict_each_validation_row_once_and_in_order(one, many, request):
-    ours, expected = (pq.read_table(folder / "reports/validation.parquet") for folder in (request.getfixturevalue(many), one))
+    ours, expected = (
+        pq.read_table(folder / "reports/validation.parquet")
+        for folder in (request.getfixturevalue(many), one)
+    )
     assert ours["idx"].to_pylist() == list(range(len(expected)))
     assert ours["label"] == expected["label"]
-    assert np.stack(ours["logits"].to_numpy()) == pytest.approx(np.stack(expected["logits"].to_numpy()), abs=1e-3)
+    assert np.stack(ours["logits"].to_numpy()) == pytest.approx(
+        np.stack(expected["logits"].to_numpy()), abs=1e-3
+    )
 
 
 @pytest.mark.parametrize("many", ["two", "sharded"])
 def test_two_processes_write_one_set_of_outs(one, many, request):
     project = request.getfixturevalue(many)
     assert launcher.outs(project).keys() == launcher.outs(one).keys()
-    weights, expected = (load_file(folder / "models/classifier/model.safetensors") for folder in (project, one))
-    assert {name: values.shape for name, values in weights.items()} == {name: values.shape for name, values in expected.items()}
+    weights, expected = (
+        load_file(folder / "models/classifier/model.safetensors") for folder in (project, one)
+    )
+    assert {name: values.shape for name, values in weights.items()} == {
+        name: values.shape for name, values in expected.items()
+    }
     assert "step 8: validation" not in launcher.output(project, rank=1), "only the main process logs"
 
 

@@ -63,7 +63,11 @@ def test_gain_below_min_gain_is_best_but_counts_towards_patience():
 
 
 def test_early_stopping_ends_the_run_after_patience(trained):
-    outcome = trained(tiny_task.params(learning_rate=1e-9, epochs=9, metric="accuracy", early_stopping={"patience": 2, "min_gain": 0.0}))
+    outcome = trained(
+        tiny_task.params(
+            learning_rate=1e-9, epochs=9, metric="accuracy", early_stopping={"patience": 2, "min_gain": 0.0}
+        )
+    )
     assert outcome.state.progress.stopped_early
     assert [row.step for row in outcome.state.progress.evaluated] == [8, 16, 24]
     assert outcome.state.progress.best_step == 8

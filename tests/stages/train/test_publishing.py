@@ -24,10 +24,16 @@ def test_validation_predictions_are_those_of_the_published_model(tracked_run):
     model = AutoModelForSequenceClassification.from_pretrained(tracked_run / "models/classifier").eval()
     split = pq.read_table(tracked_run / "data/tokenized/validation.parquet")
     for row, logits in enumerate(predicted["logits"].to_pylist()):
-        inputs = {name: torch.tensor([split[name][row].as_py()]) for name in ("input_ids", "attention_mask", "token_type_ids")}
+        inputs = {
+            name: torch.tensor([split[name][row].as_py()])
+            for name in ("input_ids", "attention_mask", "token_type_ids")
+        }
         with torch.no_grad():
             assert model(**inputs).logits[0].tolist() == pytest.approx(logits, abs=1e-4)
-    correct = [label == np.argmax(row) for label, row in zip(predicted["label"].to_pylist(), predicted["logits"].to_pylist(), strict=True)]
+    correct = [
+        label == np.argmax(row)
+        for label, row in zip(predicted["label"].to_pylist(), predicted["logits"].to_pylist(), strict=True)
+    ]
     metrics = launcher.metrics(tracked_run)
     assert metrics["best_accuracy"] == pytest.approx(np.mean(correct), abs=1e-6)
     assert metrics["best_accuracy_low"] <= metrics["best_accuracy"] <= metrics["best_accuracy_high"]
@@ -43,13 +49,22 @@ def test_published_curves_have_a_header_and_a_row_per_step(tmp_path):
     progress.record_step(TrainingStep(1, loss=0.5, learning_rate=1e-5, gradient_norm=1 / 3), log_now=True)
     progress.record_evaluation(Evaluation(1, loss=0.25, metric=0.75), greater_is_better=True)
     publish_curves(progress, "f1", tmp_path / "training")
-    assert (tmp_path / "training/loss.tsv").read_text() == "step\tloss\tlearning_rate\tgradient_norm\n1\t0.5\t1e-05\t0.333333\n"
+    assert (
+        tmp_path / "training/loss.tsv"
+    ).read_text() == "step\tloss\tlearning_rate\tgradient_norm\n1\t0.5\t1e-05\t0.333333\n"
     assert (tmp_path / "training/validation.tsv").read_text() == "step\tloss\tf1\n1\t0.25\t0.75\n"
 
 
 def test_timing_json_has_speed_padding_and_memory(tracked_run):
     timing = json.loads((tracked_run / "reports/timing/train.json").read_text())
-    assert timing.keys() >= {"training_seconds", "samples_per_second", "tokens_per_second", "padding_share", "peak_memory_mb", "processes"}
+    assert timing.keys() >= {
+        "training_seconds",
+        "samples_per_second",
+        "tokens_per_second",
+        "padding_share",
+        "peak_memory_mb",
+        "processes",
+    }
     assert timing["samples_per_second"] > 0
     assert 0 <= timing["padding_share"] < 0.2
 

@@ -21,7 +21,12 @@ from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tuneline.core.tables import read_table
 
-SETTINGS = {"epochs": 3, "checkpoint_every_steps": 3, "early_stopping": {"patience": 50}, "trackers": ["dvclive"]}
+SETTINGS = {
+    "epochs": 3,
+    "checkpoint_every_steps": 3,
+    "early_stopping": {"patience": 50},
+    "trackers": ["dvclive"],
+}
 STEPS = 24
 
 
@@ -68,7 +73,11 @@ ALWAYS = ("before a checkpoint is completed", "while publishing")
 
 @pytest.mark.parametrize(
     ("instant", "seed"),
-    [pytest.param(name, seed, marks=[] if name in ALWAYS and not seed else [pytest.mark.slow]) for name in INSTANTS for seed in range(2)],
+    [
+        pytest.param(name, seed, marks=[] if name in ALWAYS and not seed else [pytest.mark.slow])
+        for name in INSTANTS
+        for seed in range(2)
+    ],
 )
 def test_resume_after_sigkill_gives_identical_outs(folder, reference, instant, seed):
     function, first, last = INSTANTS[instant]
@@ -94,7 +103,9 @@ def test_resume_after_sigkill_in_bf16_gives_identical_outs(tmp_path_factory, dat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_resume_after_ten_random_sigkills_gives_identical_outs(folder, reference, tmp_path_factory, data, seed):
+def test_resume_after_ten_random_sigkills_gives_identical_outs(
+    folder, reference, tmp_path_factory, data, seed
+):
     whole = fill(tmp_path_factory.mktemp("whole"), data)
     tiny_task.write_params(whole, evaluate_every_steps=5, **SETTINGS)
     started = time.monotonic()
@@ -129,8 +140,9 @@ def test_resume_skips_and_reports_a_truncated_checkpoint(folder, reference):
     with (newest / "optimizer.bin").open("r+b") as file:
         file.truncate(1000)
     assert launcher.run(folder) == [0]
-    assert f"removed checkpoint checkpoints/{newest.parent.name}/{newest.name}, which cannot be used: optimizer.bin" in launcher.output(
-        folder
+    assert (
+        f"removed checkpoint checkpoints/{newest.parent.name}/{newest.name}, which cannot be used:"
+        " optimizer.bin" in launcher.output(folder)
     )
     assert "resumes from step" in launcher.output(folder)
     assert_same_outs(reference, folder)
@@ -157,19 +169,30 @@ def test_changed_parameter_starts_a_new_run(folder):
     assert "resumes from step" not in launcher.output(folder)
 
 
-@pytest.mark.parametrize("changed", [pytest.param(False, id="same", marks=pytest.mark.slow), pytest.param(True, id="changed")])
+@pytest.mark.parametrize(
+    "changed", [pytest.param(False, id="same", marks=pytest.mark.slow), pytest.param(True, id="changed")]
+)
 def test_changed_metric_starts_a_new_run(folder, tmp_path_factory, changed):
-    """Validation selects the best weights by it. The second launch is of a copy of the code, whose path does not matter."""
+    """Validation selects the best weights by it.
+
+    The second launch is of a copy of the code, whose path does not matter.
+    """
     launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
     code = tmp_path_factory.mktemp("code")
     copy_code(code)
     if changed:
         scores = code / "tuneline/tasks/classification.py"
-        scores.write_text(scores.read_text().replace("float(-np.mean(likelihoods))", "float(-2 * np.mean(likelihoods))"))
+        scores.write_text(
+            scores.read_text().replace("float(-np.mean(likelihoods))", "float(-2 * np.mean(likelihoods))")
+        )
     environment = {**os.environ, "PYTHONPATH": str(code), "ACCELERATE_USE_CPU": "true"}
     command = [sys.executable, "-m", "stages.train"]
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as training:
-        began = next(line for line in training.stdout if "resumes from step" in line or "first micro-batch" in line)
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as training:
+        began = next(
+            line for line in training.stdout if "resumes from step" in line or "first micro-batch" in line
+        )
         training.kill()
     assert ("resumes from step" in began) == (not changed)
 
@@ -206,7 +229,11 @@ def write_base(project, seed, **train):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "train", [pytest.param({"lora": {"rank": 2}}, id="lora"), pytest.param({"freeze": ["embeddings"]}, id="freeze", marks=pytest.mark.slow)]
+    "train",
+    [
+        pytest.param({"lora": {"rank": 2}}, id="lora"),
+        pytest.param({"freeze": ["embeddings"]}, id="freeze", marks=pytest.mark.slow),
+    ],
 )
 def test_resume_with_frozen_weights_gives_identical_outs(folder, train):
     """They are not in the checkpoints."""
@@ -223,7 +250,9 @@ def test_resume_with_frozen_weights_gives_identical_outs(folder, train):
 
 def test_changed_checkpoint_interval_resumes_the_run(folder, reference):
     launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
-    tiny_task.write_params(folder, evaluate_every_steps=5, **{**SETTINGS, "checkpoint_every_steps": 7, "keep_checkpoints": 1})
+    tiny_task.write_params(
+        folder, evaluate_every_steps=5, **{**SETTINGS, "checkpoint_every_steps": 7, "keep_checkpoints": 1}
+    )
     assert launcher.run(folder) == [0]
     assert "resumes from step" in launcher.output(folder)
     assert_same_outs(reference, folder)
@@ -233,15 +262,25 @@ def test_changed_checkpoint_interval_resumes_the_run(folder, reference):
 def test_resume_with_another_number_of_threads_says_so(folder):
     launcher.run(folder, before=partial(kill_with_threads, 2))
     assert launcher.run(folder, before=partial(torch.set_num_threads, 1)) == [0]
-    first, second = (rf"1 process with {threads} \(cpu, .*, micro_batch_size 4\)" for threads in ("2 threads", "1 thread"))
-    assert re.search(f"WARNING: the checkpoint was computed by {first}, and this run continues with {second}.", launcher.output(folder))
+    first, second = (
+        rf"1 process with {threads} \(cpu, .*, micro_batch_size 4\)" for threads in ("2 threads", "1 thread")
+    )
+    assert re.search(
+        f"WARNING: the checkpoint was computed by {first}, and this run continues with {second}.",
+        launcher.output(folder),
+    )
     assert "OMP_NUM_THREADS=2 gives the same" in launcher.output(folder)
 
 
 def test_resume_on_another_kind_of_processor_is_a_segment_of_its_own(folder):
-    launcher.run(folder, env={"ONEDNN_MAX_CPU_ISA": "AVX2"}, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
+    launcher.run(
+        folder, env={"ONEDNN_MAX_CPU_ISA": "AVX2"}, before=launcher.kill_at(f"{LOOP}.train_batch", 12)
+    )
     launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 9))
-    assert re.search(r"WARNING: the checkpoint was computed by .*, ONEDNN_MAX_CPU_ISA=AVX2, .* this run continues", launcher.output(folder))
+    assert re.search(
+        r"WARNING: the checkpoint was computed by .*, ONEDNN_MAX_CPU_ISA=AVX2, .* this run continues",
+        launcher.output(folder),
+    )
     first, second = TrainingProgress.read(max(checkpoints(folder)) / "progress.json").segments
     assert first.processor == f"{second.processor}, ONEDNN_MAX_CPU_ISA=AVX2"
     assert first.libraries == second.libraries
@@ -289,10 +328,16 @@ def test_pause_stops_after_its_step_and_the_resumed_run_gives_identical_outs(fol
             note = json.loads((folder / "reports/interrupted/train.json").read_text())
             assert (note["signal"], note["step"], note["steps"]) == ("TUNELINE_PAUSE_AT_STEP", step, STEPS)
         progress = TrainingProgress.read(folder / note["checkpoint"] / "progress.json")
-        assert note["best"] == {"metric": "accuracy", "value": progress.best.metric, "step": progress.best.step}
+        assert note["best"] == {
+            "metric": "accuracy",
+            "value": progress.best.metric,
+            "step": progress.best.step,
+        }
         assert not (folder / "models/classifier").exists()
     paused = read_table(folder / "reports/interrupted/validation.parquet")
-    assert np.mean(paused["prediction"].to_numpy() == paused["label"].to_numpy()) == pytest.approx(note["best"]["value"])
+    assert np.mean(paused["prediction"].to_numpy() == paused["label"].to_numpy()) == pytest.approx(
+        note["best"]["value"]
+    )
     assert launcher.run(folder) == [0]
     assert_same_outs(reference, folder)
 

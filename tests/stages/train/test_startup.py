@@ -38,7 +38,9 @@ def test_uniform_prediction_has_the_same_loss_with_class_weights(trained, capsys
 
 def test_startup_summary_warns_of_a_high_initial_loss(trained, capsys):
     trained(tiny_task.params({"initializer_range": 30.0}, max_grad_norm=1.0, epochs=1))
-    assert "WARNING: the initial loss is far higher than that of a uniform prediction" in capsys.readouterr().out
+    assert (
+        "WARNING: the initial loss is far higher than that of a uniform prediction" in capsys.readouterr().out
+    )
 
 
 def test_initial_loss_of_nan_stops_before_the_first_step(trained, monkeypatch):

@@ -17,7 +17,14 @@ def loss_of(outcome):
 @pytest.mark.parametrize("keep", ["best", "last"])
 def test_keep_selects_the_best_or_the_last_weights(trained, keep):
     """A learning rate that explodes at the end of the warmup makes the last evaluation the worst."""
-    settings = {"optimizer": "sgd", "learning_rate": 3.0, "momentum": 0.0, "warmup_ratio": 0.9, "max_grad_norm": None, "metric": "loss"}
+    settings = {
+        "optimizer": "sgd",
+        "learning_rate": 3.0,
+        "momentum": 0.0,
+        "warmup_ratio": 0.9,
+        "max_grad_norm": None,
+        "metric": "loss",
+    }
     outcome = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, keep=keep, epochs=4, **settings))
     progress = outcome.state.progress
     assert progress.best_step < progress.step
@@ -30,7 +37,10 @@ def test_seed_of_the_training_replaces_that_of_the_pipeline(trained):
     """The tiny task has seed 3. With another one, the new weights and the order of the examples differ."""
 
     def first_losses(**train):
-        return [row.loss for row in trained(tiny_task.params(max_steps=3, epochs=None, **train)).state.progress.logged]
+        return [
+            row.loss
+            for row in trained(tiny_task.params(max_steps=3, epochs=None, **train)).state.progress.logged
+        ]
 
     assert first_losses(seed=3) == first_losses()
     assert first_losses(seed=4) != first_losses()

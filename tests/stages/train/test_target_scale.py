@@ -28,7 +28,10 @@ def write_targets(project, factor=1.0, shift=0.0):
         table = tiny_task.table(rows, seed, NUMBERS)
         index = table.column_names.index("labels")
         values = (table["labels"].to_numpy() * factor + shift).astype(np.float32)
-        write_table(table.set_column(index, table.schema.field("labels"), [values]), project / f"data/tokenized/{split}.parquet")
+        write_table(
+            table.set_column(index, table.schema.field("labels"), [values]),
+            project / f"data/tokenized/{split}.parquet",
+        )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -51,7 +54,9 @@ def test_loaded_head_keeps_its_unit():
     assert TargetScale.apply(model, {"bert.pooler.dense.bias"}, TARGETS) is None
 
 
-@pytest.mark.parametrize(("targets", "mean", "deviation"), [([4.0, 4.0], 4.0, 1.0), ([1.0, math.nan, 3.0], 2.0, 1.0)])
+@pytest.mark.parametrize(
+    ("targets", "mean", "deviation"), [([4.0, 4.0], 4.0, 1.0), ([1.0, math.nan, 3.0], 2.0, 1.0)]
+)
 def test_equal_and_missing_targets_give_a_usable_scale(targets, mean, deviation):
     model = tiny_model("bert", outputs=1)
     scale = TargetScale.apply(model, model.state_dict(), np.array(targets, dtype=np.float32))
@@ -69,7 +74,9 @@ def test_training_learns_targets_of_any_scale_alike(project, trained, capsys):
     assert small[-1].loss < 0.5 * small[0].loss
 
 
-@pytest.mark.parametrize("changes", [{}, {"lora": {"rank": 2, "target_modules": "all-linear"}}], ids=["plain", "lora"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"lora": {"rank": 2, "target_modules": "all-linear"}}], ids=["plain", "lora"]
+)
 def test_published_model_predicts_in_the_unit_of_the_targets(project, trained, changes):
     write_targets(project, factor=4000.0, shift=10_000.0)
     outcome = trained(tiny_task.params(**METRIC, **changes))

@@ -13,7 +13,13 @@ from stages.train.loop import train_to_end
 from stages.train.state import set_up
 from tests.stages.train import tiny_task
 
-PLAIN = {"bucket_window": 1, "first_token_only": False, "warmup_ratio": 0.0, "weight_decay": 0.0, "keep": "last"}
+PLAIN = {
+    "bucket_window": 1,
+    "first_token_only": False,
+    "warmup_ratio": 0.0,
+    "weight_decay": 0.0,
+    "keep": "last",
+}
 
 
 def train_by_the_textbook(model, batches, learning_rate, max_norm):
@@ -33,7 +39,13 @@ def train_by_the_textbook(model, batches, learning_rate, max_norm):
 def test_training_gives_the_weights_of_the_textbook_loop(project, accelerated, max_norm):
     """0.1 clips every gradient; 60 rows in batches of 8, in micro-batches of 4: the last batch is smaller."""
     params = tiny_task.params(tiny_task.WITHOUT_DROPOUT, max_grad_norm=max_norm, **PLAIN)
-    state = set_up(params, read_inputs(params.train), create_accelerator(params), Interruption(), params.train.micro_batch_size)
+    state = set_up(
+        params,
+        read_inputs(params.train),
+        create_accelerator(params),
+        Interruption(),
+        params.train.micro_batch_size,
+    )
     model = copy.deepcopy(state.accelerator.unwrap_model(state.model))
     before = copy.deepcopy(model.state_dict())
     rows = [batch for epoch in range(2) for batch in state.sampler.epoch(epoch)]
@@ -44,5 +56,9 @@ def test_training_gives_the_weights_of_the_textbook_loop(project, accelerated, m
     ours = state.accelerator.unwrap_model(state.model).state_dict()
     assert state.total_steps == len(batches) == 16
     for name, expected in model.state_dict().items():
-        torch.testing.assert_close(ours[name], expected, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
-    assert max(float((ours[name] - before[name]).abs().max()) for name in before) > 1e-2, "the weights were trained"
+        torch.testing.assert_close(
+            ours[name], expected, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    assert max(float((ours[name] - before[name]).abs().max()) for name in before) > 1e-2, (
+        "the weights were trained"
+    )

@@ -42,7 +42,9 @@ def test_log_lines_have_loss_rate_throughput_and_time_left(trained, monkeypatch,
     trained(tiny_task.params())
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("train: step 7 of 16:")]
     assert len(lines) == 1
-    assert re.search(r"loss \d\.\d+, lr [\d.e-]+, \d+ samples/s, \d+ tokens/s, \d+\.\d% padding, \d+ s left", lines[0])
+    assert re.search(
+        r"loss \d\.\d+, lr [\d.e-]+, \d+ samples/s, \d+ tokens/s, \d+\.\d% padding, \d+ s left", lines[0]
+    )
 
 
 def test_git_repository_without_a_commit_has_no_live_curves_but_trains(project, trained, capsys):
@@ -57,7 +59,9 @@ def test_git_repository_without_a_commit_has_no_live_curves_but_trains(project, 
 
 def test_live_curves_equal_the_published_curves(tracked_run):
     lines = (tracked_run / "reports/live/plots/metrics/loss.tsv").read_text().splitlines()[1:]
-    assert [float(line.split("\t")[1]) for line in lines] == pytest.approx([row[1] for row in launcher.curve(tracked_run)], abs=1e-5)
+    assert [float(line.split("\t")[1]) for line in lines] == pytest.approx(
+        [row[1] for row in launcher.curve(tracked_run)], abs=1e-5
+    )
     live = json.loads((tracked_run / "reports/live/metrics.json").read_text())
     assert live["step"] == 16
     assert "validation_accuracy" in live

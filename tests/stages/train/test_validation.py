@@ -21,8 +21,13 @@ def same_weights(first, second):
     return all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
 
 
-@pytest.mark.parametrize("changes", [{}, {"schedule": "reduce_lr_on_plateau", "schedule_options": {"patience": 0}, "warmup_ratio": None}])
-def test_trial_of_an_evaluation_before_the_first_step_does_not_change_the_training(project, trained, monkeypatch, changes):
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"schedule": "reduce_lr_on_plateau", "schedule_options": {"patience": 0}, "warmup_ratio": None}],
+)
+def test_trial_of_an_evaluation_before_the_first_step_does_not_change_the_training(
+    project, trained, monkeypatch, changes
+):
     """With dropout, early stopping, and a schedule that follows the validation loss."""
     settings = tiny_task.params(epochs=2, early_stopping={"patience": 2}, **changes)
     outcome = trained(settings)
@@ -42,10 +47,14 @@ def test_out_of_memory_in_an_evaluation_halves_its_batch_and_goes_on(project, tr
     outcome = trained(tiny_task.params(micro_batch_size=2))
     assert (outcome.state.evaluation_batch_size, outcome.state.micro_batch_size) == (2, 2)
     output = capsys.readouterr().out
-    assert output.count("train: out of memory in an evaluation") == 5, "64, 32, 16, 8, 4: once for the whole run"
+    assert output.count("train: out of memory in an evaluation") == 5, (
+        "64, 32, 16, 8, 4: once for the whole run"
+    )
     assert "train.evaluation_batch_size is 2 from now on" in output
     assert "retrying with micro_batch_size" not in output
-    assert output.index("out of memory in an evaluation") < output.index("train: step 8:"), "before the first step"
+    assert output.index("out of memory in an evaluation") < output.index("train: step 8:"), (
+        "before the first step"
+    )
     assert outcome.state.progress.best.loss == pytest.approx(expected.state.progress.best.loss, abs=1e-5)
 
 
@@ -57,12 +66,23 @@ def test_smaller_evaluation_batches_do_not_change_the_training(project, trained,
     assert same_weights(trained(settings), expected)
 
 
-@pytest.mark.parametrize(("processes", "size", "hint"), [(1, 1, "Lower tokenize.max_length"), (2, 8, "Lower it")])
-def test_out_of_memory_in_an_evaluation_that_cannot_be_halved_names_the_parameter(tmp_path, data, processes, size, hint):
+@pytest.mark.parametrize(
+    ("processes", "size", "hint"), [(1, 1, "Lower tokenize.max_length"), (2, 8, "Lower it")]
+)
+def test_out_of_memory_in_an_evaluation_that_cannot_be_halved_names_the_parameter(
+    tmp_path, data, processes, size, hint
+):
     """Of several processes, one may be out of memory alone."""
-    tiny_task.write_params(fill(tmp_path, data), launch="multi-gpu" if processes == 2 else "cpu", evaluation_batch_size=size)
-    assert launcher.run(tmp_path, processes, before=fail_evaluations) == [78] * processes  # not to be repeated
-    assert f"train: Out of memory in an evaluation with train.evaluation_batch_size {size}.\n  {hint}" in launcher.output(tmp_path)
+    tiny_task.write_params(
+        fill(tmp_path, data), launch="multi-gpu" if processes == 2 else "cpu", evaluation_batch_size=size
+    )
+    assert (
+        launcher.run(tmp_path, processes, before=fail_evaluations) == [78] * processes
+    )  # not to be repeated
+    assert (
+        f"train: Out of memory in an evaluation with train.evaluation_batch_size {size}.\n  {hint}"
+        in launcher.output(tmp_path)
+    )
 
 
 def fail_evaluations() -> None:

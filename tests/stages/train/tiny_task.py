@@ -46,9 +46,17 @@ def tokenizer() -> PreTrainedTokenizerFast:
     words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))  # noqa: S106
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    special = {
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
     return PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=32, **special)
 
 
@@ -62,12 +70,20 @@ def table(rows: int, seed: int, labels: Task = CLASSES) -> pa.Table:
         ids.append([2, *random.permutation([5 + label] * 3 + fillers.tolist()).tolist(), 3])
     masks = [[1] * len(row) for row in ids]
     values = classes if labels.names else classes.astype(np.float32) / 2
-    columns = {"input_ids": ids, "attention_mask": masks, "token_type_ids": [[0] * len(row) for row in ids], "labels": values}
+    columns = {
+        "input_ids": ids,
+        "attention_mask": masks,
+        "token_type_ids": [[0] * len(row) for row in ids],
+        "labels": values,
+    }
     return pa.table(columns, schema=tokenized_schema(True, labels))
 
 
 def write_data(project: Path, rows: int = 60, labels: Task = CLASSES) -> None:
-    """Write ``data/tokenized`` and ``models/base``. The default, 60 rows in batches of 8, leaves a last batch of 4."""
+    """Write ``data/tokenized`` and ``models/base``.
+
+    The default, 60 rows in batches of 8, leaves a last batch of 4.
+    """
     BaseSource(checkpoint=None, tokenizer=None).write(project / "models/base/source.json")
     folder = project / "data/tokenized"
     tokenizer().save_pretrained(folder / "tokenizer")

@@ -30,7 +30,9 @@ def tables(tmp_path_factory):
     """Return a function that derives the tables of the raw splits, by split."""
 
     def derive(data: Data) -> dict[str, Table]:
-        derived = derive_tables(data.params, data.tokenize().write(tmp_path_factory.mktemp("tables") / "data"), None)
+        derived = derive_tables(
+            data.params, data.tokenize().write(tmp_path_factory.mktemp("tables") / "data"), None
+        )
         return {table.split: table for table in derived.tables if table.kind == "raw"}
 
     return derive

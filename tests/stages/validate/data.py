@@ -29,8 +29,19 @@ def tokenizer_of(words: Sequence[str]) -> Tokenizer:
     normalizer = normalizers.BertNormalizer()
     words = [normalizer.normalize_str(word) for word in words]
     letters = sorted({letter for word in words for letter in word})
-    vocabulary = [*SPECIAL, *string.punctuation, "…", *letters, *(f"##{letter}" for letter in letters), *words]
-    tokenizer = Tokenizer(models.WordPiece({word: number for number, word in enumerate(dict.fromkeys(vocabulary))}, unk_token=SPECIAL[1]))
+    vocabulary = [
+        *SPECIAL,
+        *string.punctuation,
+        "…",
+        *letters,
+        *(f"##{letter}" for letter in letters),
+        *words,
+    ]
+    tokenizer = Tokenizer(
+        models.WordPiece(
+            {word: number for number, word in enumerate(dict.fromkeys(vocabulary))}, unk_token=SPECIAL[1]
+        )
+    )
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
@@ -67,7 +78,9 @@ class Data:
         self.tokenizer.enable_truncation(self.params.tokenize.max_length)
         for split, columns in self.raw.items():
             texts = [[text or "" for text in columns[name]] for name in self.columns]
-            encoded = self.tokenizer.encode_batch(texts[0] if len(texts) == 1 else list(zip(*texts, strict=True)))
+            encoded = self.tokenizer.encode_batch(
+                texts[0] if len(texts) == 1 else list(zip(*texts, strict=True))
+            )
             self.tokenized[split] = {
                 "input_ids": [list(row.ids) for row in encoded],
                 "attention_mask": [list(row.attention_mask) for row in encoded],
@@ -89,9 +102,13 @@ class Data:
         folders.tokenizer.mkdir(parents=True)
         for split in SPLITS:
             raw, tokenized = self.raw[split], self.tokenized[split]
-            raw_table = pa.table({**raw, "idx": list(range(len(raw["labels"])))}, schema=raw_schema(self.columns, self.labels))
+            raw_table = pa.table(
+                {**raw, "idx": list(range(len(raw["labels"])))}, schema=raw_schema(self.columns, self.labels)
+            )
             write_table(raw_table, folders.raw / f"{split}.parquet")
-            tokenized_table = pa.table(tokenized, schema=tokenized_schema("token_type_ids" in tokenized, self.labels))
+            tokenized_table = pa.table(
+                tokenized, schema=tokenized_schema("token_type_ids" in tokenized, self.labels)
+            )
             write_table(tokenized_table, folders.tokenized / f"{split}.parquet")
         self.tokenizer.no_truncation()
         self.tokenizer.save(str(folders.tokenizer / "tokenizer.json"))
@@ -114,7 +131,9 @@ def words_of(label: int, classes: int, words: Sequence[str] = WORDS) -> list[str
 def params_for(columns: Sequence[str], task: str = "classification") -> Params:
     """Return the default parameters for these columns."""
     data = {"text_columns": list(columns), "task": task}
-    return params(data=data, tokenize={"max_length": 64}, model={"checkpoint": None, "config": {"model_type": "bert"}})
+    return params(
+        data=data, tokenize={"max_length": 64}, model={"checkpoint": None, "config": {"model_type": "bert"}}
+    )
 
 
 def good_data(seed: int = 7) -> Data:

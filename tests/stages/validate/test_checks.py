@@ -21,7 +21,12 @@ def failed_checks(results) -> set[str]:
 def test_valid_data_passes_every_check(data, check):
     results = check(data)
     assert failed_checks(results) == set()
-    assert set(results.record.not_run) == {"promoted_rows", "promoted_labels", "promoted_lengths", "promoted_vocabulary"}
+    assert set(results.record.not_run) == {
+        "promoted_rows",
+        "promoted_labels",
+        "promoted_lengths",
+        "promoted_vocabulary",
+    }
 
 
 def columns(data: Data) -> None:
@@ -88,7 +93,9 @@ def class_names(data: Data) -> None:
 def class_balance(data: Data) -> None:
     for split in data.raw:
         for table in (data.raw[split], data.tokenized[split]):
-            table["labels"] = [1 if row % 20 == 1 else 2 if row % 25 == 12 else 0 for row in range(len(table["labels"]))]
+            table["labels"] = [
+                1 if row % 20 == 1 else 2 if row % 25 == 12 else 0 for row in range(len(table["labels"]))
+            ]
 
 
 def _copy(data: Data, split: str, number: int, label: int) -> None:
@@ -134,7 +141,8 @@ def revealing_words(data: Data) -> None:
     """One class comes with the signature of a form."""
     table = data.raw["train"]
     table["one"] = [
-        f"{text} {WORDS[0]} {WORDS[1]}" if label == 1 else text for text, label in zip(table["one"], table["labels"], strict=True)
+        f"{text} {WORDS[0]} {WORDS[1]}" if label == 1 else text
+        for text, label in zip(table["one"], table["labels"], strict=True)
     ]
     data.tokenize()
 
@@ -144,7 +152,10 @@ def revealing_length(data: Data) -> None:
     rng = random.Random(4)
     for table in data.raw.values():
         for name in data.columns:
-            table[name] = [sentence(rng, words_of(label, 3), *((13, 14) if label == 1 else (8, 9))) for label in table["labels"]]
+            table[name] = [
+                sentence(rng, words_of(label, 3), *((13, 14) if label == 1 else (8, 9)))
+                for label in table["labels"]
+            ]
     data.tokenize()
 
 
@@ -189,7 +200,11 @@ def token_labels(data: Data) -> None:
 
 def empty_rows(data: Data) -> None:
     cls, sep = _ids(data)[0], _ids(data)[-1]
-    for name, row in (("input_ids", [cls, sep, sep]), ("attention_mask", [1, 1, 1]), ("token_type_ids", [0, 0, 1])):
+    for name, row in (
+        ("input_ids", [cls, sep, sep]),
+        ("attention_mask", [1, 1, 1]),
+        ("token_type_ids", [0, 0, 1]),
+    ):
         data.tokenized["test"][name][3] = row
 
 
@@ -222,7 +237,9 @@ def label_drift(data: Data) -> None:
 def length_drift(data: Data) -> None:
     rng = random.Random(2)
     for name in data.columns:
-        data.raw["test"][name] = [sentence(rng, words_of(label, 3), 18, 24) for label in data.raw["test"]["labels"]]
+        data.raw["test"][name] = [
+            sentence(rng, words_of(label, 3), 18, 24) for label in data.raw["test"]["labels"]
+        ]
     data.tokenize()
 
 
@@ -230,7 +247,8 @@ def vocabulary_overlap(data: Data) -> None:
     rng = random.Random(3)
     for name in data.columns:
         data.raw["validation"][name] = [
-            f"{sentence(rng, FOREIGN, 5, 7)} {sentence(rng, words_of(label, 3), 3, 6)}" for label in data.raw["validation"]["labels"]
+            f"{sentence(rng, FOREIGN, 5, 7)} {sentence(rng, words_of(label, 3), 3, 6)}"
+            for label in data.raw["validation"]["labels"]
         ]
     data.tokenize()
 

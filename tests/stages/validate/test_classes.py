@@ -7,13 +7,25 @@ from tuneline.tasks import Classification, Regression
 LONG = "x" * 100_000
 
 
-@pytest.mark.parametrize("name", ["A", "a.", " a ", "a\u200b", "\ufeffa", "a\x00", "а", "ａ", "'a'", "a\u00ad", "a\u00a0"])
+@pytest.mark.parametrize(
+    "name", ["A", "a.", " a ", "a\u200b", "\ufeffa", "a\x00", "а", "ａ", "'a'", "a\u00ad", "a\u00a0"]
+)
 def test_names_that_look_alike_have_the_same_key(name):
     assert name_key(name) == name_key("a")
 
 
 @pytest.mark.parametrize(
-    "pair", [("-1", "1"), ("C", "C++"), (":)", ":("), ("1-2", "12"), ("class 1", "class 2"), ("...", "!"), ("сор", "кот"), ("é", "e")]
+    "pair",
+    [
+        ("-1", "1"),
+        ("C", "C++"),
+        (":)", ":("),
+        ("1-2", "12"),
+        ("class 1", "class 2"),
+        ("...", "!"),
+        ("сор", "кот"),
+        ("é", "e"),
+    ],
 )
 def test_names_that_look_different_have_different_keys(pair):
     assert name_key(pair[0]) != name_key(pair[1])
@@ -62,10 +74,15 @@ def test_columns_and_notes_of_questionable_names(data, tables):
         f"class '{column}' (5 rows) has the name of the label column: a header line became a row",
     ]
     assert found["test"].columns.column("name_faults").tolist()[6:9] == [1, 2, 1]
-    assert found["test"].notes["class_names"][-1] == "row 7: its texts are the names of the columns; a header line became a row"
+    assert (
+        found["test"].notes["class_names"][-1]
+        == "row 7: its texts are the names of the columns; a header line became a row"
+    )
 
     data.set_params(lambda values: values["data"].update(label_names=["nan", LONG, column]))
-    assert tables(data)["train"].columns.column("name_faults").tolist() == [row % 2 if row % 40 != 15 else 0 for row in range(200)]
+    assert tables(data)["train"].columns.column("name_faults").tolist() == [
+        row % 2 if row % 40 != 15 else 0 for row in range(200)
+    ]
 
 
 def test_columns_and_notes_of_rare_classes(data, tables):
@@ -78,12 +95,16 @@ def test_columns_and_notes_of_rare_classes(data, tables):
         "class 'yes': 94 rows in train, 0 rows in validation, 28 rows in test",
         "class 'perhaps': 1 row in train, 0 rows in validation, 2 rows in test",
     ]
-    assert train.columns.column("rare_class").tolist() == [int(label in (1, 2)) for label in data.raw["train"]["labels"]]
+    assert train.columns.column("rare_class").tolist() == [
+        int(label in (1, 2)) for label in data.raw["train"]["labels"]
+    ]
 
     data.raw["validation"]["labels"] = [-1] * 60  # published without labels: no class is missing in it
     assert tables(data)["train"].notes["rare_classes"] == ["class 'perhaps': 1 row in train, 2 rows in test"]
     data.raw["train"]["labels"] = [min(label, 1) for label in data.raw["train"]["labels"]]
-    assert tables(data)["train"].notes["absent_classes"] == ["class 'perhaps': 0 rows in train, 2 rows in test"]
+    assert tables(data)["train"].notes["absent_classes"] == [
+        "class 'perhaps': 0 rows in train, 2 rows in test"
+    ]
 
 
 def test_only_the_first_ten_rows_are_described(data, tables):

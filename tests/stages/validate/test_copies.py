@@ -12,7 +12,11 @@ def test_partitions_change_no_result(monkeypatch):
     labels = rng.integers(0, 3, 700)
 
     def results() -> list[np.ndarray]:
-        return [first_copies(keys), label_conflicts(keys, labels, 0), first_leaks([keys[:400], keys[400:]], other)]
+        return [
+            first_copies(keys),
+            label_conflicts(keys, labels, 0),
+            first_leaks([keys[:400], keys[400:]], other),
+        ]
 
     whole = results()
     assert all((found != NO_ROW).any() and (found == NO_ROW).any() for found in whole)

@@ -28,8 +28,16 @@ def test_sample_tickets_pass_without_warning(tmp_path):
         }
         for split, start, stop in (("train", 0, 1600), ("validation", 1600, 1800), ("test", 1800, 2000))
     }
-    words = sorted({word for ticket in tickets[:1600] for text in ticket[:2] for word in text.lower().split()})
-    data = Data(("subject", "body"), task_with_names(tuple(QUEUES)), params_for(("subject", "body")), raw, tokenizer_of(words))
+    words = sorted(
+        {word for ticket in tickets[:1600] for text in ticket[:2] for word in text.lower().split()}
+    )
+    data = Data(
+        ("subject", "body"),
+        task_with_names(tuple(QUEUES)),
+        params_for(("subject", "body")),
+        raw,
+        tokenizer_of(words),
+    )
     data.set_params(lambda values: values["tokenize"].update(max_length=128))
     assert errors_and_warnings(data.tokenize(), tmp_path) == (set(), set())
 
@@ -48,7 +56,9 @@ def test_mrpc_passes_without_warning(shared, tmp_path):
         }
     assert [len(raw[split]["labels"]) for split in SPLITS] == [3668, 408, 1725]
     tokenizer = Tokenizer.from_file(str(shared / "hub/models/google-bert/bert-base-uncased/tokenizer.json"))
-    data = Data(columns, Classification(("not_equivalent", "equivalent")), params_for(columns), raw, tokenizer)
+    data = Data(
+        columns, Classification(("not_equivalent", "equivalent")), params_for(columns), raw, tokenizer
+    )
     data.set_params(lambda values: values["tokenize"].update(max_length=128))
     assert errors_and_warnings(data.tokenize(), tmp_path) == (set(), set())
 
@@ -65,10 +75,24 @@ def test_validation_split_of_longer_texts_is_a_warning_only(tmp_path):
         return [sum(map(ord, word)) % 2 == 1 for word in text.split()]
 
     train = phrases(1000, 1, 12)
-    raw = {split: {"sentence": texts} for split, texts in zip(SPLITS, (train, phrases(120, 12, 30), phrases(200, 12, 30)), strict=True)}
+    raw = {
+        split: {"sentence": texts}
+        for split, texts in zip(SPLITS, (train, phrases(120, 12, 30), phrases(200, 12, 30)), strict=True)
+    }
     for split, table in raw.items():
-        table["labels"] = [-1 if split == "test" else int(2 * is_odd(text).count(True) > len(text.split())) for text in table["sentence"]]
-    data = Data(("sentence",), Classification(("negative", "positive")), params_for(("sentence",)), raw, tokenizer_of(words))
-    data.set_params(lambda values: values["evaluate"].update(split="validation") or values["train"].update(keep="last"))
+        table["labels"] = [
+            -1 if split == "test" else int(2 * is_odd(text).count(True) > len(text.split()))
+            for text in table["sentence"]
+        ]
+    data = Data(
+        ("sentence",),
+        Classification(("negative", "positive")),
+        params_for(("sentence",)),
+        raw,
+        tokenizer_of(words),
+    )
+    data.set_params(
+        lambda values: values["evaluate"].update(split="validation") or values["train"].update(keep="last")
+    )
     assert len(set(train)) < len(train)
     assert errors_and_warnings(data.tokenize(), tmp_path) == (set(), {"length_drift"})

@@ -41,4 +41,6 @@ def test_small_distance_of_many_rows_is_significant(name):
 
 def test_classes_have_no_order():
     rule = DriftRule(severity="warning", max_psi=0.1, max_ks=0.1, significance=0.01)
-    assert "label_drift_ks" not in drift_columns("label_drift", rule, np.array([0, 1]), Distribution((0.0,), (1, 1)), ordered=False)
+    assert "label_drift_ks" not in drift_columns(
+        "label_drift", rule, np.array([0, 1]), Distribution((0.0,), (1, 1)), ordered=False
+    )

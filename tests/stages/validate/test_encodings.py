@@ -4,8 +4,10 @@ def test_few_broken_rows_are_named_with_what_they_should_read(data, tables):
     texts[50] = "say cafÃ© today"
     train = tables(data)["train"]
     assert train.notes["mixed_encoding"] == [
-        "1 row, the first is row 50, the last row 50. Other rows with correct characters beyond ASCII: 1. So the source has parts in two "
-        "encodings.",
+        (
+            "1 row, the first is row 50, the last row 50. Other rows with correct characters beyond ASCII: 1."
+            " So the source has parts in two encodings."
+        ),
         "row 50, one: 'cafÃ© today' should read 'café today'",
     ]
     assert [row for row, count in enumerate(train.columns.column("mixed_characters")) if count] == [50]

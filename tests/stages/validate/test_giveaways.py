@@ -26,7 +26,11 @@ def test_label_in_the_text_is_named_with_precision_and_coverage():
     assert {giveaway.name for giveaway in found} >= {"“ham”", "“spam”", "“spam” at the end"}
     assert found[0].coverage == 0.8
     sentence = next(giveaway for giveaway in found if giveaway.name == "“spam”").sentence(["ham", "spam"])
-    assert sentence == "“spam”: 80 % of spam have it, and of the 160 rows that have it, 100 % are spam (95 % interval 97.7 to 100 %)."
+    assert (
+        sentence
+        == "“spam”: 80 % of spam have it, and of the 160 rows that have it, 100 % are spam (95 % interval"
+        " 97.7 to 100 %)."
+    )
 
 
 def test_words_of_random_labels_reveal_nothing():
@@ -45,15 +49,21 @@ def test_no_word_meets_the_criterion_by_chance(share):
 
 
 def test_words_of_other_splits_do_not_count():
-    features, labels = word_features([pa.array(["spam"] * 8000)], 10), np.r_[LABELS, np.ones(7600, dtype=np.int64)]
+    features, labels = (
+        word_features([pa.array(["spam"] * 8000)], 10),
+        np.r_[LABELS, np.ones(7600, dtype=np.int64)],
+    )
     assert revealing_words(features, np.arange(8000) < 400, labels, 2, 0.85) == []
 
 
 def test_number_reveals_a_label_by_any_of_its_ranges():
     random = np.random.default_rng(0)
-    lengths = random.integers(100, 200, size=400) + np.where(LABELS == 1, random.choice([-90, 300], size=400), 0)
+    lengths = random.integers(100, 200, size=400) + np.where(
+        LABELS == 1, random.choice([-90, 300], size=400), 0
+    )
     long_or_short, middle = sorted(
-        revealing_numbers("length", lengths.astype(float), LABELS, 2, 0.85), key=lambda giveaway: -giveaway.label
+        revealing_numbers("length", lengths.astype(float), LABELS, 2, 0.85),
+        key=lambda giveaway: -giveaway.label,
     )
     assert (long_or_short.label, middle.label) == (1, 0)
     assert min(long_or_short.coverage, middle.coverage) > 0.7

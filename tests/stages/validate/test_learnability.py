@@ -32,18 +32,37 @@ def test_log_odds_equal_those_of_scikit_learn_without_the_fold():
     for number in (-1, 0, 3):
         known = (fold >= 0) & (fold != number)
         counted = counts[known].sum(axis=0) > 0
-        model = MultinomialNB(class_prior=(np.bincount(labels[known]) + 1) / (np.bincount(labels[known]) + 1).sum())
-        model.fit(np.hstack([counts[known][:, counted], np.zeros((known.sum(), 2 * len(features) - counted.sum()))]), labels[known])
-        rows = np.hstack([counts[fold == number][:, counted], np.zeros(((fold == number).sum(), 2 * len(features) - counted.sum()))])
+        model = MultinomialNB(
+            class_prior=(np.bincount(labels[known]) + 1) / (np.bincount(labels[known]) + 1).sum()
+        )
+        model.fit(
+            np.hstack(
+                [counts[known][:, counted], np.zeros((known.sum(), 2 * len(features) - counted.sum()))]
+            ),
+            labels[known],
+        )
+        rows = np.hstack(
+            [
+                counts[fold == number][:, counted],
+                np.zeros(((fold == number).sum(), 2 * len(features) - counted.sum())),
+            ]
+        )
         probability = model.predict_proba(rows)
-        np.testing.assert_allclose(log_odds(features, labels, fold, 3)[fold == number], np.log(probability / (1 - probability)), atol=1e-6)
+        np.testing.assert_allclose(
+            log_odds(features, labels, fold, 3)[fold == number],
+            np.log(probability / (1 - probability)),
+            atol=1e-6,
+        )
 
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_area_equals_that_of_scikit_learn(classes):
     random = np.random.default_rng(1)
     labels, scores = random.integers(classes, size=200), random.integers(9, size=(200, classes)) / 9
-    expected = np.average([roc_auc_score(labels == label, scores[:, label]) for label in range(classes)], weights=np.bincount(labels))
+    expected = np.average(
+        [roc_auc_score(labels == label, scores[:, label]) for label in range(classes)],
+        weights=np.bincount(labels),
+    )
     assert area_under_curve(scores, labels)[0] == pytest.approx(expected)
 
 
@@ -68,7 +87,9 @@ def test_right_shuffled_and_flipped_labels_differ(classes):
     assert right["disagreement_high"] < 0.2
     shuffled = measured(features, random.permutation(labels), classes)
     assert shuffled["auc_high"] < 0.55
-    flipped = np.where(random.random(2000) < 0.3, (labels + random.integers(1, classes, size=2000)) % classes, labels)
+    flipped = np.where(
+        random.random(2000) < 0.3, (labels + random.integers(1, classes, size=2000)) % classes, labels
+    )
     noisy = measured(features, flipped, classes)
     assert 0.55 < noisy["auc_low"] < right["auc_low"]
     assert 0.2 < noisy["disagreement_low"] < 0.3 < noisy["disagreement_high"] < 0.4

@@ -56,7 +56,10 @@ def test_valid_data_gives_report_and_metrics(valid_project):
 def test_second_run_writes_identical_bytes(valid_project):
     def written():
         return {
-            path: path.read_bytes() for folder in ("reports", "metrics") for path in (valid_project / folder).rglob("*") if path.is_file()
+            path: path.read_bytes()
+            for folder in ("reports", "metrics")
+            for path in (valid_project / folder).rglob("*")
+            if path.is_file()
         }
 
     main()
@@ -70,7 +73,9 @@ def test_bad_data_exits_with_78_after_writing_the_report(leaking_project, capsys
         run_stage("validate", main)
     assert exit_info.value.code == 78
     assert not json.loads((leaking_project / "reports/checks/checks.json").read_text())["passed"]
-    assert "leakage, validation" in (leaking_project / "reports/checks/index.html").read_text(encoding="utf-8")
+    assert "leakage, validation" in (leaking_project / "reports/checks/index.html").read_text(
+        encoding="utf-8"
+    )
     assert pq.read_metadata("reports/checks/rows/leakage.parquet").num_rows == 60
     output = capsys.readouterr()
     assert "leakage, validation: 60 of 60 rows (100 %); allowed: at most 2 %." in output.err
@@ -99,7 +104,9 @@ def test_bad_data_removes_the_outs_of_an_earlier_run(leaking_project):
 
 def test_promoted_profile_is_compared_if_it_exists(valid_project):
     main()
-    assert "promoted_rows" in json.loads((valid_project / "reports/checks/checks.json").read_text())["not_run"]
+    assert (
+        "promoted_rows" in json.loads((valid_project / "reports/checks/checks.json").read_text())["not_run"]
+    )
     REFERENCE_PROFILE.parent.mkdir(parents=True)
     shutil.copy("reports/checks/profile.json", REFERENCE_PROFILE)
     main()
@@ -120,7 +127,9 @@ def divide(folder: Path, rows: int) -> None:
 
 def outs() -> dict[str, bytes]:
     """Return the outs except ``checks.json``, which has a hash of the files of a split."""
-    paths = [path for folder in ("reports/checks", "metrics") for path in Path(folder).rglob("*") if path.is_file()]
+    paths = [
+        path for folder in ("reports/checks", "metrics") for path in Path(folder).rglob("*") if path.is_file()
+    ]
     return {str(path): path.read_bytes() for path in paths if path.name != "checks.json"}
 
 
@@ -155,7 +164,9 @@ def test_engine_does_not_change_the_report(leaking_project):
     assert outs() | {"checks.json": Path("reports/checks/checks.json").read_bytes()} == expected
 
 
-@pytest.mark.parametrize(("file", "stage"), [("data/raw/test.parquet", "download"), ("data/tokenized/train.parquet", "tokenize")])
+@pytest.mark.parametrize(
+    ("file", "stage"), [("data/raw/test.parquet", "download"), ("data/tokenized/train.parquet", "tokenize")]
+)
 def test_missing_file_names_the_stage_that_writes_it(valid_project, file, stage):
     (valid_project / file).unlink()
     with pytest.raises(StageError, match=f"dvc repro {stage}"):

@@ -8,7 +8,15 @@ import pyarrow as pa
 import pytest
 
 from stages.validate import near_duplicates
-from stages.validate.near_duplicates import MAX_PER_BAND, NO_ROW, WIDTH, Search, bands, candidates, find_near_duplicates
+from stages.validate.near_duplicates import (
+    MAX_PER_BAND,
+    NO_ROW,
+    WIDTH,
+    Search,
+    bands,
+    candidates,
+    find_near_duplicates,
+)
 from tests.stages.validate.data import sentence
 from tuneline.analysis import similarity
 from tuneline.analysis.similarity import WordSets
@@ -19,12 +27,19 @@ REQUIRED = 0.5
 LEXICON = ["".join(letters) for letters in ([*"ab"], [*"cd"])] + [f"w{number}" for number in range(3000)]
 
 
-def search(*splits: Sequence[tuple[str, ...]], required: float = REQUIRED, batch: int = 10**6) -> list[near_duplicates.NearDuplicateRows]:
+def search(
+    *splits: Sequence[tuple[str, ...]], required: float = REQUIRED, batch: int = 10**6
+) -> list[near_duplicates.NearDuplicateRows]:
     encoded, keys = [], []
     for rows in splits:
         columns = [normalized(pa.array(column)) for column in zip(*rows, strict=True)]
         starts = range(0, len(rows), batch)
-        encoded.append([EncodedWords.of(words([column[start : start + batch] for column in columns])) for start in starts])
+        encoded.append(
+            [
+                EncodedWords.of(words([column[start : start + batch] for column in columns]))
+                for start in starts
+            ]
+        )
         keys.append(unordered_row_keys([text_keys(column) for column in columns]))
     return find_near_duplicates(encoded, keys, required)
 
@@ -64,7 +79,11 @@ CHANGES: dict[str, tuple[Callable[[random.Random, str], str], float]] = {
 def test_changed_copies_are_found_within_a_split_and_in_earlier_splits():
     rng = random.Random(3)
     train, test = rows_of(1, 400), rows_of(2, 200)
-    copies = [(kind, row, tuple(change(rng, text) for text in train[row])) for kind, (change, _) in CHANGES.items() for row in range(80)]
+    copies = [
+        (kind, row, tuple(change(rng, text) for text in train[row]))
+        for kind, (change, _) in CHANGES.items()
+        for row in range(80)
+    ]
     changed = [texts for _, _, texts in copies]
     within, across = search([*train, *changed], test)[0], search(train, [*test, *changed])[1]
     for found, first in ((within, len(train)), (across, len(test))):
@@ -89,7 +108,7 @@ def test_row_of_an_earlier_split_comes_before_one_of_the_same_split():
 def test_copy_within_a_split_resembles_what_its_original_resembles():
     original, other = rows_of(1, 2)
     near = (original[0] + " w1", original[1])
-    (train, test) = search([original, other, near, near], [near, other, (near[0], near[1] + " w2")])
+    train, test = search([original, other, near, near], [near, other, (near[0], near[1] + " w2")])
     assert train.origin.tolist() == [NO_ROW, NO_ROW, 0, 0]
     assert test.origin[:2].tolist() == [NO_ROW, NO_ROW]
     assert test.origin[2] in (0, 2)
@@ -98,7 +117,10 @@ def test_copy_within_a_split_resembles_what_its_original_resembles():
 def test_rows_without_words_resemble_nothing():
     (found,) = search([("",), (" ",), ("a b c d e f",), ("a b c d e g",), ("",)])
     assert found.origin.tolist() == [NO_ROW, NO_ROW, NO_ROW, 2, NO_ROW]
-    assert [split.origin.tolist() for split in search([("",), (" ",)], [("",)])] == [[NO_ROW, NO_ROW], [NO_ROW]]
+    assert [split.origin.tolist() for split in search([("",), (" ",)], [("",)])] == [
+        [NO_ROW, NO_ROW],
+        [NO_ROW],
+    ]
     assert find_near_duplicates([], [], REQUIRED) == []
 
 
@@ -144,7 +166,8 @@ def test_two_rows_have_the_same_samples_as_often_as_they_are_similar():
 def test_candidates_have_the_same_key_and_are_of_earlier_rows():
     keys = np.array([5, 5, 7, 5, 7, 5, 9], np.uint64)
     across, within = (
-        set(zip(*(side.tolist() for side in pairs), strict=True)) for pairs in candidates(keys, np.array([0, 0, 0, 1, 1, 1, 1]))
+        set(zip(*(side.tolist() for side in pairs), strict=True))
+        for pairs in candidates(keys, np.array([0, 0, 0, 1, 1, 1, 1]))
     )
     assert across == {(3, 0), (3, 1), (5, 0), (5, 1), (4, 2)}
     assert within == {(1, 0), (5, 3)}
@@ -167,7 +190,9 @@ def test_bands_miss_few_near_duplicates(similarity):
 def shares_sentence(row: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Return True if a sentence is in both rows, or one that differs in a tenth of its letters, whatever the order of its words."""
     one, two = ([" ".join(sorted(text.split())) for text in texts] for texts in (row, other))
-    return bool({*one} & {*two}) or any(SequenceMatcher(None, a, b, autojunk=False).ratio() >= 0.9 for a in one for b in two)
+    return bool({*one} & {*two}) or any(
+        SequenceMatcher(None, a, b, autojunk=False).ratio() >= 0.9 for a in one for b in two
+    )
 
 
 @pytest.mark.real_data

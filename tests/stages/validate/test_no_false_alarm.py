@@ -17,7 +17,9 @@ from tuneline.tasks import task_with_names
 
 SCRIPTS = {
     "latin": "abcdefghijklmnopqrstuvwxyz",
-    "accents": "aàâbcçdeéèêëfiîïoôuùûüñ",  # without œ and ÿ: at random places in capitals they look like mojibake
+    "accents": (
+        "aàâbcçdeéèêëfiîïoôuùûüñ"
+    ),  # without œ and ÿ: at random places in capitals they look like mojibake
     "greek": "αβγδεζηθικλμνξοπρστυφχψω",
     "cyrillic": "абвгдежзиклмнопрстуфхцчшщыэюя",
     "hebrew": "אבגדהוזחטיכלמנסעפצקרשת",
@@ -58,13 +60,18 @@ def generate(kind: Kind) -> Data:
     raw: dict[str, dict[str, list]] = {}
     for split, rows in zip(SPLITS, kind.rows, strict=True):
         labels = [rng.uniform(0, 5) if kind.classes is None else row % kind.classes for row in range(rows)]
-        topics = [words_of(label > 2.5, 2, words) if kind.classes is None else words_of(label, kind.classes, words) for label in labels]
+        topics = [
+            words_of(label > 2.5, 2, words) if kind.classes is None else words_of(label, kind.classes, words)
+            for label in labels
+        ]
         raw[split] = {name: [_text(rng, topic, kind.shape) for topic in topics] for name in kind.columns}
         raw[split]["labels"] = labels
     if not kind.labelled:
         raw["validation"]["labels"] = [-1] * kind.rows[1]
     params = params_for(kind.columns, "regression" if kind.classes is None else "classification")
-    labels = task_with_names(None if kind.classes is None else tuple(f"class {number}" for number in range(kind.classes)))
+    labels = task_with_names(
+        None if kind.classes is None else tuple(f"class {number}" for number in range(kind.classes))
+    )
     return Data(kind.columns, labels, params, raw, tokenizer_of(words)).tokenize()
 
 
@@ -80,5 +87,7 @@ def test_generated_valid_data_passes(kind, tmp_path_factory):
     data = generate(kind)
     folders = data.write(tmp_path_factory.mktemp("valid") / "data")
     results = check_tables(derive_tables(data.params, folders, None))
-    assert [(result.check, result.found) for result in results.record.checks if result.status != "passed"] == []
+    assert [
+        (result.check, result.found) for result in results.record.checks if result.status != "passed"
+    ] == []
     assert all(np.isfinite(value) for value in results.record.metrics.values())

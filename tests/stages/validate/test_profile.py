@@ -40,8 +40,12 @@ def test_labels_are_compared_by_name_and_not_by_id(profile):
     before = profile.splits["train"].labels
     assert before == Distribution((0.0, 1.0), (98, 98, 4)) or sum(before.counts) == 200
     no, yes, perhaps = before.counts
-    assert labels_as(profile, Classification(("perhaps", "no", "yes")), "train") == Distribution((0.0, 1.0), (perhaps, no, yes))
-    assert labels_as(profile, Classification(("yes", "new")), "train") == Distribution((0.0, 1.0), (yes, 0, no + perhaps))
+    assert labels_as(profile, Classification(("perhaps", "no", "yes")), "train") == Distribution(
+        (0.0, 1.0), (perhaps, no, yes)
+    )
+    assert labels_as(profile, Classification(("yes", "new")), "train") == Distribution(
+        (0.0, 1.0), (yes, 0, no + perhaps)
+    )
 
 
 def test_labels_of_another_task_are_not_compared(profile):

@@ -18,7 +18,10 @@ def read(tmp_path):
     def write_and_read(one, two, labels):
         schema = raw_schema(["one", "two"], Classification(("no", "yes")))
         columns = {"one": one, "two": two, "labels": labels, "idx": range(len(one))}
-        write_table(pa.table({name: columns[name] for name in schema.names}, schema=schema), tmp_path / "train.parquet")
+        write_table(
+            pa.table({name: columns[name] for name in schema.names}, schema=schema),
+            tmp_path / "train.parquet",
+        )
         splits = {"train": SplitReader.open(tmp_path, "train", "download")}
         return read_raw(splits, ["one", "two"], tmp_path / "derived", params().run)["train"]
 
@@ -53,7 +56,9 @@ def test_vocabulary_counts_the_words_of_all_rows(read):
     assert split.vocabulary.coverage(other.vocabulary.hashes) == pytest.approx(3 / 5)
 
 
-@pytest.mark.parametrize(("labels", "is_labelled"), [([0, 1], True), ([-1, 1], True), ([-1, -1], False), ([], True)])
+@pytest.mark.parametrize(
+    ("labels", "is_labelled"), [([0, 1], True), ([-1, 1], True), ([-1, -1], False), ([], True)]
+)
 def test_split_is_unlabelled_if_every_row_is(read, labels, is_labelled):
     texts = ["a"] * len(labels)
     assert read(texts, texts, labels).is_labelled is is_labelled

@@ -66,7 +66,10 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pages(folder) -> dict[str, Page]:
-    return {path.relative_to(folder).as_posix(): Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
+    return {
+        path.relative_to(folder).as_posix(): Page(path.read_text(encoding="utf-8"))
+        for path in folder.rglob("*.html")
+    }
 
 
 def test_markup_in_texts_is_escaped(pages):
@@ -89,12 +92,17 @@ def test_markup_in_column_and_label_names_is_escaped_in_data_docs(folder):
 def test_every_link_leads_to_a_file_of_the_report(folder, pages):
     for name, page in pages.items():
         for link in page.links:
-            assert (folder / name).parent.joinpath(link).is_file() or link.startswith(("#", "data:,")), (name, link)
+            assert (folder / name).parent.joinpath(link).is_file() or link.startswith(("#", "data:,")), (
+                name,
+                link,
+            )
 
 
 def test_pages_load_nothing_from_the_network(folder):
     for path in folder.rglob("*.html"):
-        assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//|@import|url\((?!#)", path.read_text(encoding="utf-8")), path
+        assert not re.search(
+            r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//|@import|url\((?!#)", path.read_text(encoding="utf-8")
+        ), path
 
 
 def test_page_has_failed_checks_with_counts_and_hints(pages):
@@ -107,7 +115,13 @@ def test_page_has_failed_checks_with_counts_and_hints(pages):
 def test_page_has_failed_checks_first_and_folds_the_passed_ones(folder):
     html = (folder / "index.html").read_text(encoding="utf-8")
     shown = re.sub(r"<details>.*?</details>", "", html, flags=re.DOTALL)
-    assert re.findall(r'<section id="(\w+)">', shown) == ["failed", "data", "passed", "metrics", "expectations"]
+    assert re.findall(r'<section id="(\w+)">', shown) == [
+        "failed",
+        "data",
+        "passed",
+        "metrics",
+        "expectations",
+    ]
     assert "control_characters, train</h3>" in shown
     assert "<code>blank_text</code>" not in shown
     assert "<code>blank_text</code>" in html
@@ -126,7 +140,9 @@ def test_notes_are_shown_also_of_a_passed_check(tmp_path):
     data = good_data()
     derived = derive_tables(data.params, data.write(tmp_path / "data"), None)
     table = next(table for table in derived.tables if table.name == "raw-train")
-    derived.tables[derived.tables.index(table)] = replace(table, notes={"duplicates": ["a <b>word</b> \u202e"]})
+    derived.tables[derived.tables.index(table)] = replace(
+        table, notes={"duplicates": ["a <b>word</b> \u202e"]}
+    )
     results = check_tables(derived)
     text = " ".join(Page(index_page(results)).text.split())
     assert "1 check found something within its limit" in text
@@ -171,10 +187,17 @@ def test_checks_json_is_strict_json(folder):
     values = json.loads((folder / "checks.json").read_text(encoding="utf-8"), parse_constant=refuse)
     assert (values["passed"], values["errors"], values["warnings"]) == (True, 0, 1)
     (failed,) = [check for check in values["checks"] if check["status"] != "passed"]
-    assert (failed["check"], failed["split"], failed["failing"], failed["rows"]) == ("control_characters", "train", 1, 200)
+    assert (failed["check"], failed["split"], failed["failing"], failed["rows"]) == (
+        "control_characters",
+        "train",
+        1,
+        200,
+    )
     assert failed["worst"][0]["number"] == 3
     assert failed["hint"]
-    assert values["raw_sha256"] == {split: file_hash(folder.parent / f"data/raw/{split}.parquet") for split in SPLITS}
+    assert values["raw_sha256"] == {
+        split: file_hash(folder.parent / f"data/raw/{split}.parquet") for split in SPLITS
+    }
 
 
 def test_wrong_columns_are_escaped(tmp_path):

@@ -57,11 +57,16 @@ def test_all_violating_rows_are_written_with_texts_and_reasons(data, write, monk
     conflicts = [(row["row"], row["other_split"], row["other_row"]) for row in rows["conflicting_labels"]]
     assert conflicts == [(6, "train", 13), (13, "train", 6)]
     assert [(row["split"], row["row"], row["two"], row["reason"]) for row in rows["control_characters"]] == [
-        ("train", row, data.raw["train"]["two"][row], f"control characters {row - 19} (at most 0)") for row in noisy
+        ("train", row, data.raw["train"]["two"][row], f"control characters {row - 19} (at most 0)")
+        for row in noisy
     ]
     assert [(row["row"], row["row_"]) for row in rows["missing_values"]] == [(51, None)]
     assert [(row["row"], row["two"]) for row in rows["blank_text"]] == [(52, "  ")]
     several = [(row["row"], row["reason"]) for row in rows["special_tokens"]]
-    assert several == [(3, f"first id {first}; special tokens 4 (at least 3, at most 3)")], "two expectations of one check"
-    assert {(row["split"], row["reason"]) for row in rows["class_names"]} == {(split, "class 'No'") for split in data.raw}
+    assert several == [(3, f"first id {first}; special tokens 4 (at least 3, at most 3)")], (
+        "two expectations of one check"
+    )
+    assert {(row["split"], row["reason"]) for row in rows["class_names"]} == {
+        (split, "class 'No'") for split in data.raw
+    }
     assert "label_set" not in rows, "a check without violating rows has no file"

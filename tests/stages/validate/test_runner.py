@@ -6,7 +6,13 @@ from great_expectations.expectations.core import ExpectColumnValuesToBeBetween
 
 from stages.validate.checks import Table, expectations
 from stages.validate.columns import write_columns
-from stages.validate.results import batch_definition, check_tables, exception_message, read_outcome, run_expectations
+from stages.validate.results import (
+    batch_definition,
+    check_tables,
+    exception_message,
+    read_outcome,
+    run_expectations,
+)
 from stages.validate.tables import derive_tables
 
 
@@ -19,7 +25,9 @@ def test_crashed_check_is_an_error_whatever_its_severity(data, tmp_path, monkeyp
     monkeypatch.setattr("great_expectations.expectations.core.ExpectTableRowCountToEqual._validate", crash)
     data.set_params(lambda values: values["validate"]["row_count"].update(severity="warning"))
     results = check_tables(derive_tables(data.params, data.write(tmp_path / "data"), None))
-    assert {(entry.check, entry.status, entry.severity) for entry in results.errors} == {("row_count", "crashed", "warning")}
+    assert {(entry.check, entry.status, entry.severity) for entry in results.errors} == {
+        ("row_count", "crashed", "warning")
+    }
     assert "a bug in the check" in results.errors[0].found
 
 
@@ -46,7 +54,9 @@ def test_results_of_parts_are_those_of_the_whole(data, tmp_path):
     del next(table for table in tables if table.kind == "tokenized").columns.places["smallest_mask"]
     for table in tables:
         expected = list(expectations(table, data.params.validate_))
-        whole, parts = (run_expectations(table, expected, batch_definition(), at_most) for at_most in (250, 110))
+        whole, parts = (
+            run_expectations(table, expected, batch_definition(), at_most) for at_most in (250, 110)
+        )
         assert [comparable(*one) for one in parts] == [comparable(*one) for one in whole]
 
 
@@ -54,17 +64,32 @@ def comparable(result, rows) -> str:
     """Return what the report shows; the arguments have an id of the batch."""
     shown = {key: value for key, value in result.expectation_config.kwargs.items() if key != "batch_id"}
     crashed = exception_message(result) is not None
-    return str((result.expectation_config.type, shown, result.success, crashed, sorted(result.result.items()), rows.tolist()))
+    return str(
+        (
+            result.expectation_config.type,
+            shown,
+            result.success,
+            crashed,
+            sorted(result.result.items()),
+            rows.tolist(),
+        )
+    )
 
 
 @pytest.fixture
 def table(tmp_path):
     """A table of four rows; one has no value."""
-    return Table("tokenized", "train", write_columns(tmp_path / "columns.parquet", {"tokens": np.array([1.0, 7.0, 9.0, np.nan])}))
+    return Table(
+        "tokenized",
+        "train",
+        write_columns(tmp_path / "columns.parquet", {"tokens": np.array([1.0, 7.0, 9.0, np.nan])}),
+    )
 
 
 def test_outcome_has_check_arguments_counts_and_rows(table):
-    expectation = ExpectColumnValuesToBeBetween(column="tokens", max_value=5, meta={"check": "truncation_rate", "requirement": 0})
+    expectation = ExpectColumnValuesToBeBetween(
+        column="tokens", max_value=5, meta={"check": "truncation_rate", "requirement": 0}
+    )
     [(result, rows)] = run_expectations(table, [expectation], batch_definition())
     outcome = read_outcome(table, result)
     assert (outcome.check.key, outcome.type, outcome.passed, outcome.crashed) == (
@@ -78,7 +103,9 @@ def test_outcome_has_check_arguments_counts_and_rows(table):
 
 
 def test_missing_result_is_an_error_and_not_a_pass(table, monkeypatch):
-    expectation = ExpectColumnValuesToBeBetween(column="tokens", max_value=5, meta={"check": "truncation_rate", "requirement": 0})
+    expectation = ExpectColumnValuesToBeBetween(
+        column="tokens", max_value=5, meta={"check": "truncation_rate", "requirement": 0}
+    )
     whole = batch_definition()
     batch = whole.get_batch({"dataframe": next(table.columns.frames(["tokens"]))})
     monkeypatch.setattr(type(batch), "validate", lambda *_, **__: SimpleNamespace(results=[]))

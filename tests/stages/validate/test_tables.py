@@ -18,8 +18,13 @@ def test_split_with_wrong_columns_is_not_checked_further(data, check):
     """No columns can be derived from it; the other splits are still checked."""
     del data.tokenized["test"]["token_type_ids"]
     results = check(data)
-    assert {result.split for result in results.record.checks if result.table == "tokenized"} == {"train", "validation"}
-    assert failed_columns(results) == [("tokenized token_type_ids: list of int8", "tokenized token_type_ids: absent")]
+    assert {result.split for result in results.record.checks if result.table == "tokenized"} == {
+        "train",
+        "validation",
+    }
+    assert failed_columns(results) == [
+        ("tokenized token_type_ids: list of int8", "tokenized token_type_ids: absent")
+    ]
 
 
 def failed_columns(results) -> list[tuple[str, ...]]:
@@ -34,7 +39,9 @@ def test_different_label_names_between_splits_fail(data, tmp_path):
     other = data.write(tmp_path / "other")
     (other.raw / "test.parquet").replace(folders.raw / "test.parquet")
     results = check_tables(derive_tables(data.params, folders, None))
-    assert failed_columns(results) == [("raw names of labels: no, yes, perhaps", "raw names of labels: no, yes, maybe")]
+    assert failed_columns(results) == [
+        ("raw names of labels: no, yes, perhaps", "raw names of labels: no, yes, maybe")
+    ]
 
 
 def test_each_split_has_a_table_of_each_kind(data, tmp_path):
@@ -47,13 +54,24 @@ def test_split_is_compared_with_train_and_with_the_promoted_data(data, tmp_path)
     derived = derive_tables(data.params, data.write(tmp_path / "data"), None)
     train, profile = derived.raw["train"], derived.profiles["train"]
     promoted = Profile(version=1, labels=derived.labels.names, splits={"train": profile, "test": profile})
-    same = measurements(replace(derived, raw={"train": train, "test": train}, promoted=promoted), "test", None)
-    assert (same["vocabulary_overlap"], same["promoted_rows"], same["promoted_vocabulary"]) == (1.0, 1.0, pytest.approx(1.0))
-    assert measurements(replace(derived, promoted=promoted), "test", None)["promoted_rows"] == derived.raw["test"].rows / train.rows
+    same = measurements(
+        replace(derived, raw={"train": train, "test": train}, promoted=promoted), "test", None
+    )
+    assert (same["vocabulary_overlap"], same["promoted_rows"], same["promoted_vocabulary"]) == (
+        1.0,
+        1.0,
+        pytest.approx(1.0),
+    )
+    assert (
+        measurements(replace(derived, promoted=promoted), "test", None)["promoted_rows"]
+        == derived.raw["test"].rows / train.rows
+    )
     assert "vocabulary_overlap" not in measurements(derived, "train", None)
 
 
-@pytest.mark.parametrize(("unknown", "tokens", "share"), [([1, 0], [4, 6], 0.1), ([2, 1], [4, 6], 0.3), ([0, 0], [0, 0], 0.0)])
+@pytest.mark.parametrize(
+    ("unknown", "tokens", "share"), [([1, 0], [4, 6], 0.1), ([2, 1], [4, 6], 0.3), ([0, 0], [0, 0], 0.0)]
+)
 def test_unknown_rate_is_a_ratio_of_sums(unknown, tokens, share, data, tmp_path):
     derived = derive_tables(data.params, data.write(tmp_path / "data"), None)
     columns = {"unknown_tokens": np.array(unknown), "content_tokens": np.array(tokens)}

@@ -23,7 +23,9 @@ def test_rows_of_a_pair_have_three_special_tokens_and_two_types(data, columns):
     frame = columns()
     assert frame["tokens"].tolist() == [len(ids) for ids in data.tokenized["test"]["input_ids"]]
     assert (frame["tokens"] - frame["content_tokens"]).unique().tolist() == [3]
-    assert frame[["smallest_type", "largest_type", "type_drops"]].to_numpy().tolist() == [[0, 1, 0]] * len(frame)
+    assert frame[["smallest_type", "largest_type", "type_drops"]].to_numpy().tolist() == [[0, 1, 0]] * len(
+        frame
+    )
     assert frame[["smallest_mask", "largest_mask"]].to_numpy().tolist() == [[1, 1]] * len(frame)
 
 
@@ -39,7 +41,9 @@ def test_id_outside_the_vocabulary_is_neither_special_nor_an_error(data, columns
 def test_unknown_tokens_are_counted(data, columns):
     unknown = data.tokenizer.token_to_id("[UNK]")
     data.tokenized["test"]["input_ids"][3][1:3] = [unknown, unknown]
-    assert columns()["unknown_tokens"].to_dict() == {row: 2 * (row == 3) for row in range(len(data.tokenized["test"]["labels"]))}
+    assert columns()["unknown_tokens"].to_dict() == {
+        row: 2 * (row == 3) for row in range(len(data.tokenized["test"]["labels"]))
+    }
 
 
 def test_row_without_tokens_keeps_its_place(data, columns):

@@ -4,7 +4,14 @@ import json
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from stages.validate.tokenized import Decoder, Vocabulary, comparable, evenly_spaced, load_plain_tokenizer, pieces_match
+from stages.validate.tokenized import (
+    Decoder,
+    Vocabulary,
+    comparable,
+    evenly_spaced,
+    load_plain_tokenizer,
+    pieces_match,
+)
 from tests.stages.validate.data import good_data, tokenizer_of
 from tuneline.core.errors import StageError
 
@@ -35,7 +42,9 @@ def test_pieces_of_a_truncated_text_match_its_start_or_end():
     assert not pieces_match(["ab"], "abc", from_start=False)
 
 
-@pytest.mark.parametrize(("total", "number", "rows"), [(0, 5, []), (1, 5, [0]), (3, 5, [0, 1, 2]), (100, 3, [0, 49, 99])])
+@pytest.mark.parametrize(
+    ("total", "number", "rows"), [(0, 5, []), (1, 5, [0]), (3, 5, [0, 1, 2]), (100, 3, [0, 49, 99])]
+)
 def test_evenly_spaced_runs_from_the_first_row_to_the_last(total, number, rows):
     assert evenly_spaced(total, number).tolist() == rows
 
@@ -70,7 +79,10 @@ def test_ids_match_their_texts(decoding, texts):
     assert decoder.matches(ids, texts)
 
 
-@pytest.mark.parametrize("texts", [("bakin lomu", "muna"), ("lomu bakin", "deri"), ("bakin", "deri"), ("bakin lomu deri deri", "deri")])
+@pytest.mark.parametrize(
+    "texts",
+    [("bakin lomu", "muna"), ("lomu bakin", "deri"), ("bakin", "deri"), ("bakin lomu deri deri", "deri")],
+)
 def test_ids_do_not_match_other_texts(decoding, texts):
     tokenizer, decoder = decoding
     assert not decoder.matches(tokenizer.encode("bakin lomu", "deri").ids, texts)
@@ -88,7 +100,9 @@ def folder(tmp_path):
 
 def roberta_like() -> Tokenizer:
     """Return a tokenizer with two separators between texts and one type id."""
-    tokenizer = Tokenizer(models.WordLevel({"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5}, unk_token="<unk>"))  # noqa: S106
+    tokenizer = Tokenizer(
+        models.WordLevel({"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5}, unk_token="<unk>")  # noqa: S106
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
@@ -100,9 +114,17 @@ def roberta_like() -> Tokenizer:
 
 
 def test_vocabulary_has_the_template_of_a_pair(folder):
-    vocabulary = Vocabulary.read(folder(roberta_like(), {"unk_token": {"content": "<unk>"}, "model_input_names": ["input_ids"]}), texts=2)
+    vocabulary = Vocabulary.read(
+        folder(roberta_like(), {"unk_token": {"content": "<unk>"}, "model_input_names": ["input_ids"]}),
+        texts=2,
+    )
     assert vocabulary.template == (0, 2, 2, 2)
-    assert (vocabulary.first_id, vocabulary.last_id, vocabulary.largest_id, vocabulary.unknown_id) == (0, 2, 6, 3)
+    assert (vocabulary.first_id, vocabulary.last_id, vocabulary.largest_id, vocabulary.unknown_id) == (
+        0,
+        2,
+        6,
+        3,
+    )
     assert vocabulary.special_ids == {0, 1, 2, 6}
     assert vocabulary.largest_type_id == 0
     assert not vocabulary.has_type_ids
@@ -120,7 +142,12 @@ def test_vocabulary_without_special_tokens_has_no_template(folder):
     tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1}))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     vocabulary = Vocabulary.read(folder(tokenizer, {}), texts=1)
-    assert (vocabulary.template, vocabulary.first_id, vocabulary.last_id, vocabulary.unknown_id) == ((), None, None, None)
+    assert (vocabulary.template, vocabulary.first_id, vocabulary.last_id, vocabulary.unknown_id) == (
+        (),
+        None,
+        None,
+        None,
+    )
 
 
 def test_missing_tokenizer_names_the_stage_that_writes_it(tmp_path):

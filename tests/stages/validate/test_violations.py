@@ -30,16 +30,24 @@ def test_leak_names_the_row_that_it_repeats(data, check):
 
 def test_leaks_and_near_duplicates_within_the_limit_are_told_by_split(data, check):
     """Rows that are in no split otherwise: the last ones of test."""
-    for row, (split, other) in enumerate((("train", 3), ("validation", 4), ("validation", 5), ("test", 9)), start=56):
+    for row, (split, other) in enumerate(
+        (("train", 3), ("validation", 4), ("validation", 5), ("test", 9)), start=56
+    ):
         for name in data.columns:
             data.raw["test"][name][row] = data.raw[split][name][other]
         if split != "train":
             data.raw["test"]["one"][row] += " and more"
     results = check(data.tokenize()).record.checks
-    notes = {(result.check, result.split): list(result.notes) for result in results if result.status == "passed" and result.notes}
+    notes = {
+        (result.check, result.split): list(result.notes)
+        for result in results
+        if result.status == "passed" and result.notes
+    }
     assert notes == {
         ("leakage", "test"): ["Of these rows, 1 repeats a row of train."],
-        ("near_duplicates", "test"): ["Of these rows, 2 resemble a row of validation, 1 resembles a row of test."],
+        ("near_duplicates", "test"): [
+            "Of these rows, 2 resemble a row of validation, 1 resembles a row of test."
+        ],
     }
 
 
@@ -63,24 +71,57 @@ def test_listed_rows_are_as_many_as_great_expectations_counts(data, check):
     results = check(data)
     failing = [(entry.check, entry.split, entry.failing) for entry in results.record.checks if entry.failing]
     assert len(failing) >= 6
-    listed = {(one.check.key, one.table.split, len(one.rows)) for one in results.violations if one.check.ranks is None}
+    listed = {
+        (one.check.key, one.table.split, len(one.rows))
+        for one in results.violations
+        if one.check.ranks is None
+    }
     assert listed == set(failing)
 
 
 @pytest.mark.parametrize(
     ("check", "arguments", "columns", "order"),
     [
-        ("length_outliers", {"column": "characters", "min_value": 3, "max_value": 5}, {"characters": [1, 2, 7, 99]}, [3, 0, 2, 1]),
-        ("blank_text", {"column": "visible_characters", "min_value": 1}, {"visible_characters": [0, -2, 0]}, [1, 0, 2]),
+        (
+            "length_outliers",
+            {"column": "characters", "min_value": 3, "max_value": 5},
+            {"characters": [1, 2, 7, 99]},
+            [3, 0, 2, 1],
+        ),
+        (
+            "blank_text",
+            {"column": "visible_characters", "min_value": 1},
+            {"visible_characters": [0, -2, 0]},
+            [1, 0, 2],
+        ),
         ("truncation_rate", {"column": "tokens", "max_value": 5}, {"tokens": [6, 9, 7]}, [1, 2, 0]),
-        ("unknown_rate", {"column": "unknown_rate"}, {"unknown_tokens": [1, 3, 2], "content_tokens": [9, 9, 9]}, [1, 2, 0]),
-        ("near_duplicates", {"column": "near_duplicate_of"}, {"near_duplicate_of": [0, 0, 0], "similarity": [0.8, 0.7, 0.9]}, [2, 0, 1]),
-        ("token_labels", {"column_A": "labels", "column_B": "raw_labels"}, {"labels": [0, 1], "raw_labels": [1, 2]}, [0, 1]),
+        (
+            "unknown_rate",
+            {"column": "unknown_rate"},
+            {"unknown_tokens": [1, 3, 2], "content_tokens": [9, 9, 9]},
+            [1, 2, 0],
+        ),
+        (
+            "near_duplicates",
+            {"column": "near_duplicate_of"},
+            {"near_duplicate_of": [0, 0, 0], "similarity": [0.8, 0.7, 0.9]},
+            [2, 0, 1],
+        ),
+        (
+            "token_labels",
+            {"column_A": "labels", "column_B": "raw_labels"},
+            {"labels": [0, 1], "raw_labels": [1, 2]},
+            [0, 1],
+        ),
     ],
 )
 def test_worst_rows_are_those_farthest_from_the_limit(check, arguments, columns, order, tmp_path):
-    stored = write_columns(tmp_path / "columns.parquet", {name: np.array(values) for name, values in columns.items()})
-    found = Violations(CHECK_TABLE[check], Table("tokenized", "train", stored), arguments, np.arange(len(order)))
+    stored = write_columns(
+        tmp_path / "columns.parquet", {name: np.array(values) for name, values in columns.items()}
+    )
+    found = Violations(
+        CHECK_TABLE[check], Table("tokenized", "train", stored), arguments, np.arange(len(order))
+    )
     assert np.argsort(-found.excess(), kind="stable").tolist() == order
 
 

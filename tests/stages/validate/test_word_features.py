@@ -21,7 +21,13 @@ def test_features_are_words_pairs_and_ends_that_two_rows_have():
 
 
 def test_ids_have_their_shape_in_common():
-    assert features(["INC4821", "inc97", "INC4821"]).items() >= {"“inc0”": {0, 1, 2}, "“inc4821”": {0, 2}}.items()
+    assert (
+        features(["INC4821", "inc97", "INC4821"]).items()
+        >= {
+            "“inc0”": {0, 1, 2},
+            "“inc4821”": {0, 2},
+        }.items()
+    )
 
 
 def test_symbols_and_characters_of_scripts_without_spaces_are_words():
@@ -32,7 +38,10 @@ def test_symbols_and_characters_of_scripts_without_spaces_are_words():
 def test_word_of_two_texts_of_a_row_is_repeated():
     found = word_features([pa.array(["a b", "a"]), pa.array(["a", "b"])], 100)
     names = [found.name(number) for number in found.ids]
-    repeated = {(int(row), name): bool(both) for row, name, both in zip(found.rows, names, found.repeated, strict=True)}
+    repeated = {
+        (int(row), name): bool(both)
+        for row, name, both in zip(found.rows, names, found.repeated, strict=True)
+    }
     assert repeated[0, "“a”"]
     assert not repeated[1, "“a”"]
     assert not repeated[0, "“b”"]

@@ -22,7 +22,11 @@ def test_array_has_what_was_appended_and_no_name(folder):
     assert array.values.tolist() == [1, 2, 3]
     assert array.values.dtype == np.int32
     assert not list(folder.iterdir())
-    assert GrowingArray(np.int32).mapped().values.tolist() == MappedArray.zeros((0,), np.int8).values.tolist() == []
+    assert (
+        GrowingArray(np.int32).mapped().values.tolist()
+        == MappedArray.zeros((0,), np.int8).values.tolist()
+        == []
+    )
 
 
 def test_released_array_keeps_its_values(monkeypatch):

@@ -47,7 +47,9 @@ def test_pair_of_texts_is_judged_by_what_they_share():
     first = [" ".join(random.choice(WORDS, 8)) for _ in range(600)]
     same = random.integers(2, size=600)
     second = [" ".join(reversed(first[row - 1 + label].split())) for row, label in enumerate(same)]
-    predicted = predict_with_tfidf(sample([first[:400], second[:400]], same[:400]), [first[400:], second[400:]], NO_YES)
+    predicted = predict_with_tfidf(
+        sample([first[:400], second[:400]], same[:400]), [first[400:], second[400:]], NO_YES
+    )
     assert (predicted == same[400:]).mean() > 0.95
 
 
@@ -61,7 +63,12 @@ def test_numbers_are_predicted_by_ridge_regression():
 @pytest.mark.parametrize("schema", [NO_YES, NUMBERS])
 @pytest.mark.parametrize(
     ("texts", "labels"),
-    [(["a b", "a c", "a b"], [1, 1, 1]), (["", "!!!", "??"], [1, 1, 0]), (["one", "two", "three"], [1, 1, 0]), (["alone"], [1])],
+    [
+        (["a b", "a c", "a b"], [1, 1, 1]),
+        (["", "!!!", "??"], [1, 1, 0]),
+        (["one", "two", "three"], [1, 1, 0]),
+        (["alone"], [1]),
+    ],
     ids=["one label", "no words", "no word twice", "one row"],
 )
 def test_nothing_to_learn_from_gives_the_majority_or_the_mean(texts, labels, schema):
@@ -72,15 +79,23 @@ def test_nothing_to_learn_from_gives_the_majority_or_the_mean(texts, labels, sch
 
 
 def test_characters_are_words_in_scripts_without_spaces():
-    good, bad = ["这家店真好吃啊", "味道真好下次来", "服务真好很满意"] * 5, ["这家店太差了呀", "味道太差不再来", "服务太差很生气"] * 5
-    predicted = predict_with_tfidf(sample([good + bad], [1] * 15 + [0] * 15), [["环境真好", "环境太差"]], NO_YES)
+    good, bad = (
+        ["这家店真好吃啊", "味道真好下次来", "服务真好很满意"] * 5,
+        ["这家店太差了呀", "味道太差不再来", "服务太差很生气"] * 5,
+    )
+    predicted = predict_with_tfidf(
+        sample([good + bad], [1] * 15 + [0] * 15), [["环境真好", "环境太差"]], NO_YES
+    )
     assert predicted.tolist() == [1, 0]
 
 
 def test_second_training_gives_the_same_predictions_and_no_warning():
     texts, labels = topical(300, 0)
     with warnings.catch_warnings(action="error"):
-        runs = [predict_with_tfidf(sample([texts], labels / 3, NUMBERS), [texts], NUMBERS).tobytes() for _ in range(2)]
+        runs = [
+            predict_with_tfidf(sample([texts], labels / 3, NUMBERS), [texts], NUMBERS).tobytes()
+            for _ in range(2)
+        ]
     assert runs[0] == runs[1]
 
 
@@ -95,7 +110,9 @@ def test_rows_are_predicted_in_chunks(monkeypatch):
 def split(tmp_path):
     """A raw split of 50 rows, in three shards."""
     path = tmp_path / "train.parquet"
-    write_raw(path, [[f"subject {row}" for row in range(50)], [f"body {row} " + "x" * row for row in range(50)]])
+    write_raw(
+        path, [[f"subject {row}" for row in range(50)], [f"body {row} " + "x" * row for row in range(50)]]
+    )
     into_shards(tmp_path, rows=20)
     return SplitReader.open(tmp_path, "train", "download")
 
@@ -105,8 +122,13 @@ def test_sample_of_a_small_split_is_the_whole_split(split):
     assert rows.to_pydict() == split.read(["subject", "body", "labels"]).to_pydict()
 
 
-@pytest.mark.parametrize(("limit", "value", "expected"), [("MAX_ROWS", 20, 20), ("MAX_SCORES", 100, 20), ("MAX_CHARACTERS", 500, None)])
-def test_sample_of_a_large_split_is_drawn_with_the_seed_within_the_limits(split, monkeypatch, limit, value, expected):
+@pytest.mark.parametrize(
+    ("limit", "value", "expected"),
+    [("MAX_ROWS", 20, 20), ("MAX_SCORES", 100, 20), ("MAX_CHARACTERS", 500, None)],
+)
+def test_sample_of_a_large_split_is_drawn_with_the_seed_within_the_limits(
+    split, monkeypatch, limit, value, expected
+):
     monkeypatch.setattr(baselines, limit, value)
     rows, again, other = (read_sample(split, ["subject", "body"], 5, seed) for seed in (1, 1, 2))
     assert rows.equals(again)
@@ -148,7 +170,9 @@ def test_out_of_fold_probabilities_of_a_rare_and_of_an_absent_class():
     assert not probabilities[:, 3].any()
 
 
-@pytest.mark.parametrize(("texts", "labels"), [(["!", "?", "", "..."], [1, 0, 1, 1]), (["a b", "a c", "a b", "a"], [1, 1, 1, 1])])
+@pytest.mark.parametrize(
+    ("texts", "labels"), [(["!", "?", "", "..."], [1, 0, 1, 1]), (["a b", "a c", "a b", "a"], [1, 1, 1, 1])]
+)
 def test_out_of_fold_probabilities_of_nothing_to_learn_from_are_frequencies(texts, labels):
     probabilities = out_of_fold([texts], np.array(labels), 2, folds=2, seed=0)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)

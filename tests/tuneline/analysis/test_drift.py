@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given, settings
 from scipy.stats import ks_2samp
 
-from tuneline.analysis.drift import Distribution, bin_counts, kolmogorov_smirnov, merge_bins, population_stability
+from tuneline.analysis.drift import (
+    Distribution,
+    bin_counts,
+    kolmogorov_smirnov,
+    merge_bins,
+    population_stability,
+)
 
 
 def counts_of(values, reference: Distribution) -> np.ndarray:
@@ -14,16 +20,19 @@ def counts_of(values, reference: Distribution) -> np.ndarray:
 def test_stability_index_follows_its_definition():
     """Sum of (p - q) ln(p / q), with half a row added to each bin."""
     p, q = np.array([0.3, 0.7]), np.array([0.5, 0.5])
-    assert population_stability(np.array([2999.5, 6999.5]), np.array([4999.5, 4999.5])).value == pytest.approx(
-        np.sum((p - q) * np.log(p / q)), abs=1e-9
-    )
+    assert population_stability(
+        np.array([2999.5, 6999.5]), np.array([4999.5, 4999.5])
+    ).value == pytest.approx(np.sum((p - q) * np.log(p / q)), abs=1e-9)
 
 
 def test_stability_index_is_finite_with_an_empty_bin():
     assert 1 < population_stability(np.array([100, 0]), np.array([50, 50])).value < 10
 
 
-@given(st.lists(st.integers(-50, 50), min_size=1, max_size=200), st.lists(st.integers(-50, 50), min_size=1, max_size=200))
+@given(
+    st.lists(st.integers(-50, 50), min_size=1, max_size=200),
+    st.lists(st.integers(-50, 50), min_size=1, max_size=200),
+)
 def test_ks_distance_equals_scipy_if_every_value_has_its_bin(values, others):
     """With fewer than 100 different values, the percentiles are all of them."""
     edges = np.unique([*values, *others])
@@ -48,7 +57,9 @@ def test_p_value_without_drift_is_rarely_significant(rows):
     reference = Distribution.of_numbers(rng.exponential(size=20_000))
     significant = []
     for _ in range(400):
-        distance = population_stability(counts_of(rng.exponential(size=rows), reference), np.array(reference.counts))
+        distance = population_stability(
+            counts_of(rng.exponential(size=rows), reference), np.array(reference.counts)
+        )
         significant.append(distance.p_value < 0.05)
     assert 0.004 < np.mean(significant) < 0.1
 
@@ -78,7 +89,9 @@ def test_label_distribution_has_a_bin_for_each_class():
 @pytest.mark.parametrize("level", [0.05, 0.25, 0.5, 0.95])
 def test_quantile_is_that_of_the_numbers(level):
     values = np.random.default_rng(0).integers(0, 1000, 5000)
-    assert Distribution.of_numbers(values).quantile(level) == np.quantile(values, level, method="inverted_cdf")
+    assert Distribution.of_numbers(values).quantile(level) == np.quantile(
+        values, level, method="inverted_cdf"
+    )
 
 
 def test_quantile_beyond_the_last_edge_is_that_edge():

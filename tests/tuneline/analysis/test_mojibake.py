@@ -23,7 +23,12 @@ VALID = [
     "emoji 😀 ❤️",
     "",
 ]
-READINGS = [("café", "latin-1"), ("Österreich", "cp1252"), ("it’s “quoted” – yes", "cp1252"), ("emoji 😀", "cp1252")]
+READINGS = [
+    ("café", "latin-1"),
+    ("Österreich", "cp1252"),
+    ("it’s “quoted” – yes", "cp1252"),
+    ("emoji 😀", "cp1252"),
+]
 READINGS += [("Привет мир", "latin-1"), ("Привет мир", "cp1251"), ("Größe", "cp1250"), ("café", "mac_roman")]
 
 
@@ -45,9 +50,14 @@ def test_text_decoded_with_a_wrong_encoding_is_recognised_and_restored(text, cod
 
 def test_lost_characters_and_windows_quotes_read_as_latin_1_are_broken():
     assert counts("caf\ufffd", "it\x92s", "Ã¼\ufffd", "fine") == [1, 1, 2, 0]
-    assert correction("the caf\ufffd here") == "'caf\ufffd here': the character at \\ufffd is lost; export the row again"
+    assert (
+        correction("the caf\ufffd here")
+        == "'caf\ufffd here': the character at \\ufffd is lost; export the row again"
+    )
     assert correction("Say it\x92s fine") == "'it\\x92s fine' should read 'it’s fine'"
-    assert correction("Ã la carte") == "'Ã la carte' should read 'à la carte'"  # a no-break space that became a space
+    assert (
+        correction("Ã la carte") == "'Ã la carte' should read 'à la carte'"
+    )  # a no-break space that became a space
     assert correction("fine") is None
 
 

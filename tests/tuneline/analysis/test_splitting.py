@@ -26,7 +26,10 @@ def numbered(count, classes="ab", first=0):
 
 
 def test_each_class_has_its_share_of_each_split_in_a_sorted_file():
-    rows = sorted(((f"text {number}", "rare" if number % 10 == 0 else "common") for number in range(1000)), key=lambda row: row[1])
+    rows = sorted(
+        ((f"text {number}", "rare" if number % 10 == 0 else "common") for number in range(1000)),
+        key=lambda row: row[1],
+    )
     parts = Counter(zip((label for _, label in rows), divide(rows), strict=True))
     for label, count in (("rare", 100), ("common", 900)):
         assert parts[label, 2] == count / 10
@@ -54,7 +57,10 @@ def test_equal_texts_are_in_one_split(params):
 
 
 def test_pair_in_either_order_is_in_one_split():
-    rows = [(f"a {number // 2}", "b", "x") if number % 2 else ("b", f"a {number // 2}", "x") for number in range(400)]
+    rows = [
+        (f"a {number // 2}", "b", "x") if number % 2 else ("b", f"a {number // 2}", "x")
+        for number in range(400)
+    ]
     parts = divide(rows)
     assert parts[::2] == parts[1::2]
 
@@ -99,7 +105,9 @@ def test_fraction_of_zero_takes_no_rows():
     assert set(divide(numbered(400), SplitParams(validation=0.2, test=0))) == {0, 1}
 
 
-rows_of_a_file = st.lists(st.tuples(st.text("abcdef", min_size=1, max_size=3), st.sampled_from("xyz")), min_size=1, max_size=150)
+rows_of_a_file = st.lists(
+    st.tuples(st.text("abcdef", min_size=1, max_size=3), st.sampled_from("xyz")), min_size=1, max_size=150
+)
 
 
 @given(rows=rows_of_a_file, added=rows_of_a_file)
@@ -108,7 +116,9 @@ def test_added_rows_move_no_row_where_nothing_is_stratified(rows, added):
     assert divide(rows + added, STABLE)[: len(rows)] == divide(rows, STABLE)
 
 
-@pytest.mark.parametrize("params", [EXACT, SplitParams(validation=0, test=0.2), SplitParams(validation=0.3, test=0.2)])
+@pytest.mark.parametrize(
+    "params", [EXACT, SplitParams(validation=0, test=0.2), SplitParams(validation=0.3, test=0.2)]
+)
 def test_added_rows_move_no_row_between_train_and_test(params):
     before = np.array(divide(numbered(300), params))
     for count in range(310, 900, 40):

@@ -26,7 +26,10 @@ def keys(*texts: str) -> list[int]:
     return text_keys(normalized(pa.array(texts))).tolist()
 
 
-@pytest.mark.parametrize("other", ["the parcel  is late", " The Parcel is\tlate\n", "THE PARCEL IS LATE", "The ｐａｒｃｅｌ is late"])
+@pytest.mark.parametrize(
+    "other",
+    ["the parcel  is late", " The Parcel is\tlate\n", "THE PARCEL IS LATE", "The ｐａｒｃｅｌ is late"],
+)
 def test_texts_that_differ_in_case_or_spaces_only_have_the_same_key(other):
     assert len(set(keys("The parcel is late", other))) == 1
 
@@ -55,7 +58,10 @@ def test_words_consist_of_letters_and_digits_between_boundaries():
     assert runs.to_pylist() == [[b, "it", "s", "late", "3", "days", b, "", b], [b, "?!", b, "né", b]]
 
 
-@pytest.mark.parametrize(("text", "count"), [("tab\tand\r\nlines", 0), ("bell\x07", 1), ("\x00\x1b", 2), ("c1 \x85\x9f", 2), ("é ü 😀", 0)])
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("tab\tand\r\nlines", 0), ("bell\x07", 1), ("\x00\x1b", 2), ("c1 \x85\x9f", 2), ("é ü 😀", 0)],
+)
 def test_control_characters_are_counted_without_white_space(text, count):
     assert pc.count_substring_regex(pa.array([text]), CONTROL_CLASS)[0].as_py() == count
 

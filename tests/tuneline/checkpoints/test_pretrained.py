@@ -38,8 +38,16 @@ def test_find_of_a_folder_lists_the_same_files(hub, tmp_path):
     write_checkpoint(tmp_path / "models/source/mine")
     folder, repository = find_pretrained("models/source/mine"), find_pretrained(NAME)
     assert folder.files == repository.files
-    assert (folder.commit, folder.license(), folder.config()) == (None, repository.license(), repository.config())
-    assert folder.tokenizer_files() == repository.tokenizer_files() == ["tokenizer.json", "tokenizer_config.json"]
+    assert (folder.commit, folder.license(), folder.config()) == (
+        None,
+        repository.license(),
+        repository.config(),
+    )
+    assert (
+        folder.tokenizer_files()
+        == repository.tokenizer_files()
+        == ["tokenizer.json", "tokenizer_config.json"]
+    )
 
 
 @pytest.mark.parametrize("shard", ["10GB", "10KB"])
@@ -48,7 +56,12 @@ def test_parameters_are_counted_without_a_download_of_the_weights(hub, tmp_path,
     from safetensors.numpy import load
 
     files = checkpoint_files(shard=shard)
-    expected = sum(array.size for name, content in files.items() if name.endswith(".safetensors") for array in load(content).values())
+    expected = sum(
+        array.size
+        for name, content in files.items()
+        if name.endswith(".safetensors")
+        for array in load(content).values()
+    )
     if place == "hub":
         hub.add("models", "someone/counted", files)
         assert find_pretrained("someone/counted").parameters() == expected
@@ -90,7 +103,9 @@ def test_weights_are_fetched_once_and_found_in_the_cache_without_a_network(hub, 
 def test_branch_is_not_guessed_from_the_cache_without_a_network(hub, monkeypatch):
     find_pretrained(NAME).fetch(["config.json"])
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(StageError, match=r"the hub cannot be asked for someone/small-bert, because HF_HUB_OFFLINE is set") as refused:
+    with pytest.raises(
+        StageError, match=r"the hub cannot be asked for someone/small-bert, because HF_HUB_OFFLINE is set"
+    ) as refused:
         find_pretrained(NAME, "main")
     assert "commit that was fetched before" in refused.value.hint
 
@@ -105,14 +120,22 @@ def test_incomplete_cache_is_not_taken_for_the_repository(hub, monkeypatch):
 
 
 REFUSED = {
-    "an unknown model": ("someone/unknown", None, r"the hub has no model 'someone/unknown', or it is private"),
+    "an unknown model": (
+        "someone/unknown",
+        None,
+        r"the hub has no model 'someone/unknown', or it is private",
+    ),
     "a private model": ("someone/private", None, r"the hub has no model 'someone/private', or it is private"),
     "an unknown branch": (NAME, "nightly", r"someone/small-bert has no branch, tag or commit 'nightly'"),
     "an unknown commit": (NAME, "0" * 40, r"someone/small-bert has no branch, tag or commit '0000"),
     "an invalid name": ("some one/small--bert", None, r"is not the name of a model on the hub"),
     "a folder elsewhere": ("elsewhere/bert", None, r"'elsewhere/bert' is a folder outside models/source/"),
     "a folder that is missing": ("models/source/none", None, r"models/source/none is not a folder"),
-    "a folder that DVC has": ("models/source/tracked", None, r"models/source/tracked is not a folder.\n  `dvc pull models/source/tracked`"),
+    "a folder that DVC has": (
+        "models/source/tracked",
+        None,
+        r"models/source/tracked is not a folder.\n  `dvc pull models/source/tracked`",
+    ),
 }
 
 
@@ -131,7 +154,9 @@ def test_find_refuses(hub, tmp_path, case):
 
 def test_gated_model_says_how_to_get_access(hub):
     hub.gated.add(NAME)
-    with pytest.raises(StageError, match=r"model\.checkpoint: access to someone/small-bert must be granted first") as refused:
+    with pytest.raises(
+        StageError, match=r"model\.checkpoint: access to someone/small-bert must be granted first"
+    ) as refused:
         find_pretrained(NAME).config()
     assert "hf auth login" in refused.value.hint
 
@@ -140,7 +165,9 @@ def test_hub_that_is_away_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with LoopbackHub(tmp_path / "hub") as hub:
         hub.connect(monkeypatch, tmp_path / "home")
-    with pytest.raises(StageError, match=rf"model\.checkpoint: {NAME} cannot be fetched from {hub.url}: .*refused") as refused:
+    with pytest.raises(
+        StageError, match=rf"model\.checkpoint: {NAME} cannot be fetched from {hub.url}: .*refused"
+    ) as refused:
         find_pretrained(NAME)
     assert "try again" in refused.value.hint
     assert refused.value.stage_status == 1, "another attempt may succeed"
@@ -148,7 +175,9 @@ def test_hub_that_is_away_is_named(tmp_path, monkeypatch):
 
 def test_download_that_breaks_off_is_one_clear_error(hub):
     hub.cut["model.safetensors"] = 1000
-    with pytest.raises(StageError, match=rf"model\.checkpoint: {NAME} cannot be fetched from {hub.url}") as refused:
+    with pytest.raises(
+        StageError, match=rf"model\.checkpoint: {NAME} cannot be fetched from {hub.url}"
+    ) as refused:
         find_pretrained(NAME).fetch(["model.safetensors"])
     assert "What was downloaded is kept" in refused.value.hint
     hub.cut.clear()

@@ -9,7 +9,13 @@ from typer.testing import CliRunner
 from tests.records import export_record
 from tuneline.cli import app
 from tuneline.core.files import file_hash
-from tuneline.core.provenance import BaseSource, DevicesUsed, PretrainedSource, StageProvenance, TrainingSegment
+from tuneline.core.provenance import (
+    BaseSource,
+    DevicesUsed,
+    PretrainedSource,
+    StageProvenance,
+    TrainingSegment,
+)
 from tuneline.onnx.records import ComparisonRecord, ModelComparison
 from tuneline.project.dvc import md5_of
 
@@ -48,7 +54,9 @@ def test_show_prints_escape_sequences_of_a_commit_as_codes(project):
 
 def test_show_names_the_base_model(project):
     assert re.search(r"base +none: trained from scratch", shown())
-    source = PretrainedSource(name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64})
+    source = PretrainedSource(
+        name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64}
+    )
     project.base(source)
     output = shown()
     assert f"base  someone/bert at {'c' * 40}, licence mit, SHA-256 {'e' * 64}" in output
@@ -60,34 +68,56 @@ def test_show_names_the_base_model(project):
 
 
 def test_show_of_exported_models_names_the_base_model(tmp_path):
-    source = PretrainedSource(name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64})
+    source = PretrainedSource(
+        name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64}
+    )
     record = export_record()
     base = BaseSource(checkpoint=source, tokenizer=source)
-    record.model_copy(update={"provenance": record.provenance.model_copy(update={"base": base})}).write(tmp_path / "export.json")
+    record.model_copy(update={"provenance": record.provenance.model_copy(update={"base": base})}).write(
+        tmp_path / "export.json"
+    )
     assert f"base  someone/bert at {'c' * 40}, licence mit" in shown(str(tmp_path))
 
 
 def test_show_says_when_the_bytes_are_not_those_of_one_kind_of_machine(project):
     segments = [
-        TrainingSegment(step=step, device="cpu", processes=1, micro_batch_size=4, processor=kind, libraries={"python": "3.12.1"})
+        TrainingSegment(
+            step=step,
+            device="cpu",
+            processes=1,
+            micro_batch_size=4,
+            processor=kind,
+            libraries={"python": "3.12.1"},
+        )
         for step, kind in ((0, "AVX512"), (9, "AVX2"))
     ]
     devices = DevicesUsed(type="cpu", precision="no", processes=1, distribution="NO", segments=segments)
-    StageProvenance(parameters={}, code="", libraries={}, devices=devices).write(project.root / "reports/provenance/train.json")
-    expected = "not those of one kind of machine: from step 0 1 process (cpu, AVX512, Python 3.12.1, micro_batch_size 4); from step 9"
+    StageProvenance(parameters={}, code="", libraries={}, devices=devices).write(
+        project.root / "reports/provenance/train.json"
+    )
+    expected = (
+        "not those of one kind of machine: from step 0 1 process (cpu, AVX512, Python 3.12.1,"
+        " micro_batch_size 4); from step 9"
+    )
     assert expected in shown()
 
 
 def test_show_of_an_uncommitted_result_says_how_to_commit_it(project):
     project.lock(seed=2)
-    assert "not committed yet: git add params.yaml dvc.lock metrics conf data models project && git commit" in shown()
+    assert (
+        "not committed yet: git add params.yaml dvc.lock metrics conf data models project && git commit"
+        in shown()
+    )
 
 
 def test_show_prints_the_names_in_the_registry(project):
     for name in ("onnx@v1.0.0", "onnx#production#1"):
         project.git("tag", "--annotate", name, "--message=A tag of the registry")
     assert re.search(r"registry +onnx@v1\.0\.0, onnx#production\n", shown())
-    by_hand = r"gate +onnx v1\.0\.0 is in production without a decision of the gate \(no gate judged it\): .* UTC: A tag of the registry\n"
+    by_hand = (
+        r"gate +onnx v1\.0\.0 is in production without a decision of the gate \(no gate judged it\): .* UTC:"
+        r" A tag of the registry\n"
+    )
     assert re.search(by_hand, shown())
 
 
@@ -115,23 +145,31 @@ def test_show_refuses_a_folder_without_exported_models(tmp_path):
     assert "not a folder of models that Tuneline exported" in done.output
 
 
-@pytest.mark.parametrize("words", [["show"], ["doctor", "--help"], ["init", "--help"], ["report", "--no-latency"]])
+@pytest.mark.parametrize(
+    "words", [["show"], ["doctor", "--help"], ["init", "--help"], ["report", "--no-latency"]]
+)
 def test_command_start_imports_neither_torch_nor_transformers(project, words):
     code = (
-        "import sys\nfrom tuneline.cli import app\napp(sys.argv[1:], standalone_mode=False)\n"
-        "heavy = {'torch', 'transformers', 'datasets', 'great_expectations'} & set(sys.modules)\nassert not heavy, heavy\n"
+        "import sys\nfrom tuneline.cli import app\napp(sys.argv[1:], standalone_mode=False)\nheavy ="
+        " {'torch', 'transformers', 'datasets', 'great_expectations'} & set(sys.modules)\nassert not heavy,"
+        " heavy\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, *words], cwd=project.root, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=project.root, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_show_imports_no_numeric_library(project):
     """`make run` ends with it, and its users wait for its start."""
     code = (
-        "import sys\nfrom tuneline.cli import app\napp(['show'], standalone_mode=False)\n"
-        "heavy = {'numpy', 'pyarrow', 'matplotlib', 'jinja2', 'pandas', 'onnxruntime'} & set(sys.modules)\nassert not heavy, heavy\n"
+        "import sys\nfrom tuneline.cli import app\napp(['show'], standalone_mode=False)\nheavy = {'numpy',"
+        " 'pyarrow', 'matplotlib', 'jinja2', 'pandas', 'onnxruntime'} & set(sys.modules)\nassert not heavy,"
+        " heavy\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=project.root, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=project.root, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -151,10 +189,22 @@ def test_show_does_not_blame_the_machine_for_a_changed_parameter(project):
 
 def write_comparison(root, predictions, **changes):
     """Write the comparison of an int8 model with the predictions of some model."""
-    figures = {"max_abs_diff": 0.1, "mean_abs_diff": 0.01, "agreement": 0.9, "flips": 2, "accuracy": 0.8, "accuracy_drop": 0.1}
+    figures = {
+        "max_abs_diff": 0.1,
+        "mean_abs_diff": 0.01,
+        "agreement": 0.9,
+        "flips": 2,
+        "accuracy": 0.8,
+        "accuracy_drop": 0.1,
+    }
     int8 = ModelComparison(**{**figures, "violations": [], "required": False, "published": True, **changes})
     record = ComparisonRecord(
-        split="test", rows=20, metric="accuracy", predictions=predictions, trained={"accuracy": 0.9}, models={"int8": int8}
+        split="test",
+        rows=20,
+        metric="accuracy",
+        predictions=predictions,
+        trained={"accuracy": 0.9},
+        models={"int8": int8},
     )
     (root / "reports/compare").mkdir(parents=True, exist_ok=True)
     record.write(root / "reports/compare/comparison.json")
@@ -163,7 +213,10 @@ def write_comparison(root, predictions, **changes):
 def test_show_names_a_model_that_was_left_out(project):
     predictions = file_hash(project.root / "reports/predictions.parquet")
     write_comparison(project.root, predictions, violations=["agreement is 0.9"], published=False)
-    assert "The int8 model is not published, because it differs too much from the trained one: agreement is 0.9." in shown()
+    assert (
+        "The int8 model is not published, because it differs too much from the trained one: agreement is 0.9."
+        in shown()
+    )
 
 
 def test_show_prints_no_figures_of_the_onnx_models_of_another_model(project):
@@ -174,9 +227,14 @@ def test_show_prints_no_figures_of_the_onnx_models_of_another_model(project):
 
 
 @pytest.mark.parametrize("names_its_predictions", [True, False])
-def test_show_after_another_evaluation_prints_no_figures_of_the_comparison_before(project, names_its_predictions):
+def test_show_after_another_evaluation_prints_no_figures_of_the_comparison_before(
+    project, names_its_predictions
+):
     """``dvc repro evaluate`` on other data leaves ``metrics/compare.json`` and ``reports/compare``, also those of earlier versions."""
-    write_comparison(project.root, file_hash(project.root / "reports/predictions.parquet") if names_its_predictions else None)
+    write_comparison(
+        project.root,
+        file_hash(project.root / "reports/predictions.parquet") if names_its_predictions else None,
+    )
     project.evaluate(skill=1.0, seed=7)
     project.lock(seed=7)
     output = shown()
@@ -198,4 +256,6 @@ def test_show_says_first_that_there_is_no_published_model(project):
     shutil.rmtree(project.root / "models/onnx")
     write_comparison(project.root, file_hash(project.root / "reports/predictions.parquet"))
     output = shown()
-    assert output.startswith("! There is no published model in models/onnx. `dvc checkout models/onnx` brings back")
+    assert output.startswith(
+        "! There is no published model in models/onnx. `dvc checkout models/onnx` brings back"
+    )

@@ -61,12 +61,16 @@ def test_retrained_model_is_compared_with_the_one_before_the_corrections(project
     assert "On 100 rows of both" in done.output
     assert "Clearly better (McNemar's test: p = " in done.output
     assert f"6 of these rows had another label at {before}" in done.output
-    assert f"Left out: 0 rows that only this model predicted, and 20 that only that of {before} did." in done.output
+    assert (
+        f"Left out: 0 rows that only this model predicted, and 20 that only that of {before} did."
+        in done.output
+    )
     assert "git knows no such commit" in runner.invoke(app, ["show", "--against", "nosuch"]).output
     assert "Leave the folder out" in runner.invoke(app, ["show", "--against", before, "models/onnx"]).output
     (project.root / ".dvc/cache").rename(project.root / ".dvc/gone")
     assert (
-        f"Run `dvc fetch --rev {before} reports/predictions.parquet data/raw`" in runner.invoke(app, ["show", "--against", before]).output
+        f"Run `dvc fetch --rev {before} reports/predictions.parquet data/raw`"
+        in runner.invoke(app, ["show", "--against", before]).output
     )
     (project.root / "reports/predictions.parquet").unlink()
     assert "run `dvc repro evaluate`" in runner.invoke(app, ["show", "--against", before]).output

@@ -26,7 +26,10 @@ def test_mixed_precision_of_the_user_wins(devices, _):
     assert choose_processes(devices, 32, "bf16").precision == "bf16"
 
 
-@pytest.mark.parametrize(("flags", "precision"), [("avx512f avx512_bf16", "bf16"), ("amx_tile amx_bf16", "bf16"), ("avx512f", "no")])
+@pytest.mark.parametrize(
+    ("flags", "precision"),
+    [("avx512f avx512_bf16", "bf16"), ("amx_tile amx_bf16", "bf16"), ("avx512f", "no")],
+)
 def test_auto_precision_is_bf16_on_a_cpu_that_computes_it(flags, precision, tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "PROCESSORS", tmp_path / "cpuinfo")
     (tmp_path / "cpuinfo").write_text(f"flags\t\t: fpu {flags} rdpid\n")

@@ -26,7 +26,10 @@ def explained(error: Exception) -> str:
 
 def test_full_disk_is_explained_with_the_file_the_file_system_and_what_to_do(tmp_path):
     problem, hint = explained(no_space(str(tmp_path / "gone" / "out.csv"))).splitlines()
-    assert problem.startswith(f"{tmp_path}/gone/out.csv cannot be written: No space left on device. On its file system, mounted at /")
+    assert problem.startswith(
+        f"{tmp_path}/gone/out.csv cannot be written: No space left on device. On its file system, mounted"
+        " at /"
+    )
     assert " are free, and it needs more." in problem
     assert "Make room there" in hint
 
@@ -46,7 +49,9 @@ def test_error_without_a_file_names_the_working_directory_or_another_that_is_ful
         raise no_space()
 
 
-@pytest.mark.parametrize("cause", [no_space(), RuntimeError("write(): fd 3 failed with No space left on device")])
+@pytest.mark.parametrize(
+    "cause", [no_space(), RuntimeError("write(): fd 3 failed with No space left on device")]
+)
 def test_full_disk_is_found_among_the_causes(cause):
     error = ValueError("the dataset could not be generated")
     error.__cause__ = cause
@@ -90,9 +95,15 @@ for number in range(1000):
 
 
 def test_disk_without_inodes_is_explained(tmp_path):
-    command = [*NAMESPACE, 'mount -t tmpfs -o nr_inodes=30 none "$0" && cd "$PWD" && exec "$@"', str(tmp_path)]
+    command = [
+        *NAMESPACE,
+        'mount -t tmpfs -o nr_inodes=30 none "$0" && cd "$PWD" && exec "$@"',
+        str(tmp_path),
+    ]
     on_small_disk(tmp_path, "1m")  # skips where nothing can be mounted
-    done = subprocess.run([*command, sys.executable, "-c", NO_INODES], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, sys.executable, "-c", NO_INODES], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert "no inode is free" in done.stderr
 
 

@@ -22,7 +22,10 @@ def without_gpu(monkeypatch):
 
 @pytest.mark.parametrize("name", ["gpu", "gpu-bf16", "multi-gpu", "multi-node", "fsdp", "zero2-offload"])
 def test_launch_for_gpus_is_refused_without_one(name, without_gpu):
-    with pytest.raises(ParamsError, match=rf"conf/accelerate/{name}\.yaml needs a GPU, and there is none: (.|\n)*train\.launch to auto"):
+    with pytest.raises(
+        ParamsError,
+        match=rf"conf/accelerate/{name}\.yaml needs a GPU, and there is none: (.|\n)*train\.launch to auto",
+    ):
         check_launch(name, "adamw")
 
 
@@ -46,7 +49,10 @@ def test_accelerate_use_cpu_lets_a_launch_for_gpus_run_on_cpus(monkeypatch, with
 def test_optimizer_that_accelerate_would_replace_is_refused(name, optimizer, monkeypatch, without_gpu):
     monkeypatch.setattr(launch, "why_no_accelerator", lambda: None)
     with pytest.raises(
-        ParamsError, match=rf"(?s)train\.optimizer: .*{name}\.yaml.* replaces {optimizer} by.*Set train\.optimizer to adamw"
+        ParamsError,
+        match=(
+            rf"(?s)train\.optimizer: .*{name}\.yaml.* replaces {optimizer} by.*Set train\.optimizer to adamw"
+        ),
     ):
         check_launch(name, optimizer)
     check_launch("fsdp-offload", optimizer)
@@ -70,7 +76,9 @@ def test_file_that_accelerate_config_writes_is_accepted(own_launch):
 
 @pytest.mark.parametrize("distributed_type", ["MULTI_NPU", "XLA", "MULTI_XPU"])
 def test_devices_that_are_not_known_here_are_left_to_accelerate(own_launch, distributed_type):
-    ClusterConfig("LOCAL_MACHINE", distributed_type, "no", False, False, num_processes=2).to_yaml_file(own_launch)
+    ClusterConfig("LOCAL_MACHINE", distributed_type, "no", False, False, num_processes=2).to_yaml_file(
+        own_launch
+    )
     check_launch("mine", "adamw")
 
 
@@ -80,8 +88,13 @@ def test_devices_that_are_not_known_here_are_left_to_accelerate(own_launch, dist
 )
 def test_offload_is_found_in_a_file_of_deepspeed(own_launch, offload, force, offloads):
     forced = {} if force is None else {"zero_force_ds_cpu_optimizer": force}
-    (own_launch.parent / "zero.json").write_text(json.dumps({"zero_optimization": {"stage": 2, "offload_optimizer": offload}, **forced}))
-    config = {"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": "conf/accelerate/zero.json"}}
+    (own_launch.parent / "zero.json").write_text(
+        json.dumps({"zero_optimization": {"stage": 2, "offload_optimizer": offload}, **forced})
+    )
+    config = {
+        "distributed_type": "DEEPSPEED",
+        "deepspeed_config": {"deepspeed_config_file": "conf/accelerate/zero.json"},
+    }
     assert offloads_optimizer(config) == offloads
 
 
@@ -93,5 +106,7 @@ def test_launch_file_that_is_no_mapping_is_refused(own_launch):
 
 def test_unknown_launch_error_lists_the_available_ones(monkeypatch):
     monkeypatch.chdir(ROOT / "tests")
-    with pytest.raises(ParamsError, match=r"conf/accelerate/gpus.yaml does not exist(.|\n)*Choose one of auto, cpu, fsdp"):
+    with pytest.raises(
+        ParamsError, match=r"conf/accelerate/gpus.yaml does not exist(.|\n)*Choose one of auto, cpu, fsdp"
+    ):
         read_launch("gpus")

@@ -22,7 +22,9 @@ with locked(Path(sys.argv[1])):
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_lock_is_refused_until_its_holder_is_killed(tmp_path, kind):
     path = tmp_path if kind == "folder" else tmp_path / "lock"
-    with subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True
+    ) as holder:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(BusyError, match=path.name), locked(path, wait=0):
             pass

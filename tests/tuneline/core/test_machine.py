@@ -32,7 +32,9 @@ def test_omp_num_threads_determines_the_threads(monkeypatch):
     assert threads() == available_cores()
 
 
-@pytest.mark.parametrize(("cores", "quota", "available"), [(8, None, 8), (8, 2.9, 2), (8, 0.5, 1), (2, 4.0, 2)])
+@pytest.mark.parametrize(
+    ("cores", "quota", "available"), [(8, None, 8), (8, 2.9, 2), (8, 0.5, 1), (2, 4.0, 2)]
+)
 def test_quota_of_the_container_limits_the_cores(monkeypatch, cores, quota, available):
     monkeypatch.setattr(machine, "physical_cores", lambda: cores)
     monkeypatch.setattr(machine, "cpu_quota", lambda: quota)
@@ -53,7 +55,9 @@ def test_cores_without_a_description_of_their_hardware_count_each(tmp_path, monk
     assert physical_cores(tmp_path) == 3
 
 
-PRINT_CORES = "from tuneline.core.machine import available_cores, cpu_quota; print(available_cores(), cpu_quota())"
+PRINT_CORES = (
+    "from tuneline.core.machine import available_cores, cpu_quota; print(available_cores(), cpu_quota())"
+)
 
 
 def printed(code: str) -> list[str]:
@@ -79,7 +83,8 @@ def membership(tmp_path: Path, *lines: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("content", "quota"), [("150000 100000", 1.5), ("max 100000", None), ("", None), ("a b", None), ("100000 0", None)]
+    ("content", "quota"),
+    [("150000 100000", 1.5), ("max 100000", None), ("", None), ("a b", None), ("100000 0", None)],
 )
 def test_cpu_quota_reads_the_limit_of_a_container(tmp_path, content, quota):
     """Version 2: the container sees its own group as the root."""
@@ -113,7 +118,10 @@ def limited_group():
     name = f"tuneline-test-{uuid.uuid4().hex}"
     groups = {Path("/sys/fs/cgroup", name): {"cpu.max": "150000 100000"}}
     for folder in ("cpu", "cpu,cpuacct"):
-        groups[Path("/sys/fs/cgroup", folder, name)] = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000"}
+        groups[Path("/sys/fs/cgroup", folder, name)] = {
+            "cpu.cfs_period_us": "100000",
+            "cpu.cfs_quota_us": "150000",
+        }
     for group, files in groups.items():
         with contextlib.suppress(OSError):
             if (group.parent / "cgroup.procs").exists():

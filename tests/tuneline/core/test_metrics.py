@@ -22,7 +22,9 @@ def test_metrics_may_have_the_names_of_methods():
     assert Metrics.of(values).values == values
 
 
-@pytest.mark.parametrize("content", ['{"loss": NaN}', '{"loss": "0.5"}', '{"loss": {"train": 0.5}}', "[0.5]", "{"])
+@pytest.mark.parametrize(
+    "content", ['{"loss": NaN}', '{"loss": "0.5"}', '{"loss": {"train": 0.5}}', "[0.5]", "{"]
+)
 def test_invalid_metrics_are_refused_with_the_stage_that_writes_them(tmp_path, content):
     (tmp_path / "train.json").write_text(content)
     with pytest.raises(DataError, match=r"train\.json: (.|\n)*dvc repro -f train"):

@@ -8,7 +8,15 @@ from tests.params import change_params, write_params
 from tests.project import copy_code
 from tuneline.core.errors import StageError
 from tuneline.core.files import file_hash
-from tuneline.core.provenance import DevicesUsed, StageProvenance, code_hash, parameters_hash, split_hash, stage_code, stage_provenance
+from tuneline.core.provenance import (
+    DevicesUsed,
+    StageProvenance,
+    code_hash,
+    parameters_hash,
+    split_hash,
+    stage_code,
+    stage_provenance,
+)
 
 
 @pytest.fixture
@@ -50,7 +58,10 @@ def test_code_hash_names_a_missing_path(root, code):
         code_hash(root, [*code, "tuneline/core/errors.py"])
 
 
-PIPELINE = "stages: {train: {cmd: x, deps: [data/raw, stages/download, tuneline/core/paths.py], params: [train.epochs, seed, model]}}"
+PIPELINE = (
+    "stages: {train: {cmd: x, deps: [data/raw, stages/download, tuneline/core/paths.py], params:"
+    " [train.epochs, seed, model]}}"
+)
 
 
 def test_provenance_has_the_parameters_and_code_that_dvc_yaml_lists(root, code):
@@ -83,7 +94,9 @@ def test_changed_parameter_changes_the_hash_of_all(root, code):
     write_params(root)
     before = stage_provenance("train", [], root)
     change_params(root, {"seed": 99})
-    assert parameters_hash({"train": stage_provenance("train", [], root)}) != parameters_hash({"train": before})
+    assert parameters_hash({"train": stage_provenance("train", [], root)}) != parameters_hash(
+        {"train": before}
+    )
     reordered = StageProvenance(parameters=dict(reversed(before.parameters.items())), code="", libraries={})
     assert parameters_hash({"train": reordered}) == parameters_hash({"train": before})
 
@@ -109,7 +122,9 @@ def test_hash_of_a_split_is_that_of_its_file_or_of_the_list_of_its_shards(root):
     for number, path in enumerate(shards):
         path.write_bytes(bytes([number]))
     assert split_hash(shards[:1]) == file_hash(shards[0])
-    listed = subprocess.run(["sha256sum", *(path.name for path in shards)], cwd=root, capture_output=True, check=True).stdout
+    listed = subprocess.run(
+        ["sha256sum", *(path.name for path in shards)], cwd=root, capture_output=True, check=True
+    ).stdout
     assert split_hash(shards) == hashlib.sha256(listed).hexdigest()
     shutil.copy(shards[0], shards[1])
     assert split_hash(shards) != hashlib.sha256(listed).hexdigest()

@@ -102,5 +102,9 @@ def test_report_files_keep_their_content_when_rewritten(project, tmp_path, recor
 
 def test_records_need_no_torch():
     for path in (*(ROOT / "tuneline/reports").glob("*.py"), *(ROOT / "tuneline").glob("*/records.py")):
-        files = imported_files(".".join(path.relative_to(ROOT).with_suffix("").parts), ROOT, ("stages", "tuneline"))
-        assert not {file for file in files if "import torch" in (ROOT / file).read_text(encoding="utf-8")}, path
+        files = imported_files(
+            ".".join(path.relative_to(ROOT).with_suffix("").parts), ROOT, ("stages", "tuneline")
+        )
+        assert not {file for file in files if "import torch" in (ROOT / file).read_text(encoding="utf-8")}, (
+            path
+        )

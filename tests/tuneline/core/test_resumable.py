@@ -51,11 +51,15 @@ def test_stopped_writer_leaves_whole_files_for_its_key_and_the_target_as_it_was(
     assert texts(target) == {name: f"{name} old" for name in NAMES}
     with pytest.raises(stop):
         write(target, "b", error)
-    assert [path.name for path in (tmp_path / ".raw.resumable").iterdir()] == ["b"], "another key removes what is of no use"
+    assert [path.name for path in (tmp_path / ".raw.resumable").iterdir()] == ["b"], (
+        "another key removes what is of no use"
+    )
     assert write(target, "b") == NAMES[:2]
     assert texts(target) == {name: f"{name} b" for name in NAMES}
     assert list(tmp_path.iterdir()) == [target]
-    assert target.stat().st_mode & 0o666 == (target / "first").stat().st_mode & 0o777, "as replace_directory applies the umask"
+    assert target.stat().st_mode & 0o666 == (target / "first").stat().st_mode & 0o777, (
+        "as replace_directory applies the umask"
+    )
 
 
 def test_second_writer_is_told_of_the_first_and_takes_nothing_from_it(tmp_path):
@@ -63,7 +67,9 @@ def test_second_writer_is_told_of_the_first_and_takes_nothing_from_it(tmp_path):
     with resumable_directory(target, "a") as folder:
         (folder / "first").write_text("first")
         for key in ("a", "b"):
-            with pytest.raises(StageError, match=r"raw is being written by another process\.\n  Wait until it has ended"):
+            with pytest.raises(
+                StageError, match=r"raw is being written by another process\.\n  Wait until it has ended"
+            ):
                 write(target, key)
     assert texts(target) == {"first": "first"}
     assert write(target) == []
@@ -77,5 +83,9 @@ def test_key_follows_values_and_files_and_nothing_else(tmp_path):
     path.touch()
     assert content_key({"a": 1, "b": [2]}, files=[path]) == key
     path.write_text("two")
-    others = {content_key({"a": 1, "b": [2]}, files=[path]), content_key({"a": 1, "b": [3]}, files=[path]), content_key({"a": 1, "b": [2]})}
+    others = {
+        content_key({"a": 1, "b": [2]}, files=[path]),
+        content_key({"a": 1, "b": [3]}, files=[path]),
+        content_key({"a": 1, "b": [2]}),
+    }
     assert len(others - {key}) == 3

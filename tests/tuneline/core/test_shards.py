@@ -16,7 +16,10 @@ SCHEMA = raw_schema(["text"], Classification(("ham", "spam")))
 
 def write(path: Path, first: int, rows: int, schema: pa.Schema = SCHEMA) -> Path:
     """Writes rows in row groups of two."""
-    table = pa.table([[f"text {row}" * 50 for row in range(first, first + rows)], [0] * rows, range(first, first + rows)], schema=schema)
+    table = pa.table(
+        [[f"text {row}" * 50 for row in range(first, first + rows)], [0] * rows, range(first, first + rows)],
+        schema=schema,
+    )
     write_batches(path, schema, table.to_batches(max_chunksize=2))
     return path
 
@@ -24,7 +27,10 @@ def write(path: Path, first: int, rows: int, schema: pa.Schema = SCHEMA) -> Path
 @pytest.fixture
 def shards(tmp_path: Path) -> list[Path]:
     """The three files of a split of 10 rows."""
-    return [write(shard_file(tmp_path, "train", number, 3), 4 * number, min(4, 10 - 4 * number)) for number in range(3)]
+    return [
+        write(shard_file(tmp_path, "train", number, 3), 4 * number, min(4, 10 - 4 * number))
+        for number in range(3)
+    ]
 
 
 def reader(folder: Path) -> SplitReader:
@@ -57,26 +63,41 @@ def test_files_of_a_split_are_read_as_one(shards, tmp_path):
 
 def test_missing_shard_and_missing_split_are_named(shards, tmp_path):
     shards[1].unlink()
-    with pytest.raises(DataError, match=r"train-00001-of-00003\.parquet is missing\.\n  Run `dvc checkout` or `dvc pull`"):
+    with pytest.raises(
+        DataError, match=r"train-00001-of-00003\.parquet is missing\.\n  Run `dvc checkout` or `dvc pull`"
+    ):
         reader(tmp_path)
     shards[2].unlink()
-    with pytest.raises(DataError, match=r"train-00001-of-00003\.parquet is missing, and 1 more of its 3 files\."):
+    with pytest.raises(
+        DataError, match=r"train-00001-of-00003\.parquet is missing, and 1 more of its 3 files\."
+    ):
         reader(tmp_path)
-    with pytest.raises(StageError, match=r"test\.parquet is missing\.\n  The stage 'download' writes it: run `dvc repro download`"):
+    with pytest.raises(
+        StageError,
+        match=r"test\.parquet is missing\.\n  The stage 'download' writes it: run `dvc repro download`",
+    ):
         SplitReader.open(tmp_path, "test", "download")
 
 
 @pytest.mark.parametrize("name", ["train.parquet", "train-00000-of-00002.parquet"])
 def test_files_of_two_versions_are_refused(name, shards, tmp_path):
     write(tmp_path / name, 0, 1)
-    with pytest.raises(DataError, match=rf"of the split train, such as .*{name}.*\n  Remove those of the old one; `dvc checkout --force`"):
+    with pytest.raises(
+        DataError,
+        match=(
+            rf"of the split train, such as .*{name}.*\n  Remove those of the old one; `dvc checkout --force`"
+        ),
+    ):
         reader(tmp_path)
 
 
 def test_damaged_shard_in_the_middle_is_named_with_its_row(shards, tmp_path):
     damage(shards[1], group=1)
     split = reader(tmp_path)
-    message = r"train-00001-of-00003\.parquet cannot be read after row 2: .*\n  It is damaged: `dvc checkout --force` restores it"
+    message = (
+        r"train-00001-of-00003\.parquet cannot be read after row 2: .*\n  It is damaged: `dvc checkout"
+        r" --force` restores it"
+    )
     assert split.rows == 10, "the footers are whole"
     with pytest.raises(DataError, match=message):
         list(split.batches(at_most=2))
@@ -91,16 +112,26 @@ def test_damaged_shard_in_the_middle_is_named_with_its_row(shards, tmp_path):
         lambda: list(reader(tmp_path).batches()),
         lambda: reader(tmp_path).take(np.arange(9), ["idx"]),
     ):
-        with pytest.raises(DataError, match=r"train-00001-of-00003\.parquet cannot be read: .*\n  It is damaged"):
+        with pytest.raises(
+            DataError, match=r"train-00001-of-00003\.parquet cannot be read: .*\n  It is damaged"
+        ):
             use()
 
 
 @pytest.mark.parametrize(
-    "schema", [raw_schema(["text"], Classification(("ham", "eggs"))), raw_schema(["body"], Classification(("ham", "spam")))]
+    "schema",
+    [
+        raw_schema(["text"], Classification(("ham", "eggs"))),
+        raw_schema(["body"], Classification(("ham", "spam"))),
+    ],
 )
 def test_shard_with_other_classes_or_columns_is_named(schema, shards, tmp_path):
     write(shards[2], 8, 2, schema)
     with pytest.raises(
-        DataError, match=r"train-00002-of-00003\.parquet has other columns or classes than train-00000.*\n  Write both anew"
+        DataError,
+        match=(
+            r"train-00002-of-00003\.parquet has other columns or classes than train-00000.*\n  Write both"
+            r" anew"
+        ),
     ):
         _ = reader(tmp_path).rows

@@ -8,7 +8,15 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from tuneline.core.errors import PERMANENT, DataError, DiskError, GateError, ParamsError, StageError, UnreadableError
+from tuneline.core.errors import (
+    PERMANENT,
+    DataError,
+    DiskError,
+    GateError,
+    ParamsError,
+    StageError,
+    UnreadableError,
+)
 from tuneline.core.stage import require, run_stage
 
 
@@ -33,12 +41,19 @@ def test_successful_stage_writes_its_timing(project):
 
 
 STAGE = "from tuneline.core.stage import run_stage; run_stage('tokenize', lambda: {})"
-PARENT = "import os, sys; held = b'1' * 400_000_000; child = os.fork(); child or os.execv(sys.executable, sys.argv[1:]); os.wait()"
+PARENT = (
+    "import os, sys; held = b'1' * 400_000_000; child = os.fork(); child or os.execv(sys.executable,"
+    " sys.argv[1:]); os.wait()"
+)
 
 
 def test_memory_is_that_of_the_stage_and_not_of_what_started_it(project):
     """After ``fork`` and ``exec``, ``getrusage`` has the memory of the parent."""
-    subprocess.run([sys.executable, "-c", PARENT, sys.executable, "-c", STAGE], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    subprocess.run(
+        [sys.executable, "-c", PARENT, sys.executable, "-c", STAGE],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
     assert json.loads((project / "reports/timing/tokenize.json").read_text())["peak_memory_mb"] < 300
 
 
@@ -52,7 +67,14 @@ def test_stage_error_is_printed_without_traceback(project, capsys):
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(ParamsError, PERMANENT), (DataError, PERMANENT), (GateError, PERMANENT), (UnreadableError, 1), (DiskError, 1)]
+    ("error", "status"),
+    [
+        (ParamsError, PERMANENT),
+        (DataError, PERMANENT),
+        (GateError, PERMANENT),
+        (UnreadableError, 1),
+        (DiskError, 1),
+    ],
 )
 def test_stage_that_cannot_succeed_in_another_attempt_says_so_by_its_status(error, status):
     def main():
@@ -74,10 +96,14 @@ def test_full_disk_is_printed_without_traceback(capsys):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "data/raw")
 
     assert exit_status(main) == 1
-    assert capsys.readouterr().err.startswith("tokenize: data/raw cannot be written: No space left on device.")
+    assert capsys.readouterr().err.startswith(
+        "tokenize: data/raw cannot be written: No space left on device."
+    )
 
 
-@pytest.mark.parametrize(("number", "hint"), [(errno.ENAMETOOLONG, "at most 255 bytes"), (errno.EFBIG, "ulimit -f")])
+@pytest.mark.parametrize(
+    ("number", "hint"), [(errno.ENAMETOOLONG, "at most 255 bytes"), (errno.EFBIG, "ulimit -f")]
+)
 def test_limit_of_names_and_files_is_printed_without_traceback(capsys, number, hint):
     def main():
         raise OSError(number, os.strerror(number), "data/raw")
@@ -91,14 +117,24 @@ def test_limit_of_names_and_files_is_printed_without_traceback(capsys, number, h
     [
         ("KeyboardInterrupt", "interrupted; no partial outputs are left.\n"),
         ("MemoryError", "memory ran out: MemoryError. Raise its limit"),
-        ("ImportError('libtorch_cpu.so: failed to map segment from shared object')", "memory ran out: libtorch_cpu.so"),
+        (
+            "ImportError('libtorch_cpu.so: failed to map segment from shared object')",
+            "memory ran out: libtorch_cpu.so",
+        ),
     ],
 )
 @pytest.mark.parametrize("package", ["stages", "tuneline.cli"])
-def test_limit_of_memory_or_ctrl_c_while_a_process_imports_is_printed_without_traceback(package, error, message):
+def test_limit_of_memory_or_ctrl_c_while_a_process_imports_is_printed_without_traceback(
+    package, error, message
+):
     """All but the first of its modules: ``tuneline.core.terminal``, which prints it."""
-    program = f"import sys; sys.modules['typing'] = None\ntry: import {package}\nexcept ImportError: pass\nraise {error}"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    program = (
+        f"import sys; sys.modules['typing'] = None\ntry: import {package}\nexcept ImportError: pass\nraise"
+        f" {error}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode != 0
     assert done.stderr.startswith(message)
     assert "Traceback" not in done.stderr
@@ -117,11 +153,15 @@ time.sleep(30)
 
 def test_ctrl_c_in_a_destructor_is_not_lost():
     """Python prints and forgets it there. Importing torch and regex runs thousands of destructors."""
-    done = subprocess.run([sys.executable, "-c", LOSES_AN_INTERRUPT], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", LOSES_AN_INTERRUPT], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "interrupted; no partial outputs are left.\n")
 
 
-def test_error_of_one_of_several_processes_is_printed_if_its_file_cannot_be_written(project, monkeypatch, capsys):
+def test_error_of_one_of_several_processes_is_printed_if_its_file_cannot_be_written(
+    project, monkeypatch, capsys
+):
     """torchrun's folder may be on the disk that is full."""
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(project / "gone/error.json"))
 

@@ -19,7 +19,9 @@ SCORE = Regression()
 @pytest.mark.parametrize("labels", [QUEUES, SCORE])
 def test_label_schema_is_stored_in_the_file(tmp_path, labels):
     schema = raw_schema(["text"], labels)
-    write_table(pa.table({"text": ["a"], "labels": [1], "idx": [0]}, schema=schema), tmp_path / "train.parquet")
+    write_table(
+        pa.table({"text": ["a"], "labels": [1], "idx": [0]}, schema=schema), tmp_path / "train.parquet"
+    )
     assert read_task(pq.read_schema(tmp_path / "train.parquet")) == labels
 
 
@@ -71,12 +73,21 @@ split = TokenizedSplit.read(SplitReader.open(Path(sys.argv[1]), "train", "tokeni
 print(split.values["input_ids"].tolist(), split.labels.tolist(), {"pandas", "pyarrow.dataset"} & set(sys.modules))
 """
     command = [sys.executable, "-c", script, str(tmp_path)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[1, 2, 3] [0, 1] set()\n"
+    assert (
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        == "[1, 2, 3] [0, 1] set()\n"
+    )
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8), st.integers(1, 7))
 def test_batches_have_as_many_rows_each_whatever_those_that_are_read(sizes, rows):
     numbers = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
-    batches = list(rebatch((pa.record_batch({"number": part}) for part in numbers), pa.schema({"number": pa.int64()}), rows))
-    assert [len(batch) for batch in batches] == [rows] * (sum(sizes) // rows) + [sum(sizes) % rows] * (sum(sizes) % rows > 0)
+    batches = list(
+        rebatch(
+            (pa.record_batch({"number": part}) for part in numbers), pa.schema({"number": pa.int64()}), rows
+        )
+    )
+    assert [len(batch) for batch in batches] == [rows] * (sum(sizes) // rows) + [sum(sizes) % rows] * (
+        sum(sizes) % rows > 0
+    )
     assert [number for batch in batches for number in batch["number"].to_pylist()] == list(range(sum(sizes)))

@@ -59,7 +59,9 @@ def main():
     raise {error}("{CLEAR_SCREEN}{REVERSED}.csv, row 3: no label.")
 run_stage("download", main)
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == status
     assert r"\x1b[2J\u202etxt.exe.csv, row 3: no label." in done.stderr
     assert not CONTROL_CHARACTERS.search(done.stderr)
@@ -91,7 +93,13 @@ def test_long_step_is_a_bar_on_a_terminal_that_leaves_standard_output_alone(tmp_
     )
     reader, writer = pty.openpty()
     with (tmp_path / "out").open("w") as out:
-        subprocess.run([sys.executable, "-c", code], stdout=out, stderr=writer, check=True, env={**os.environ, "COLUMNS": "100"})
+        subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=out,
+            stderr=writer,
+            check=True,
+            env={**os.environ, "COLUMNS": "100"},
+        )
     os.close(writer)
     shown = b""
     with suppress(OSError):  # the end of a terminal

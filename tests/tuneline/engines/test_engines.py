@@ -71,7 +71,8 @@ def test_ray_gives_the_results_in_order_when_a_worker_is_killed(folder, capfd):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("tasks_", "kind", "message"), [([0, 1, 2], DataError, "shard 1 is damaged"), ([0, 2], ZeroDivisionError, "a bug")]
+    ("tasks_", "kind", "message"),
+    [([0, 1, 2], DataError, "shard 1 is damaged"), ([0, 2], ZeroDivisionError, "a bug")],
 )
 def test_error_of_a_task_is_that_of_the_local_engine(tasks_, kind, message):
     for name in ("local", "ray"):
@@ -84,7 +85,9 @@ def test_error_of_a_task_is_that_of_the_local_engine(tasks_, kind, message):
 
 @pytest.mark.slow
 def test_task_that_kills_each_worker_ends_the_run_with_its_name():
-    with pytest.raises(StageError, match=r"1: the worker of Ray was killed 4 times in this task.*\n.*run\.workers"):
+    with pytest.raises(
+        StageError, match=r"1: the worker of Ray was killed 4 times in this task.*\n.*run\.workers"
+    ):
         list(map_tasks(tasks.kill_every_worker, [0, 1, 2], engine("ray", 2), name="test"))
 
 
@@ -115,16 +118,37 @@ def test_named_cluster_is_joined_with_its_token_and_stays(folder, monkeypatch):
         patch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
         list(map_tasks(tasks.write_square, [1], engine("ray"), name="test"))
     home = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
-    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):  # of clusters that other tests have started in this process
+    for name in (
+        "RAY_AUTH_MODE",
+        "RAY_AUTH_TOKEN",
+    ):  # of clusters that other tests have started in this process
         home.pop(name, None)
     subprocess.run([ray_command, "get-auth-token", "--generate"], env=home, check=True, capture_output=True)
-    head = [ray_command, "start", "--head", "--block", "--port=26379", "--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats"]
+    head = [
+        ray_command,
+        "start",
+        "--head",
+        "--block",
+        "--port=26379",
+        "--num-cpus=2",
+        "--include-dashboard=false",
+        "--disable-usage-stats",
+    ]
     cluster = subprocess.Popen(
-        [*head, "--object-store-memory=100000000"], cwd="/", env=home, stdout=subprocess.DEVNULL, start_new_session=True
+        [*head, "--object-store-memory=100000000"],
+        cwd="/",
+        env=home,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         for _ in range(2):
-            joined = subprocess.run([sys.executable, "-c", JOIN], env={**home, "RAY_ADDRESS": "127.0.0.1:26379"}, check=False, stdout=-1)
+            joined = subprocess.run(
+                [sys.executable, "-c", JOIN],
+                env={**home, "RAY_ADDRESS": "127.0.0.1:26379"},
+                check=False,
+                stdout=-1,
+            )
             assert (joined.returncode, joined.stdout) == (0, b"6\n")
         assert files(folder) == {f"{number}.txt": str(number**2) for number in range(6)}
         assert cluster.poll() is None
@@ -140,7 +164,9 @@ def start_sleeping(folder):
     """Start two tasks that take a minute, each on a worker, and return when they work."""
     command = [sys.executable, "-c", SLEEP]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     for number in range(2):
         wait_for(folder / f"{number}.pid")
     return process

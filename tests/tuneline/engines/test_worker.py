@@ -34,11 +34,17 @@ def test_worker_with_other_versions_gives_the_reason_and_runs_nothing(tmp_path, 
 def test_error_reaches_the_sender_with_its_hint_or_traceback():
     failure = outcome(tasks.fail, 1)
     assert isinstance(failure, Failure)
-    assert (type(failure.error), failure.error.problem, failure.error.hint) == (DataError, "shard 1 is damaged", "Write it anew.")
+    assert (type(failure.error), failure.error.problem, failure.error.hint) == (
+        DataError,
+        "shard 1 is damaged",
+        "Write it anew.",
+    )
     error = outcome(break_down, "a.parquet").error
     assert str(error) == "Unpicklable: a.parquet: broken"
     assert "in break_down" in error.__notes__[0]
 
 
 def test_task_whose_workers_are_killed_is_given_up():
-    assert "1: the worker of Ray was killed 4 times" in str(outcome(tasks.kill_every_worker, 1, ATTEMPTS + 1).error)
+    assert "1: the worker of Ray was killed 4 times" in str(
+        outcome(tasks.kill_every_worker, 1, ATTEMPTS + 1).error
+    )

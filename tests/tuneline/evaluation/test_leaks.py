@@ -14,17 +14,28 @@ NO_YES = Classification(("no", "yes"))
 
 def write(folder, check: str, *rows: tuple[str, int, str]) -> None:
     names = ("split", "row", "other_split")
-    pq.write_table(pa.table(dict(zip(names, zip(*rows, strict=True), strict=True))), folder / f"{check}.parquet")
+    pq.write_table(
+        pa.table(dict(zip(names, zip(*rows, strict=True), strict=True))), folder / f"{check}.parquet"
+    )
 
 
 def test_leaked_rows_are_those_with_a_row_of_another_split(tmp_path):
     write(tmp_path, "leakage", ("validation", 1, "train"), ("test", 2, "train"))
-    write(tmp_path, "near_duplicates", ("train", 0, "train"), ("test", 0, "test"), ("test", 2, "train"), ("test", 4, "validation"))
+    write(
+        tmp_path,
+        "near_duplicates",
+        ("train", 0, "train"),
+        ("test", 0, "test"),
+        ("test", 2, "train"),
+        ("test", 4, "validation"),
+    )
     write(tmp_path, "duplicates", ("test", 3, "test"))
     assert np.flatnonzero(leaked_rows(tmp_path, "test", 5)).tolist() == [2, 4]
     assert np.flatnonzero(leaked_rows(tmp_path, "validation", 5)).tolist() == [1]
     assert not leaked_rows(tmp_path / "none", "test", 5).any()
-    with pytest.raises(DataError, match=r"near_duplicates\.parquet has rows of other data than the split 'test'"):
+    with pytest.raises(
+        DataError, match=r"near_duplicates\.parquet has rows of other data than the split 'test'"
+    ):
         leaked_rows(tmp_path, "test", 4)
 
 
@@ -38,11 +49,18 @@ def test_without_leaked_or_other_rows_only_their_number_is_told(leaked):
 @pytest.mark.parametrize("schema", [NO_YES, Regression()], ids=["classes", "numbers"])
 def test_primary_metric_is_computed_without_leaked_rows(schema):
     generator, leaked = np.random.default_rng(0), np.arange(200) < 60
-    labels = generator.normal(size=200).astype(np.float32) if not schema.has_classes else generator.integers(0, 2, 200)
+    labels = (
+        generator.normal(size=200).astype(np.float32)
+        if not schema.has_classes
+        else generator.integers(0, 2, 200)
+    )
     predictions = np.where(leaked, labels, generator.permutation(labels))
     metrics = leak_metrics(SplitPredictions(labels, predictions, schema, "macro", 0), leaked)
     name = schema.primary_metric.name
-    without, every = (compute_metric(METRIC_TABLE[name], labels[rows], predictions[rows]) for rows in (~leaked, leaked | ~leaked))
+    without, every = (
+        compute_metric(METRIC_TABLE[name], labels[rows], predictions[rows])
+        for rows in (~leaked, leaked | ~leaked)
+    )
     assert metrics["leaked_rows"] == 60
     assert metrics[f"{name}_without_leaks"] == pytest.approx(without)
     assert metrics[f"{name}_without_leaks_low"] < without < metrics[f"{name}_without_leaks_high"]

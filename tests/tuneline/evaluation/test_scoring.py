@@ -35,7 +35,9 @@ def odd_one(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     with LoopbackHub(tmp_path / "hub") as hub:
-        monkeypatch.setattr(config, "HUB_EVALUATE_URL", f"{hub.url}/spaces/{{path}}/resolve/{{revision}}/{{name}}")
+        monkeypatch.setattr(
+            config, "HUB_EVALUATE_URL", f"{hub.url}/spaces/{{path}}/resolve/{{revision}}/{{name}}"
+        )
         for name in ("HF_MODULES_CACHE", "HF_METRICS_CACHE", "HF_EVALUATE_CACHE", "DOWNLOADED_EVALUATE_PATH"):
             monkeypatch.setattr(config, name, tmp_path / name)
         monkeypatch.setattr(config, "HF_MODULES_CACHE", str(tmp_path / "modules"))
@@ -52,7 +54,11 @@ def odd_one(tmp_path, monkeypatch):
 
 def test_score_adds_a_metric_of_the_library(odd_one):
     scores = compute_metrics(
-        PAIR, np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'odd': sum(predictions) / 4, 'note': 'x', 'list': [1, 2]}")]
+        PAIR,
+        np.array([0, 1]),
+        np.array([0, 1]),
+        "binary",
+        [odd_one("{'odd': sum(predictions) / 4, 'note': 'x', 'list': [1, 2]}")],
     )
     assert scores.items() >= {"accuracy": 1.0, "f1": 1.0, "odd": 0.25}.items()
     assert not {"note", "list"} & scores.keys()
@@ -67,7 +73,12 @@ def test_program_with_the_name_of_a_metric_is_not_run(odd_one, tmp_path):
 
 
 def test_custom_metric_overrides_the_one_of_the_project(odd_one):
-    assert compute_metrics(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'accuracy': 0.5}")])["accuracy"] == 0.5
+    assert (
+        compute_metrics(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'accuracy': 0.5}")])[
+            "accuracy"
+        ]
+        == 0.5
+    )
 
 
 @pytest.mark.parametrize("result", ["{'odd': float('nan')}", "{'odd': [1, 2]}", "{}"])
@@ -105,8 +116,14 @@ assert compute_metrics(Classification(("no", "yes")), np.array([0, 1]), np.array
 assert compute_metrics(Regression(), np.array([0.0, 1.0], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32), "binary")["mse"] == 0.0
 assert not {"evaluate", "datasets"} & set(sys.modules)
 """
-    environment = {name: value for name, value in os.environ.items() if name not in ("HF_HOME", "HF_HUB_OFFLINE")}
-    environment |= {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("HF_HOME", "HF_HUB_OFFLINE")
+    }
+    environment |= {
+        "HOME": str(tmp_path / "home"),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     (tmp_path / "home").mkdir()
     (tmp_path / "tmp").mkdir()
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, check=True)
@@ -115,9 +132,16 @@ assert not {"evaluate", "datasets"} & set(sys.modules)
 
 
 def test_metrics_of_the_majority_are_those_of_predicting_one_class():
-    split = SplitPredictions(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 1]), Classification(("no", "yes")), "binary", 0)
+    split = SplitPredictions(
+        np.array([0, 0, 0, 1]), np.array([0, 0, 0, 1]), Classification(("no", "yes")), "binary", 0
+    )
     scores = baseline_metrics(split, "majority", np.ones(4, np.int64))
-    assert scores.keys() == {"majority_accuracy", "majority_f1", "accuracy_over_majority_low", "accuracy_over_majority_high"}
+    assert scores.keys() == {
+        "majority_accuracy",
+        "majority_f1",
+        "accuracy_over_majority_low",
+        "accuracy_over_majority_high",
+    }
     assert (scores["majority_accuracy"], scores["majority_f1"]) == (0.25, pytest.approx(0.4))
 
 
@@ -128,7 +152,13 @@ def test_baseline_of_a_regression_is_the_mean():
 
 
 def test_predicted_classes_are_counted():
-    split = SplitPredictions(np.array([0, 1, 2, 2]), np.array([0, 0, 0, 1]), Classification(("a", "b", "c", "d")), "macro", 0)
+    split = SplitPredictions(
+        np.array([0, 1, 2, 2]), np.array([0, 0, 0, 1]), Classification(("a", "b", "c", "d")), "macro", 0
+    )
     counts = spread_metrics(split)
-    assert (counts["predicted_classes"], counts["never_predicted_classes"], counts["most_predicted_share"]) == (2, 1, 0.75)
+    assert (
+        counts["predicted_classes"],
+        counts["never_predicted_classes"],
+        counts["most_predicted_share"],
+    ) == (2, 1, 0.75)
     assert counts["accuracy_low"] < 0.25 < counts["accuracy_high"]

@@ -48,7 +48,13 @@ def test_length_slices_are_named_by_their_range():
 
 
 def test_overlap_slices_group_pairs_by_shared_words():
-    pairs = [("A cat sat.", "a CAT sat"), ("a b c d", "a x y z"), ("", ""), ("a b c", "a b d"), ("a b c d", "a b c")]
+    pairs = [
+        ("A cat sat.", "a CAT sat"),
+        ("a b c d", "a x y z"),
+        ("", ""),
+        ("a b c", "a b d"),
+        ("a b c d", "a b c"),
+    ]
     assert members(overlap_slices([zip(*pairs[:2], strict=True), zip(*pairs[2:], strict=True)])) == {
         "0% to 25% of the words shared": [1, 2],
         "50% to 75% of the words shared": [3],
@@ -77,8 +83,13 @@ def test_source_slices_group_rows_by_their_source_split(specification, positions
 
 def test_slice_is_scored_on_its_own_rows():
     split = SplitPredictions(np.array([0, 1, 0, 0]), np.array([0, 1, 1, 0]), PAIR, "binary", 0)
-    scored = score_slices([RowSlice("length", "x", np.array([0, 1])), RowSlice("length", "y", np.array([2, 3]))], split)
-    assert [(one.name, one.rows, one.metrics["accuracy"], one.metrics["f1"]) for one in scored] == [("x", 2, 1.0, 1.0), ("y", 2, 0.5, 0.0)]
+    scored = score_slices(
+        [RowSlice("length", "x", np.array([0, 1])), RowSlice("length", "y", np.array([2, 3]))], split
+    )
+    assert [(one.name, one.rows, one.metrics["accuracy"], one.metrics["f1"]) for one in scored] == [
+        ("x", 2, 1.0, 1.0),
+        ("y", 2, 0.5, 0.0),
+    ]
     assert scored[1].low < 0.5 < scored[1].high
 
 
@@ -93,8 +104,14 @@ def test_slice_of_a_regression_has_correlation_and_error(rows):
 
 def test_slices_report_has_the_smallest_and_the_worst_slice():
     scored = [
-        SliceMetrics.model_validate({"by": "length", "slice": name, "rows": rows, "accuracy": accuracy, "low": 0.0, "high": 1.0})
-        for name, rows, accuracy in (("tiny", ENOUGH_ROWS - 1, 0.0), ("weak", ENOUGH_ROWS, 0.4), ("good", 500, 0.9))
+        SliceMetrics.model_validate(
+            {"by": "length", "slice": name, "rows": rows, "accuracy": accuracy, "low": 0.0, "high": 1.0}
+        )
+        for name, rows, accuracy in (
+            ("tiny", ENOUGH_ROWS - 1, 0.0),
+            ("weak", ENOUGH_ROWS, 0.4),
+            ("good", 500, 0.9),
+        )
     ]
     report = slices_report(scored, "accuracy")
     assert (report.smallest.name, report.worst.name) == ("tiny", "weak")

@@ -28,7 +28,9 @@ def test_thinned_curve_keeps_ends_bounds_and_area(rows, seed, skill):
     assert len(false) <= curves.POINTS + 2
     assert (false[0], true[0], false[-1], true[-1]) == (0, 0, 1, 1)
     assert (np.diff(false) >= 0).all()
-    assert metrics.auc(false, true) == pytest.approx(metrics.roc_auc_score(labels, probability.of_class(1)), abs=0.01)
+    assert metrics.auc(false, true) == pytest.approx(
+        metrics.roc_auc_score(labels, probability.of_class(1)), abs=0.01
+    )
 
 
 def test_short_curve_equals_that_of_scikit_learn():
@@ -54,8 +56,12 @@ def test_curves_and_areas_equal_those_of_scikit_learn_with_tied_scores(scores, d
     precision, recall, _ = metrics.precision_recall_curve(labels, score)
     assert np.array_equal(curves.precision_recall_curve(probability, labels)["precision"], precision[::-1])
     assert np.array_equal(curves.precision_recall_curve(probability, labels)["recall"], recall[::-1])
-    assert curves.roc_area(probability, labels) == pytest.approx(metrics.roc_auc_score(labels, score), abs=1e-12)
-    assert curves.average_precision(probability, labels) == pytest.approx(metrics.average_precision_score(labels, score), abs=1e-12)
+    assert curves.roc_area(probability, labels) == pytest.approx(
+        metrics.roc_auc_score(labels, score), abs=1e-12
+    )
+    assert curves.average_precision(probability, labels) == pytest.approx(
+        metrics.average_precision_score(labels, score), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("curve", [curves.roc_curve, curves.precision_recall_curve])
@@ -94,7 +100,11 @@ def test_calibration_error_matches_its_definition(rows, classes, seed):
     error = 0.0
     for index in range(curves.BINS):
         low, high = index / curves.BINS, (index + 1) / curves.BINS
-        inside = [row for row in range(rows) if low <= probability[row].max() < high or (high == 1 and probability[row].max() == 1)]
+        inside = [
+            row
+            for row in range(rows)
+            if low <= probability[row].max() < high or (high == 1 and probability[row].max() == 1)
+        ]
         if inside:
             right = np.mean([probability[row].argmax() == labels[row] for row in inside])
             error += len(inside) / rows * abs(right - np.mean([probability[row].max() for row in inside]))
@@ -109,7 +119,9 @@ def test_probability_of_one_is_in_the_last_bin():
 
 
 def test_probabilities_of_large_logits_are_finite():
-    np.testing.assert_allclose(curves.probabilities(np.array([[1000.0, 0.0], [-1000.0, -1000.0]])), [[1, 0], [0.5, 0.5]])
+    np.testing.assert_allclose(
+        curves.probabilities(np.array([[1000.0, 0.0], [-1000.0, -1000.0]])), [[1, 0], [0.5, 0.5]]
+    )
 
 
 def test_probabilities_equal_the_softmax_of_scipy():

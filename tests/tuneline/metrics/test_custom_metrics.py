@@ -18,14 +18,19 @@ def load(tmp_path, monkeypatch):
 
     def load(name, code=None, labels=CLASSES):
         write_functions(tmp_path, **({} if code is None else {"files": {"project/metrics.py": code}}))
-        return load_metric("evaluate.metrics", FunctionName.parse("metrics", f"project/metrics.py:{name}"), labels)
+        return load_metric(
+            "evaluate.metrics", FunctionName.parse("metrics", f"project/metrics.py:{name}"), labels
+        )
 
     return load
 
 
 def test_balanced_accuracy_equals_that_of_scikit_learn(load):
     random = np.random.default_rng(0)
-    logits, labels = random.normal(size=(200, 3)).astype(np.float32), random.choice(3, 200, p=[0.8, 0.15, 0.05])
+    logits, labels = (
+        random.normal(size=(200, 3)).astype(np.float32),
+        random.choice(3, 200, p=[0.8, 0.15, 0.05]),
+    )
     value = load("balanced_accuracy").compute(logits, labels)
     assert value == pytest.approx(balanced_accuracy_score(labels, logits.argmax(axis=1)), abs=1e-12)
 
@@ -38,8 +43,13 @@ def test_cost_counts_errors_by_their_cost_and_is_better_if_lower(load):
 
 
 def test_metric_of_a_regression_gets_two_vectors(load):
-    metric = load("worst", "def worst(predictions, labels):\n    return abs(predictions - labels).max()", NUMBERS)
-    assert metric.compute(np.array([[1.0], [3.0]], dtype=np.float32), np.array([1.0, 1.0], dtype=np.float32)) == 2.0
+    metric = load(
+        "worst", "def worst(predictions, labels):\n    return abs(predictions - labels).max()", NUMBERS
+    )
+    assert (
+        metric.compute(np.array([[1.0], [3.0]], dtype=np.float32), np.array([1.0, 1.0], dtype=np.float32))
+        == 2.0
+    )
 
 
 def test_metric_cannot_change_what_it_is_given(load):
@@ -50,7 +60,13 @@ def test_metric_cannot_change_what_it_is_given(load):
 
 
 @pytest.mark.parametrize(
-    ("result", "shown"), [("labels * 1.0", r"an array of shape \(6,\)"), ("float('nan')", "nan"), ("None", "None"), ("'0.5'", "'0.5'")]
+    ("result", "shown"),
+    [
+        ("labels * 1.0", r"an array of shape \(6,\)"),
+        ("float('nan')", "nan"),
+        ("None", "None"),
+        ("'0.5'", "'0.5'"),
+    ],
 )
 def test_metric_that_returns_no_finite_number_is_an_error_at_once(load, result, shown):
     message = rf"evaluate\.metrics: project/metrics\.py:own returns {shown} for 6 rows, not one finite number"

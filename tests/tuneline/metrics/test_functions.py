@@ -17,7 +17,11 @@ def load(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def load(code, pipeline="stages: {train: {deps: [project]}}", options=None, **files):
-        write_functions(tmp_path, {"project/own.py": code, **{f"project/{name}.py": text for name, text in files.items()}}, pipeline)
+        write_functions(
+            tmp_path,
+            {"project/own.py": code, **{f"project/{name}.py": text for name, text in files.items()}},
+            pipeline,
+        )
         return load_function("train.loss", FunctionName.parse("train.loss", "project/own.py:score"), options)
 
     return load
@@ -30,19 +34,36 @@ def test_function_is_called_with_its_options(load):
 def test_files_are_those_that_the_function_imports(load):
     code = "from project.near import one\ndef score(logits, labels): return one"
     function = load(code, near="one = 1", unrelated="")
-    assert [path.as_posix() for path in function.files] == ["project/__init__.py", "project/near.py", "project/own.py"]
+    assert [path.as_posix() for path in function.files] == [
+        "project/__init__.py",
+        "project/near.py",
+        "project/own.py",
+    ]
 
 
 def test_imported_file_that_the_stage_does_not_list_is_refused(load):
     pipeline = "stages: {train: {deps: [project/__init__.py, project/own.py]}}"
-    with pytest.raises(ParamsError, match=r"does not depend on project/near\.py(.|\n)*`- project/near\.py` to the deps of train"):
+    with pytest.raises(
+        ParamsError,
+        match=r"does not depend on project/near\.py(.|\n)*`- project/near\.py` to the deps of train",
+    ):
         load("import project.near\ndef score(logits, labels): return 1", pipeline, near="")
 
 
 def test_edited_file_is_imported_again(load):
     """Also after an edit of the same size within a second, which bytecode would hide, and of a file that is imported."""
-    assert load("from project.near import one as score", near="def one(logits, labels): return 1")(LOGITS, LABELS) == 1
-    assert load("from project.near import one as score", near="def one(logits, labels): return 2")(LOGITS, LABELS) == 2
+    assert (
+        load("from project.near import one as score", near="def one(logits, labels): return 1")(
+            LOGITS, LABELS
+        )
+        == 1
+    )
+    assert (
+        load("from project.near import one as score", near="def one(logits, labels): return 2")(
+            LOGITS, LABELS
+        )
+        == 2
+    )
 
 
 def test_import_leaves_no_files_and_no_path(load, tmp_path):
@@ -55,11 +76,27 @@ def test_import_leaves_no_files_and_no_path(load, tmp_path):
 @pytest.mark.parametrize(
     ("code", "options", "message"),
     [
-        ("def score(logits): ...", {}, r"cannot be called as score\(logits, labels\): too many positional arguments"),
-        ("def score(logits, labels, by): ...", {}, r"missing a required argument: 'by'(.|\n)*a default or a value in train\.loss_options"),
-        ("def score(logits, labels): ...", {"by": 2}, r"cannot be called as score\(logits, labels, by=2\): got an unexpected keyword"),
+        (
+            "def score(logits): ...",
+            {},
+            r"cannot be called as score\(logits, labels\): too many positional arguments",
+        ),
+        (
+            "def score(logits, labels, by): ...",
+            {},
+            r"missing a required argument: 'by'(.|\n)*a default or a value in train\.loss_options",
+        ),
+        (
+            "def score(logits, labels): ...",
+            {"by": 2},
+            r"cannot be called as score\(logits, labels, by=2\): got an unexpected keyword",
+        ),
         ("score = 1", {}, "has no function 'score'"),
-        ("\n\nimport no_such_module", {}, r"cannot be imported \(project/own\.py, line 3\): ModuleNotFoundError: No module named"),
+        (
+            "\n\nimport no_such_module",
+            {},
+            r"cannot be imported \(project/own\.py, line 3\): ModuleNotFoundError: No module named",
+        ),
         ("1 / 0", {}, r"cannot be imported \(project/own\.py, line 1\): ZeroDivisionError"),
     ],
 )
@@ -70,7 +107,10 @@ def test_unsuitable_function_is_an_error_with_parameter_file_and_reason(load, co
 
 def test_error_inside_the_function_names_its_line(load):
     function = load("def score(logits, labels):\n    return logits @ labels")
-    with pytest.raises(ParamsError, match=r"fails for logits \(2, 3\) and labels \(2,\) \(project/own\.py, line 2\): ValueError"):
+    with pytest.raises(
+        ParamsError,
+        match=r"fails for logits \(2, 3\) and labels \(2,\) \(project/own\.py, line 2\): ValueError",
+    ):
         function(LOGITS, LABELS)
 
 
@@ -82,5 +122,8 @@ def test_folder_hidden_by_an_installed_package_is_an_error(load, tmp_path, monke
     monkeypatch.syspath_prepend(tmp_path / "site")
     load("def score(logits, labels): return 2")
     (tmp_path / "project/__init__.py").unlink()
-    with pytest.raises(ParamsError, match=r"Python imports project\.own from .*site(.|\n)*Add an empty file project/__init__\.py"):
+    with pytest.raises(
+        ParamsError,
+        match=r"Python imports project\.own from .*site(.|\n)*Add an empty file project/__init__\.py",
+    ):
         load_function("train.loss", FunctionName.parse("train.loss", "project/own.py:score"))

@@ -26,7 +26,11 @@ def predicted(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         labels = generator.normal(size=600)
         return labels, labels + generator.normal(size=600) * np.where(leaked, 0.1, 1.0), leaked
     labels = generator.integers(0, 3, 600)
-    return labels, np.where(generator.random(600) < np.where(leaked, 0.98, 0.75), labels, (labels + 1) % 3), leaked
+    return (
+        labels,
+        np.where(generator.random(600) < np.where(leaked, 0.98, 0.75), labels, (labels + 1) % 3),
+        leaked,
+    )
 
 
 @pytest.mark.parametrize("name", ["accuracy", "f1", "pearson"])
@@ -38,7 +42,9 @@ def test_interval_equals_that_of_drawing_rows_of_each_stratum(name):
     assert difference.second == pytest.approx(compute_metric(metric, labels[~leaked], predictions[~leaked]))
     generator, drawn = np.random.default_rng(1), []
     for _ in range(400):
-        clean, others = (generator.choice(rows, len(rows)) for rows in (np.flatnonzero(~leaked), np.flatnonzero(leaked)))
+        clean, others = (
+            generator.choice(rows, len(rows)) for rows in (np.flatnonzero(~leaked), np.flatnonzero(leaked))
+        )
         both = np.r_[clean, others]
         every, without = (compute_metric(metric, labels[rows], predictions[rows]) for rows in (both, clean))
         drawn.append(every - without)
@@ -49,18 +55,25 @@ def test_interval_equals_that_of_drawing_rows_of_each_stratum(name):
 def test_sentence_tells_the_metric_without_leaked_rows():
     effect = leak_finding(RunFacts(EVALUATED))
     assert effect.level == "warning"
-    assert effect.sentence == (
-        "271 of 1,725 rows (15.7%) repeat or resemble a row of an earlier split. Accuracy without them: 0.792 (95 % interval 0.771 to "
-        "0.813). They raise it: +0.031 (95 % interval +0.026 to +0.035)."
+    assert (
+        effect.sentence
+        == "271 of 1,725 rows (15.7%) repeat or resemble a row of an earlier split. Accuracy without them:"
+        " 0.792 (95 % interval 0.771 to 0.813). They raise it: +0.031 (95 % interval +0.026 to +0.035)."
     )
 
 
 @pytest.mark.parametrize(
     ("low", "high", "words"),
-    [(-0.01, 0.02, "They do not clearly change it: "), (-0.02, -0.01, "They lower it: "), (0.01, 0.02, "They raise it")],
+    [
+        (-0.01, 0.02, "They do not clearly change it: "),
+        (-0.02, -0.01, "They lower it: "),
+        (0.01, 0.02, "They raise it"),
+    ],
 )
 def test_sentence_follows_the_interval(low, high, words):
-    effect = leak_finding(RunFacts(EVALUATED | {"accuracy_from_leaks_low": low, "accuracy_from_leaks_high": high}))
+    effect = leak_finding(
+        RunFacts(EVALUATED | {"accuracy_from_leaks_low": low, "accuracy_from_leaks_high": high})
+    )
     assert words in effect.sentence
     assert (effect.level == "warning") == (low > 0)
 

@@ -14,7 +14,9 @@ ROWS = 400
 
 def predictions(skill: float, labels: np.ndarray, seed: int, classes: int = 4) -> np.ndarray:
     draw = np.random.default_rng(seed)
-    return np.where(draw.random(len(labels)) < skill, labels, (labels + draw.integers(1, classes, len(labels))) % classes)
+    return np.where(
+        draw.random(len(labels)) < skill, labels, (labels + draw.integers(1, classes, len(labels))) % classes
+    )
 
 
 @pytest.fixture
@@ -29,7 +31,11 @@ def test_paired_metrics_equal_those_of_scikit_learn(classes, seed, metric):
     labels, ours, theirs = draw.integers(0, classes, (3, 60))
     average = "binary" if classes == 2 else "macro"
     result = paired_difference(METRIC_TABLE[metric], labels, ours, theirs, average=average, resamples=200)
-    score = accuracy_score if metric == "accuracy" else lambda y, p: f1_score(y, p, average=average, zero_division=0)
+    score = (
+        accuracy_score
+        if metric == "accuracy"
+        else lambda y, p: f1_score(y, p, average=average, zero_division=0)
+    )
     assert result.first == pytest.approx(score(labels, ours))
     assert result.second == pytest.approx(score(labels, theirs))
     assert result.low <= result.high
@@ -63,7 +69,11 @@ def test_paired_difference_covers_the_true_difference_at_its_level():
     for seed in range(300):
         labels = np.random.default_rng(seed).integers(0, 4, 300)
         result = paired_difference(
-            ACCURACY, labels, predictions(0.8, labels, seed + 1000), predictions(0.8, labels, seed + 2000), resamples=500
+            ACCURACY,
+            labels,
+            predictions(0.8, labels, seed + 1000),
+            predictions(0.8, labels, seed + 2000),
+            resamples=500,
         )
         covered += result.low <= 0 <= result.high
     assert 0.91 < covered / 300 < 0.985

@@ -19,7 +19,9 @@ def test_the_luck_of_the_best_of_many_equal_models_is_removed():
     generator, apparent, corrected, covered = np.random.default_rng(0), [], [], []
     for repetition in range(40):
         labels = generator.integers(2, size=150)
-        chosen = select_best(ACCURACY, labels, guesses(generator, labels, 20, 0.7), seed=repetition, resamples=300)
+        chosen = select_best(
+            ACCURACY, labels, guesses(generator, labels, 20, 0.7), seed=repetition, resamples=300
+        )
         apparent.append(chosen.value)
         corrected.append(chosen.corrected)
         covered.append(chosen.low <= 0.7 <= chosen.high)
@@ -55,6 +57,9 @@ def test_the_best_configuration_is_the_best_mean_of_its_seeds():
 def test_every_metric_of_predictions_is_corrected(name):
     generator = np.random.default_rng(0)
     labels = generator.integers(2, size=60) if name == "f1" else generator.normal(size=60)
-    models = [[labels.copy() if name == "f1" else labels + 0.1 * generator.normal(size=60)], [generator.permutation(labels)]]
+    models = [
+        [labels.copy() if name == "f1" else labels + 0.1 * generator.normal(size=60)],
+        [generator.permutation(labels)],
+    ]
     chosen = select_best(METRIC_TABLE[name], labels, models, resamples=100)
     assert (chosen.best, chosen.indistinguishable) == (0, ())

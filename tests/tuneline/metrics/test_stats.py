@@ -26,7 +26,10 @@ OUTCOMES = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_siz
 def test_wilson_interval_equals_that_of_scipy(numbers):
     successes, trials = numbers
     expected = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
-    assert wilson_interval(successes, trials) == (pytest.approx(expected.low, abs=1e-12), pytest.approx(expected.high, abs=1e-12))
+    assert wilson_interval(successes, trials) == (
+        pytest.approx(expected.low, abs=1e-12),
+        pytest.approx(expected.high, abs=1e-12),
+    )
 
 
 def test_wilson_interval_of_three_trials_is_wide():
@@ -39,7 +42,10 @@ def test_wilson_interval_of_three_trials_is_wide():
 def test_pearson_interval_is_that_of_fishers_z_transform(rows, seed):
     first, second = np.random.default_rng(seed).normal(size=(2, rows))
     z, half = np.arctanh(np.corrcoef(first, second)[0, 1]), 1.959964 / np.sqrt(rows - 3)
-    assert pearson_interval(first, second) == (pytest.approx(np.tanh(z - half), abs=1e-6), pytest.approx(np.tanh(z + half), abs=1e-6))
+    assert pearson_interval(first, second) == (
+        pytest.approx(np.tanh(z - half), abs=1e-6),
+        pytest.approx(np.tanh(z + half), abs=1e-6),
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +71,9 @@ def test_accuracy_drop_interval_equals_that_of_a_bootstrap_over_rows():
     trained, exported = generator.random(500) < 0.9, generator.random(500) < 0.85
     draws = generator.integers(0, 500, (20_000, 500))
     drops = trained[draws].mean(axis=1) - exported[draws].mean(axis=1)
-    np.testing.assert_allclose(accuracy_drop_interval(trained, exported, 0), np.quantile(drops, [0.025, 0.975]), atol=0.004)
+    np.testing.assert_allclose(
+        accuracy_drop_interval(trained, exported, 0), np.quantile(drops, [0.025, 0.975]), atol=0.004
+    )
 
 
 def test_pearson_difference_interval_contains_the_difference():
@@ -98,7 +106,10 @@ def test_wilson_interval_of_an_accuracy_has_the_theoretical_width():
     predictions = (np.arange(1000) >= 800).astype(np.int64)
     result = metric_interval(ACCURACY, labels, predictions)
     assert result.value == 0.8
-    assert (0.8 - result.low, result.high - 0.8) == (pytest.approx(0.0248, abs=0.003), pytest.approx(0.0248, abs=0.003))
+    assert (0.8 - result.low, result.high - 0.8) == (
+        pytest.approx(0.0248, abs=0.003),
+        pytest.approx(0.0248, abs=0.003),
+    )
 
 
 @pytest.mark.parametrize("name", ["f1", "matthews_correlation"])
@@ -107,7 +118,10 @@ def test_bootstrap_interval_equals_that_of_a_bootstrap_over_rows(name):
     generator = np.random.default_rng(1)
     labels = generator.integers(0, 3, 400)
     predictions = np.where(generator.random(400) < 0.8, labels, 0)
-    drawn = [compute_metric(metric, labels[rows], predictions[rows]) for rows in generator.integers(0, 400, (500, 400))]
+    drawn = [
+        compute_metric(metric, labels[rows], predictions[rows])
+        for rows in generator.integers(0, 400, (500, 400))
+    ]
     result = metric_interval(metric, labels, predictions)
     assert result.value == pytest.approx(compute_metric(metric, labels, predictions))
     assert [result.low, result.high] == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.012)

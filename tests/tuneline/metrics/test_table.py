@@ -25,7 +25,8 @@ def class_pairs(classes: int):
 def test_binary_metrics_match_their_definitions(columns):
     labels, predictions = columns
     tp, fp, fn, tn = (
-        int(((labels == actual) & (predictions == predicted)).sum()) for actual, predicted in ((1, 1), (0, 1), (1, 0), (0, 0))
+        int(((labels == actual) & (predictions == predicted)).sum())
+        for actual, predicted in ((1, 1), (0, 1), (1, 0), (0, 0))
     )
     below = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
     expected = {
@@ -70,13 +71,18 @@ def test_correlations_of_a_constant_are_zero(value):
     assert prediction_metrics("regression", other, other * 2, "macro")["pearson"] == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("metric", [metric for metric in METRIC_TABLE.values() if metric.of_predictions], ids=lambda it: it.name)
+@pytest.mark.parametrize(
+    "metric", [metric for metric in METRIC_TABLE.values() if metric.of_predictions], ids=lambda it: it.name
+)
 def test_formula_scores_each_resample_by_itself(metric):
     labels, *resamples = np.random.default_rng(0).integers(0, 3, (4, 50))
     expected = [compute_metric(metric, labels, predictions) for predictions in resamples]
     if metric.count_score is not None:
         kinds, _ = distinct_rows((np.tile(labels, 3), np.concatenate(resamples)))
-        counts = [[np.count_nonzero((labels == label) & (one == prediction)) for label, prediction in kinds.T] for one in resamples]
+        counts = [
+            [np.count_nonzero((labels == label) & (one == prediction)) for label, prediction in kinds.T]
+            for one in resamples
+        ]
         values = metric.count_score(np.array(counts, dtype=np.float64), *kinds, "macro")
     else:
         columns = [numeric_columns((labels, predictions), metric.on_ranks) for predictions in resamples]
@@ -89,7 +95,11 @@ def test_metric_of_probabilities_cannot_be_computed_from_predictions():
         compute_metric(METRIC_TABLE["roc_auc"], np.array([0, 1]), np.array([0, 1]))
 
 
-@given(rows=st.lists(st.tuples(st.integers(-1, 2), st.integers(-1, 5), st.integers(7, 9)), min_size=1, max_size=30))
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(-1, 2), st.integers(-1, 5), st.integers(7, 9)), min_size=1, max_size=30
+    )
+)
 def test_distinct_rows_equal_those_of_numpy(rows):
     values, counts = np.unique(np.array(rows), axis=0, return_counts=True)
     distinct, numbers = distinct_rows(tuple(np.array(rows).T))
@@ -110,13 +120,20 @@ def test_primary_metric_is_accuracy_or_pearson(task, name):
     assert primary_metric(task).name == name
 
 
-@pytest.mark.parametrize("metric", [metric for metric in METRIC_TABLE.values() if metric.interval == "bootstrap"], ids=lambda it: it.name)
+@pytest.mark.parametrize(
+    "metric",
+    [metric for metric in METRIC_TABLE.values() if metric.interval == "bootstrap"],
+    ids=lambda it: it.name,
+)
 def test_metric_with_a_bootstrap_interval_can_be_resampled(metric):
     assert metric.resampled
 
 
 def test_reading_the_table_imports_no_array_library():
-    command = "import sys, tuneline.metrics.table; sys.exit(bool({'numpy', 'pyarrow', 'scipy', 'sklearn'} & set(sys.modules)))"
+    command = (
+        "import sys, tuneline.metrics.table; sys.exit(bool({'numpy', 'pyarrow', 'scipy', 'sklearn'} &"
+        " set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
 
 
@@ -125,5 +142,9 @@ def test_brier_score_is_that_of_scikit_learn(classes):
     generator = np.random.default_rng(classes)
     logits = generator.normal(size=(50, classes)).astype(np.float32)
     labels = generator.integers(0, classes, 50)
-    expected = brier_score_loss(labels, probabilities(logits), labels=list(range(classes)), scale_by_half="auto")
-    assert METRIC_TABLE["brier_score"].probability_score(Softmax.of(logits), labels) == pytest.approx(expected, abs=1e-12)
+    expected = brier_score_loss(
+        labels, probabilities(logits), labels=list(range(classes)), scale_by_half="auto"
+    )
+    assert METRIC_TABLE["brier_score"].probability_score(Softmax.of(logits), labels) == pytest.approx(
+        expected, abs=1e-12
+    )

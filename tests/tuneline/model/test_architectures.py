@@ -8,7 +8,9 @@ from tests.conftest import ROOT
 from tuneline.model.architectures import ARCHITECTURES, DIRECT_TOKENIZERS, has_token_type_ids, token_limit
 
 
-@pytest.mark.parametrize("model_type", [name for name, architecture in ARCHITECTURES.items() if architecture.token_type_ids])
+@pytest.mark.parametrize(
+    "model_type", [name for name, architecture in ARCHITECTURES.items() if architecture.token_type_ids]
+)
 def test_listed_architectures_have_several_token_types_by_default(model_type):
     assert AutoConfig.for_model(model_type).type_vocab_size > 1
 
@@ -52,5 +54,8 @@ def test_direct_tokenizers_are_the_classes_that_the_auto_class_selects(name):
 
 
 def test_import_of_architectures_loads_neither_torch_nor_transformers():
-    code = "import sys, tuneline.model.architectures; sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
+    code = (
+        "import sys, tuneline.model.architectures; sys.exit(bool({'torch', 'transformers'} &"
+        " set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

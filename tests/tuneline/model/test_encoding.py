@@ -18,7 +18,9 @@ from tuneline.model.encoding import Encoder, EncodingCounts, EncodingError, enco
 from tuneline.tasks import Classification
 
 LABELS = Classification(("no", "yes"))
-TEXT = st.lists(st.sampled_from([*WORDS, "Ω", "", "x" * 120, "a b\u00a0c\n"]) | st.text(max_size=12), max_size=30).map(" ".join)
+TEXT = st.lists(
+    st.sampled_from([*WORDS, "Ω", "", "x" * 120, "a b\u00a0c\n"]) | st.text(max_size=12), max_size=30
+).map(" ".join)
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +38,18 @@ def encoded(tokenizer, max_length, *texts):
     """Return the encoded rows and the counts."""
     encoder = Encoder(tokenizer, max_length, pairs=len(texts) == 2)
     names = ["subject", "body"][: len(texts)]
-    batches = list(encode_rows(encoder, iter([batch(*texts)]), names, tokenized_schema(encoder.token_type_ids, LABELS)))
+    batches = list(
+        encode_rows(encoder, iter([batch(*texts)]), names, tokenized_schema(encoder.token_type_ids, LABELS))
+    )
     return pa.Table.from_batches(batches).to_pylist(), encoder.counts
 
 
 @settings(max_examples=60, deadline=None)
-@given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5), max_length=st.integers(5, 40), pairs=st.booleans())
+@given(
+    rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5),
+    max_length=st.integers(5, 40),
+    pairs=st.booleans(),
+)
 def test_encoded_rows_equal_those_of_transformers(wordpiece, rows, max_length, pairs):
     texts = list(zip(*rows, strict=True))[: 1 + pairs]
     rows, _ = encoded(wordpiece, max_length, *map(list, texts))
@@ -72,14 +80,21 @@ def test_row_of_exactly_max_length_is_not_counted_as_truncated(wordpiece):
 
 def test_longer_text_of_a_pair_is_truncated_first(wordpiece):
     rows, _ = encoded(wordpiece, 8, ["parcel " * 9], ["invoice is"])
-    assert wordpiece.convert_ids_to_tokens(rows[0]["input_ids"]) == "[CLS] parcel parcel parcel [SEP] invoice is [SEP]".split()
+    assert (
+        wordpiece.convert_ids_to_tokens(rows[0]["input_ids"])
+        == "[CLS] parcel parcel parcel [SEP] invoice is [SEP]".split()
+    )
 
 
 def test_special_token_in_a_text_is_text(wordpiece):
     """Else a reader takes it for the end of the text, which then means something else."""
     rows, _ = encoded(wordpiece, 40, ["parcel [SEP] invoice [CLS]"], ["[PAD] is"])
     ids = rows[0]["input_ids"]
-    assert (ids.count(wordpiece.sep_token_id), ids.count(wordpiece.cls_token_id), ids.count(wordpiece.pad_token_id)) == (2, 1, 0)
+    assert (
+        ids.count(wordpiece.sep_token_id),
+        ids.count(wordpiece.cls_token_id),
+        ids.count(wordpiece.pad_token_id),
+    ) == (2, 1, 0)
     assert wordpiece.decode(ids, skip_special_tokens=True).replace(" ", "").startswith("parcel")
 
 
@@ -143,7 +158,11 @@ def test_error_while_reading_rows_is_raised(wordpiece):
         raise OSError("disk gone")
 
     with pytest.raises(OSError, match="disk gone"):
-        list(encode_rows(Encoder(wordpiece, 16, pairs=False), rows(), ["subject"], tokenized_schema(True, LABELS)))
+        list(
+            encode_rows(
+                Encoder(wordpiece, 16, pairs=False), rows(), ["subject"], tokenized_schema(True, LABELS)
+            )
+        )
 
 
 @pytest.fixture
@@ -154,13 +173,18 @@ def runaway(wordpiece, tmp_path):
     return AutoTokenizer.from_pretrained(tmp_path)
 
 
-def test_text_for_which_the_tokenizer_takes_too_many_steps_is_an_error_with_its_row_and_file(runaway, tmp_path):
+def test_text_for_which_the_tokenizer_takes_too_many_steps_is_an_error_with_its_row_and_file(
+    runaway, tmp_path
+):
     encoder = Encoder(runaway, 16, pairs=True)
     assert len(encoder.encode([("parcel", "invoice")])) == 1
     with pytest.raises(EncodingError) as raised:
         encoder.encode([("parcel", "invoice"), ("parcel is", RUNAWAY), ("parcel", RUNAWAY)])
     assert raised.value.row == 1
-    problem = f"the tokenizer {tmp_path} cannot encode this text of 60 characters (Onig: Regex search error: retry-limit-in-match over)."
+    problem = (
+        f"the tokenizer {tmp_path} cannot encode this text of 60 characters (Onig: Regex search error:"
+        " retry-limit-in-match over)."
+    )
     assert raised.value.problem == problem
     assert f"It begins with '{'x' * 40}'. Shorten it" in raised.value.hint
     assert str(raised.value.at("in.csv, row 7")).startswith(f"in.csv, row 7: {problem}\n  It begins")
@@ -171,7 +195,9 @@ def test_row_of_an_encoding_error_counts_from_the_first_row_of_all_chunks(runawa
     monkeypatch.setattr(encoding, "ROW_GROUP", 8)
     rows = iter([batch([*sentences(9), RUNAWAY, "parcel"])])
     with pytest.raises(EncodingError) as raised:
-        list(encode_rows(Encoder(runaway, 16, pairs=False), rows, ["subject"], tokenized_schema(True, LABELS)))
+        list(
+            encode_rows(Encoder(runaway, 16, pairs=False), rows, ["subject"], tokenized_schema(True, LABELS))
+        )
     assert raised.value.row == 9
 
 

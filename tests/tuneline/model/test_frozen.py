@@ -18,13 +18,17 @@ from tuneline.model.frozen import FrozenClassifier, PairTemplate, load_classifie
 CLS, SEP, PAD = 2, 3, 0
 TEXTS = [([10, 11, 12, 13], [20, 21]), ([14], [22, 23, 24, 25, 26]), ([15, 16], [27])]
 QUICK = ("bert", "roberta", "modernbert")
-EVERY_FAMILY = [pytest.param(family, marks=[] if family in QUICK else pytest.mark.slow) for family in FAMILIES]
+EVERY_FAMILY = [
+    pytest.param(family, marks=[] if family in QUICK else pytest.mark.slow) for family in FAMILIES
+]
 
 
 def classifier(family="bert", pair=True) -> FrozenClassifier:
     encoder = tiny_model(family, 3, names=("a", "b", "c")).base_model
     torch.manual_seed(1)
-    return FrozenClassifier(encoder, PairTemplate(SEP, 2 if family == "roberta" else 1) if pair else None).eval()
+    return FrozenClassifier(
+        encoder, PairTemplate(SEP, 2 if family == "roberta" else 1) if pair else None
+    ).eval()
 
 
 def padded(rows, padding=PAD, extra=0):
@@ -64,7 +68,9 @@ def test_padding_and_token_types_do_not_change_the_logits(pair):
     model = classifier(pair=pair)
     with torch.inference_mode():
         plain = model(**(joined(model) if pair else alone(model, 0))).logits
-        inputs = joined(model, extra=7) if pair else padded([[CLS, *first, SEP] for first, _ in TEXTS], extra=7)
+        inputs = (
+            joined(model, extra=7) if pair else padded([[CLS, *first, SEP] for first, _ in TEXTS], extra=7)
+        )
         other = model(**inputs, token_type_ids=torch.ones_like(inputs["input_ids"])).logits
     torch.testing.assert_close(other, plain, atol=1e-5, rtol=1e-5)
 
@@ -73,21 +79,32 @@ def test_padding_and_token_types_do_not_change_the_logits(pair):
 def test_saved_model_is_loaded_with_its_head_and_the_encoder_by_transformers(tmp_path, pair):
     model = classifier(pair=pair)
     model.save_pretrained(tmp_path, model.state_dict())
-    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "head.safetensors", "model.safetensors"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "config.json",
+        "head.safetensors",
+        "model.safetensors",
+    }
     config = json.loads((tmp_path / "config.json").read_text())
-    assert config["frozen_head"] == {"pooling": "mean", "pair": {"separator": SEP, "count": 1} if pair else None}
+    assert config["frozen_head"] == {
+        "pooling": "mean",
+        "pair": {"separator": SEP, "count": 1} if pair else None,
+    }
     assert config["id2label"] == {"0": "a", "1": "b", "2": "c"}
     loaded, inputs = load_classifier(tmp_path, "eager"), joined(model) if pair else alone(model, 0)
     assert not loaded.training
     with torch.inference_mode():
         torch.testing.assert_close(loaded(**inputs).logits, model(**inputs).logits)
         plain, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
-        torch.testing.assert_close(mean_pooled(plain.eval(), **alone(model, 0)), mean_pooled(model.encoder, **alone(model, 0)))
+        torch.testing.assert_close(
+            mean_pooled(plain.eval(), **alone(model, 0)), mean_pooled(model.encoder, **alone(model, 0))
+        )
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
 
 
-@pytest.mark.parametrize("family", [pytest.param(name, marks=[] if name == "bert" else pytest.mark.slow) for name in FAMILIES])
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=[] if name == "bert" else pytest.mark.slow) for name in FAMILIES]
+)
 def test_onnx_logits_of_pairs_are_those_of_torch_and_int8_leaves_the_head(family):
     model = classifier(family)
     exported = to_onnx(model, ["input_ids", "attention_mask", "token_type_ids"], opset=20)
@@ -99,14 +116,20 @@ def test_onnx_logits_of_pairs_are_those_of_torch_and_int8_leaves_the_head(family
             expected = model(**inputs).logits.numpy()
         (logits,) = session.run(["logits"], {name: tensor.numpy() for name, tensor in inputs.items()})
         np.testing.assert_allclose(logits, expected, atol=2e-6)
-    kept = {one.name for one in to_dynamic_int8(exported, reduce_range=True).graph.initializer if one.data_type == onnx.TensorProto.FLOAT}
+    kept = {
+        one.name
+        for one in to_dynamic_int8(exported, reduce_range=True).graph.initializer
+        if one.data_type == onnx.TensorProto.FLOAT
+    }
     assert "head.weight" in kept
 
 
 def roberta_like() -> PreTrainedTokenizerFast:
     words = tokenizer()
     words.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] [SEP] $B [SEP]", special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] [SEP] $B [SEP]",
+        special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)],
     )
     return words
 
@@ -116,10 +139,14 @@ def test_template_is_read_from_the_tokenizer():
     assert PairTemplate.of(roberta_like()) == PairTemplate(SEP, 2)
 
 
-@pytest.mark.parametrize(("single", "pair"), [("$A", "$A $B"), ("[CLS] $A", "[CLS] $A $B"), ("$A [SEP]", "$A [SEP] $B [SEP]")])
+@pytest.mark.parametrize(
+    ("single", "pair"), [("$A", "$A $B"), ("[CLS] $A", "[CLS] $A $B"), ("$A [SEP]", "$A [SEP] $B [SEP]")]
+)
 def test_tokenizer_that_joins_texts_in_another_way_is_refused(single, pair):
     words = tokenizer()
     special = [("[CLS]", CLS), ("[SEP]", SEP)]
-    words.backend_tokenizer.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)
+    words.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=single, pair=pair, special_tokens=special
+    )
     with pytest.raises(ParamsError, match=r"model\.head: 'frozen'"):
         PairTemplate.of(words)

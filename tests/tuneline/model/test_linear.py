@@ -82,8 +82,12 @@ def test_regularization_is_chosen_by_cross_validation_where_validation_has_few_r
         random = np.random.default_rng(seed)
         vectors = random.normal(size=(2_000, 20)).astype(np.float32)
         answers = (vectors[:, 0] + random.normal(size=2_000) > 0).astype(int)
-        train, few, new = ((vectors[part], answers[part]) for part in (slice(80), slice(80, 95), slice(95, None)))
-        models = [linear._pipeline(inverse, labels, np.ones(20)).fit(*train) for inverse in linear.REGULARIZATION]
+        train, few, new = (
+            (vectors[part], answers[part]) for part in (slice(80), slice(80, 95), slice(95, None))
+        )
+        models = [
+            linear._pipeline(inverse, labels, np.ones(20)).fit(*train) for inverse in linear.REGULARIZATION
+        ]
         ours.append(LinearModel.fit(train, few, labels).model.score(*new))
         by_likelihood.append(max(models, key=lambda model: linear._score(model, *few)).score(*new))
         by_accuracy.append(max(models, key=lambda model: model.score(*few)).score(*new))
@@ -95,7 +99,9 @@ def test_regularization_is_chosen_by_validation_where_it_has_many_rows(monkeypat
     monkeypatch.setattr(linear, "FEW_ROWS", 0)
     train, (vectors, answers) = rows((0, 1)), rows((0, 1), seed=1)
     assert linear.REGULARIZATION[0] < LinearModel.fit(train, (vectors, answers), THREE).model[-1].C
-    assert linear.REGULARIZATION[0] == LinearModel.fit(train, (vectors, 1 - answers), THREE).model[-1].C, "all that is learned is wrong"
+    assert linear.REGULARIZATION[0] == LinearModel.fit(train, (vectors, 1 - answers), THREE).model[-1].C, (
+        "all that is learned is wrong"
+    )
 
 
 def test_validation_rows_of_a_class_that_train_lacks_choose_nothing(monkeypatch):
@@ -115,4 +121,6 @@ def test_cosine_of_a_pair_is_hardly_regularized():
     plain, emphasized = (LinearModel.fit(train, train, labels, cosine_last=value) for value in (False, True))
     assert emphasized.model.score(*new) > plain.model.score(*new) + 0.1
     weight, bias = emphasized.weights(401, labels)
-    assert (np.argmax(new[0] @ weight.T + bias, axis=1) == emphasized.predict(new[0])).all(), "the factor is a part of the weights"
+    assert (np.argmax(new[0] @ weight.T + bias, axis=1) == emphasized.predict(new[0])).all(), (
+        "the factor is a part of the weights"
+    )

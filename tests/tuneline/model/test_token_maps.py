@@ -45,7 +45,10 @@ def write(folder, *shards, types=0, labels=CLASSES):
             "token_type_ids": [[types] * (len(row) - 1) + [0] * (len(row) > 0) for row in rows],
             LABELS: [index % 2 for index in range(len(rows))],
         }
-        write_table(pa.table(columns, schema=tokenized_schema(True, labels)), shard_file(folder, "train", number, len(shards)))
+        write_table(
+            pa.table(columns, schema=tokenized_schema(True, labels)),
+            shard_file(folder, "train", number, len(shards)),
+        )
     return folder
 
 
@@ -59,7 +62,9 @@ def inode(folder):
 
 def start(folder, seconds):
     command = [sys.executable, "-c", MAKE, str(folder), str(seconds)]
-    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
+    )
 
 
 def test_map_has_the_rows_of_all_files_in_the_smallest_types(tmp_path):
@@ -73,12 +78,18 @@ def test_map_has_the_rows_of_all_files_in_the_smallest_types(tmp_path):
     assert (tokens.longest, tokens.highest) == (3, 70_000)
     assert [values.dtype for values in tokens.values.values()] == [np.uint32, np.int8, np.uint8]
     assert tokens.values["attention_mask"].strides == (0,), "values that are all the same take no memory"
-    assert not any(array.flags.writeable for array in (*tokens.values.values(), tokens.offsets, tokens.labels))
+    assert not any(
+        array.flags.writeable for array in (*tokens.values.values(), tokens.offsets, tokens.labels)
+    )
 
     regression = read(write(tmp_path / "numbers", ROWS, labels=Regression()))
     assert (regression.labels.dtype, regression.values["input_ids"].dtype) == (np.float32, np.uint16)
     empty = read(write(tmp_path / "empty", []))
-    assert (empty.values["input_ids"].tolist(), empty.offsets.tolist(), empty.labels.tolist()) == ([], [0], [])
+    assert (empty.values["input_ids"].tolist(), empty.offsets.tolist(), empty.labels.tolist()) == (
+        [],
+        [0],
+        [],
+    )
 
 
 def test_map_is_replaced_when_the_content_changes_and_only_then(tmp_path):
@@ -90,7 +101,14 @@ def test_map_is_replaced_when_the_content_changes_and_only_then(tmp_path):
 
     write(folder, [[1], [2]])
     assert read(folder).values["input_ids"].tolist() == [1, 2]
-    assert before.values["input_ids"].tolist() == [5, 300, 7, 8, 9, 10], "the old map stays for a process that uses it"
+    assert before.values["input_ids"].tolist() == [
+        5,
+        300,
+        7,
+        8,
+        9,
+        10,
+    ], "the old map stays for a process that uses it"
     mapped = tmp_path / ".tokenized.mapped"
     assert sorted(path.name for path in mapped.iterdir()) == ["train", "train.lock"]
 
@@ -139,6 +157,13 @@ except DiskError as error:
 print(os.listdir(".tokenized.mapped"))
 """
     command = on_full_disk(tmp_path, 16, sys.executable, "-c", code)
-    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert "/.tokenized.mapped/train cannot be written: No space left on device" in done.stdout, done.stderr
     assert done.stdout.endswith("['train.lock']\n")

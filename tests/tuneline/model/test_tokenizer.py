@@ -27,7 +27,10 @@ def bert(tmp_path, wordpiece):
 @pytest.fixture
 def roberta(tmp_path):
     """Folder of a RoBERTa checkpoint: byte-level BPE, no token types, no maximal length."""
-    vocab = {token: index for index, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "b", "ab", "Ġ"])}
+    vocab = {
+        token: index
+        for index, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "b", "ab", "Ġ"])
+    }
     RobertaTokenizer(vocab=vocab, merges=[("a", "b")]).save_pretrained(tmp_path / "roberta")
     return tmp_path / "roberta"
 
@@ -47,15 +50,22 @@ def test_load_tokenizer_keeps_the_model_inputs_of_the_architecture(bert, roberta
 
 def test_load_tokenizer_loads_an_unknown_class_with_the_auto_class(tmp_path, wordpiece):
     wordpiece.save_pretrained(tmp_path / "plain")
-    assert json.loads((tmp_path / "plain/tokenizer_config.json").read_text())["tokenizer_class"] == "TokenizersBackend"
-    assert load_tokenizer(tmp_path / "plain", LABEL)("parcel")["input_ids"] == wordpiece("parcel")["input_ids"]
+    assert (
+        json.loads((tmp_path / "plain/tokenizer_config.json").read_text())["tokenizer_class"]
+        == "TokenizersBackend"
+    )
+    assert (
+        load_tokenizer(tmp_path / "plain", LABEL)("parcel")["input_ids"] == wordpiece("parcel")["input_ids"]
+    )
 
 
 def test_checkpoint_limit_is_that_of_the_tokenizer_else_of_the_model(bert, roberta):
     assert checkpoint_limit(load_tokenizer(bert, LABEL), bert) == 64
     tokenizer = load_tokenizer(roberta, LABEL)
     assert checkpoint_limit(tokenizer, roberta) is None
-    (roberta / "config.json").write_text(json.dumps({"model_type": "roberta", "max_position_embeddings": 34, "pad_token_id": 1}))
+    (roberta / "config.json").write_text(
+        json.dumps({"model_type": "roberta", "max_position_embeddings": 34, "pad_token_id": 1})
+    )
     assert checkpoint_limit(tokenizer, roberta) == 32
 
 
@@ -79,15 +89,21 @@ def test_load_tokenizer_never_runs_code_of_the_checkpoint(tmp_path, bert):
     config = json.loads((bert / "tokenizer_config.json").read_text())
     config |= {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}}
     (bert / "tokenizer_config.json").write_text(json.dumps(config))
-    with pytest.raises(StageError, match=r"tokenize\.tokenizer: someone/bert: the tokenizer cannot be loaded"):
+    with pytest.raises(
+        StageError, match=r"tokenize\.tokenizer: someone/bert: the tokenizer cannot be loaded"
+    ):
         load_tokenizer(bert, LABEL)
     assert not trap.exists()
 
 
-@pytest.mark.parametrize("broken", ["", "{", "[]", '{"version": "1.0"}', '{"version": "1.0", "model": {"type": "Unheard"}}'])
+@pytest.mark.parametrize(
+    "broken", ["", "{", "[]", '{"version": "1.0"}', '{"version": "1.0", "model": {"type": "Unheard"}}']
+)
 def test_load_tokenizer_refuses_a_broken_file(bert, broken):
     (bert / "tokenizer.json").write_text(broken)
-    with pytest.raises(StageError, match=r"tokenize\.tokenizer: someone/bert: the tokenizer cannot be loaded"):
+    with pytest.raises(
+        StageError, match=r"tokenize\.tokenizer: someone/bert: the tokenizer cannot be loaded"
+    ):
         load_tokenizer(bert, LABEL)
 
 

@@ -23,7 +23,9 @@ from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.session import OnnxClassifier, logits_of, processor_saturates
 
 QEMU = shutil.which("qemu-x86_64")
-needs_qemu = pytest.mark.skipif(QEMU is None, reason="qemu-x86_64 is not installed (Debian: apt-get install qemu-user)")
+needs_qemu = pytest.mark.skipif(
+    QEMU is None, reason="qemu-x86_64 is not installed (Debian: apt-get install qemu-user)"
+)
 MODELS = ["dynamic-7", "dynamic-8", "static-7", "static-8"]
 """Quantization method and bits of the weights."""
 RUN_MODELS = """
@@ -64,7 +66,11 @@ def project(tmp_path_factory):
     for name in MODELS:
         method, bits = name.split("-")
         batches = (split.pad(rows, 0) for rows in length_sorted_batches(split.lengths, 16))
-        model = to_dynamic_int8(fp32, bits == "7") if method == "dynamic" else to_static_int8(fp32, bits == "7", batches)
+        model = (
+            to_dynamic_int8(fp32, bits == "7")
+            if method == "dynamic"
+            else to_static_int8(fp32, bits == "7", batches)
+        )
         embed(model, export_record(), precision="int8", quantization={"weight_bits": int(bits)})
         save_model(model, folder / f"{name}.onnx")
     return folder
@@ -119,7 +125,9 @@ def test_predictions_agree_with_fp32_on_a_processor_without_avx(project, fp32):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_exact_products_are_used_only_if_products_saturate(project, model):
-    assert OnnxClassifier(project / f"{model}.onnx").exact_products == (model.endswith("8") and processor_saturates())
+    assert OnnxClassifier(project / f"{model}.onnx").exact_products == (
+        model.endswith("8") and processor_saturates()
+    )
 
 
 @pytest.mark.slow  # `tuneline predict`, emulated
@@ -141,7 +149,9 @@ def test_predict_warns_of_8_bit_weights_if_products_saturate(project, tmp_path, 
         "--model",
         str(folder),
     )
-    model = to_dynamic_int8(to_onnx(tiny_model("bert", 3), ["input_ids", "attention_mask", "token_type_ids"], opset=20), False)
+    model = to_dynamic_int8(
+        to_onnx(tiny_model("bert", 3), ["input_ids", "attention_mask", "token_type_ids"], opset=20), False
+    )
     embed(model, record, precision="int8", quantization={"weight_bits": 8})
     save_model(model, folder / "model.int8.onnx")
     exported = json.loads((folder / "export.json").read_text())

@@ -16,7 +16,11 @@ def write_model(path, *nodes):
     """Write a model with one input from some nodes."""
     source = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "sequence"])
     target = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "sequence"])
-    model = helper.make_model(helper.make_graph(nodes, "g", [source], [target]), opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [source], [target]),
+        opset_imports=[helper.make_opsetid("", 20)],
+        ir_version=10,
+    )
     model.metadata_props.add(key="task", value="classification")
     onnx.save(model, path)
 
@@ -24,13 +28,17 @@ def write_model(path, *nodes):
 @pytest.fixture
 def cast_model(tmp_path):
     """A model whose logits are the token ids."""
-    write_model(tmp_path / "model.onnx", helper.make_node("Cast", ["input_ids"], ["logits"], to=TensorProto.FLOAT))
+    write_model(
+        tmp_path / "model.onnx", helper.make_node("Cast", ["input_ids"], ["logits"], to=TensorProto.FLOAT)
+    )
     return OnnxClassifier(tmp_path / "model.onnx")
 
 
 def test_logits_ignores_inputs_that_the_model_does_not_have(cast_model):
     ids = np.array([[1, 2], [3, 4]])
-    logits = cast_model.logits({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
+    logits = cast_model.logits(
+        {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+    )
     np.testing.assert_array_equal(logits, ids.astype(np.float32))
 
 
@@ -49,7 +57,11 @@ def test_threads_do_not_spin_after_a_batch(tmp_path):
     """Spinning threads would slow down the tokenizer or another model."""
     cast = helper.make_node("Cast", ["input_ids"], ["ids"], to=TensorProto.FLOAT)
     write_model(tmp_path / "model.onnx", cast, helper.make_node("MatMul", ["ids", "ids"], ["logits"]))
-    model, ids, cpu_seconds = OnnxClassifier(tmp_path / "model.onnx", intra_op_threads=2), np.ones((512, 512), np.int64), []
+    model, ids, cpu_seconds = (
+        OnnxClassifier(tmp_path / "model.onnx", intra_op_threads=2),
+        np.ones((512, 512), np.int64),
+        [],
+    )
     for _ in range(5):
         model.logits({"input_ids": ids})
         started = time.process_time()
@@ -59,5 +71,8 @@ def test_threads_do_not_spin_after_a_batch(tmp_path):
 
 
 def test_import_of_session_loads_neither_torch_nor_transformers():
-    code = "import sys, tuneline.onnx.session; sys.exit(bool({'torch', 'transformers', 'onnx', 'pandas', 'sklearn'} & set(sys.modules)))"
+    code = (
+        "import sys, tuneline.onnx.session; sys.exit(bool({'torch', 'transformers', 'onnx', 'pandas',"
+        " 'sklearn'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

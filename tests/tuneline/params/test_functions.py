@@ -11,7 +11,9 @@ from tuneline.params.section import FunctionName
 def load(tmp_path):
     """Return a function that reads parameters in a project with the examples."""
 
-    def load(files=EXAMPLES, pipeline="stages: {train: {deps: [project]}, evaluate: {deps: [project]}}", **sections):
+    def load(
+        files=EXAMPLES, pipeline="stages: {train: {deps: [project]}, evaluate: {deps: [project]}}", **sections
+    ):
         write_functions(tmp_path, files, pipeline)
         write_params(tmp_path, **sections)
         return load_params(tmp_path / "params.yaml")
@@ -32,10 +34,22 @@ def test_functions_of_all_parameters_are_found(load):
 
 @pytest.mark.parametrize(
     "text",
-    ["focal", "losses.py:focal", "/project/losses.py:f", "project/../x.py:f", "project/a-b.py:f", "other/x.py:f", "project/x.py:", "x:y"],
+    [
+        "focal",
+        "losses.py:focal",
+        "/project/losses.py:f",
+        "project/../x.py:f",
+        "project/a-b.py:f",
+        "other/x.py:f",
+        "project/x.py:",
+        "x:y",
+    ],
 )
 def test_name_that_is_no_function_in_the_folder_project_is_refused(load, text):
-    with pytest.raises(ParamsError, match=r"train\.loss: '.*' is not a function in the folder project/; write project/FILE\.py:FUNCTION"):
+    with pytest.raises(
+        ParamsError,
+        match=r"train\.loss: '.*' is not a function in the folder project/; write project/FILE\.py:FUNCTION",
+    ):
         load(train={"loss": text})
 
 
@@ -45,10 +59,23 @@ def test_metric_of_the_evaluate_library_is_not_taken_for_a_function(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["/any/path.py", "metrics/odd_one", "odd_one.py", "../x", "somebody/metric", "accuracy@refs/pr/3", "", "a:../b"]
+    "text",
+    [
+        "/any/path.py",
+        "metrics/odd_one",
+        "odd_one.py",
+        "../x",
+        "somebody/metric",
+        "accuracy@refs/pr/3",
+        "",
+        "a:../b",
+    ],
 )
 def test_metric_that_would_run_a_program_of_no_commit_is_refused(load, text):
-    with pytest.raises(ParamsError, match=r"evaluate\.metrics: '.*' is neither a function of project/ nor a name of the evaluate library"):
+    with pytest.raises(
+        ParamsError,
+        match=r"evaluate\.metrics: '.*' is neither a function of project/ nor a name of the evaluate library",
+    ):
         load(evaluate={"metrics": [text]})
 
 
@@ -56,8 +83,14 @@ def test_metric_that_would_run_a_program_of_no_commit_is_refused(load, text):
     ("files", "message"),
     [
         ({}, r"train\.loss: project/losses\.py does not exist"),
-        ({"project/losses.py": "def focus(): ..."}, r"train\.loss: project/losses\.py has no function 'focal'(.|\n)*It defines focus\."),
-        ({"project/losses.py": "x = 1\ndef focal(:"}, r"train\.loss: project/losses\.py, line 2 is not valid Python: invalid syntax"),
+        (
+            {"project/losses.py": "def focus(): ..."},
+            r"train\.loss: project/losses\.py has no function 'focal'(.|\n)*It defines focus\.",
+        ),
+        (
+            {"project/losses.py": "x = 1\ndef focal(:"},
+            r"train\.loss: project/losses\.py, line 2 is not valid Python: invalid syntax",
+        ),
     ],
 )
 def test_missing_function_is_named_before_any_code_runs(load, files, message):
@@ -65,7 +98,9 @@ def test_missing_function_is_named_before_any_code_runs(load, files, message):
         load(files, train={"loss": "project/losses.py:focal"})
 
 
-@pytest.mark.parametrize("code", ["from torch.nn.functional import cross_entropy as focal", "focal = print", "class focal: ..."])
+@pytest.mark.parametrize(
+    "code", ["from torch.nn.functional import cross_entropy as focal", "focal = print", "class focal: ..."]
+)
 def test_function_may_be_imported_or_assigned(load, code):
     assert load({"project/losses.py": code}, train={"loss": "project/losses.py:focal"}).train.loss
 
@@ -73,7 +108,10 @@ def test_function_may_be_imported_or_assigned(load, code):
 def test_file_that_its_stage_does_not_list_is_refused_with_the_line_to_add(load):
     pipeline = "stages: {train: {deps: [project/losses.py]}}"
     assert load(pipeline=pipeline, train={"loss": "project/losses.py:focal"}).train.loss
-    with pytest.raises(ParamsError, match=r"train\.metric: the stage train does not depend on(.|\n)*`- project/metrics\.py` to the deps"):
+    with pytest.raises(
+        ParamsError,
+        match=r"train\.metric: the stage train does not depend on(.|\n)*`- project/metrics\.py` to the deps",
+    ):
         load(pipeline=pipeline, train={"metric": "project/metrics.py:cost"})
 
 

@@ -70,15 +70,23 @@ def test_invalid_yaml_is_named_with_its_line(tmp_path):
 
 
 def test_conflict_of_a_merge_is_called_that(tmp_path):
-    (tmp_path / "params.yaml").write_text("seed: 1\ndata:\n<<<<<<< HEAD\n  source: files\n=======\n  source: hub\n>>>>>>> theirs\n")
-    with pytest.raises(ParamsError, match=r"params\.yaml, line 3: a merge left a conflict\.\s+`tuneline upgrade`"):
+    (tmp_path / "params.yaml").write_text(
+        "seed: 1\ndata:\n<<<<<<< HEAD\n  source: files\n=======\n  source: hub\n>>>>>>> theirs\n"
+    )
+    with pytest.raises(
+        ParamsError, match=r"params\.yaml, line 3: a merge left a conflict\.\s+`tuneline upgrade`"
+    ):
         load_params(tmp_path / "params.yaml")
 
 
-@pytest.mark.parametrize("content", ["[" * 5000, "{a: " * 5000, "".join(f"{' ' * depth}a:\n" for depth in range(1000))])
+@pytest.mark.parametrize(
+    "content", ["[" * 5000, "{a: " * 5000, "".join(f"{' ' * depth}a:\n" for depth in range(1000))]
+)
 def test_yaml_that_is_nested_too_deep_is_refused(tmp_path, content):
     (tmp_path / "params.yaml").write_text(content)
-    with pytest.raises(ParamsError, match=r"params\.yaml: invalid YAML: lists or mappings are nested too deep"):
+    with pytest.raises(
+        ParamsError, match=r"params\.yaml: invalid YAML: lists or mappings are nested too deep"
+    ):
         load_params(tmp_path / "params.yaml")
 
 
@@ -108,7 +116,12 @@ def test_numbers_are_parsed_as_dvc_parses_them(values):
 
 @pytest.mark.parametrize(
     ("wrong", "suggested"),
-    [("train.learning_rat", "train.learning_rate"), ("sed", "seed"), ("data.text_column", "data.text_columns"), ("data.seed", "seed")],
+    [
+        ("train.learning_rat", "train.learning_rate"),
+        ("sed", "seed"),
+        ("data.text_column", "data.text_columns"),
+        ("data.seed", "seed"),
+    ],
 )
 def test_misspelled_key_gets_the_nearest_known_key(values, wrong, suggested):
     section, _, key = wrong.rpartition(".")

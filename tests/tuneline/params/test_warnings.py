@@ -10,7 +10,9 @@ def test_learning_rate_from_scratch_with_a_checkpoint_is_a_warning(capsys):
     doubtful = params(model=CHECKPOINT, train={"learning_rate": 7e-4})
     assert len(find_warnings(doubtful)) == 1
     print_warnings("train", doubtful)
-    assert capsys.readouterr().out.startswith("train: WARNING: train.learning_rate: 0.0007 suits training from scratch")
+    assert capsys.readouterr().out.startswith(
+        "train: WARNING: train.learning_rate: 0.0007 suits training from scratch"
+    )
 
 
 @pytest.mark.parametrize(

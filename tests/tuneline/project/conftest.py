@@ -30,7 +30,9 @@ def made(tmp_path_factory):
     init_dvc(colleague)
     add_remote(colleague, folder / "store")
     (colleague / "params.yaml").write_text("seed: 1\n")
-    stage = f"stages:\n  download:\n    cmd: wc -l {DATA}/all.csv > rows\n    deps: [{DATA}]\n    outs: [rows]\n"
+    stage = (
+        f"stages:\n  download:\n    cmd: wc -l {DATA}/all.csv > rows\n    deps: [{DATA}]\n    outs: [rows]\n"
+    )
     (colleague / "dvc.yaml").write_text(stage)
     commit(colleague, "text,label\na,x\n")
     sh("git", "clone", "--quiet", colleague, clone, cwd=folder)

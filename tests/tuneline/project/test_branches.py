@@ -81,7 +81,10 @@ def test_branches_that_have_parted_are_named(clone, colleague):
     commit(colleague, "Theirs")
     sh("git", "push", "--quiet", "origin", "HEAD:main", cwd=colleague)
     fetch(clone)
-    assert parted(clone, "main").message == ("main of this clone and of origin have parted: 1 commits are only here, 1 only in origin")
+    assert (
+        parted(clone, "main").message
+        == "main of this clone and of origin have parted: 1 commits are only here, 1 only in origin"
+    )
     assert rewritten(clone, "main") is None
 
 
@@ -94,12 +97,16 @@ def test_repository_without_origin_has_no_problem(tmp_path):
 
 def test_doctor_looks_at_the_branch_and_folders_of_the_settings(clone, colleague, monkeypatch):
     (clone / "conf").mkdir()
-    (clone / "conf/flows.yaml").write_text("ingest:\n  branch: data\n  sources: [{name: labels, folder: data/labelled}]\n")
+    (clone / "conf/flows.yaml").write_text(
+        "ingest:\n  branch: data\n  sources: [{name: labels, folder: data/labelled}]\n"
+    )
     (clone / "data/labelled/done").mkdir(parents=True)
     for name in ("late.csv", ".hidden.csv", "notes.txt", "done/read.csv"):
         (clone / "data/labelled" / name).write_text("text,label\n")
     assert list(check_branch(clone)) == []
     monkeypatch.setattr("tuneline.cli.doctor.LONGEST_WAIT", -1)
-    assert [one.message.partition(" has waited")[0] for one in check_branch(clone)] == ["data/labelled/late.csv"]
+    assert [one.message.partition(" has waited")[0] for one in check_branch(clone)] == [
+        "data/labelled/late.csv"
+    ]
     (clone / "conf/flows.yaml").write_text("ingest: [\n")
     assert [one.level for one in check_branch(clone)] == ["error"]

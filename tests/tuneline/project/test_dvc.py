@@ -19,9 +19,13 @@ def test_remote_whose_disk_is_not_mounted_is_refused(tmp_path):
     add_remote(root, shelf)
     require_remote(root)  # a new one, and nothing was pushed before
 
-    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message=Start"], check=True, env=GIT_IDENTITY)
+    subprocess.run(
+        [*git, "commit", "--quiet", "--allow-empty", "--message=Start"], check=True, env=GIT_IDENTITY
+    )
     subprocess.run([*git, "update-ref", "refs/remotes/origin/runs/first", "HEAD"], check=True)
-    with pytest.raises(NoRemoteError, match=rf"{shelf}, the folder of the DVC remote, has no data, but origin has results"):
+    with pytest.raises(
+        NoRemoteError, match=rf"{shelf}, the folder of the DVC remote, has no data, but origin has results"
+    ):
         require_remote(root)
     (shelf / "files").mkdir()
     require_remote(root)
@@ -36,7 +40,9 @@ def test_worktree_shares_cache_and_remotes_of_a_repository_in_any_folder(tmp_pat
     root, worktree = tmp_path / "José 项目", tmp_path / "worktree"
     for folder in (root, worktree):
         (folder / ".dvc").mkdir(parents=True)
-    (root / ".dvc/config").write_text(f"[core]\n    remote = store\n['remote \"store\"']\n    url = {root}/remote\n", encoding="utf-8")
+    (root / ".dvc/config").write_text(
+        f"[core]\n    remote = store\n['remote \"store\"']\n    url = {root}/remote\n", encoding="utf-8"
+    )
     share_settings(root, worktree)
     settings = dvc_config(worktree)
     assert settings["cache"]["dir"] == str(root / ".dvc/cache")

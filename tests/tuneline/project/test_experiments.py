@@ -18,7 +18,13 @@ from tests.project import GIT_IDENTITY
 from tuneline.core.errors import StageError
 from tuneline.core.files import read_yaml
 from tuneline.project import experiments
-from tuneline.project.experiments import Experiment, find_experiment, opened, resolve_revision, saved_experiments
+from tuneline.project.experiments import (
+    Experiment,
+    find_experiment,
+    opened,
+    resolve_revision,
+    saved_experiments,
+)
 from tuneline.project.repo import lock_at, unversioned
 
 STAGE = """
@@ -62,7 +68,14 @@ PARAMS = "skill: 0.5\npause: 0.0\n"
 
 def sh(root: Path, *command: str, check: bool = True) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env={**os.environ, **GIT_IDENTITY, "PATH": path})
+    done = subprocess.run(
+        command,
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **GIT_IDENTITY, "PATH": path},
+    )
     assert done.returncode == 0 or not check, done.stdout + done.stderr
     return done.stdout
 
@@ -126,7 +139,10 @@ def test_saved_experiment_has_parameters_and_metrics_of_the_training_only(root):
     assert saved.metrics("evaluate") == {}, "those of HEAD are of another model"
     assert set(saved.lock.stages) == {"train"}
     assert saved.record["seconds"] == 1.5
-    assert sh(root, "git", "rev-parse", f"{saved.commit}^").strip() == sh(root, "git", "rev-parse", "HEAD").strip()
+    assert (
+        sh(root, "git", "rev-parse", f"{saved.commit}^").strip()
+        == sh(root, "git", "rev-parse", "HEAD").strip()
+    )
 
 
 def test_entries_of_later_stages_stay_in_dvc_lock(root):
@@ -227,7 +243,13 @@ PROGRAM = """
 def started(root: Path, params: str) -> subprocess.Popen[str]:
     """Start an experiment in a process of its own, and wait for the second step of its training."""
     program = [sys.executable, "-c", textwrap.dedent(PROGRAM), str(root), params]
-    process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **GIT_IDENTITY})
+    process = subprocess.Popen(
+        program,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **GIT_IDENTITY},
+    )
     step = root / experiments.EXPERIMENT_STATE / "slow/checkpoints/step"
     until = time.monotonic() + 120
     while not (step.exists() and step.read_text() in {"2", "3"}):
@@ -240,7 +262,10 @@ def started(root: Path, params: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT])
 def test_stopped_experiment_goes_on_when_started_again(root, number):
     process = started(root, skill(0.7, 0.5))
-    with pytest.raises(StageError, match=f"slow is running, in process {process.pid}"), opened(root, "slow", skill(0.7, 0.5)):
+    with (
+        pytest.raises(StageError, match=f"slow is running, in process {process.pid}"),
+        opened(root, "slow", skill(0.7, 0.5)),
+    ):
         pass
     process.send_signal(number)
     process.communicate()
@@ -258,9 +283,15 @@ def test_damaged_dvc_lock_is_repaired(root):
     assert run(root, "slow", skill(0.7)).metrics()["best_accuracy"] == 0.7
 
 
-@pytest.mark.parametrize("name", ["", "-f", "../up", "a/b", "a b", "a..b", "x.lock", "a~1", ".hidden", "a\nb", "main", "HEAD", "x" * 101])
+@pytest.mark.parametrize(
+    "name",
+    ["", "-f", "../up", "a/b", "a b", "a..b", "x.lock", "a~1", ".hidden", "a\nb", "main", "HEAD", "x" * 101],
+)
 def test_odd_name_is_refused(root, name):
-    with pytest.raises(StageError, match=r"cannot be the name|is the name of"), opened(root, name, skill(0.7)):
+    with (
+        pytest.raises(StageError, match=r"cannot be the name|is the name of"),
+        opened(root, name, skill(0.7)),
+    ):
         pass
     assert experiments.unfinished(root) == []
 
@@ -294,7 +325,9 @@ def test_removed_unfinished_experiment_leaves_nothing(root):
 
 
 def test_unversioned_data_is_found(root):
-    (root / ".gitignore").write_text("/data/source/?*\n!/data/source/*.dvc\n/models/source/?*\n!/models/source/*.dvc\n")
+    (root / ".gitignore").write_text(
+        "/data/source/?*\n!/data/source/*.dvc\n/models/source/?*\n!/models/source/*.dvc\n"
+    )
     (root / "data/source/mine").mkdir(parents=True)
     (root / "data/source/mine/all.csv").write_text("a\n")
     (root / "data/source/known.csv").write_text("b\n")

@@ -29,7 +29,11 @@ def changed_lines(project: Path, *overrides: str) -> list[str]:
 
 
 def test_only_the_line_of_the_value_changes_and_its_comment_stays(project):
-    text = (project / "params.yaml").read_text().replace("  learning_rate:", "  # from the paper\n  learning_rate:")
+    text = (
+        (project / "params.yaml")
+        .read_text()
+        .replace("  learning_rate:", "  # from the paper\n  learning_rate:")
+    )
     text = text.replace("seed: 42", "seed: 42   # the answer")
     (project / "params.yaml").write_text(text)
     after = params_with(project, *parse_overrides(project, ["train.learning_rate=1e-4"]))
@@ -51,7 +55,9 @@ def test_alternative_that_is_given_replaces_the_other(project, override, lines):
 
 
 def test_alternative_replaces_one_that_an_earlier_run_set(project):
-    (project / "params.yaml").write_text(params_with(project, *parse_overrides(project, ["train.max_steps=60"])))
+    (project / "params.yaml").write_text(
+        params_with(project, *parse_overrides(project, ["train.max_steps=60"]))
+    )
     assert changed_lines(project, "train.epochs=3") == ["epochs: 3", "max_steps: null"]
 
 
@@ -96,16 +102,24 @@ def test_layout_of_another_author_stays(project):
     path = project / "params.yaml"
     values = path.read_text().splitlines()
     at = next(index for index, line in enumerate(values) if line.startswith("train:"))
-    end = next((index for index in range(at + 1, len(values)) if not values[index].startswith(" ")), len(values))
+    end = next(
+        (index for index in range(at + 1, len(values)) if not values[index].startswith(" ")), len(values)
+    )
     odd = [f"  {line}" if line.startswith("  ") else line for line in values[at:end]]
     path.write_text("\n".join([*values[:at], *odd, *values[end:]]) + "\n")
     after = params_with(project, *parse_overrides(project, ["train.learning_rate=1e-4"]))
-    assert sum(old != new for old, new in zip(path.read_text().splitlines(), after.splitlines(), strict=True)) == 1
+    assert (
+        sum(old != new for old, new in zip(path.read_text().splitlines(), after.splitlines(), strict=True))
+        == 1
+    )
 
 
 def test_error_of_a_given_value_is_not_one_of_the_file(project):
     with pytest.raises(
-        ParamsError, match=r"^What was given has 1 error:\n  train\.learning_rate: input should be a valid number, not 'abc'"
+        ParamsError,
+        match=(
+            r"^What was given has 1 error:\n  train\.learning_rate: input should be a valid number, not 'abc'"
+        ),
     ):
         changed_lines(project, "train.learning_rate=abc")
     text = (project / "params.yaml").read_text()

@@ -21,4 +21,6 @@ def test_mcnemar_p_value_of_equal_models_is_one():
 
 
 def test_class_ids_are_translated_by_name():
-    assert Classification(("b", "a")).translated(np.array([0, 1, 2]), Classification(("a", "b", "gone"))).tolist() == [1, 0, -1]
+    assert Classification(("b", "a")).translated(
+        np.array([0, 1, 2]), Classification(("a", "b", "gone"))
+    ).tolist() == [1, 0, -1]

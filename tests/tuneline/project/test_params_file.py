@@ -23,7 +23,9 @@ def commented(path: Path, *keys: str) -> str:
 def test_change_keeps_all_other_lines(params_file):
     before = commented(params_file, "source", "path", "files")
     after = changed(params_file, {"data.source": "files", "data.path": "mine", "data.files.delimiter": "\t"})
-    different = [(old, new) for old, new in zip(before.splitlines(), after.splitlines(), strict=True) if old != new]
+    different = [
+        (old, new) for old, new in zip(before.splitlines(), after.splitlines(), strict=True) if old != new
+    ]
     assert {new.split(":")[0].strip() for _, new in different} == {"source", "path", "files"}
     assert all(new.endswith("# why") for _, new in different), "comments stay"
 
@@ -35,7 +37,9 @@ def test_equal_values_keep_the_file_identical(params_file):
 
 def test_section_that_was_null_is_written_in_one_line(params_file):
     commented(params_file, "split")
-    text = changed(params_file, {"data.split": {"validation": 0.1, "test": 0.2, "by": None, "stratify": True}})
+    text = changed(
+        params_file, {"data.split": {"validation": 0.1, "test": 0.2, "by": None, "stratify": True}}
+    )
     assert "  split: {validation: 0.1, test: 0.2, by: null, stratify: true} # why\n" in text
 
 

@@ -26,7 +26,9 @@ def repository(tmp_path):
 
     def git(*arguments: str, env: dict[str, str] | None = None) -> str:
         identity = ["-c", "user.name=A", "-c", "user.email=a@localhost"]
-        return subprocess.run(["git", *identity, *arguments], cwd=tmp_path, env=env, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            ["git", *identity, *arguments], cwd=tmp_path, env=env, check=True, capture_output=True, text=True
+        ).stdout
 
     git("init", "--quiet")
     for name in "ab":
@@ -38,7 +40,14 @@ def repository(tmp_path):
         for event in events:
             rest = event[1:]
             name = f"onnx{rest}" if rest.startswith("@") else f"onnx#production{rest}"
-            git("tag", "--annotate", name, event[0], "--message=x", env={"GIT_COMMITTER_DATE": f"@{next(seconds)} +0000"})
+            git(
+                "tag",
+                "--annotate",
+                name,
+                event[0],
+                "--message=x",
+                env={"GIT_COMMITTER_DATE": f"@{next(seconds)} +0000"},
+            )
 
     make.git = git
     make.root = tmp_path
@@ -52,7 +61,9 @@ def read(repository) -> RegistryTags:
 @pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
 def test_version_in_a_stage_is_the_one_that_gto_shows(repository, history):
     repository(*history)
-    shown = {(one["version"], one["commit_hexsha"]) for one in gto.show(str(repository.root), "onnx#production")}
+    shown = {
+        (one["version"], one["commit_hexsha"]) for one in gto.show(str(repository.root), "onnx#production")
+    }
     present = read(repository).in_stage("production")
     assert ({(present.name, present.commit)} if present else set()) == shown
 

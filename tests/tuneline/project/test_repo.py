@@ -7,7 +7,14 @@ from tests.project import GIT_IDENTITY
 from tests.tuneline.finished_project import FinishedProject
 from tuneline.core.errors import StageError
 from tuneline.project.dvc import Lock, cached_file, changed_by_machine, read_lock
-from tuneline.project.repo import CLASSIFIER_PATH, commit_of, find_previous, git, registered, require_own_repository
+from tuneline.project.repo import (
+    CLASSIFIER_PATH,
+    commit_of,
+    find_previous,
+    git,
+    registered,
+    require_own_repository,
+)
 
 
 def test_commit_of_a_version_is_the_one_that_added_it_not_the_newest(project):
@@ -100,7 +107,9 @@ def test_outs_that_differ_with_equal_inputs_are_changed_by_the_machine(old, new,
     assert changed_by_machine(Lock(LOCK.replace(old, new)), Lock(LOCK)) == changed
 
 
-@pytest.mark.parametrize(("old", "new"), [("seed: 42", "seed: 7"), ('"2"', '"20"'), ("stages.train\n", "stages.train --fast\n")])
+@pytest.mark.parametrize(
+    ("old", "new"), [("seed: 42", "seed: 7"), ('"2"', '"20"'), ("stages.train\n", "stages.train --fast\n")]
+)
 def test_outs_that_differ_with_other_inputs_are_not_changed_by_the_machine(old, new):
     assert changed_by_machine(Lock(LOCK.replace(old, new).replace('"3"', '"30"')), Lock(LOCK)) == []
 
@@ -117,7 +126,11 @@ def test_previous_result_of_a_committed_result_is_from_the_commit_before(project
     before = metrics(project)
     project.run_pipeline(skill=3.0, seed=2).commit("Learn more")
     previous = find_previous(project.root, metrics(project))
-    assert (previous.commit.subject, previous.metrics, previous.comparable) == ("Run the pipeline", before, True)
+    assert (previous.commit.subject, previous.metrics, previous.comparable) == (
+        "Run the pipeline",
+        before,
+        True,
+    )
 
 
 def test_previous_result_of_an_uncommitted_result_is_from_the_newest_commit(project):
@@ -190,7 +203,12 @@ def test_project_in_a_subfolder_or_submodule_of_another_repository_is_refused(tm
     for folder in (outer, inner):
         folder.mkdir()
         subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
-        subprocess.run(["git", "commit", "--quiet", "--allow-empty", "--message=Start"], cwd=folder, check=True, env=GIT_IDENTITY)
+        subprocess.run(
+            ["git", "commit", "--quiet", "--allow-empty", "--message=Start"],
+            cwd=folder,
+            check=True,
+            env=GIT_IDENTITY,
+        )
     require_own_repository(outer)
     (outer / "project").mkdir()
     with pytest.raises(StageError, match=rf"project is a subfolder of the git repository {outer}"):

@@ -8,7 +8,10 @@ from tests.tuneline.scored_files import texts, write_scored
 from tuneline.project.scored import find_texts
 
 EVEN = [0.5, 0.5]
-JSON = '{"id": 3, "text": "no parcel"}\n{"id": 4.0, "text": null}\n{"text": "without an id"}\n{"id": 5, "text": "pay"}\n'
+JSON = (
+    '{"id": 3, "text": "no parcel"}\n{"id": 4.0, "text": null}\n{"text": "without an id"}\n{"id": 5, "text":'
+    ' "pay"}\n'
+)
 
 
 @pytest.fixture
@@ -21,7 +24,10 @@ def root(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("ids", [pa.array([5, 1, 9, 3, 2, 4]), pa.array([5.0, 1.0, None, 3.0, 2.0]), pa.array([" 5", "1", "", "3", "2"])])
+@pytest.mark.parametrize(
+    "ids",
+    [pa.array([5, 1, 9, 3, 2, 4]), pa.array([5.0, 1.0, None, 3.0, 2.0]), pa.array([" 5", "1", "", "3", "2"])],
+)
 def test_texts_are_found_by_ids_of_any_type_the_latest_first(root, ids):
     found = find_texts(root, "data/scored", "id", ids)
     assert found["id"].type == ids.type
@@ -39,4 +45,8 @@ def test_input_that_is_not_the_scored_one_gives_no_text(root):
 
 def test_no_scored_files_give_no_texts(root):
     found = find_texts(root, "nowhere", "id", pa.array(["1"]))
-    assert (found.num_rows, found.schema.names, found.schema.field("text").type) == (0, ["id", "text"], pa.string())
+    assert (found.num_rows, found.schema.names, found.schema.field("text").type) == (
+        0,
+        ["id", "text"],
+        pa.string(),
+    )

@@ -20,8 +20,14 @@ def test_data_before_a_pull_is_named_with_the_commit_and_what_to_do(clone):
     assert not other.set_back
     assert other.commit.subject == "Rows"
     error = other.error()
-    assert error.problem == f"{DATA} is that of commit {other.commit}, because git brings {FILE} and not its data."
-    assert error.hint == f"dvc pull {FILE}. Only if you mean the data that is here: dvc add {DATA} && git add {FILE}"
+    assert (
+        error.problem
+        == f"{DATA} is that of commit {other.commit}, because git brings {FILE} and not its data."
+    )
+    assert (
+        error.hint
+        == f"dvc pull {FILE}. Only if you mean the data that is here: dvc add {DATA} && git add {FILE}"
+    )
     dvc("fetch", FILE, cwd=clone)
     assert other_versions(clone)[0].error().hint.startswith(f"dvc checkout {FILE}. ")
     dvc("checkout", FILE, cwd=clone)
@@ -33,7 +39,10 @@ def test_file_that_dvc_has_set_back_is_named_until_git_has_it(clone):
     dvc("repro", cwd=clone)
     (other,) = set_back(clone)
     assert other_versions(clone) == [other]
-    assert other.error().problem == f"DVC has set {FILE} back to the data of commit {other.commit}, because git brings no data."
+    assert (
+        other.error().problem
+        == f"DVC has set {FILE} back to the data of commit {other.commit}, because git brings no data."
+    )
     assert other.error().hint.startswith(f"git restore {FILE} && dvc pull {FILE}. ")
     with pytest.raises(DataError, match="DVC has set"):
         require_present(clone)

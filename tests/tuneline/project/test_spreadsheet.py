@@ -4,7 +4,18 @@ from tuneline.project.spreadsheet import harmless
 
 
 @pytest.mark.parametrize(
-    "cell", ["=HYPERLINK(1)", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1+1", "\uff201"]
+    "cell",
+    [
+        "=HYPERLINK(1)",
+        "+cmd|' /C calc'!A0",
+        "-2+3",
+        "@SUM(A1)",
+        "\t=1",
+        "\r=1",
+        "\n=1",
+        "\uff1d1+1",
+        "\uff201",
+    ],
 )
 def test_cell_that_a_spreadsheet_would_execute_begins_with_a_space(cell):
     assert harmless(cell) == f" {cell}"

@@ -31,7 +31,9 @@ def test_problem_is_yielded_with_its_line_and_reading_continues():
 
 
 def test_quote_that_is_never_closed_does_not_swallow_the_file():
-    rows = list(DelimitedReader(lines_of('id,text\n1,a\n2,"open\n' + "3,b\n" * 200, limits=Limits(cell=100)), CSV))
+    rows = list(
+        DelimitedReader(lines_of('id,text\n1,a\n2,"open\n' + "3,b\n" * 200, limits=Limits(cell=100)), CSV)
+    )
     assert isinstance(rows[1][1], RowProblem)
     assert sum(isinstance(fields, list) for _, fields in rows) > 100
 
@@ -46,7 +48,10 @@ def test_bytes_of_another_encoding_are_the_problem_of_their_row(content, byte):
 
 @given(st.text(st.characters(codec="utf-8"), max_size=300))
 def test_any_content_gives_rows_or_problems(content):
-    assert all(isinstance(fields, list | RowProblem) for _, fields in DelimitedReader(lines_of("id,text\n" + content), CSV))
+    assert all(
+        isinstance(fields, list | RowProblem)
+        for _, fields in DelimitedReader(lines_of("id,text\n" + content), CSV)
+    )
 
 
 @pytest.mark.parametrize("at", [1, 3, 900, 1000])
@@ -57,7 +62,11 @@ def test_quote_that_is_never_closed_or_doubled_is_named_with_the_line_where_it_o
         rows[at - 1] = f"id\t{field}"
         lines = lines_of("\n" * 2 + "\n".join(rows) + "\n", limits=Limits(cell=5_000))
         with pytest.raises(DataError) if at == 1 else nullcontext() as refused:
-            (problem,) = [row for _, row in DelimitedReader(lines, Dialect("\t", literal=False)) if isinstance(row, RowProblem)][:1]
+            (problem,) = [
+                row
+                for _, row in DelimitedReader(lines, Dialect("\t", literal=False))
+                if isinstance(row, RowProblem)
+            ][:1]
         if refused is None:
             assert problem.line == at + 2
         else:
@@ -68,7 +77,10 @@ def test_row_equal_to_the_header_is_a_problem_only_where_reading_is_strict():
     content = "id,text\n1,a\nid,text\n"
     _, (line, problem) = DelimitedReader(lines_of(content), CSV)
     assert (line, problem.message) == (3, "a second header line")
-    assert list(DelimitedReader(lines_of(content, strict=False), CSV)) == [(2, ["1", "a"]), (3, ["id", "text"])]
+    assert list(DelimitedReader(lines_of(content, strict=False), CSV)) == [
+        (2, ["1", "a"]),
+        (3, ["id", "text"]),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +95,11 @@ def test_row_equal_to_the_header_is_a_problem_only_where_reading_is_strict():
     ],
 )
 def test_file_that_was_appended_to_another_is_noticed_at_its_first_line(content, line, message):
-    problems = [(problem.line, problem) for _, problem in DelimitedReader(lines_of(content), CSV) if isinstance(problem, RowProblem)]
+    problems = [
+        (problem.line, problem)
+        for _, problem in DelimitedReader(lines_of(content), CSV)
+        if isinstance(problem, RowProblem)
+    ]
     ((found, problem),) = problems
     assert (found, problem.message) == (line, message)
     assert "join" in problem.hint or "appended" in problem.hint
@@ -91,7 +107,11 @@ def test_file_that_was_appended_to_another_is_noticed_at_its_first_line(content,
 
 def test_rows_that_begin_like_the_header_are_rows():
     content = "id,text\nid 7,text\nidea,a\n,text\n"
-    assert [fields for _, fields in DelimitedReader(lines_of(content), CSV)] == [["id 7", "text"], ["idea", "a"], ["", "text"]]
+    assert [fields for _, fields in DelimitedReader(lines_of(content), CSV)] == [
+        ["id 7", "text"],
+        ["idea", "a"],
+        ["", "text"],
+    ]
 
 
 def test_bad_byte_stays_in_its_field_where_reading_is_not_strict():
@@ -124,7 +144,10 @@ def test_over_long_line_is_a_problem_and_reading_continues(monkeypatch):
 def test_too_long_field_is_a_problem_of_its_row(literal):
     lines = lines_of("id,text\n1," + "x" * 101 + "\n2," + "x" * 100 + "\n", limits=Limits(cell=100))
     (_, problem), last = DelimitedReader(lines, Dialect(",", literal))
-    assert problem.message.endswith("a field has more than 100 characters (data.files.max_cell_characters)") is not literal
+    assert (
+        problem.message.endswith("a field has more than 100 characters (data.files.max_cell_characters)")
+        is not literal
+    )
     assert "more than 100 characters (data.files.max_cell_characters)" in problem.message
     assert "raise data.files.max_cell_characters" in problem.hint
     assert last == (3, ["2", "x" * 100])

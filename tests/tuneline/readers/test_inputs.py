@@ -37,12 +37,18 @@ def read(path, content, columns=COLUMNS, names=None, limits=DEFAULT_LIMITS):
 
 def contents(rows):
     """Return what the rows hold; of a row that cannot be predicted, its number and problem."""
-    return [(row.texts[0], row.kept) if isinstance(row, Row) else (row.number, row.problem.message) for row in rows]
+    return [
+        (row.texts[0], row.kept) if isinstance(row, Row) else (row.number, row.problem.message)
+        for row in rows
+    ]
 
 
 def expected(texts, key):
     blank = "column 'text': no text, or only white space"
-    return [(text, {"id": key(number)}) if text.strip() else (number + 1, blank) for number, text in enumerate(texts)]
+    return [
+        (text, {"id": key(number)}) if text.strip() else (number + 1, blank)
+        for number, text in enumerate(texts)
+    ]
 
 
 @many_files
@@ -73,7 +79,10 @@ def test_unclosed_quote_costs_only_its_row(tmp_path):
     rows = read(tmp_path / "in.csv", 'id,text\n1,a\n2,"open\n' + "3,b\n" * 200, limits=Limits(cell=100))
     assert rows[0] == Row(1, ("a",), {"id": "1"})
     assert isinstance(rows[1], BadRow)
-    message = "a quote that opens in this row is never closed, or a field has more than 100 characters (--max-cell-characters)"
+    message = (
+        "a quote that opens in this row is never closed, or a field has more than 100 characters"
+        " (--max-cell-characters)"
+    )
     assert rows[1].problem.message == message
     assert len([row for row in rows if isinstance(row, Row)]) > 100
 
@@ -109,7 +118,10 @@ def test_columns_option_makes_the_first_line_a_row(tmp_path):
     ("kind", "content"),
     [
         ("csv", b"id,text,other\n1,a,\xe9\n\xe9,b,\n3,\xe9,\n4,d,\n"),
-        ("jsonl", b'{"id":1,"text":"a","other":"\xe9"}\n{"id":"\xe9","text":"b"}\n{"id":3,"text":"\xe9"}\n{"id":4,"text":"d"}\n'),
+        (
+            "jsonl",
+            b'{"id":1,"text":"a","other":"\xe9"}\n{"id":"\xe9","text":"b"}\n{"id":3,"text":"\xe9"}\n{"id":4,"text":"d"}\n',
+        ),
     ],
 )
 def test_bad_byte_makes_a_row_bad_only_in_a_column_that_is_used(tmp_path, kind, content):
@@ -147,7 +159,10 @@ def test_parquet_rows_and_their_number_are_read(tmp_path):
 
 
 def test_parquet_from_standard_input_is_refused():
-    with pytest.raises(DataError, match="standard input"), open_rows(Input(None, "parquet", Dialect.default(tabs=False)), COLUMNS):
+    with (
+        pytest.raises(DataError, match="standard input"),
+        open_rows(Input(None, "parquet", Dialect.default(tabs=False)), COLUMNS),
+    ):
         pass
 
 
@@ -160,7 +175,9 @@ def test_row_without_text_cannot_be_predicted_as_it_is_no_row_of_training(tmp_pa
 
 
 def test_unpaired_surrogate_in_a_kept_list_makes_a_bad_row(tmp_path):
-    bad, good = read(tmp_path / "in.jsonl", '{"text": "a", "id": ["\\ud83d"]}\n{"text": "a", "id": ["\\ud83d\\ude42"]}\n')
+    bad, good = read(
+        tmp_path / "in.jsonl", '{"text": "a", "id": ["\\ud83d"]}\n{"text": "a", "id": ["\\ud83d\\ude42"]}\n'
+    )
     assert bad.problem.message == "column 'id' has an unpaired surrogate, \\ud83d"
     assert good.kept == {"id": ["🙂"]}
 
@@ -168,9 +185,21 @@ def test_unpaired_surrogate_in_a_kept_list_makes_a_bad_row(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("in.jsonl.gz", gzip.compress(b'{"id": 1, "text": "a"}\n' * MB), "in.jsonl.gz: it unpacks to more than 1 MB (--max-unpacked-mb)"),
-        ("in.parquet", parquet(["a"] * 20 + ["b" * 200]), "row 21, column 'text': 200 characters, more than 100 (--max-cell-characters)"),
-        ("in.parquet", parquet([f"{row:099}" for row in range(20_000)]), "row group 1: its rows take more than 1 MB (--max-row-group-mb)"),
+        (
+            "in.jsonl.gz",
+            gzip.compress(b'{"id": 1, "text": "a"}\n' * MB),
+            "in.jsonl.gz: it unpacks to more than 1 MB (--max-unpacked-mb)",
+        ),
+        (
+            "in.parquet",
+            parquet(["a"] * 20 + ["b" * 200]),
+            "row 21, column 'text': 200 characters, more than 100 (--max-cell-characters)",
+        ),
+        (
+            "in.parquet",
+            parquet([f"{row:099}" for row in range(20_000)]),
+            "row group 1: its rows take more than 1 MB (--max-row-group-mb)",
+        ),
     ],
     ids=["unpacked", "cell", "row group"],
 )

@@ -13,7 +13,12 @@ from tuneline.readers.text import TextLines
 
 
 def read(content, **options):
-    text = io.TextIOWrapper(io.BufferedReader(io.BytesIO(content.encode(errors="surrogateescape"))), "utf-8", "surrogateescape", "")
+    text = io.TextIOWrapper(
+        io.BufferedReader(io.BytesIO(content.encode(errors="surrogateescape"))),
+        "utf-8",
+        "surrogateescape",
+        "",
+    )
     return list(read_jsonl(TextLines(text, "file", **options)))
 
 
@@ -54,9 +59,17 @@ def test_empty_lines_are_skipped_but_counted():
     assert read('\n  \n{"a": 1}') == [(3, {"a": 1})]
 
 
-@given(st.lists(st.dictionaries(st.text(max_size=5), st.text(st.characters(exclude_categories=["Cs"]), max_size=20), max_size=3)))
+@given(
+    st.lists(
+        st.dictionaries(
+            st.text(max_size=5), st.text(st.characters(exclude_categories=["Cs"]), max_size=20), max_size=3
+        )
+    )
+)
 def test_objects_are_read_back(objects):
-    assert read("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in objects)) == list(enumerate(objects, start=1))
+    assert read("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in objects)) == list(
+        enumerate(objects, start=1)
+    )
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=300))
@@ -72,5 +85,7 @@ def test_file_that_was_appended_to_another_is_noticed_by_its_byte_order_mark():
 def test_too_long_text_is_a_problem_of_its_line():
     long = json.dumps({"id": 1, "text": "x" * 101}), json.dumps({"id": 2, "text": "x" * 100})
     (_, problem), last = read("\n".join(long), limits=Limits(cell=100))
-    assert problem.message == "column 'text' has 101 characters, more than 100 (data.files.max_cell_characters)"
+    assert (
+        problem.message == "column 'text' has 101 characters, more than 100 (data.files.max_cell_characters)"
+    )
     assert last == (2, {"id": 2, "text": "x" * 100})

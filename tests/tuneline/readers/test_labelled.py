@@ -8,11 +8,21 @@ import pytest
 
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, open_table
-from tuneline.readers.labelled import LabelledColumns, ValueProblemError, class_name, label_number, labelled_rows, plain_text
+from tuneline.readers.labelled import (
+    LabelledColumns,
+    ValueProblemError,
+    class_name,
+    label_number,
+    labelled_rows,
+    plain_text,
+)
 from tuneline.readers.rows import STOP, BadRows
 
 
-@pytest.mark.parametrize(("value", "name"), [("1.0", "1"), (1.0, "1"), (" -2.00 ", "-2"), ("1.5", "1.5"), ("007.0", "007.0"), (" ", None)])
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [("1.0", "1"), (1.0, "1"), (" -2.00 ", "-2"), ("1.5", "1.5"), ("007.0", "007.0"), (" ", None)],
+)
 def test_class_of_new_rows_is_named_as_download_names_it(value, name):
     assert class_name(value) == name
 
@@ -43,6 +53,8 @@ def test_what_is_no_number_of_32_bits_is_refused(value):
 def test_labels_of_any_type_of_column_are_the_same_classes(tmp_path, labels):
     pq.write_table(pa.table({"text": ["a", "b", "c"], "label": labels}), tmp_path / "in.parquet")
     with open_table(Input(tmp_path / "in.parquet", "parquet", Dialect.default(tabs=False))) as table:
-        (batch,) = labelled_rows(table, LabelledColumns(("text",), "label"), BadRows("in.parquet", "row", STOP))
+        (batch,) = labelled_rows(
+            table, LabelledColumns(("text",), "label"), BadRows("in.parquet", "row", STOP)
+        )
     assert batch["label"].to_pylist() == ["1", "0", None]
     assert batch["position"].to_pylist() == [1, 2, 3]

@@ -32,7 +32,11 @@ def test_delimiter_is_detected_whatever_the_suffix(tmp_path, delimiter, name):
 
 
 def test_literal_quotes_are_detected_in_a_tsv(tmp_path):
-    path = written(tmp_path, "a.tsv", 'text\tlabel\n"Well , he said\tx\nshe called it " a witness "\ty\n" Fine "\tx\n"\ty\n')
+    path = written(
+        tmp_path,
+        "a.tsv",
+        'text\tlabel\n"Well , he said\tx\nshe called it " a witness "\ty\n" Fine "\tx\n"\ty\n',
+    )
     assert detect_layout(path).quoting == "literal"
 
 
@@ -42,7 +46,9 @@ def test_literal_quotes_are_detected_in_a_csv(tmp_path):
 
 
 def test_quoted_cells_are_detected_in_a_tsv(tmp_path):
-    path = written(tmp_path, "a.tsv", 'text\tlabel\n"with a\ttab"\tx\n"with ""quotes"""\ty\n"over\nlines"\tx\n')
+    path = written(
+        tmp_path, "a.tsv", 'text\tlabel\n"with a\ttab"\tx\n"with ""quotes"""\ty\n"over\nlines"\tx\n'
+    )
     assert detect_layout(path).quoting == "standard"
 
 
@@ -59,8 +65,15 @@ def test_quoted_cells_are_detected_in_a_tsv(tmp_path):
         (",text,label\n0,fine day,a\n1,bad day,b\n", True),
         ("text,label\nfine day,a\ntext,label\nbad day,a\n", True),
         ("text,label\nfine day,a\n\ufefftext,label\nbad day,a\n", True),
-        ("How would you describe it in your own words?,Kind\n" + "".join(f"day {n},{'ab'[n % 2]}\n" for n in range(40)), True),
-        ("this is a sentence of many words,a\n" + "".join(f"day {n},{'ab'[n % 2]}\n" for n in range(40)), False),
+        (
+            "How would you describe it in your own words?,Kind\n"
+            + "".join(f"day {n},{'ab'[n % 2]}\n" for n in range(40)),
+            True,
+        ),
+        (
+            "this is a sentence of many words,a\n" + "".join(f"day {n},{'ab'[n % 2]}\n" for n in range(40)),
+            False,
+        ),
     ],
 )
 def test_header_is_detected(tmp_path, content, header):
@@ -106,7 +119,10 @@ def test_missing_file_is_named(tmp_path):
 CELLS = st.text(st.sampled_from('ab ,;|\t"\nß'), max_size=8)
 
 
-@given(rows=st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=8, max_size=30), delimiter=st.sampled_from([",", ";", "\t"]))
+@given(
+    rows=st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=8, max_size=30),
+    delimiter=st.sampled_from([",", ";", "\t"]),
+)
 @settings(max_examples=60, deadline=None)
 def test_file_written_by_the_csv_module_is_read_back(tmp_path_factory, rows, delimiter):
     """With all cells quoted, the layout is unambiguous."""
@@ -121,7 +137,10 @@ def test_file_written_by_the_csv_module_is_read_back(tmp_path_factory, rows, del
         assert [cells for cells in layout.reader(file) if cells] == rows
 
 
-TICKETS = [(f"the parcel never came {number}, or too late", ("delivery", "billing", "access")[number % 3]) for number in range(60)]
+TICKETS = [
+    (f"the parcel never came {number}, or too late", ("delivery", "billing", "access")[number % 3])
+    for number in range(60)
+]
 
 
 def table(rows=TICKETS, header="text;label", delimiter=";"):
@@ -133,16 +152,26 @@ def table(rows=TICKETS, header="text;label", delimiter=";"):
     ("content", "columns"),
     [
         (table([*TICKETS, ("text", "access")]), ["text", "label"]),  # a cell that repeats its header
-        (table([(*row, "", "") for row in TICKETS], "text;label;;"), ["text", "label", "column_3", "column_4"]),
+        (
+            table([(*row, "", "") for row in TICKETS], "text;label;;"),
+            ["text", "label", "column_3", "column_4"],
+        ),
         (table([(*row, "", "") for row in TICKETS], "v1;v2;;"), ["v1", "v2", "column_3", "column_4"]),
         (table(header="0;1"), ["0", "1"]),  # pandas, of a list of rows
         (table([(text, str(number % 2)) for number, (text, _) in enumerate(TICKETS)], "0;1"), ["0", "1"]),
-        (table([(*row, str(number)) for number, row in enumerate(TICKETS)], "text;label;2024"), ["text", "label", "2024"]),
+        (
+            table([(*row, str(number)) for number, row in enumerate(TICKETS)], "text;label;2024"),
+            ["text", "label", "2024"],
+        ),
         (table(header="Beschreibung des Problems;Abteilung"), ["Beschreibung des Problems", "Abteilung"]),
         ("sep=;\n" + table(), ["text", "label"]),
         ('"sep=;"\n' + table(), ["text", "label"]),
         ("Export of all tickets\n\n" + table(), ["text", "label"]),
-        ("Export of all tickets;;\nMay 2026;;\n" + table([(*row, "x") for row in TICKETS], "text;label;by"), ["text", "label", "by"]),
+        (
+            "Export of all tickets;;\nMay 2026;;\n"
+            + table([(*row, "x") for row in TICKETS], "text;label;by"),
+            ["text", "label", "by"],
+        ),
         (table(header=None), ["column_1", "column_2"]),
         ("sep=;\n" + table(header=None), ["column_1", "column_2"]),
     ],
@@ -174,7 +203,9 @@ def test_header_above_texts_with_delimiters_is_no_title(tmp_path):
     ],
 )
 def test_quotes_inside_quoted_cells_are_read(tmp_path, rows, cell):
-    content = "text,label\n" + "".join(f'"{row}","{"ab"[number % 2]}"\n' for number, row in enumerate(rows * 20))
+    content = "text,label\n" + "".join(
+        f'"{row}","{"ab"[number % 2]}"\n' for number, row in enumerate(rows * 20)
+    )
     path = written(tmp_path, "a.csv", content)
     assert next(iter(open_row_file(path, detect_layout(path)).rows())) == (cell, "a")
 
@@ -183,13 +214,19 @@ def test_apostrophes_enclose_cells(tmp_path):
     """Those of words and of a text that begins with one do not."""
     content = "text;label\n" + "'he said; \"no\"';a\n'it isn''t';b\nisn't it;a\n" * 10
     path = written(tmp_path, "a.csv", content)
-    assert [row[0] for row in open_row_file(path, detect_layout(path)).rows()][:3] == ['he said; "no"', "it isn't", "isn't it"]
+    assert [row[0] for row in open_row_file(path, detect_layout(path)).rows()][:3] == [
+        'he said; "no"',
+        "it isn't",
+        "isn't it",
+    ]
     path = written(tmp_path, "b.csv", "text;label\n" + "'tis the season;a\nrock 'n' roll;b\n" * 10)
     assert next(iter(open_row_file(path, detect_layout(path)).rows())) == ("'tis the season", "a")
 
 
 def test_one_broken_row_does_not_make_all_quotes_literal(tmp_path):
-    path = written(tmp_path, "a.csv", "text,label\n" + '"fine","a"\n' * 40 + '"x"y,"b"\n' + '"fine","b"\n' * 40)
+    path = written(
+        tmp_path, "a.csv", "text,label\n" + '"fine","a"\n' * 40 + '"x"y,"b"\n' + '"fine","b"\n' * 40
+    )
     assert detect_layout(path).quoting == "standard"
 
 
@@ -217,7 +254,10 @@ def test_commands_for_other_json_work(tmp_path, monkeypatch):
         detect_layout(Path("a.json"))
     command = raised.value.hint.split("`")[1]
     subprocess.run(shlex.split(command), check=True)
-    assert list(open_row_file(Path("a.jsonl"), detect_layout(Path("a.jsonl"))).rows()) == [("x, y", "a"), ("z", "b")]
+    assert list(open_row_file(Path("a.jsonl"), detect_layout(Path("a.jsonl"))).rows()) == [
+        ("x, y", "a"),
+        ("z", "b"),
+    ]
 
 
 ROWS_OF_CASES = {

@@ -30,7 +30,9 @@ def storage():
     ],
 )
 def test_pattern_names_files(storage, pattern, names):
-    assert [file.url.removeprefix("memory:///listed/") for file in list_files(f"memory://listed/{pattern}")] == names
+    assert [
+        file.url.removeprefix("memory:///listed/") for file in list_files(f"memory://listed/{pattern}")
+    ] == names
 
 
 def test_pattern_without_a_file_is_refused(storage):

@@ -60,7 +60,8 @@ def test_damage_that_is_found_while_reading_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"), [(lambda packed: packed[:-20], "ends too early"), (lambda packed: b"xx" + packed, "not a gzip file")]
+    ("damage", "message"),
+    [(lambda packed: packed[:-20], "ends too early"), (lambda packed: b"xx" + packed, "not a gzip file")],
 )
 def test_damaged_gzip_file_is_refused(tmp_path, damage, message):
     (tmp_path / "a.parquet.gz").write_bytes(damage(gzip.compress(content_of(TABLE, tmp_path))))
@@ -73,10 +74,14 @@ def test_missing_file_is_named(tmp_path):
         read(tmp_path / "a.parquet")
 
 
-@pytest.mark.parametrize("options", [{}, {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}], ids=str
+)
 def test_row_group_that_decodes_to_more_than_the_limit_is_refused(tmp_path, options):
     """A cell that is stored once, or as the difference to the row before, is small in the file."""
-    pq.write_table(pa.table({"text": ["a" * 100_000] * 200}), tmp_path / "in.parquet", compression="zstd", **options)
+    pq.write_table(
+        pa.table({"text": ["a" * 100_000] * 200}), tmp_path / "in.parquet", compression="zstd", **options
+    )
     assert (tmp_path / "in.parquet").stat().st_size < 1000
     message = r"in\.parquet, row group 1: its rows take more than 10 MB \(data\.files\.max_row_group_mb\)"
     with pytest.raises(DataError, match=message):
@@ -84,23 +89,37 @@ def test_row_group_that_decodes_to_more_than_the_limit_is_refused(tmp_path, opti
 
 
 def test_row_group_that_is_larger_than_the_limit_on_disk_is_refused(tmp_path):
-    pq.write_table(pa.table({"text": [f"{row:0100}" for row in range(20_000)]}), tmp_path / "in.parquet", use_dictionary=False)
+    pq.write_table(
+        pa.table({"text": [f"{row:0100}" for row in range(20_000)]}),
+        tmp_path / "in.parquet",
+        use_dictionary=False,
+    )
     with pytest.raises(DataError, match="row group 1: its rows take more than 1 MB"):
         read(tmp_path / "in.parquet", row_group=MB)
 
 
 def test_rows_of_all_row_groups_together_have_a_limit(tmp_path):
-    pq.write_table(pa.table({"text": [f"{row:0100}" for row in range(20_000)]}), tmp_path / "in.parquet", row_group_size=1000)
+    pq.write_table(
+        pa.table({"text": [f"{row:0100}" for row in range(20_000)]}),
+        tmp_path / "in.parquet",
+        row_group_size=1000,
+    )
     with pytest.raises(DataError, match=r"its rows take more than 1 MB \(data\.files\.max_unpacked_mb\)"):
         read(tmp_path / "in.parquet", row_group=MB, unpacked=MB)
-    assert sum(batch.num_rows for batch in read(tmp_path / "in.parquet", row_group=MB, unpacked=3 * MB)) == 20_000
+    assert (
+        sum(batch.num_rows for batch in read(tmp_path / "in.parquet", row_group=MB, unpacked=3 * MB))
+        == 20_000
+    )
 
 
 def test_too_long_cell_is_refused_with_its_row_and_column(tmp_path):
     texts = [f"text {row}" for row in range(25)]
     texts[17] = "é" * 101
     pq.write_table(pa.table({"text": texts}), tmp_path / "in.parquet", row_group_size=10)
-    message = r"in\.parquet, row 18, column 'text': 101 characters, more than 100 \(data\.files\.max_cell_characters\)"
+    message = (
+        r"in\.parquet, row 18, column 'text': 101 characters, more than 100"
+        r" \(data\.files\.max_cell_characters\)"
+    )
     with pytest.raises(DataError, match=message):
         read(tmp_path / "in.parquet", cell=100)
     assert len(read(tmp_path / "in.parquet", cell=101)) == 3  # 101 characters are 202 bytes
@@ -108,7 +127,9 @@ def test_too_long_cell_is_refused_with_its_row_and_column(tmp_path):
 
 def test_gzip_file_that_unpacks_to_more_than_the_limit_is_refused(tmp_path):
     (tmp_path / "in.parquet.gz").write_bytes(gzip.compress(bytes(3 * MB)))
-    with pytest.raises(DataError, match=r"in\.parquet\.gz: it unpacks to more than 2 MB \(data\.files\.max_unpacked_mb\)"):
+    with pytest.raises(
+        DataError, match=r"in\.parquet\.gz: it unpacks to more than 2 MB \(data\.files\.max_unpacked_mb\)"
+    ):
         read(tmp_path / "in.parquet.gz", unpacked=2 * MB)
 
 
@@ -116,14 +137,20 @@ def test_columns_of_dictionaries_are_decoded(tmp_path):
     table = pa.table({"text": pa.array(["a", "b", None, "a"]).dictionary_encode()})
     pq.write_table(table, tmp_path / "in.parquet")
     (batch,) = read(tmp_path / "in.parquet")
-    assert (batch.schema.field("text").type, batch["text"].to_pylist()) == (pa.string(), ["a", "b", None, "a"])
+    assert (batch.schema.field("text").type, batch["text"].to_pylist()) == (
+        pa.string(),
+        ["a", "b", None, "a"],
+    )
 
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.binary()])
 def test_other_types_of_text_are_read_and_have_the_same_limits(tmp_path, kind):
     table = pa.table({"text": pa.array(["a" * 2000, None, "b"] * 5000, kind)})
     pq.write_table(table, tmp_path / "in.parquet")
-    assert pa.Table.from_batches(read(tmp_path / "in.parquet", rows=1000))["text"].to_pylist() == table["text"].to_pylist()
+    assert (
+        pa.Table.from_batches(read(tmp_path / "in.parquet", rows=1000))["text"].to_pylist()
+        == table["text"].to_pylist()
+    )
     with pytest.raises(DataError, match="row 1, column 'text': 2,000 characters, more than 1,999"):
         read(tmp_path / "in.parquet", cell=1999)
 
@@ -180,10 +207,22 @@ LARGEST = "feffffffffffffffff01"
     [
         ({"total": "64"}, "its footer counts 50 rows, and its row groups have 100"),
         ({"total": LARGEST}, "its footer counts 9,223,372,036,854,775,807 rows, and its row groups have 100"),
-        ({"total": "ca01", "rows": "ca01"}, "its footer counts 101 rows for row group 1, and a column of it has 100 values"),
-        ({"total": "64", "rows": "64"}, "its footer counts 50 rows for row group 1, and a column of it has 100 values"),
-        ({"total": "ca01", "rows": "ca01", "values": "ca01"}, "its footer counts 101 rows for row group 1, and it has 100"),
-        ({"total": "01", "rows": "01", "values": "01"}, "its footer counts -1 rows for row group 1, and a column of it has -1 values"),
+        (
+            {"total": "ca01", "rows": "ca01"},
+            "its footer counts 101 rows for row group 1, and a column of it has 100 values",
+        ),
+        (
+            {"total": "64", "rows": "64"},
+            "its footer counts 50 rows for row group 1, and a column of it has 100 values",
+        ),
+        (
+            {"total": "ca01", "rows": "ca01", "values": "ca01"},
+            "its footer counts 101 rows for row group 1, and it has 100",
+        ),
+        (
+            {"total": "01", "rows": "01", "values": "01"},
+            "its footer counts -1 rows for row group 1, and a column of it has -1 values",
+        ),
         ({"total": LARGEST, "rows": LARGEST, "values": LARGEST}, "its rows take more"),
     ],
 )

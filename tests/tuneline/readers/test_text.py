@@ -27,7 +27,9 @@ def read(path, encoding="utf-8", **options):
 
 
 @pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize(("name", "content"), [("a.csv", CONTENT.encode()), ("a.csv.gz", PACKED), ("a.CSV.GZ", PACKED)])
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.csv", CONTENT.encode()), ("a.csv.gz", PACKED), ("a.CSV.GZ", PACKED)]
+)
 def test_plain_and_gzip_files_give_their_lines(tmp_path, name, content, strict):
     assert read(written(tmp_path, name, content), strict=strict) == ["one\n", "two\n"]
 
@@ -104,11 +106,16 @@ def test_hint_about_a_bad_byte_names_the_probable_encoding_and_the_command_that_
     """Whether the whole file can be in that encoding depends on the lines before."""
     convert = f"`tuneline data recode '{tmp_path}/a b.csv'` shows such lines and converts only them to utf-8."
     first = first_hint(tmp_path, b"fine\nun caf\xe9 au lait\n")
-    assert first.startswith("In cp1252 it reads 'un caf\u00e9 au lait'. If the whole file is in cp1252, set data.files.encoding to it;")
+    assert first.startswith(
+        "In cp1252 it reads 'un caf\u00e9 au lait'. If the whole file is in cp1252, set data.files.encoding"
+        " to it;"
+    )
     assert first.endswith(f"otherwise {convert}")
     mixed = first_hint(tmp_path, "Gr\u00f6\u00dfe\n".encode() + b"caf\xe9\n")
     assert mixed == f"In cp1252 it reads 'caf\u00e9', but lines before it are utf-8: {convert}"
-    assert "In cp1251 it reads" in first_hint(tmp_path, "\u043f\u0440\u0438\u0432\u0435\u0442\n".encode("cp1251"))
+    assert "In cp1251 it reads" in first_hint(
+        tmp_path, "\u043f\u0440\u0438\u0432\u0435\u0442\n".encode("cp1251")
+    )
 
 
 @pytest.mark.parametrize("appended", ["two,caf\u00e9\n".encode("utf-16"), "two,ham\n".encode("utf-16-le")])
@@ -195,7 +202,9 @@ def test_missing_file_is_named(tmp_path):
 @pytest.mark.parametrize("strict", [True, False])
 def test_gzip_file_that_unpacks_to_more_than_the_limit_is_refused(tmp_path, strict):
     path = written(tmp_path, "a.csv.gz", gzip.compress(b"a line\n" * (MB // 2)))
-    with pytest.raises(DataError, match=r"a\.csv\.gz: it unpacks to more than 2 MB \(data\.files\.max_unpacked_mb\)"):
+    with pytest.raises(
+        DataError, match=r"a\.csv\.gz: it unpacks to more than 2 MB \(data\.files\.max_unpacked_mb\)"
+    ):
         read(path, limits=Limits(unpacked=2 * MB), strict=strict)
     assert len(read(path, limits=Limits(unpacked=4 * MB), strict=strict)) == MB // 2
 

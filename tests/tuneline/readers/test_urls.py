@@ -9,7 +9,9 @@ from tuneline.core.errors import DataError, StageError, UnreadableError
 from tuneline.readers.files import RemoteFile, file_system, list_files, reaching, redacted
 
 SCHEMES = ("https", "ssh", "s3", "git+http")
-VISIBLE = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters="'\""), min_size=1)
+VISIBLE = st.text(
+    st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters="'\""), min_size=1
+)
 
 
 @given(
@@ -23,7 +25,13 @@ def test_any_password_of_an_address_is_redacted(user, password, scheme):
 
 
 @pytest.mark.parametrize(
-    "text", ["https://git.example.com/a/b@v1", "see https://a.example, or write to me@b.example", "/origin", "me@host:line.git"]
+    "text",
+    [
+        "https://git.example.com/a/b@v1",
+        "see https://a.example, or write to me@b.example",
+        "/origin",
+        "me@host:line.git",
+    ],
 )
 def test_text_without_a_password_stays(text):
     assert redacted(text) == text
@@ -37,7 +45,10 @@ def test_files_of_a_storage_are_listed_read_fetched_and_replaced(bucket: Bucket,
     bucket.put("in/b.csv", b"b" * 100)
     bucket.put("in/a.csv", b"a")
     bucket.put("in/train/c.csv", b"c")
-    assert [file.url for file in list_files(f"{bucket.url}/in")] == [f"{bucket.url}/in/a.csv", f"{bucket.url}/in/b.csv"]
+    assert [file.url for file in list_files(f"{bucket.url}/in")] == [
+        f"{bucket.url}/in/a.csv",
+        f"{bucket.url}/in/b.csv",
+    ]
     assert [file.name for file in list_files(f"{bucket.url}/in/", depth=2)] == ["a.csv", "b.csv", "c.csv"]
     (found,) = list_files(f"{bucket.url}/in/b*.csv")
     assert (found.name, found.suffix, found.size, bool(found.version)) == ("b.csv", ".csv", 100, True)
@@ -58,7 +69,10 @@ def test_files_of_a_storage_are_listed_read_fetched_and_replaced(bucket: Bucket,
     with pytest.raises(DataError, match="has no files"):
         list_files(f"{bucket.url}/in/*.jsonl")
     for folder in ("in/", "in", "in/*.csv"):
-        with refusing(bucket.endpoint), pytest.raises(UnreadableError, match="PermissionError: The AWS Access Key Id"):
+        with (
+            refusing(bucket.endpoint),
+            pytest.raises(UnreadableError, match="PermissionError: The AWS Access Key Id"),
+        ):
             list_files(f"{bucket.url}/{folder}")
 
 
@@ -67,17 +81,28 @@ def test_storage_that_is_away_or_needs_a_package_is_explained(monkeypatch):
         with pytest.raises(DataError, match=r"s3://\*\*\*@bucket/a contains a password") as refused:
             file_system(f"s3://{credentials}@bucket/a")
         assert "secret" not in str(refused.value)
-    for address in ("http://host:8000/a@b", "http://host/a:b@c", "http://me@host/a", "s3://arn:aws:s3:x:1:accesspoint/a"):
+    for address in (
+        "http://host:8000/a@b",
+        "http://host/a:b@c",
+        "http://me@host/a",
+        "s3://arn:aws:s3:x:1:accesspoint/a",
+    ):
         assert file_system(address)
     with pytest.raises(StageError, match="is not installed") as missing:
         file_system("gs://bucket/a.csv")
     assert "pip install gcsfs" in str(missing.value)
     with pytest.raises(DataError, match="nothing://a"):
         file_system("nothing://a")
-    with pytest.raises(UnreadableError, match=r"x cannot be reached: OSError: no https://host/a\n") as away, reaching("x"):
+    with (
+        pytest.raises(UnreadableError, match=r"x cannot be reached: OSError: no https://host/a\n") as away,
+        reaching("x"),
+    ):
         raise OSError("no https://host/a?token=secret\nmore")
     assert "run the same command again" in str(away.value)
-    with pytest.raises(UnreadableError, match=r"ParamValidationError: Parameter validation failed: Invalid bucket name \"My bucket\""):
+    with pytest.raises(
+        UnreadableError,
+        match=r"ParamValidationError: Parameter validation failed: Invalid bucket name \"My bucket\"",
+    ):
         list_files("s3://My bucket/a")
 
 
@@ -96,7 +121,9 @@ def test_upload_that_is_cut_off_leaves_nothing(bucket: Bucket, tmp_path, monkeyp
     monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", cut)
     with (tmp_path / "large").open("wb") as file:
         file.truncate(120 << 20)
-    with pytest.raises(UnreadableError, match=r"out\.parquet cannot be reached: ConnectionResetError: connection reset"):
+    with pytest.raises(
+        UnreadableError, match=r"out\.parquet cannot be reached: ConnectionResetError: connection reset"
+    ):
         RemoteFile(f"{bucket.url}/out.parquet").replace(tmp_path / "large")
     assert "upload_part" in sent
     assert bucket.keys() == []

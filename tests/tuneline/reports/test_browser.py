@@ -44,7 +44,9 @@ def checks_pages(folder):
     data.raw["train"]["one"][20:120] = [data.raw["train"]["one"][0]] * 100
     data.raw["train"]["two"][20:120] = [data.raw["train"]["two"][0]] * 100
     (folder / "checks").mkdir()
-    write_checks(folder / "checks", check_tables(derive_tables(data.params, data.write(folder / "data"), None)))
+    write_checks(
+        folder / "checks", check_tables(derive_tables(data.params, data.write(folder / "data"), None))
+    )
     return [folder / "checks/index.html", folder / "checks/data_docs/raw-train.html"]
 
 
@@ -71,15 +73,26 @@ def evaluate_pages(folder, factory):
 def test_bad_page_is_detected(tmp_path):
     (tmp_path / "bad.html").write_text(BAD_PAGE)
     found = unreadable(tmp_path / "bad.html", tmp_path)
-    for words in ("the page scrolls sideways", 'small": text of 9.0 px', 'pale": contrast 2.8', 'wide": is cut', 'scaled": text of 6.0 px'):
+    for words in (
+        "the page scrolls sideways",
+        'small": text of 9.0 px',
+        'pale": contrast 2.8',
+        'wide": is cut',
+        'scaled": text of 6.0 px',
+    ):
         assert any(words in line for line in found["390"]), words
     assert not any("wide" in line for line in found["1280"])
 
 
 @pytest.mark.parametrize("pages", [report_pages, checks_pages, history_pages, evaluate_pages])
 def test_page_is_readable_at_every_width_light_and_dark(tmp_path, tmp_path_factory, pages):
-    for number, page in enumerate(pages(tmp_path, tmp_path_factory) if pages is evaluate_pages else pages(tmp_path)):
+    for number, page in enumerate(
+        pages(tmp_path, tmp_path_factory) if pages is evaluate_pages else pages(tmp_path)
+    ):
         for options in ([], [DARK]):
             folder = tmp_path / f"browser-{number}-{len(options)}"
             folder.mkdir()
-            assert unreadable(page, folder, *options) == {"1280": [], "390": [], "320": []}, (page.name, options)
+            assert unreadable(page, folder, *options) == {"1280": [], "390": [], "320": []}, (
+                page.name,
+                options,
+            )

@@ -16,13 +16,18 @@ LIMITS = DriftLimits()
 
 def texts(rows: int, length: int, seed: int, vocabulary: str = "w") -> list[str]:
     draw = np.random.default_rng(seed)
-    return [" ".join(f"{vocabulary}{word}" for word in draw.integers(0, 50, length)) for length in draw.poisson(length, rows) + 1]
+    return [
+        " ".join(f"{vocabulary}{word}" for word in draw.integers(0, 50, length))
+        for length in draw.poisson(length, rows) + 1
+    ]
 
 
 @pytest.fixture
 def profile() -> Profile:
     known = texts(2000, 20, 0)
-    hashes = [f"{value:016x}" for value in VocabularyCounts.of(words([normalized(pa.array(known))])).hashes.tolist()]
+    hashes = [
+        f"{value:016x}" for value in VocabularyCounts.of(words([normalized(pa.array(known))])).hashes.tolist()
+    ]
     train = {
         "rows": 2000,
         "labels": Distribution.of_classes(np.arange(2000) % 4, 4),
@@ -33,7 +38,9 @@ def profile() -> Profile:
 
 
 def seen(profile: Profile, rows: list[str], labels: list[str] | None = None) -> RowCounts:
-    return RowCounts.of(profile, [pa.array(rows)], pa.array(labels or [NAMES[row % 4] for row in range(len(rows))]))
+    return RowCounts.of(
+        profile, [pa.array(rows)], pa.array(labels or [NAMES[row % 4] for row in range(len(rows))])
+    )
 
 
 def drifted(profile: Profile, new: RowCounts) -> list[str]:
@@ -45,19 +52,28 @@ def test_texts_like_training_do_not_drift(profile):
 
 
 def test_longer_texts_drift(profile):
-    assert drifted(profile, seen(profile, texts(1000, 40, seed=1))) == ["length of texts, PSI", "length of texts, KS"]
+    assert drifted(profile, seen(profile, texts(1000, 40, seed=1))) == [
+        "length of texts, PSI",
+        "length of texts, KS",
+    ]
 
 
 def test_other_label_shares_drift(profile):
-    assert drifted(profile, seen(profile, texts(1000, 20, seed=1), ["billing"] * 1000)) == ["predicted labels, PSI"]
+    assert drifted(profile, seen(profile, texts(1000, 20, seed=1), ["billing"] * 1000)) == [
+        "predicted labels, PSI"
+    ]
 
 
 def test_other_words_drift(profile):
-    assert "share of common words, of that in training" in drifted(profile, seen(profile, texts(1000, 20, 1, vocabulary="x")))
+    assert "share of common words, of that in training" in drifted(
+        profile, seen(profile, texts(1000, 20, 1, vocabulary="x"))
+    )
 
 
 def test_few_odd_rows_are_not_significant(profile):
-    assert "predicted labels, PSI" not in drifted(profile, seen(profile, texts(3, 20, seed=1), ["billing"] * 3))
+    assert "predicted labels, PSI" not in drifted(
+        profile, seen(profile, texts(3, 20, seed=1), ["billing"] * 3)
+    )
 
 
 def test_row_counts_of_parts_add_up(profile):
@@ -85,7 +101,9 @@ def test_damaged_counts_and_those_of_other_bins_are_not_added(profile):
 
 def test_no_drift_in_100_samples_of_the_same_source(profile):
     """A hundred windows of the same kind of text: not one event."""
-    assert not [seed for seed in range(100) if drifted(profile, seen(profile, texts(250, 20, seed=seed + 10)))]
+    assert not [
+        seed for seed in range(100) if drifted(profile, seen(profile, texts(250, 20, seed=seed + 10)))
+    ]
 
 
 def test_regression_predictions_drift():

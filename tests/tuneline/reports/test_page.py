@@ -5,7 +5,17 @@ import pytest
 
 from tuneline.analysis.drift import Distribution
 from tuneline.reports import page
-from tuneline.reports.page import BAD, FIRST, VARIABLES, canvas, draw_histograms, draw_lines, draw_spark, format_number, to_svg
+from tuneline.reports.page import (
+    BAD,
+    FIRST,
+    VARIABLES,
+    canvas,
+    draw_histograms,
+    draw_lines,
+    draw_spark,
+    format_number,
+    to_svg,
+)
 
 
 def drawn(name="curve", label="A curve"):
@@ -53,7 +63,9 @@ def test_svg_is_deterministic():
 
 def test_histograms_of_splits_share_one_axis(figure):
     draw = np.random.default_rng(0)
-    short, long = (Distribution.of_numbers(np.exp(draw.normal(middle, 0.2, 5000)).astype(int)) for middle in (3, 6))
+    short, long = (
+        Distribution.of_numbers(np.exp(draw.normal(middle, 0.2, 5000)).astype(int)) for middle in (3, 6)
+    )
     splits = {"train": short, "test": long, "empty": Distribution((), (0,))}
     axes = draw_histograms("length", "Length", splits, logarithmic=True).axes
     assert [one.get_title(loc="left").partition(":")[0] for one in axes] == ["train", "test"]
@@ -66,7 +78,9 @@ def test_histograms_of_splits_share_one_axis(figure):
 
 @pytest.mark.parametrize("logarithmic", [True, False])
 def test_histogram_of_equal_numbers_is_one_bar(figure, logarithmic):
-    (axes,) = draw_histograms("x", "X", {"train": Distribution.of_numbers(np.full(50, 7))}, logarithmic=logarithmic).axes
+    (axes,) = draw_histograms(
+        "x", "X", {"train": Distribution.of_numbers(np.full(50, 7))}, logarithmic=logarithmic
+    ).axes
     assert sorted(axes.patches[0].get_data().values)[-2:] == [0, 1]
     assert axes.get_title(loc="left") == "train: median 7, 90 % in 7 to 7"
 
@@ -76,7 +90,9 @@ def test_histograms_without_rows_are_not_drawn():
 
 
 def test_lines_are_interrupted_where_a_version_has_no_value(figure):
-    axes = draw_lines("rows", "Rows", {"train": [100, None, 250], "test": [None, 1, 2]}, ["a", "b"], {"limit": 150}).axes[0]
+    axes = draw_lines(
+        "rows", "Rows", {"train": [100, None, 250], "test": [None, 1, 2]}, ["a", "b"], {"limit": 150}
+    ).axes[0]
     train, test, limit = axes.lines
     np.testing.assert_array_equal(train.get_ydata(), [100, np.nan, 250])
     np.testing.assert_array_equal(test.get_ydata(), [np.nan, 1, 2])
@@ -96,9 +112,18 @@ def test_lines_of_nothing_but_zeros_have_an_axis(figure):
 
 
 def test_sparks_of_one_scale_can_be_compared(figure):
-    ends = {draw_spark(name, name, values, top=80.0).axes[0].get_ylim() for name, values in (("a", [80.0, None]), ("b", [1.0, 2.0]))}
+    ends = {
+        draw_spark(name, name, values, top=80.0).axes[0].get_ylim()
+        for name, values in (("a", [80.0, None]), ("b", [1.0, 2.0]))
+    }
     assert len(ends) == 1
 
 
 def test_numbers_have_three_digits_or_are_whole():
-    assert [format_number(value) for value in (0, 7.0, 0.1234, 12345.6, 2.5)] == ["0", "7", "0.123", "12,346", "2.5"]
+    assert [format_number(value) for value in (0, 7.0, 0.1234, 12345.6, 2.5)] == [
+        "0",
+        "7",
+        "0.123",
+        "12,346",
+        "2.5",
+    ]

@@ -9,14 +9,21 @@ from tuneline.cli import app
 
 pytestmark = [needs_browser, pytest.mark.timeout(180)]
 
-BROKEN_PAGE = "<!doctype html><title>t</title><img src='file:///nowhere.png'><script>console.error('seen'); absent()</script>"
+BROKEN_PAGE = (
+    "<!doctype html><title>t</title><img src='file:///nowhere.png'><script>console.error('seen');"
+    " absent()</script>"
+)
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     """Pages of a classifier with a previous commit, of a regression, and of a pipeline that never ran."""
     paths = {}
-    for kind, names in (("classifier", ("billing", "delivery", "damage")), ("regression", None), ("empty", ("a", "b"))):
+    for kind, names in (
+        ("classifier", ("billing", "delivery", "damage")),
+        ("regression", None),
+        ("empty", ("a", "b")),
+    ):
         root = tmp_path_factory.mktemp(kind)
         project = FinishedProject(root, names)
         if kind != "empty":

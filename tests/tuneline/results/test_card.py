@@ -46,9 +46,9 @@ def test_base_model_and_data_set_from_the_hub_are_linked(project):
     data = card().data
     assert data.datasets == ["nyu-mll/glue"]
     assert data.base_model == "google-bert/bert-base-uncased"
-    assert {(result.dataset_type, result.dataset_config, result.dataset_revision) for result in data.eval_results} == {
-        ("nyu-mll/glue", "mrpc", "abc123")
-    }
+    assert {
+        (result.dataset_type, result.dataset_config, result.dataset_revision) for result in data.eval_results
+    } == {("nyu-mll/glue", "mrpc", "abc123")}
 
 
 def test_base_model_is_named_with_commit_licence_and_hash(project):
@@ -56,11 +56,16 @@ def test_base_model_is_named_with_commit_licence_and_hash(project):
     model_card = card()
     assert model_card.data.base_model == "google-bert/bert-base-uncased"
     assert model_card.data.license is None, "the licence of the base model is not a statement about this one"
-    assert f"google-bert/bert-base-uncased at {'c' * 40}, licence apache-2.0, SHA-256 {'e' * 64}" in model_card.text
+    assert (
+        f"google-bert/bert-base-uncased at {'c' * 40}, licence apache-2.0, SHA-256 {'e' * 64}"
+        in model_card.text
+    )
 
 
 def test_folder_is_not_linked_as_base_model(project):
-    project.base(PretrainedSource(name="models/source/mine", license=None, sha256={"model.safetensors": "e" * 64}))
+    project.base(
+        PretrainedSource(name="models/source/mine", license=None, sha256={"model.safetensors": "e" * 64})
+    )
     model_card = card()
     assert model_card.data.base_model is None
     assert f"models/source/mine, licence not stated, SHA-256 {'e' * 64}" in model_card.text
@@ -68,7 +73,13 @@ def test_folder_is_not_linked_as_base_model(project):
 
 def test_card_describes_task_usage_metrics_limits_and_commit(project):
     text = card().text
-    for words in ("one of 3 classes of queue", "text_pair", "95 % interval", "## Limits", "It was trained on generated tickets"):
+    for words in (
+        "one of 3 classes of queue",
+        "text_pair",
+        "95 % interval",
+        "## Limits",
+        "It was trained on generated tickets",
+    ):
         assert words in text
     assert project.git("rev-parse", "HEAD") in text
 
@@ -97,7 +108,9 @@ def test_card_before_the_first_run_names_the_command(tmp_path, monkeypatch):
 
 def test_names_from_the_data_are_escaped_in_the_card(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    FinishedProject(tmp_path, ("a|b", "<img src=x>", "`x` *y*\n# z"), **{"data.label_column": "---\nlicense: x"}).run_pipeline().commit()
+    FinishedProject(
+        tmp_path, ("a|b", "<img src=x>", "`x` *y*\n# z"), **{"data.label_column": "---\nlicense: x"}
+    ).run_pipeline().commit()
     model_card = card()
     assert "<img" not in model_card.text
     assert "\n# z" not in model_card.text
@@ -113,7 +126,12 @@ def test_card_and_page_show_control_characters_of_class_names_and_texts_as_codes
     names = ("\x1b[31mred", "\u202etxt.exe", "\u2067due\u2069 \u200fمرح\u200e می\u200cروم")
     project = FinishedProject(tmp_path, names, **{"data.path": "in\u202evoices"})
     project.run_pipeline().commit()
-    rows = pa.table({name: [f"paid\x07 \u202e{row}\r\nline" for row in range(project.rows)] for name in ("subject", "body")})
+    rows = pa.table(
+        {
+            name: [f"paid\x07 \u202e{row}\r\nline" for row in range(project.rows)]
+            for name in ("subject", "body")
+        }
+    )
     labels = pq.read_table(tmp_path / "data/raw/test.parquet").select(["labels", "idx"])
     schema = raw_schema(["subject", "body"], project.task)
     write_table(pa.table([*rows.columns, *labels.columns], schema=schema), tmp_path / "data/raw/test.parquet")

@@ -8,16 +8,27 @@ from tuneline.onnx.records import ComparisonRecord, ModelComparison
 from tuneline.project.dvc import md5_of
 from tuneline.results.exported import findings, is_stale, read_comparison
 
-FIGURES = {"max_abs_diff": 0.1, "mean_abs_diff": 0.01, "agreement": 0.9, "flips": 2, "accuracy": 0.8, "accuracy_drop": 0.1}
+FIGURES = {
+    "max_abs_diff": 0.1,
+    "mean_abs_diff": 0.01,
+    "agreement": 0.9,
+    "flips": 2,
+    "accuracy": 0.8,
+    "accuracy_drop": 0.1,
+}
 AGREEMENT = "agreement is 0.900 on 20 rows (95 % interval 0.683 to 0.988)"
 
 
 def model(required=False, violations=(), unclear=()):
-    return ModelComparison(**FIGURES, violations=violations, unclear=unclear, required=required, published=not violations)
+    return ModelComparison(
+        **FIGURES, violations=violations, unclear=unclear, required=required, published=not violations
+    )
 
 
 def comparison(**models):
-    return ComparisonRecord(split="test", rows=20, metric="accuracy", trained={"accuracy": 0.9}, models=models)
+    return ComparisonRecord(
+        split="test", rows=20, metric="accuracy", trained={"accuracy": 0.9}, models=models
+    )
 
 
 def test_nothing_is_said_of_models_that_passed():
@@ -39,7 +50,10 @@ def test_rounded_model_in_doubt_is_a_note_with_its_rows():
 
 def test_failed_fp32_is_no_published_model_whatever_int8_is():
     (finding,) = findings(
-        comparison(fp32=model(required=True, violations=["no finite logits for row 0"]), int8=model(violations=[AGREEMENT]))
+        comparison(
+            fp32=model(required=True, violations=["no finite logits for row 0"]),
+            int8=model(violations=[AGREEMENT]),
+        )
     )
     assert (finding.name, finding.level) == ("nothing published", "bad")
     assert "dvc checkout models/onnx" in finding.advice
@@ -88,7 +102,10 @@ def test_comparison_is_stale_where_dvc_lock_has_other_predictions(compared):
 
 def test_comparison_that_does_not_name_its_predictions_is_that_of_dvc_lock(compared):
     """An earlier version of Tuneline wrote it; then ``dvc repro evaluate`` writes other predictions."""
-    path, present = compared / "reports/compare/comparison.json", md5_of(compared / "reports/predictions.parquet")
+    path, present = (
+        compared / "reports/compare/comparison.json",
+        md5_of(compared / "reports/predictions.parquet"),
+    )
     comparison(fp32=model(required=True)).write(path)
     assert read_comparison(compared) is None, "nothing says whose predictions they were"
     write_lock(compared, present, present)

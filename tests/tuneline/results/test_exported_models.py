@@ -21,13 +21,22 @@ def exported(tmp_path, monkeypatch):
         helper.make_node("ReduceSum", ["input_ids", "axes"], ["sum"], keepdims=1),
         helper.make_node("Cast", ["sum"], ["logits"], to=TensorProto.FLOAT),
     ]
-    graph = helper.make_graph(nodes, "g", [ids], [logits], [helper.make_tensor("axes", TensorProto.INT64, [1], [1])])
+    graph = helper.make_graph(
+        nodes, "g", [ids], [logits], [helper.make_tensor("axes", TensorProto.INT64, [1], [1])]
+    )
     (tmp_path / "models/onnx").mkdir(parents=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), tmp_path / "models/onnx/model.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10),
+        tmp_path / "models/onnx/model.onnx",
+    )
     (tmp_path / "models/onnx/tokenizer.json").write_text("{}")
     hashes = {name: file_hash(tmp_path / "models/onnx" / name) for name in ("model.onnx", "tokenizer.json")}
-    tokenizer = TokenizerRecord(file="tokenizer.json", sha256=hashes.pop("tokenizer.json"), truncation_side="right")
-    export_record({"fp32": {"sha256": hashes}}, tokenizer=tokenizer).write(tmp_path / "models/onnx/export.json")
+    tokenizer = TokenizerRecord(
+        file="tokenizer.json", sha256=hashes.pop("tokenizer.json"), truncation_side="right"
+    )
+    export_record({"fp32": {"sha256": hashes}}, tokenizer=tokenizer).write(
+        tmp_path / "models/onnx/export.json"
+    )
     rows = [[1] * (3 + row % 5) for row in range(50)]
     columns = {"input_ids": rows, "attention_mask": rows, "labels": [0] * 50}
     (tmp_path / "data/tokenized").mkdir(parents=True)
@@ -38,7 +47,9 @@ def exported(tmp_path, monkeypatch):
 
 def test_latency_is_measured_for_each_batch_size_and_written(exported):
     latencies = page.measure_latencies(exported, "test")
-    assert [(name, [one.batch_size for one in found]) for name, found in latencies.measured.items()] == [("fp32", [1, 32])]
+    assert [(name, [one.batch_size for one in found]) for name, found in latencies.measured.items()] == [
+        ("fp32", [1, 32])
+    ]
     assert all(0 < one.p50_ms <= one.p95_ms and one.rows_per_second > 0 for one in latencies.measured["fp32"])
     assert page.read_latency(exported) == latencies
 

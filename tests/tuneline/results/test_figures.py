@@ -13,7 +13,10 @@ def test_validation_metric_circles_the_best_evaluation(monkeypatch, name, best_s
     assert figures.draw_validation_metric(curve, name, best_step) == [best_step]
 
 
-CURVE = {name: np.array([0.0, 0.5, 1.0]) for name in ("recall", "precision", "false_positive_rate", "true_positive_rate")}
+CURVE = {
+    name: np.array([0.0, 0.5, 1.0])
+    for name in ("recall", "precision", "false_positive_rate", "true_positive_rate")
+}
 
 
 @pytest.fixture
@@ -25,26 +28,41 @@ def axes(monkeypatch):
 @pytest.mark.parametrize("draw", [figures.draw_roc, figures.draw_precision_recall])
 def test_previous_curve_is_drawn_with_a_legend(axes, draw):
     assert draw(CURVE).get_legend() is None
-    assert [text.get_text() for text in draw(CURVE, CURVE).get_legend().get_texts()] == ["previous", "current"]
+    assert [text.get_text() for text in draw(CURVE, CURVE).get_legend().get_texts()] == [
+        "previous",
+        "current",
+    ]
 
 
 def test_confidence_histogram_counts_correct_and_wrong_predictions(axes):
     logits = np.array([[9, 0], [9, 0], [0, 9], [0, 0.1]], dtype=np.float32)
-    drawn = figures.draw_confidence(ReportedPredictions(np.array([0, 0, 0, 1]), logits, Classification(("no", "yes"))))
+    drawn = figures.draw_confidence(
+        ReportedPredictions(np.array([0, 0, 0, 1]), logits, Classification(("no", "yes")))
+    )
     correct, wrong = ([bar.get_height() for bar in bars] for bars in drawn.containers)
     assert (sum(correct), sum(wrong)) == (3, 1)
     assert (correct[-1], wrong[-1], correct[10]) == (2, 1, 1)
 
 
 def test_residuals_are_predicted_minus_actual_numbers(axes):
-    drawn = figures.draw_residuals(ReportedPredictions(np.float32([1, 1]), np.float32([[3], [1]]), Regression()))
+    drawn = figures.draw_residuals(
+        ReportedPredictions(np.float32([1, 1]), np.float32([[3], [1]]), Regression())
+    )
     edges = [bar.get_x() for bar in drawn.patches if bar.get_height()]
     assert (min(edges) >= 0, max(edges) > 1.9) == (True, True)
 
 
 def test_calibration_dots_grow_with_their_rows(axes):
-    bins = {"confidence": np.array([0.6, 0.9]), "accuracy": np.array([0.5, 0.9]), "rows": np.array([10.0, 90.0])}
-    [dots] = [collection for collection in figures.draw_calibration(bins).collections if len(collection.get_offsets()) == 2]
+    bins = {
+        "confidence": np.array([0.6, 0.9]),
+        "accuracy": np.array([0.5, 0.9]),
+        "rows": np.array([10.0, 90.0]),
+    }
+    [dots] = [
+        collection
+        for collection in figures.draw_calibration(bins).collections
+        if len(collection.get_offsets()) == 2
+    ]
     assert dots.get_offsets().tolist() == [[0.6, 0.5], [0.9, 0.9]]
     assert dots.get_sizes()[1] > dots.get_sizes()[0]
 

@@ -10,7 +10,9 @@ from tuneline.results.predictions import ReportedPredictions, headline
 def read_headline(project):
     metrics = json.loads((project.root / "metrics/evaluate.json").read_text())
     predictions = ReportedPredictions.read(project.root / "reports/predictions.parquet")
-    return headline(metrics, read_lock(project.root).params(), predictions, find_previous(project.root, metrics))
+    return headline(
+        metrics, read_lock(project.root).params(), predictions, find_previous(project.root, metrics)
+    )
 
 
 def test_interval_contains_the_metric_of_evaluate_json(project):
@@ -26,7 +28,9 @@ def test_headline_is_the_metric_of_model_selection(project, name):
     project.lock(seed=1)
     result = read_headline(project)
     assert result.name == name
-    assert result.interval.value == pytest.approx(result.value, abs=1e-6), "the interval is of the same metric"
+    assert result.interval.value == pytest.approx(result.value, abs=1e-6), (
+        "the interval is of the same metric"
+    )
 
 
 def test_headline_is_accuracy_if_the_selection_metric_is_unknown(project):
@@ -35,7 +39,9 @@ def test_headline_is_accuracy_if_the_selection_metric_is_unknown(project):
     assert read_headline(project).name == "accuracy"
 
 
-@pytest.mark.parametrize(("skill", "words"), [(6.0, "clearly better"), (0.1, "clearly worse"), (2.0, "no clear difference")])
+@pytest.mark.parametrize(
+    ("skill", "words"), [(6.0, "clearly better"), (0.1, "clearly worse"), (2.0, "no clear difference")]
+)
 def test_change_since_the_previous_commit_is_tested_on_the_same_rows(project, skill, words):
     project.run_pipeline(skill=skill, seed=2)
     result = read_headline(project)

@@ -62,18 +62,38 @@ def reader(written):
 
 def test_page_loads_no_external_resource(reader, written):
     """No script, picture, font or style sheet: the page is one file that can be mailed."""
-    assert not {tag for tag, _ in reader.tags} & {"script", "img", "iframe", "object", "embed", "base", "form", "image", "foreignobject"}
+    assert not {tag for tag, _ in reader.tags} & {
+        "script",
+        "img",
+        "iframe",
+        "object",
+        "embed",
+        "base",
+        "form",
+        "image",
+        "foreignobject",
+    }
     for tag, attributes in reader.tags:
         assert not [name for name in attributes if name.startswith("on")]
         for name in ("src", "href", "xlink:href", "data"):
             if target := attributes.get(name):
-                assert target.startswith(("#", "data:,")) or (tag == "a" and target == "checks/index.html"), (tag, target)
+                assert target.startswith(("#", "data:,")) or (tag == "a" and target == "checks/index.html"), (
+                    tag,
+                    target,
+                )
     assert not re.search(r"url\((?!#)|@import", written)
-    assert set(re.findall(r"https?://[^\"' )]+", written)) <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
+    assert set(re.findall(r"https?://[^\"' )]+", written)) <= {
+        "http://www.w3.org/1999/xlink",
+        "http://www.w3.org/2000/svg",
+    }
 
 
 def test_page_has_a_content_security_policy_without_scripts(reader):
-    policy = next(attributes["content"] for tag, attributes in reader.tags if attributes.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        attributes["content"]
+        for tag, attributes in reader.tags
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
     assert "default-src 'none'" in policy
     assert "script-src" not in policy
 
@@ -98,7 +118,10 @@ def test_class_names_are_escaped_everywhere(tmp_path, monkeypatch):
     names = ("<b>bold</b>", "a|b & $x$", '"quoted"')
     FinishedProject(tmp_path, names).run_pipeline().commit()
     reader = Reader(write_page())
-    assert "b" not in {tag for tag, attributes in reader.tags if not attributes} or "<b>bold" not in page.PAGE.read_text()
+    assert (
+        "b" not in {tag for tag, attributes in reader.tags if not attributes}
+        or "<b>bold" not in page.PAGE.read_text()
+    )
     assert all(name in reader.text for name in names)
 
 
@@ -120,7 +143,13 @@ def test_every_section_has_its_content(reader):
         "torch 2.13.0",
     ):
         assert words in reader.text, words
-    for words in ("Worst: 21 to 70 tokens, 0.600", "by overlap", "a typing mistake: 3 failed", "97 of 100", "minimum functionality"):
+    for words in (
+        "Worst: 21 to 70 tokens, 0.600",
+        "by overlap",
+        "a typing mistake: 3 failed",
+        "97 of 100",
+        "minimum functionality",
+    ):
         assert words in reader.text, words
     figures = [attributes["aria-label"] for tag, attributes in reader.tags if tag == "svg"]
     assert len(figures) == 9
@@ -172,7 +201,13 @@ def test_page_before_the_first_run_says_so(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "broken", ["metrics/evaluate.json", "plots/training/loss.tsv", "reports/predictions.parquet", "reports/checks/checks.json"]
+    "broken",
+    [
+        "metrics/evaluate.json",
+        "plots/training/loss.tsv",
+        "reports/predictions.parquet",
+        "reports/checks/checks.json",
+    ],
 )
 def test_invalid_file_counts_as_missing(project, broken):
     (project.root / broken).write_bytes(b"\x00 no such format")
@@ -197,7 +232,9 @@ def test_page_of_a_regression_has_its_own_figures(tmp_path, monkeypatch):
 
 def test_many_classes_are_shown_as_most_frequent_confusions(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    FinishedProject(tmp_path, tuple(f"class {number}" for number in range(40)), rows=800).run_pipeline(skill=1.0).commit()
+    FinishedProject(tmp_path, tuple(f"class {number}" for number in range(40)), rows=800).run_pipeline(
+        skill=1.0
+    ).commit()
     html = write_page()
     assert '<table class="matrix' not in html
     assert "Predicted</th>" in html
@@ -229,7 +266,11 @@ def test_failed_rendering_leaves_the_previous_page(project, monkeypatch):
 
 def test_latency_of_other_models_is_not_shown(project):
     one = {"batch_size": 1, "p50_ms": 1.25, "p95_ms": 2.0, "rows_per_second": 800.0}
-    record = {"threads": 2, "measured": {"fp32": [one]}, "models": file_hash(project.root / "models/onnx/export.json")}
+    record = {
+        "threads": 2,
+        "measured": {"fp32": [one]},
+        "models": file_hash(project.root / "models/onnx/export.json"),
+    }
     project.write("reports/timing/latency.json", record)
     assert "1.2 ms" in write_page()
     project.write("reports/timing/latency.json", {**record, "models": "0" * 64})
@@ -238,8 +279,13 @@ def test_latency_of_other_models_is_not_shown(project):
 
 def test_timing_of_another_run_is_not_shown(project):
     """After ``dvc checkout``, the outs are those of another run than the timing."""
-    (project.root / "dvc.yaml").write_text("stages: {all: {outs: [plots/training], metrics: [metrics/train.json: {cache: false}]}}")
-    project.write("reports/timing/all.json", {"outs": outs_key("all", project.root), "seconds": 98.7, "peak_memory_mb": 1300.0})
+    (project.root / "dvc.yaml").write_text(
+        "stages: {all: {outs: [plots/training], metrics: [metrics/train.json: {cache: false}]}}"
+    )
+    project.write(
+        "reports/timing/all.json",
+        {"outs": outs_key("all", project.root), "seconds": 98.7, "peak_memory_mb": 1300.0},
+    )
     assert '<td class="num">98.7</td>' in write_page()
     project.write("metrics/train.json", {"steps": 601, "best_step": 400})
     html = write_page()
@@ -266,8 +312,14 @@ def test_page_of_another_model_is_told_by_show(project):
 @pytest.mark.parametrize(
     ("evaluate", "words"),
     [
-        ({"outs": [{"path": "metrics/evaluate.json", "md5": "0" * 32}]}, "metrics/evaluate.json is of another run than dvc.lock"),
-        ({"deps": [{"path": "models/classifier", "md5": "0" * 32}]}, "of the model before this one, which is not evaluated yet"),
+        (
+            {"outs": [{"path": "metrics/evaluate.json", "md5": "0" * 32}]},
+            "metrics/evaluate.json is of another run than dvc.lock",
+        ),
+        (
+            {"deps": [{"path": "models/classifier", "md5": "0" * 32}]},
+            "of the model before this one, which is not evaluated yet",
+        ),
         (
             {"params": {"params.yaml": {"seed": 1, "data.path": "old.csv"}}},
             "other parameters than those in params.yaml now (seed, data.path)",
@@ -294,8 +346,22 @@ def write_page_of_other_params():
 def test_metric_without_leaked_rows_is_told_on_the_page_in_the_card_and_by_show(project):
     path = project.root / "metrics/evaluate.json"
     metrics = json.loads(path.read_text())
-    without = {"accuracy_without_leaks": 0.7, "accuracy_without_leaks_low": 0.6, "accuracy_without_leaks_high": 0.8}
-    path.write_text(json.dumps({**metrics, "leaked_rows": 9, **without, "accuracy_from_leaks_low": 0.01, "accuracy_from_leaks_high": 0.05}))
+    without = {
+        "accuracy_without_leaks": 0.7,
+        "accuracy_without_leaks_low": 0.6,
+        "accuracy_without_leaks_high": 0.8,
+    }
+    path.write_text(
+        json.dumps(
+            {
+                **metrics,
+                "leaked_rows": 9,
+                **without,
+                "accuracy_from_leaks_low": 0.01,
+                "accuracy_from_leaks_high": 0.05,
+            }
+        )
+    )
     told = "without them: 0.700 (95 % interval 0.600 to 0.800)"
     html = write_page()
     assert told in html

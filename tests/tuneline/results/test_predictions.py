@@ -5,7 +5,13 @@ import pytest
 
 from tests.shards import into_shards
 from tuneline.core.tables import SplitReader
-from tuneline.results.predictions import MAX_ERRORS, Confusion, ReportedPredictions, largest_errors, read_texts
+from tuneline.results.predictions import (
+    MAX_ERRORS,
+    Confusion,
+    ReportedPredictions,
+    largest_errors,
+    read_texts,
+)
 from tuneline.tasks import Classification, Regression
 
 NAMES = ("billing", "delivery", "damage")
@@ -46,7 +52,11 @@ def test_missing_or_invalid_predictions_are_none(project):
 def test_confusion_matrix_has_labels_in_rows_and_predictions_in_columns():
     confusion = Confusion.of(CLASSIFIER)
     assert confusion.counts.tolist() == [[1, 1, 1], [1, 1, 0], [0, 0, 0]]
-    assert confusion.most_confused == [("billing", "delivery", 1), ("billing", "damage", 1), ("delivery", "billing", 1)]
+    assert confusion.most_confused == [
+        ("billing", "delivery", 1),
+        ("billing", "damage", 1),
+        ("delivery", "billing", 1),
+    ]
     assert confusion.fraction(1, 0) == 0.5
 
 
@@ -85,7 +95,9 @@ def test_numbers_have_no_confusion_matrix():
 
 def test_number_of_largest_errors_is_limited():
     rows = MAX_ERRORS + 5
-    predictions = ReportedPredictions(np.zeros(rows, dtype=np.int64), np.tile(np.float32([0, 1]), (rows, 1)), Classification(("no", "yes")))
+    predictions = ReportedPredictions(
+        np.zeros(rows, dtype=np.int64), np.tile(np.float32([0, 1]), (rows, 1)), Classification(("no", "yes"))
+    )
     assert len(largest_errors(predictions, None, [])) == MAX_ERRORS
 
 

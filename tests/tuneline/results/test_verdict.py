@@ -9,9 +9,27 @@ from tuneline.cli import app
 from tuneline.project.dvc import read_lock
 from tuneline.results.verdict import RunFacts, about_errors, judge_run, next_steps
 
-BASE = {"rows": 1000, "accuracy": 0.9, "accuracy_low": 0.88, "accuracy_high": 0.92, "majority_accuracy": 0.3, "predicted_classes": 4}
-BASE |= {"accuracy_over_majority_low": 0.55, "accuracy_over_majority_high": 0.65, "never_predicted_classes": 0, "most_predicted_share": 0.3}
-SCRATCH = {"model.checkpoint": None, "train.epochs": 3, "train.max_steps": None, "train.learning_rate": 1e-4, "train.keep": "best"}
+BASE = {
+    "rows": 1000,
+    "accuracy": 0.9,
+    "accuracy_low": 0.88,
+    "accuracy_high": 0.92,
+    "majority_accuracy": 0.3,
+    "predicted_classes": 4,
+}
+BASE |= {
+    "accuracy_over_majority_low": 0.55,
+    "accuracy_over_majority_high": 0.65,
+    "never_predicted_classes": 0,
+    "most_predicted_share": 0.3,
+}
+SCRATCH = {
+    "model.checkpoint": None,
+    "train.epochs": 3,
+    "train.max_steps": None,
+    "train.learning_rate": 1e-4,
+    "train.keep": "best",
+}
 FINE_TUNED = SCRATCH | {"model.checkpoint": "models/source/MiniLM"}
 FALLING = {"step": (10, 20, 30, 40, 50, 60, 70, 80), "loss": (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)}
 
@@ -43,9 +61,23 @@ def test_verdict_without_metrics_is_empty():
 
 def test_collapsed_model_is_not_praised_although_it_beats_tfidf():
     """PAWS, 300 rows: all positives are predicted 0, TF-IDF is worse than that."""
-    collapsed = {"rows": 300, "accuracy": 0.573, "accuracy_low": 0.52, "accuracy_high": 0.63, "majority_accuracy": 0.573}
-    collapsed |= {"accuracy_over_majority_low": 0.0, "accuracy_over_majority_high": 0.0, "predicted_classes": 1}
-    collapsed |= {"never_predicted_classes": 1, "most_predicted_share": 1.0, **against("tfidf", 0.513, 0.01, 0.11)}
+    collapsed = {
+        "rows": 300,
+        "accuracy": 0.573,
+        "accuracy_low": 0.52,
+        "accuracy_high": 0.63,
+        "majority_accuracy": 0.573,
+    }
+    collapsed |= {
+        "accuracy_over_majority_low": 0.0,
+        "accuracy_over_majority_high": 0.0,
+        "predicted_classes": 1,
+    }
+    collapsed |= {
+        "never_predicted_classes": 1,
+        "most_predicted_share": 1.0,
+        **against("tfidf", 0.513, 0.01, 0.11),
+    }
     findings = named(collapsed, FINE_TUNED)
     assert next(iter(findings)) == "one class"
     assert "the same class for all 300 rows" in findings["one class"].sentence
@@ -68,13 +100,20 @@ def test_class_that_is_never_predicted_is_a_warning(weights, advised):
 
 def test_model_that_is_not_clearly_above_the_majority_is_told_so_whatever_tfidf_reaches():
     evaluated = BEATEN | {"accuracy_over_majority_low": -0.01, "accuracy_over_majority_high": 0.05}
-    (name, *_) = named(evaluated)
+    name, *_ = named(evaluated)
     assert name == "not above the majority"
     assert "not clearly above the majority baseline: 0.900 against 0.300" in named(evaluated)[name].sentence
 
 
 def test_regression_that_is_not_above_zero_is_told_so():
-    evaluated = {"rows": 50, "pearson": 0.1, "pearson_low": -0.1, "pearson_high": 0.3, "mean_mse": 2.0, "tfidf_pearson": -0.2}
+    evaluated = {
+        "rows": 50,
+        "pearson": 0.1,
+        "pearson_low": -0.1,
+        "pearson_high": 0.3,
+        "mean_mse": 2.0,
+        "tfidf_pearson": -0.2,
+    }
     evaluated |= {"pearson_over_tfidf_low": 0.1, "pearson_over_tfidf_high": 0.4}
     assert "0.100, 95 % interval -0.100 to 0.300" in named(evaluated)["not above the majority"].sentence
 
@@ -110,7 +149,9 @@ def test_unclear_comparison_on_few_rows_says_how_many_would_tell():
     assert "0.030" in finding.sentence
     assert "about 9,000 rows" in finding.advice  # three times as narrow
     assert "few rows" not in named(UNCLEAR | {"rows": 20_000}, FINE_TUNED)
-    assert "few rows" not in named(UNCLEAR | against("cosine", 0.95, -0.06, -0.04), FINE_TUNED), "the answer is clear"
+    assert "few rows" not in named(UNCLEAR | against("cosine", 0.95, -0.06, -0.04), FINE_TUNED), (
+        "the answer is clear"
+    )
 
 
 IMPROVING = {"step": (100, 200, 300), "loss": (0.6, 0.5, 0.4), "accuracy": (0.7, 0.8, 0.85)}
@@ -118,7 +159,10 @@ IMPROVING = {"step": (100, 200, 300), "loss": (0.6, 0.5, 0.4), "accuracy": (0.7,
 
 @pytest.mark.parametrize(
     ("params", "advice"),
-    [({"train.epochs": 3}, "train.epochs=6"), ({"train.epochs": None, "train.max_steps": 300}, "train.max_steps=600")],
+    [
+        ({"train.epochs": 3}, "train.epochs=6"),
+        ({"train.epochs": None, "train.max_steps": 300}, "train.max_steps=600"),
+    ],
 )
 def test_validation_that_still_improves_at_the_last_step_means_train_longer(params, advice):
     finding = named(BEATEN, SCRATCH | params, validation=IMPROVING)["still improving"]
@@ -142,18 +186,27 @@ def test_overfitting_names_the_epoch():
     assert "train.epochs=1" in finding.advice
     assert "before that were kept" in finding.advice
     late = named(BEATEN, FINE_TUNED, **curves | {"training": {"steps": 300, "best_step": 300}})["overfitting"]
-    assert (late.level, late.advice) == ("warning", "The weights that were kept are of a later step: do not trust their confidence.")
+    assert (late.level, late.advice) == (
+        "warning",
+        "The weights that were kept are of a later step: do not trust their confidence.",
+    )
     by_steps = FINE_TUNED | {"train.max_steps": 300, "train.epochs": None, "train.keep": "last"}
     worse = {**curves, "validation": OVERFIT | {"accuracy": (0.8, 0.8, 0.7)}}
     last = named(BEATEN, by_steps, **worse)["overfitting"]
     assert "since step 100" in last.sentence
     assert (last.level, last.advice) == ("warning", "Set train.keep=best.")
     as_good = named(BEATEN, by_steps, **curves)["overfitting"]
-    assert (as_good.level, "do not trust" in as_good.advice, "train.keep" in as_good.advice) == ("note", True, False)
+    assert (as_good.level, "do not trust" in as_good.advice, "train.keep" in as_good.advice) == (
+        "note",
+        True,
+        False,
+    )
 
 
 def test_small_rise_of_the_validation_loss_is_not_overfitting():
-    assert "overfitting" not in named(BEATEN, validation=OVERFIT | {"loss": (0.5, 0.51, 0.52)}, losses=FALLING)
+    assert "overfitting" not in named(
+        BEATEN, validation=OVERFIT | {"loss": (0.5, 0.51, 0.52)}, losses=FALLING
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,7 +230,11 @@ def test_training_loss_that_falls_is_no_finding():
 
 @pytest.mark.parametrize(("low", "level"), [(0.01, "warning"), (-0.01, "note")])
 def test_leaked_rows_that_raise_the_metric_are_a_warning(low, level):
-    leaks = {"accuracy_without_leaks": 0.88, "accuracy_without_leaks_low": 0.86, "accuracy_without_leaks_high": 0.9}
+    leaks = {
+        "accuracy_without_leaks": 0.88,
+        "accuracy_without_leaks_low": 0.86,
+        "accuracy_without_leaks_high": 0.9,
+    }
     leaks |= {"accuracy_from_leaks_low": low, "accuracy_from_leaks_high": 0.03, "leaked_rows": 200}
     finding = named(BEATEN | leaks)["leaks"]
     assert finding.level == level
@@ -215,7 +272,12 @@ def test_frozen_head_is_not_judged_against_itself_but_against_the_cosine():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"predicted_classes": 1, "never_predicted_classes": 3, "most_predicted_share": 1.0, "majority_accuracy": 0.9},
+        {
+            "predicted_classes": 1,
+            "never_predicted_classes": 3,
+            "most_predicted_share": 1.0,
+            "majority_accuracy": 0.9,
+        },
         {"accuracy_over_majority_low": -0.01, "accuracy_over_majority_high": 0.05},
         {"never_predicted_classes": 2, "predicted_classes": 3, "most_predicted_share": 0.6},
         against("tfidf", 0.9, -0.01, 0.01),
@@ -227,14 +289,16 @@ def test_no_advice_for_a_frozen_head_is_about_the_training_that_did_not_happen(c
     findings = judge_run(RunFacts(BEATEN | ITSELF | changes, params=FROZEN))
     assert findings[0].level == "bad" or "never predicted" in {finding.name for finding in findings}
     for finding in findings:
-        assert not any(word in finding.advice for word in ("longer", "learning rate", "epochs", "class_weights"))
+        assert not any(
+            word in finding.advice for word in ("longer", "learning rate", "epochs", "class_weights")
+        )
     commands = [command for command, _ in next_steps(RunFacts({}, params=FROZEN))]
     assert commands == ["tuneline run model.head=auto", "tuneline labels review"]
 
 
 def test_fine_tuning_that_a_frozen_checkpoint_beats_names_the_run_that_publishes_it():
-    (worse, *_) = judge_run(RunFacts(BEATEN | against("frozen", 0.95, -0.06, -0.04), params=FINE_TUNED))
-    (unclear, *_) = judge_run(RunFacts(BEATEN | against("frozen", 0.9, -0.01, 0.01), params=FINE_TUNED))
+    worse, *_ = judge_run(RunFacts(BEATEN | against("frozen", 0.95, -0.06, -0.04), params=FINE_TUNED))
+    unclear, *_ = judge_run(RunFacts(BEATEN | against("frozen", 0.9, -0.01, 0.01), params=FINE_TUNED))
     assert "tuneline run model.head=frozen" in worse.advice
     assert "tuneline run model.head=frozen" in unclear.advice
     assert "tuneline run model.head=auto" in unclear.advice, "validation can decide"
@@ -245,16 +309,28 @@ BOTH = {"head_is_frozen": 1, "frozen_calibrated_loss": 0.5, "tuned_calibrated_lo
 
 
 def test_head_that_validation_chose_is_a_note_with_both_losses():
-    frozen, tuned = (named(BEATEN, AUTO, training=BOTH | {"head_is_frozen": value})["chosen head"].sentence for value in (1, 0))
-    assert "has chosen the linear one: loss 0.500 with the linear model on the frozen checkpoint, 0.600 with the fine-tuned one" in frozen
+    frozen, tuned = (
+        named(BEATEN, AUTO, training=BOTH | {"head_is_frozen": value})["chosen head"].sentence
+        for value in (1, 0)
+    )
+    assert (
+        "has chosen the linear one: loss 0.500 with the linear model on the frozen checkpoint, 0.600 with the"
+        " fine-tuned one" in frozen
+    )
     assert "has chosen the fine-tuned one" in tuned
 
 
 @pytest.mark.parametrize(
-    "changes", [against("cosine", 0.9, -0.01, 0.01), {"accuracy_over_majority_low": -0.01, "accuracy_over_majority_high": 0.05}]
+    "changes",
+    [
+        against("cosine", 0.9, -0.01, 0.01),
+        {"accuracy_over_majority_low": -0.01, "accuracy_over_majority_high": 0.05},
+    ],
 )
 def test_fine_tuning_that_was_tried_is_not_advised_again(changes):
-    run = RunFacts(BEATEN | ITSELF | changes, params=AUTO, training=BOTH, validation=IMPROVING, losses=FALLING)
+    run = RunFacts(
+        BEATEN | ITSELF | changes, params=AUTO, training=BOTH, validation=IMPROVING, losses=FALLING
+    )
     texts = [str(finding) for finding in judge_run(run)] + [command for command, _ in next_steps(run)]
     assert not any(word in text for text in texts for word in ("model.head", "epochs", "still improving"))
     assert any("larger checkpoint" in text for text in texts)
@@ -271,7 +347,9 @@ def test_model_that_validation_did_not_choose_is_not_advised():
     assert "simpler model" not in advice
 
 
-@pytest.mark.parametrize(("training", "close"), [(TUNED_CHOSEN, False), (TUNED_CHOSEN | {"tuned_calibrated_loss": 0.7}, True)])
+@pytest.mark.parametrize(
+    ("training", "close"), [(TUNED_CHOSEN, False), (TUNED_CHOSEN | {"tuned_calibrated_loss": 0.7}, True)]
+)
 def test_choice_against_the_losses_is_called_close(training, close):
     assert ("no clear difference" in named(BEATEN, AUTO, training=training)["chosen head"].sentence) == close
 
@@ -290,17 +368,26 @@ def test_advice_about_the_length_of_training_does_not_contradict_itself():
 def test_next_steps_begin_with_what_the_verdict_advises():
     run = RunFacts(UNCLEAR, params=FINE_TUNED, seconds=200, sweep=Path("conf/sweep/first.yaml"))
     commands = [command for command, _ in next_steps(run)]
-    assert commands == ["tuneline run model.head=auto", "tuneline sweep conf/sweep/first.yaml", "tuneline labels review"]
+    assert commands == [
+        "tuneline run model.head=auto",
+        "tuneline sweep conf/sweep/first.yaml",
+        "tuneline labels review",
+    ]
     costs = [purpose for _, purpose in next_steps(run)]
     assert costs[0].endswith("(about 3 min)")
     assert costs[1].endswith("(about 8 min)"), "9 x 1/9, then 3 x 2/9 and 2/3 of a training of 200 s"
-    assert next_steps(RunFacts(BEATEN, params=FINE_TUNED))[0] == ("tuneline run train.learning_rate=5e-05", "half the learning rate")
+    assert next_steps(RunFacts(BEATEN, params=FINE_TUNED))[0] == (
+        "tuneline run train.learning_rate=5e-05",
+        "half the learning rate",
+    )
 
 
 CLASSES = ("a", "b", "c")
 
 
-@pytest.mark.parametrize(("names", "skill", "first"), [(CLASSES, 6.0, "good"), (CLASSES, 0.5, "bad"), (None, 2.0, "good")])
+@pytest.mark.parametrize(
+    ("names", "skill", "first"), [(CLASSES, 6.0, "good"), (CLASSES, 0.5, "bad"), (None, 2.0, "good")]
+)
 def test_report_card_and_show_say_the_same(tmp_path, monkeypatch, names, skill, first):
     monkeypatch.chdir(tmp_path)
     FinishedProject(tmp_path, names).run_pipeline(skill=skill).commit()

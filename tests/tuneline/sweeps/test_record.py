@@ -12,7 +12,9 @@ TOTAL = 90
 
 
 def started(configurations, seeds=(None,), **more):
-    sweep = Sweep.model_validate({"parameters": {"train.epochs": {"choice": [1]}}, "trials": configurations, **more})
+    sweep = Sweep.model_validate(
+        {"parameters": {"train.epochs": {"choice": [1]}}, "trials": configurations, **more}
+    )
     record = SweepRecord(sweep={}, inputs="", params="", metric="accuracy", greater_is_better=True, threads=1)
     return sweep, record.with_draws([{"train.epochs": number} for number in range(configurations)], seeds)
 
@@ -22,8 +24,14 @@ def trained(record, task, quality):
     trial = next(one for one in record.trials if one.number == task.trial.number)
     steps = TOTAL if task.pause is None else task.pause
     value = quality(trial) * (1 - 1 / (1 + steps))
-    changes = {"steps": steps, "total_steps": TOTAL, "rungs": (*trial.rungs, value) if task.pause else trial.rungs}
-    return record.with_trial(trial.model_copy(update={**changes, **({"metric": value} if steps >= TOTAL else {})}))
+    changes = {
+        "steps": steps,
+        "total_steps": TOTAL,
+        "rungs": (*trial.rungs, value) if task.pause else trial.rungs,
+    }
+    return record.with_trial(
+        trial.model_copy(update={**changes, **({"metric": value} if steps >= TOTAL else {})})
+    )
 
 
 def run(sweep, record, quality, order=lambda tasks: tasks[0]):
@@ -66,7 +74,9 @@ def test_result_does_not_depend_on_the_order_of_the_trials(seed):
 def test_seeds_of_a_configuration_go_on_together():
     sweep, record = started(3, seeds=(1, 2, 3), halving={"first_steps": 10})
     values = {0: (0.9, 0.1, 0.1), 1: (0.5, 0.5, 0.5), 2: (0.4, 0.4, 0.4)}
-    record, _ = run(sweep, record, lambda trial: values[trial.configuration][trial.parameters["train.seed"] - 1])
+    record, _ = run(
+        sweep, record, lambda trial: values[trial.configuration][trial.parameters["train.seed"] - 1]
+    )
     assert [trial.configuration for trial in record.trials if trial.is_finished] == [1, 1, 1]
 
 

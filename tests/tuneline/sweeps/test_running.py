@@ -62,7 +62,10 @@ def record(project):
 
 def results(project):
     """What must not depend on kills and workers."""
-    return [{key: value for key, value in trial.items() if key not in {"seconds", "commit"}} for trial in record(project)["trials"]]
+    return [
+        {key: value for key, value in trial.items() if key not in {"seconds", "commit"}}
+        for trial in record(project)["trials"]
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -134,18 +137,27 @@ def test_invalid_space_is_refused_before_anything_runs(prepared, tmp_path, param
 
 
 @pytest.mark.parametrize(
-    ("head", "key", "halving"), [("frozen", "train.epochs", False), ("frozen", "tokenize.max_length", True), (None, "model.head", True)]
+    ("head", "key", "halving"),
+    [("frozen", "train.epochs", False), ("frozen", "tokenize.max_length", True), (None, "model.head", True)],
 )
 def test_sweep_that_a_frozen_head_makes_pointless_is_refused(tmp_path, head, key, halving):
     write_params(tmp_path, model={"checkpoint": "owner/bert", "config": {}, "head": head})
-    space = {"parameters": {key: {"choice": [1]}}, "sampler": "grid", "halving": SWEEP["halving"] if halving else None}
+    space = {
+        "parameters": {key: {"choice": [1]}},
+        "sampler": "grid",
+        "halving": SWEEP["halving"] if halving else None,
+    }
     with pytest.raises(ParamsError, match=r"model\.head: a frozen checkpoint has no training steps"):
         begin(tmp_path, Sweep.model_validate(space), 1)
 
 
 def test_variants_are_compared_as_fine_tuned_models_whatever_auto_would_publish(tmp_path, capsys):
     write_params(tmp_path, model={"checkpoint": "owner/bert", "config": {}, "head": "auto"})
-    space = {"parameters": {"train.learning_rate": {"choice": [1e-5, 1e-4]}}, "sampler": "grid", "halving": None}
+    space = {
+        "parameters": {"train.learning_rate": {"choice": [1e-5, 1e-4]}},
+        "sampler": "grid",
+        "halving": None,
+    }
     record = begin(tmp_path, Sweep.model_validate(space), 1)
     assert "head: null" in record.params
     assert "the variants have model.head null" in capsys.readouterr().out
@@ -163,7 +175,9 @@ def start(project):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", **GIT_IDENTITY}
     with (project.folder.parent / "output.txt").open("ab") as output:
-        return subprocess.Popen(COMMAND, cwd=project.folder, env=env, stdout=output, stderr=output, start_new_session=True)
+        return subprocess.Popen(
+            COMMAND, cwd=project.folder, env=env, stdout=output, stderr=output, start_new_session=True
+        )
 
 
 @pytest.mark.slow

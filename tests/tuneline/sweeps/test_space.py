@@ -41,13 +41,18 @@ def test_small_space_is_drawn_once():
 
 
 def test_grid_has_every_combination_whose_conditions_hold():
-    grid = all_draws(sweep({**PARAMETERS, "train.learning_rate": {"choice": [1e-4, 1e-5]}}, sampler="grid", trials=None))
+    grid = all_draws(
+        sweep({**PARAMETERS, "train.learning_rate": {"choice": [1e-4, 1e-5]}}, sampler="grid", trials=None)
+    )
     assert len(grid) == 2 * 3 * (2 + 1)
 
 
 def test_tpe_draws_the_same_after_the_same_results_and_learns_from_them():
     space = sweep(
-        {"train.learning_rate": {"low": 1e-6, "high": 1e-2, "log": True}, "train.keep": {"choice": ["best", "last"]}},
+        {
+            "train.learning_rate": {"low": 1e-6, "high": 1e-2, "log": True},
+            "train.keep": {"choice": ["best", "last"]},
+        },
         sampler="tpe",
         trials=30,
     )
@@ -69,12 +74,21 @@ def test_tpe_draws_the_same_after_the_same_results_and_learns_from_them():
         ({"parameters": {"seed": {"choice": [1, 2]}}}, "parameters.seed: it changes the rows"),
         ({"parameters": {"train.epochs": {"choise": [1, 2]}}}, "parameters.train.epochs"),
         ({"parameters": {"train.epochs": {"low": 3, "high": 1}}}, "low: must be less than high"),
-        ({"parameters": {"train.learning_rate": {"low": 0.1, "high": 0.2}}, "sampler": "grid"}, "a grid needs a `step`"),
-        ({"parameters": {"train.warmup_ratio": PARAMETERS["train.warmup_ratio"]}}, "train.schedule is none of the parameters above it"),
+        (
+            {"parameters": {"train.learning_rate": {"low": 0.1, "high": 0.2}}, "sampler": "grid"},
+            "a grid needs a `step`",
+        ),
+        (
+            {"parameters": {"train.warmup_ratio": PARAMETERS["train.warmup_ratio"]}},
+            "train.schedule is none of the parameters above it",
+        ),
         ({"trials": None}, "trials: give the number"),
         ({"sampler": "tea"}, "sampler"),
         ({"trails": 3}, "trails"),
-        ({"objectives": ["accuracy", "int8_latency_ms"], "halving": {"first_steps": 4}}, "halving: set it to null"),
+        (
+            {"objectives": ["accuracy", "int8_latency_ms"], "halving": {"first_steps": 4}},
+            "halving: set it to null",
+        ),
     ],
 )
 def test_error_in_a_file_names_the_key(tmp_path, changes, named):

@@ -24,7 +24,9 @@ def test_prediction_of_tied_logits_is_the_lowest_class_id():
 
 def test_loss_is_finite_for_logits_that_overflow():
     assert PAIR.mean_loss(np.array([[1e4, -1e4]], dtype=np.float32), np.array([1])) == pytest.approx(2e4)
-    assert PAIR.mean_loss(np.array([[0.0, 0.0]], dtype=np.float32), np.array([1])) == pytest.approx(math.log(2))
+    assert PAIR.mean_loss(np.array([[0.0, 0.0]], dtype=np.float32), np.array([1])) == pytest.approx(
+        math.log(2)
+    )
 
 
 def test_class_that_a_task_does_not_have_becomes_no_label():

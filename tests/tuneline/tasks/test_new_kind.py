@@ -25,7 +25,13 @@ from tuneline.tasks import TASKS, read_task, register
 
 RATINGS = ("poor", "fair", "good")
 STAGES = ("base", "download", "tokenize", "baseline", "train", "evaluate", "export", "compare")
-MODEL = {"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+MODEL = {
+    "model_type": "bert",
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+}
 
 
 def run(folder, *words):
@@ -45,7 +51,9 @@ def project(tmp_path_factory):
     rows = []
     for number in range(300):
         rating = RATINGS[number % 3]
-        rows.append((f"{generator.choice(words[rating].split())} parcel number {generator.randrange(50)}", rating))
+        rows.append(
+            (f"{generator.choice(words[rating].split())} parcel number {generator.randrange(50)}", rating)
+        )
     (folder / "data/source/reviews").mkdir(parents=True)
     with (folder / "data/source/reviews/all.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("text", "rating"), *rows])
@@ -63,7 +71,14 @@ def project(tmp_path_factory):
     }
     training = {"epochs": 3, "launch": "cpu"}
     register(Ordinal)
-    write_params(folder, data=data, model={"config": MODEL}, train=training, tokenize={"max_length": 16}, evaluate={"behaviour": None})
+    write_params(
+        folder,
+        data=data,
+        model={"config": MODEL},
+        train=training,
+        tokenize={"max_length": 16},
+        evaluate={"behaviour": None},
+    )
     run(folder, *(f"stages.{stage}" for stage in STAGES))
     yield folder
     TASK_KINDS.remove(Ordinal.kind)
@@ -75,7 +90,9 @@ def test_predictions_of_every_stage_are_those_of_the_new_kind(project):
     assert read_task(table.schema, "label") == Ordinal(RATINGS)
     logits = np.array(table["logits"].to_pylist(), np.float32)
     expected = nearest_ranks(probabilities(logits))
-    assert (expected != logits.argmax(axis=1)).any(), "some predictions are others than those of a classification"
+    assert (expected != logits.argmax(axis=1)).any(), (
+        "some predictions are others than those of a classification"
+    )
     assert table["prediction"].to_pylist() == expected.tolist()
     metrics = json.loads((project / "metrics/evaluate.json").read_text())
     assert metrics["accuracy"] == pytest.approx((expected == table["label"].to_numpy()).mean(), abs=1e-6)
@@ -85,8 +102,17 @@ def test_predictions_of_every_stage_are_those_of_the_new_kind(project):
 
 
 def test_predict_writes_the_predictions_of_the_new_kind(project, tmp_path):
-    (tmp_path / "texts.csv").write_text("text\nlovely parcel number 3\nusable parcel number 4\nrude parcel number 5\n")
-    arguments = ["predict", str(tmp_path / "texts.csv"), "--model", str(project / "models/onnx"), "-o", str(tmp_path / "out.csv")]
+    (tmp_path / "texts.csv").write_text(
+        "text\nlovely parcel number 3\nusable parcel number 4\nrude parcel number 5\n"
+    )
+    arguments = [
+        "predict",
+        str(tmp_path / "texts.csv"),
+        "--model",
+        str(project / "models/onnx"),
+        "-o",
+        str(tmp_path / "out.csv"),
+    ]
     run(project, "tuneline.cli", "--", *arguments)
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -97,7 +123,9 @@ def test_predict_writes_the_predictions_of_the_new_kind(project, tmp_path):
 def test_gate_decides_about_the_new_kind(project):
     table = read_table(project / "reports/predictions.parquet")
     labels = table["label"].to_numpy()
-    rows = PairedPredictions(labels, labels, table["prediction"].to_numpy() * 0, read_task(table.schema, "label"))
+    rows = PairedPredictions(
+        labels, labels, table["prediction"].to_numpy() * 0, read_task(table.schema, "label")
+    )
     decision = decide_promotion(rows, (), PromotionPolicy(min_rows=1))
     assert decision.promoted
     assert decision.metric == "accuracy"

@@ -21,7 +21,9 @@ def test_labels_are_missing_only_where_all_are_the_mark():
     assert NUMBER.unlabelled(np.array([-1.0, -1.0])).tolist() == [True, True]
 
 
-@pytest.mark.parametrize(("weights", "smoothing", "key"), [("balanced", 0.0, "class_weights"), (None, 0.1, "label_smoothing")])
+@pytest.mark.parametrize(
+    ("weights", "smoothing", "key"), [("balanced", 0.0, "class_weights"), (None, 0.1, "label_smoothing")]
+)
 def test_parameters_of_classes_are_refused(weights, smoothing, key):
     with pytest.raises(ParamsError, match=f"train.{key}"):
         NUMBER.check_class_params(weights, smoothing)

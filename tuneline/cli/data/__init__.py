@@ -7,18 +7,28 @@ import typer
 
 from tuneline.core.terminal import progress, say
 
-app = typer.Typer(help="Act on what the data checks found, and see how the data changed.", no_args_is_help=True)
+app = typer.Typer(
+    help="Act on what the data checks found, and see how the data changed.", no_args_is_help=True
+)
 
-CheckOption = Annotated[list[str], typer.Option("--check", metavar="CHECK", help="Drop the rows that violate this data check; repeatable")]
+CheckOption = Annotated[
+    list[str],
+    typer.Option("--check", metavar="CHECK", help="Drop the rows that violate this data check; repeatable"),
+]
 From = Annotated[
-    Literal["train", "validation", "test"] | None, typer.Option("--from", help="Drop rows of this split only; of a pair, the row in it")
+    Literal["train", "validation", "test"] | None,
+    typer.Option("--from", help="Drop rows of this split only; of a pair, the row in it"),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be dropped; write nothing")]
 
 TextFile = Annotated[Path, typer.Argument(metavar="FILE", help="CSV, TSV or JSON Lines, plain or .gz")]
-Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Of the lines that are not UTF-8; default: detected")]
+Encoding = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Of the lines that are not UTF-8; default: detected")
+]
 Mojibake = Annotated[bool, typer.Option("--mojibake", help="Also convert lines such as 'CafÃ©' for 'Café'")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write; default: only show the lines")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="File to write; default: only show the lines")
+]
 Last = Annotated[int, typer.Option(min=1, help="Number of versions to show, the newest first")]
 Page = Annotated[Path, typer.Option("--output", "-o", help="HTML file to write")]
 
@@ -49,7 +59,9 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     for name in dict.fromkeys(check):
         with progress(f"data drop: {name}"):
             choices.append(choice := choose_rows(name, params, from_split))
-        counts = [f"{number:,} of {rows_of_split(split):,} rows of {split}" for split, number in choice.rows.items()]
+        counts = [
+            f"{number:,} of {rows_of_split(split):,} rows of {split}" for split, number in choice.rows.items()
+        ]
         left = f"; {choice.left:,} more are not in {from_split}" if choice.left else ""
         none = "" if counts or left else f": {FAILING_ROWS}/ has no file of it"
         say(f"{name}: {', '.join(counts) or 'no rows'} to drop{none}{left}.")
@@ -70,8 +82,8 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
 def history(last: Last = 20, output: Page = Path("reports/data-history.html")) -> None:
     """Write a page about the versions of the data: rows, classes, lengths, words, drift and failed checks of each.
 
-    A version is in a commit of the current branch, or in one that the model registry names, and of the same source and columns as the
-    present one. DVC's cache has their profiles.
+    A version is in a commit of the current branch, or in one that the model registry names, and of the same
+    source and columns as the present one. DVC's cache has their profiles.
     """
     from tuneline.cli.data.history import FETCH, changes_between, read_versions, render_history
     from tuneline.core.errors import StageError
@@ -82,24 +94,37 @@ def history(last: Last = 20, output: Page = Path("reports/data-history.html")) -
     if not (root / "dvc.yaml").exists():
         raise StageError(f"{root.resolve()} has no dvc.yaml.", "Run this in the root of the project.")
     if not git(root, "rev-parse", "--git-dir"):
-        raise StageError(f"{root.resolve()} is not a git repository.", "Versions of the data are commits: run git init.")
+        raise StageError(
+            f"{root.resolve()} is not a git repository.", "Versions of the data are commits: run git init."
+        )
     with progress("data history: versions in git and in DVC's cache"):
         versions = read_versions(root, last + 1)
     if not versions:
-        raise StageError("No commit has a version of the data.", "Run `dvc repro`, and commit dvc.lock and metrics.")
+        raise StageError(
+            "No commit has a version of the data.", "Run `dvc repro`, and commit dvc.lock and metrics."
+        )
     shown = versions[:last]
     output.parent.mkdir(parents=True, exist_ok=True)
     with progress("data history: differences"), replace_file(output) as partial:
-        changes = [changes_between(version, before) for version, before in zip(shown, [*versions[1:], None], strict=False)]
+        changes = [
+            changes_between(version, before)
+            for version, before in zip(shown, [*versions[1:], None], strict=False)
+        ]
         partial.write_text(render_history(changes, more=len(versions) > last), encoding="utf-8")
     missing = sum(version.profile is None for version in shown)
     if missing:
-        say(f"The profile of {missing} of {len(shown)} versions is not in DVC's cache: `{FETCH}` gets what the remote has.", error=True)
+        say(
+            f"The profile of {missing} of {len(shown)} versions is not in DVC's cache: `{FETCH}` gets what"
+            " the remote has.",
+            error=True,
+        )
     say(f"{len(shown)} version{'s' * (len(shown) != 1)} of the data: {output}")
 
 
 @app.command("recode")
-def recode(file: TextFile, encoding: Encoding = None, mojibake: Mojibake = False, output: Output = None) -> None:
+def recode(
+    file: TextFile, encoding: Encoding = None, mojibake: Mojibake = False, output: Output = None
+) -> None:
     """Show the lines of a text file that are not UTF-8, and write a copy in which they are."""
     from tuneline.cli.data.repairs import recode_file as write
     from tuneline.readers.text import known_encoding

@@ -26,7 +26,9 @@ RESULTS = 5
 
 @dataclass(frozen=True)
 class DataVersion:
-    """One version of ``data/raw``. Profile, words and check results are ``None`` if they are not in DVC's cache.
+    """One version of ``data/raw``.
+
+    Profile, words and check results are ``None`` if they are not in DVC's cache.
 
     Attributes:
         commit: The commit that added it; ``None`` if it is not committed.
@@ -55,7 +57,9 @@ def read_versions(root: Path, number: int) -> list[DataVersion]:
     names: dict[str | None, list[str]] = {}
     for commit, data in _hashes(root, list(named), task):
         names.setdefault(data, []).extend(named[commit])
-    listed = {commit.sha: commit for commit in commits(root, "--topo-order", "HEAD", *named, "--", "dvc.lock")}
+    listed = {
+        commit.sha: commit for commit in commits(root, "--topo-order", "HEAD", *named, "--", "dvc.lock")
+    }
     versions: list[DataVersion] = []
     present, is_first = read_lock(root).out(RAW.as_posix()), True
     for md5, group in groupby(_hashes(root, list(listed), task), key=lambda pair: pair[1]):
@@ -96,7 +100,9 @@ def _read(root: Path, data: str, group: Sequence[Commit], names: Sequence[str]) 
         if profile := _cached(root, lock, "profile.json", Profile):
             break
     words, checks = _cached(root, lock, "words.json", WordCounts), _cached(root, lock, "checks.json", Checks)
-    return DataVersion(group[-1], data, names, metrics_at(root, commit.sha, "validate"), profile, words, checks)
+    return DataVersion(
+        group[-1], data, names, metrics_at(root, commit.sha, "validate"), profile, words, checks
+    )
 
 
 def _cached(root: Path, lock: Lock, name: str, record: type[R]) -> R | None:
@@ -106,7 +112,10 @@ def _cached(root: Path, lock: Lock, name: str, record: type[R]) -> R | None:
 
 def _in_working_tree(root: Path, data: str) -> DataVersion:
     checks, metrics = root / CHECKS, Metrics.read_values(root / METRICS / "validate.json")
-    profile, words = Profile.read_if_valid(checks / "profile.json"), WordCounts.read_if_valid(checks / "words.json")
+    profile, words = (
+        Profile.read_if_valid(checks / "profile.json"),
+        WordCounts.read_if_valid(checks / "words.json"),
+    )
     return DataVersion(None, data, [], metrics, profile, words, Checks.read_if_valid(checks / "checks.json"))
 
 
@@ -119,7 +128,9 @@ LARGE, SIGNIFICANT = 0.25, 0.01
 
 @dataclass(frozen=True)
 class VersionChange:
-    """A version of the data, and what differs in train from the one before it. What is unknown is ``None`` or empty.
+    """A version of the data, and what differs in train from the one before it.
+
+    What is unknown is ``None`` or empty.
 
     Attributes:
         classes: Fraction of the rows by class; empty for a regression.
@@ -177,10 +188,18 @@ def changes_between(version: DataVersion, before: DataVersion | None) -> Version
         rows_of(version),
         rows_of(before) if before else {},
         classes={name: count / max(sum(counts.values()), 1) for name, count in counts.items()},
-        new_classes=[name for name in counts if counts[name] and not counts_before.get(name)] if is_known else [],
-        gone_classes=[name for name in counts_before if counts_before[name] and not counts.get(name)] if is_known else [],
+        new_classes=(
+            [name for name in counts if counts[name] and not counts_before.get(name)] if is_known else []
+        ),
+        gone_classes=(
+            [name for name in counts_before if counts_before[name] and not counts.get(name)]
+            if is_known
+            else []
+        ),
         labels=_label_drift(current, former),
-        lengths=_number_drift(*(profile.characters if profile else None for profile in (_train(current), _train(former)))),
+        lengths=_number_drift(
+            *(profile.characters if profile else None for profile in (_train(current), _train(former)))
+        ),
         new_words=missing_words(words, words_before),
         gone_words=missing_words(words_before, words),
         new_common=_new_common(_train(current), _train(former)),
@@ -195,23 +214,33 @@ def rows_of(version: DataVersion) -> dict[str, int]:
     """Return the rows by split: of the profile, or of the metrics if it is not in the cache."""
     if version.profile:
         return {split: profiled.rows for split, profiled in version.profile.splits.items()}
-    return {split: int(version.metrics[f"{split}_rows"]) for split in SPLITS if f"{split}_rows" in version.metrics}
+    return {
+        split: int(version.metrics[f"{split}_rows"]) for split in SPLITS if f"{split}_rows" in version.metrics
+    }
 
 
 def class_rows(profile: Profile | None) -> dict[str, int]:
     """Return the rows of train by class; empty for a regression, or without labels."""
     train = _train(profile)
-    return dict(zip(profile.labels, train.labels.counts, strict=False)) if profile and profile.labels and train and train.labels else {}
+    return (
+        dict(zip(profile.labels, train.labels.counts, strict=False))
+        if profile and profile.labels and train and train.labels
+        else {}
+    )
 
 
 def _label_drift(current: Profile | None, former: Profile | None) -> Distance | None:
     counts, reference = class_rows(current), class_rows(former)
     if counts and reference:
         names = list(dict.fromkeys([*reference, *counts]))
-        return population_stability(*(np.array([rows.get(name, 0) for name in names]) for rows in (counts, reference)))
+        return population_stability(
+            *(np.array([rows.get(name, 0) for name in names]) for rows in (counts, reference))
+        )
     if current is None or former is None or not (current.task.ordered and former.task.ordered):
         return None
-    return _number_drift(*(profile.labels if profile else None for profile in (_train(current), _train(former))))
+    return _number_drift(
+        *(profile.labels if profile else None for profile in (_train(current), _train(former)))
+    )
 
 
 def _number_drift(current: Distribution | None, former: Distribution | None) -> Distance | None:
@@ -232,13 +261,18 @@ def rebinned(distribution: Distribution, edges: Sequence[float]) -> Counts:
 def missing_words(words: WordCounts | None, other: WordCounts | None) -> list[str]:
     """Return the words that another version lacks although it would have ``EXPECTED`` of them by their frequency, the most frequent first.
 
-    A list that was cut off lacks rare words that the data has. So the rarest listed word is what counts as absent.
+    A list that was cut off lacks rare words that the data has. So the rarest listed word is what counts as
+    absent.
     """
     if words is None or other is None or not words.total:
         return []
     is_cut = len(other.counts) < other.different
     least = EXPECTED * (min(other.counts.values(), default=1) if is_cut else 1)
-    return [word for word, count in words.counts.items() if word not in other.counts and count * other.total / words.total >= least]
+    return [
+        word
+        for word, count in words.counts.items()
+        if word not in other.counts and count * other.total / words.total >= least
+    ]
 
 
 def _new_common(current: SplitProfile | None, former: SplitProfile | None) -> float | None:
@@ -261,7 +295,10 @@ class ClassPlot(NamedTuple):
 
 
 def render_history(changes: Sequence[VersionChange], *, more: bool) -> str:
-    """Return the page as HTML, with the newest version first. Everything that comes from the data is escaped."""
+    """Return the page as HTML, with the newest version first.
+
+    Everything that comes from the data is escaped.
+    """
     templates = template_environment(TEMPLATES)
     templates.filters["number"] = format_number
     templates.tests["large"] = is_large
@@ -287,15 +324,25 @@ def draw_plots(changes: Sequence[VersionChange]) -> list[tuple[str, str, Markup]
     }
     planned: list[tuple[str, str, Mapping[str, Sequence[float | None]]]] = [
         ("Rows", "by split", {split: [change.rows.get(split) for change in changes] for split in SPLITS}),
-        ("Length", "characters of a row of train", {name: [_length(one, at) for one in changes] for name, at in lengths.items()}),
+        (
+            "Length",
+            "characters of a row of train",
+            {name: [_length(one, at) for one in changes] for name, at in lengths.items()},
+        ),
         ("Drift", "population stability index of train against the version before", drifts),
         ("Different words", "in train", {"words": words}),
-        ("New common words", "percent of the 500 most common words of train that were not common before", {"words": percent}),
+        (
+            "New common words",
+            "percent of the 500 most common words of train that were not common before",
+            {"words": percent},
+        ),
         ("Failed checks", "errors and warnings", {"checks": [change.failures for change in changes]}),
     ]
     drawn = []
     for index, (title, unit, series) in enumerate(planned):
-        known = {name: values for name, values in series.items() if any(value is not None for value in values)}
+        known = {
+            name: values for name, values in series.items() if any(value is not None for value in values)
+        }
         if known:
             limits = {f"large: {LARGE}": LARGE} if title == "Drift" else {}
             drawn.append((title, unit, draw_lines(f"plot{index}", title, known, ends, limits)))
@@ -309,7 +356,9 @@ def _length(change: VersionChange, level: float) -> float | None:
 def draw_classes(changes: Sequence[VersionChange]) -> list[ClassPlot]:
     """Draw the percentage of each class in train over the versions, the oldest first; on one scale, so that classes can be compared."""
     newest = next((change.classes for change in reversed(changes) if change.classes), {})
-    names = sorted({name for change in changes for name in change.classes}, key=lambda name: (-newest.get(name, 0), name))[:MAX_CLASSES]
+    names = sorted(
+        {name for change in changes for name in change.classes}, key=lambda name: (-newest.get(name, 0), name)
+    )[:MAX_CLASSES]
     known = [change.classes for change in changes if change.classes]
     top = max((100 * classes.get(name, 0.0) for classes in known for name in names), default=0.0)
     drawn = []

@@ -25,7 +25,14 @@ from tuneline.core.terminal import progress, say
 from tuneline.params import Params
 from tuneline.readers.files import not_a_file
 from tuneline.readers.rows import nearest
-from tuneline.readers.text import UTF_16, is_cut, is_encoded, open_bytes, probable_encoding, read_errors_explained
+from tuneline.readers.text import (
+    UTF_16,
+    is_cut,
+    is_encoded,
+    open_bytes,
+    probable_encoding,
+    read_errors_explained,
+)
 from tuneline.reports.checks import Checks
 
 Rows = NDArray[np.int64]
@@ -33,11 +40,14 @@ HashedRows = NDArray[np.object_]
 
 
 class ViolatingRows:
-    """The rows that violate a check, as ``reports/checks/rows/CHECK.parquet`` has them. Texts are read in batches.
+    """The rows that violate a check, as ``reports/checks/rows/CHECK.parquet`` has them.
+
+    Texts are read in batches.
 
     Attributes:
         has_pairs: True if the check compares rows.
-        split, row, other_split, other_row: As in the file, each of shape ``(rows,)``; the last two are empty without pairs.
+        split, row, other_split, other_row: As in the file, each of shape ``(rows,)``; the last two are empty
+            without pairs.
     """
 
     def __init__(self, path: Path, texts: Sequence[str]) -> None:
@@ -45,7 +55,11 @@ class ViolatingRows:
         self.has_pairs = "other_row" in pq.read_schema(path).names
         table = read_table(path, ["split", "row", *(["other_split", "other_row"] if self.has_pairs else [])])
         columns: list[NDArray[Any]] = [np.asarray(column.to_pylist()) for column in table.columns]
-        self.split, self.row, self.other_split, self.other_row = (*columns, np.empty(0, str), np.empty(0, np.int64))[:4]
+        self.split, self.row, self.other_split, self.other_row = (
+            *columns,
+            np.empty(0, str),
+            np.empty(0, np.int64),
+        )[:4]
 
     @classmethod
     def of(cls, check: str, params: Params) -> "ViolatingRows | None":
@@ -56,12 +70,18 @@ class ViolatingRows:
         """
         known = list(dict(params.validate_))
         if check not in known:
-            raise StageError(f"--check: {check!r} is not a data check{nearest(check, known)}.", "docs/data-checks.md lists them.")
+            raise StageError(
+                f"--check: {check!r} is not a data check{nearest(check, known)}.",
+                "docs/data-checks.md lists them.",
+            )
         checked = Checks.read(CHECKS / "checks.json").raw_sha256
         for split in SPLITS:  # a row number of other data would drop another row
             raw = SplitReader.open(RAW, split, "download")
             if checked.get(split) != split_hash(raw.paths):
-                raise StageError(f"{CHECKS}/ is about other data than {raw.name}.", "Run `dvc repro validate`, then this command again.")
+                raise StageError(
+                    f"{CHECKS}/ is about other data than {raw.name}.",
+                    "Run `dvc repro validate`, then this command again.",
+                )
         path = FAILING_ROWS / f"{check}.parquet"
         return cls(path, params.data.text_columns) if path.exists() else None
 
@@ -114,22 +134,29 @@ def choose_rows(check: str, params: Params, from_split: str | None) -> RowsToDro
     """Choose the rows to drop for a check: from one split, or from the split of each violating row.
 
     Raises:
-        StageError: The check is unknown or has not run on this data; or it is about pairs of two splits, and ``from_split`` is missing.
+        StageError: The check is unknown or has not run on this data; or it is about pairs of two splits, and
+            ``from_split`` is missing.
     """
     failing = ViolatingRows.of(check, params)
     if failing is None:
         return RowsToDrop({}, DROPPED_SCHEMA.empty_table(), 0)
     if failing.has_pairs and from_split is None and (failing.split != failing.other_split).any():
         problem = f"{check} is about rows in two splits, and --from is missing."
-        raise StageError(problem, "Add --from train to drop those of train, so that validation and test stay as they are.")
+        raise StageError(
+            problem, "Add --from train to drop those of train, so that validation and test stay as they are."
+        )
     splits = SPLITS if from_split is None else (from_split,)
     chosen = {split: failing.of_split(split) for split in splits}
     if check == "leakage" and from_split:  # the check names one row that a row repeats, and there may be more
         chosen[from_split] = np.union1d(chosen[from_split], failing.equal_rows(from_split))
     chosen = {split: rows for split, rows in chosen.items() if len(rows)}
-    entries = [_entries(check, split, rows, failing, params.data.text_columns) for split, rows in chosen.items()]
+    entries = [
+        _entries(check, split, rows, failing, params.data.text_columns) for split, rows in chosen.items()
+    ]
     joined = pa.concat_tables([DROPPED_SCHEMA.empty_table(), *entries])
-    if not failing.has_pairs and from_split is None:  # a single row is wrong wherever it is; one of a pair only beside the other
+    if (
+        not failing.has_pairs and from_split is None
+    ):  # a single row is wrong wherever it is; one of a pair only beside the other
         joined = joined.set_column(1, DROPPED_SCHEMA.field("split"), pa.array([""] * joined.num_rows))
     sides = (failing.split, failing.other_split) if failing.has_pairs else (failing.split,)
     left = int((~np.isin(np.stack(sides), splits).any(axis=0)).sum())
@@ -139,7 +166,9 @@ def choose_rows(check: str, params: Params, from_split: str | None) -> RowsToDro
 def _entries(check: str, split: str, rows: Rows, failing: ViolatingRows, texts: Sequence[str]) -> pa.Table:
     keys = keys_of_rows(split, rows, texts)
     which = np.full(len(rows), ALL, dtype=object)
-    if check == "duplicates":  # of copies with exactly the same texts, the hash cannot tell the first one, which stays, from the others
+    if (
+        check == "duplicates"
+    ):  # of copies with exactly the same texts, the hash cannot tell the first one, which stays, from the others
         first, place = np.unique(failing.other_row[failing.split == split], return_inverse=True)
         which[keys == keys_of_rows(split, first, texts)[place]] = LATER
     columns = [keys.tolist(), [split] * len(rows), which.tolist(), [check] * len(rows)]
@@ -148,21 +177,30 @@ def _entries(check: str, split: str, rows: Rows, failing: ViolatingRows, texts: 
 
 def distinct(entries: pa.Table) -> pa.Table:
     """Return one line for each hash and split: the first reason, and ``all`` rows if any line says so."""
-    grouped = entries.group_by([KEY, "split"], use_threads=False).aggregate([("rows", "min"), ("reason", "first")])  # all < later
+    grouped = entries.group_by([KEY, "split"], use_threads=False).aggregate(
+        [("rows", "min"), ("reason", "first")]
+    )  # all < later
     return grouped.rename_columns([KEY, "split", "rows", "reason"]).cast(DROPPED_SCHEMA)
 
 
 def added(dropped: pa.Table, entries: pa.Table) -> pa.Table:
     """Return the present lines and new ones; rows that are dropped from every split already need no other line."""
-    everywhere = dropped.filter(pc.and_(pc.equal(dropped["split"], ""), pc.equal(dropped["rows"], ALL)))[KEY].combine_chunks()
-    return distinct(pa.concat_tables([dropped, entries.filter(pc.invert(pc.is_in(entries[KEY], value_set=everywhere)))]))
+    everywhere = dropped.filter(pc.and_(pc.equal(dropped["split"], ""), pc.equal(dropped["rows"], ALL)))[
+        KEY
+    ].combine_chunks()
+    return distinct(
+        pa.concat_tables([dropped, entries.filter(pc.invert(pc.is_in(entries[KEY], value_set=everywhere)))])
+    )
 
 
 def refuse_empty_splits(choice: RowsToDrop) -> None:
     """Check that every split keeps rows."""
     for split, number in choice.rows.items():
         if number == rows_of_split(split):
-            raise StageError(f"No row of {split} would be left; nothing was written.", "Drop the rows of another split: --from.")
+            raise StageError(
+                f"No row of {split} would be left; nothing was written.",
+                "Drop the rows of another split: --from.",
+            )
 
 
 def rows_of_split(split: str) -> int:
@@ -186,7 +224,10 @@ def recode_file(path: Path, encoding: str | None, mojibake: bool, output: Path |
         output: File to write; ``None``: only show.
     """
     if ".parquet" in path.suffixes:
-        raise StageError(f"{path}: texts in Parquet files are always UTF-8.", "Correct mojibake in the program that writes it.")
+        raise StageError(
+            f"{path}: texts in Parquet files are always UTF-8.",
+            "Correct mojibake in the program that writes it.",
+        )
     if problem := not_a_file(path):  # it is read twice, so a pipe will not do
         raise StageError(f"{path} {problem}.", "Name a file.")
     if output is not None and output.exists():
@@ -212,7 +253,11 @@ def _show_changes(path: Path, encoding: str, mojibake: bool) -> str:
         if counts.total() <= SHOWN_LINES:
             say(f"line {total:,}: {_change(line, converted, encoding)}")
     more = counts.total() - SHOWN_LINES
-    say(f"and {more:,} more lines" if more > 0 else f"{path}: {total:,} lines; {valid:,} beyond ASCII are right utf-8.")
+    say(
+        f"and {more:,} more lines"
+        if more > 0
+        else f"{path}: {total:,} lines; {valid:,} beyond ASCII are right utf-8."
+    )
     return " and ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
 
 
@@ -225,13 +270,21 @@ def _kind(line: bytes, encoding: str) -> str:
 
 def _write(output: Path, lines: Iterator[tuple[int, bytes, bytes]]) -> None:
     with replace_file(output) as partial, partial.open("wb") as file:
-        packed: Any = gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) if output.suffix == ".gz" else nullcontext(file)
+        packed: Any = (
+            gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0)
+            if output.suffix == ".gz"
+            else nullcontext(file)
+        )
         with packed as target:
             target.writelines(converted for _, _, converted in lines)
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    with read_errors_explained(str(path)), open_bytes(path) as (content, _), progress(f"data recode: {path}", unit="lines") as step:
+    with (
+        read_errors_explained(str(path)),
+        open_bytes(path) as (content, _),
+        progress(f"data recode: {path}", unit="lines") as step,
+    ):
         for step.done, line in enumerate(content, 1):
             if b"\0" in line:
                 raise DataError(f"{path}, line {step.done:,}: a zero byte.", UTF_16)

@@ -8,34 +8,65 @@ import typer
 from tuneline.readers.rows import MAX_SHARE, Action
 
 FILE_HELP = "Texts and labels: CSV, TSV, JSONL or Parquet, plain or .gz; the layout is detected"
-MODEL_HELP = "A folder of exported models; or a commit, version (v0.2.0) or stage (production) whose models/onnx is in DVC's cache"
+MODEL_HELP = (
+    "A folder of exported models; or a commit, version (v0.2.0) or stage (production) whose models/onnx is in"
+    " DVC's cache"
+)
 ERRORS_HELP = (
-    "Write the wrong predictions (regression: all), the worst first: CSV, for people, with a space before what a spreadsheet would "
-    "execute; or Parquet"
+    "Write the wrong predictions (regression: all), the worst first: CSV, for people, with a space before"
+    " what a spreadsheet would execute; or Parquet"
 )
 
 
 def command(  # noqa: PLR0917 - typer calls it by name
     file: Annotated[Path, typer.Argument(metavar="FILE", help=FILE_HELP)],
     model: Annotated[str, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP)] = "models/onnx",
-    precision: Annotated[Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")] = None,
-    text: Annotated[
-        list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair. Default: as in training")
+    precision: Annotated[
+        Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")
     ] = None,
-    label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Label column; default: as in training")] = None,
-    by: Annotated[list[str] | None, typer.Option("--by", metavar="COLUMN", help="Slices by the values of a column; repeatable")] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text", metavar="COLUMN", help="Text column; twice for a pair. Default: as in training"
+        ),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", metavar="COLUMN", help="Label column; default: as in training")
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option("--by", metavar="COLUMN", help="Slices by the values of a column; repeatable"),
+    ] = None,
     errors: Annotated[Path | None, typer.Option("--errors", metavar="FILE", help=ERRORS_HELP)] = None,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page, in the style of the report")] = None,
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the metrics, as in metrics/evaluate.json")] = None,
-    bad_rows: Annotated[Action, typer.Option(help="A row that cannot be read, without text or a known label. skip: left out")] = "stop",
-    max_bad_share: Annotated[float, typer.Option(min=0, max=1, help="skip: largest fraction of the rows")] = MAX_SHARE,
-    encoding: Annotated[str | None, typer.Option(metavar="NAME", help="Such as cp1252; default: detected")] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page, in the style of the report")
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the metrics, as in metrics/evaluate.json"),
+    ] = None,
+    bad_rows: Annotated[
+        Action, typer.Option(help="A row that cannot be read, without text or a known label. skip: left out")
+    ] = "stop",
+    max_bad_share: Annotated[
+        float, typer.Option(min=0, max=1, help="skip: largest fraction of the rows")
+    ] = MAX_SHARE,
+    encoding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Such as cp1252; default: detected")
+    ] = None,
 ) -> None:
     """Evaluate an exported model on a labelled file: metrics with 95 % intervals, simple models, slices, drift and errors.
 
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model.
     """
-    from tuneline.cli.evaluate.results import evaluate_file, found_model, print_evaluation, read_labelled, write_errors, write_page
+    from tuneline.cli.evaluate.results import (
+        evaluate_file,
+        found_model,
+        print_evaluation,
+        read_labelled,
+        write_errors,
+        write_page,
+    )
     from tuneline.cli.predict import BAD_ROW_OPTIONS, refusing, text_columns
     from tuneline.core.records import Metrics
     from tuneline.core.terminal import say
@@ -48,7 +79,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
         policy = BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS)
         label_column = label or str(chosen.params.get("data.label_column", params.data.label_column))
         with refusing():
-            rows = read_labelled(file, names, label_column, chosen.classifier.task, policy, by=by or (), encoding=encoding)
+            rows = read_labelled(
+                file, names, label_column, chosen.classifier.task, policy, by=by or (), encoding=encoding
+            )
         result = evaluate_file(params, chosen, rows)
     print_evaluation(result)
     if json is not None:

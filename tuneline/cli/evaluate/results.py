@@ -57,7 +57,14 @@ from tuneline.project.params_file import write
 from tuneline.project.repo import lock_at, registries
 from tuneline.project.spreadsheet import free_names, harmless, write_csv
 from tuneline.readers.inputs import open_table
-from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows, written_classes
+from tuneline.readers.labelled import (
+    LABEL,
+    POSITION,
+    LabelledColumns,
+    has_text,
+    labelled_rows,
+    written_classes,
+)
 from tuneline.readers.layout import detect_layout
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, listed
 from tuneline.reports.checks import Profile
@@ -101,12 +108,17 @@ def found_model(root: Path, name: str, precision: str | None) -> Iterator[Evalua
         StageError: There is no such folder or commit, or DVC's cache lacks the model of the commit.
     """
     if Path(name).exists():
-        profile = Profile.read_if_valid(root / PROFILE) if Path(name).resolve() == (root / ONNX).resolve() else None
+        profile = (
+            Profile.read_if_valid(root / PROFILE) if Path(name).resolve() == (root / ONNX).resolve() else None
+        )
         yield _load(name, Path(name), precision, profile)
         return
     commit = _commit(root, name)
     if commit is None:
-        raise StageError(f"--model {name}: no folder, and no commit, version or stage that git knows.", "Run git fetch, or name another.")
+        raise StageError(
+            f"--model {name}: no folder, and no commit, version or stage that git knows.",
+            "Run git fetch, or name another.",
+        )
     lock = lock_at(root, commit)
     files = cached_folder(root, lock, ONNX.as_posix())
     if files is None or None in files.values():
@@ -116,13 +128,17 @@ def found_model(root: Path, name: str, precision: str | None) -> Iterator[Evalua
     with temporary_directory() as folder:
         for file, path in files.items():
             (folder / file).symlink_to(Path(str(path)).absolute())
-        yield _load(f"{name} ({commit[:12]})", folder, precision, Profile.read_if_valid(cached) if cached else None)
+        yield _load(
+            f"{name} ({commit[:12]})", folder, precision, Profile.read_if_valid(cached) if cached else None
+        )
 
 
 def _commit(root: Path, name: str) -> str | None:
     """Return the commit of a version or stage of the artifact ``onnx``, else that of a revision or experiment."""
     if tags := registries(root).get(ONNX.name):
-        found = next((version for version in tags.versions if version.name == name), None) or tags.in_stage(name)
+        found = next((version for version in tags.versions if version.name == name), None) or tags.in_stage(
+            name
+        )
         if found is not None:
             return found.commit
     return resolve_revision(root, name)
@@ -173,13 +189,19 @@ def read_labelled(
     ``texts``, ``label`` and ``by`` are columns; the encoding is detected by default.
 
     Raises:
-        DataError: The file cannot be read, lacks a column, has no rows, or a bad row where these are an error.
+        DataError: The file cannot be read, lacks a column, has no rows, or a bad row where these are an
+            error.
     """
     file, printed = open_row_file(path, detect_layout(path, encoding), policy=policy), RowReport()
     others = dict.fromkeys(by, "--by")
     check_columns(file.columns, dict.fromkeys(texts, "--text") | {label: "--label"} | others, str(path))
     unit = file.source.unit
-    bad = BadRows(str(path), unit, policy, lambda problem: printed.add(f"skipped {problem.place(unit)}: {problem.message}"))
+    bad = BadRows(
+        str(path),
+        unit,
+        policy,
+        lambda problem: printed.add(f"skipped {problem.place(unit)}: {problem.message}"),
+    )
     columns = LabelledColumns(tuple(texts), label, type(task), others, sparse=True, policy=policy)
     with open_table(file.source) as table:
         rows = pa.Table.from_batches(labelled_rows(table, columns, bad), columns.schema).combine_chunks()
@@ -210,11 +232,24 @@ def _problems(
     for index in np.flatnonzero(~usable).tolist():
         given, position = rows[LABEL][index].as_py(), rows[POSITION][index].as_py()
         if not filled[index].as_py():
-            yield index, RowProblem(position, "no text", "Every row needs text.", " and ".join(map(repr, texts)))
+            yield (
+                index,
+                RowProblem(position, "no text", "Every row needs text.", " and ".join(map(repr, texts))),
+            )
         elif given is None:
-            yield index, RowProblem(position, "no label", "`tuneline predict` takes rows without labels.", repr(label))
+            yield (
+                index,
+                RowProblem(
+                    position, "no label", "`tuneline predict` takes rows without labels.", repr(label)
+                ),
+            )
         else:
-            yield index, RowProblem(position, f"the model has no class {given!r}", f"It knows {listed(classes)}.", repr(label))
+            yield (
+                index,
+                RowProblem(
+                    position, f"the model has no class {given!r}", f"It knows {listed(classes)}.", repr(label)
+                ),
+            )
 
 
 LIMITS = DriftLimits()
@@ -245,8 +280,12 @@ class FileEvaluation:
     @property
     def simple(self) -> dict[str, float]:
         """The primary metric of the simple models, by their titles."""
-        keys = {title: METRIC_TABLE[self.slices.metric].of_baseline(name) for name, title in SIMPLE_MODELS.items()}
-        return {title: self.metrics[key] for title, key in keys.items() if key is not None and key in self.metrics}
+        keys = {
+            title: METRIC_TABLE[self.slices.metric].of_baseline(name) for name, title in SIMPLE_MODELS.items()
+        }
+        return {
+            title: self.metrics[key] for title, key in keys.items() if key is not None and key in self.metrics
+        }
 
 
 def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> FileEvaluation:
@@ -266,7 +305,10 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
                 raise error.at(f"{file.path}, {file.unit} {file.positions[error.row]}") from None
         if truncated:
             most = model.classifier.max_length
-            notes.append(f"{truncated:,} of {len(file.labels):,} rows are longer than {most} tokens: the model did not read the rest.")
+            notes.append(
+                f"{truncated:,} of {len(file.labels):,} rows are longer than {most} tokens: the model did not"
+                " read the rest."
+            )
         values = schema.predictions(logits)
         predicted = SplitPredictions(file.labels, values, schema, schema.averaging(settings.f1), params.seed)
         phase("metrics")
@@ -274,12 +316,17 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
         for name, simple in simple_predictions(params, model, texts, notes):
             metrics |= baseline_metrics(predicted, name, simple)
         phase("slices")
-        record = slices_report(score_slices(make_file_slices(file, texts, lengths, schema), predicted), predicted.primary.name)
+        record = slices_report(
+            score_slices(make_file_slices(file, texts, lengths, schema), predicted), predicted.primary.name
+        )
         if record.worst is not None:
             metrics[f"worst_slice_{record.metric}"] = record.value(record.worst)
         drift = measure_drift(model, file, values, notes)
     table = [METRIC_TABLE[name] for name in metrics if name in METRIC_TABLE]
-    known = {metric.name: metric_interval(metric, file.labels, values, average=predicted.average, seed=params.seed) for metric in table}
+    known = {
+        metric.name: metric_interval(metric, file.labels, values, average=predicted.average, seed=params.seed)
+        for metric in table
+    }
     return FileEvaluation(
         model,
         file,
@@ -330,24 +377,34 @@ def simple_predictions(
     if base is None or base.checkpoint is None or validation is None:
         return
     if base != BaseSource.read_if_valid(BASE_RECORD) or not TOKENIZER.is_dir():
-        notes.append("models/base does not have the checkpoint of this model: it is not compared with the frozen checkpoint.")
+        notes.append(
+            "models/base does not have the checkpoint of this model: it is not compared with the frozen"
+            " checkpoint."
+        )
         return
     phase("vectors of the frozen checkpoint")
     encoder = FrozenEncoder.load(BASE_MODEL, TOKENIZER)
     yield from fit_frozen_baselines(encoder, (train, validation), columns, params.seed).predict(texts).items()
 
 
-def make_file_slices(file: LabelledFile, texts: Sequence[Sequence[str]], lengths: NDArray[np.int64], schema: Task) -> Iterator[RowSlice]:
+def make_file_slices(
+    file: LabelledFile, texts: Sequence[Sequence[str]], lengths: NDArray[np.int64], schema: Task
+) -> Iterator[RowSlice]:
     """Yield the slices by length, shared words, class, and the columns that ``--by`` names."""
     yield from chain(length_slices(lengths), overlap_slices([texts]) if len(texts) == 2 else ())
     yield from label_slices(file.labels, schema.class_names)
     for name, values in file.groups.items():
         groups = sorted(values.value_counts().to_pylist(), key=lambda group: -group["counts"])[:MAX_GROUPS]
         column = np.array(values.to_pylist(), dtype=object)
-        yield from (RowSlice(name, str(group["values"] or "(none)"), np.flatnonzero(column == group["values"])) for group in groups)
+        yield from (
+            RowSlice(name, str(group["values"] or "(none)"), np.flatnonzero(column == group["values"]))
+            for group in groups
+        )
 
 
-def measure_drift(model: EvaluatedModel, file: LabelledFile, predicted: NDArray[Any], notes: list[str]) -> list[DriftMeasure]:
+def measure_drift(
+    model: EvaluatedModel, file: LabelledFile, predicted: NDArray[Any], notes: list[str]
+) -> list[DriftMeasure]:
     """Compare the rows with the training data of the model, as flow ``score`` does."""
     if model.profile is None:
         notes.append("There is no profile of the training data of this model here: drift is not measured.")
@@ -355,7 +412,9 @@ def measure_drift(model: EvaluatedModel, file: LabelledFile, predicted: NDArray[
         notes.append(f"{len(file.labels)} rows are too few to measure drift; it takes {LIMITS.min_rows}.")
     else:
         given = model.classifier.task.decoded(predicted)
-        return drift_measures(model.profile, RowCounts.of(model.profile, list(file.texts.values()), given), LIMITS)
+        return drift_measures(
+            model.profile, RowCounts.of(model.profile, list(file.texts.values()), given), LIMITS
+        )
     return []
 
 
@@ -363,22 +422,40 @@ def print_evaluation(result: FileEvaluation) -> None:
     """Print metrics with intervals, the verdict, the worst slice, drift, and what could not be computed."""
     console, record = Console(soft_wrap=True), result.slices
     left_out = f", {result.file.left_out:,} left out" if result.file.left_out else ""
-    table = Table(title=f"{result.model.name} on {result.file.path.name}, {len(result.file.labels):,} rows{left_out}", title_justify="left")
+    table = Table(
+        title=f"{result.model.name} on {result.file.path.name}, {len(result.file.labels):,} rows{left_out}",
+        title_justify="left",
+    )
     for name, side in (("", "left"), ("value", "right"), ("95 % interval", "left")):
         table.add_column(name, justify=side)  # type: ignore[arg-type]
     for name in metric_names(result.metrics):
         ends = result.intervals.get(name)
-        table.add_row(title_of(name), f"{result.metrics[name]:.4f}", f"{ends.low:.4f} to {ends.high:.4f}" if ends else "")
+        table.add_row(
+            title_of(name),
+            f"{result.metrics[name]:.4f}",
+            f"{ends.low:.4f} to {ends.high:.4f}" if ends else "",
+        )
     for title, value in result.simple.items():
         table.add_row(f"{title_of(record.metric)} of {title}", f"{value:.4f}", "")
     console.print(table)
     lines = list(map(str, result.findings))
     if (worst := record.worst) is not None:
         ends_of = f"95 % interval {worst.low:.3f} to {worst.high:.3f}"
-        lines.append(f"Worst slice: {worst.by} {worst.name}, {record.value(worst):.3f} ({worst.rows:,} rows, {ends_of}).")
+        lines.append(
+            f"Worst slice: {worst.by} {worst.name}, {record.value(worst):.3f} ({worst.rows:,} rows,"
+            f" {ends_of})."
+        )
     if result.drift:
-        drifted = [f"{measure.name} {measure.value:.3g} (limit {measure.limit:g})" for measure in result.drift if measure.drifted]
-        lines.append(f"The texts drifted from the training data: {'; '.join(drifted)}." if drifted else "No drift from the training data.")
+        drifted = [
+            f"{measure.name} {measure.value:.3g} (limit {measure.limit:g})"
+            for measure in result.drift
+            if measure.drifted
+        ]
+        lines.append(
+            f"The texts drifted from the training data: {'; '.join(drifted)}."
+            if drifted
+            else "No drift from the training data."
+        )
     for line in (*lines, *result.notes):
         console.print(Text(line))
 
@@ -390,10 +467,17 @@ def write_errors(path: Path, result: FileEvaluation, data: DataParams) -> int:
     order = np.argsort(-sizes, kind="stable")
     order = order[shown.errors[order]]
     rows = pa.array(order)
-    label, predicted = (list(map(task.label_value, values[order].tolist())) for values in (shown.labels, shown.predicted))
+    label, predicted = (
+        list(map(task.label_value, values[order].tolist())) for values in (shown.labels, shown.predicted)
+    )
     texts = {name: text.take(rows) for name, text in file.texts.items()}
     added = free_names((file.unit, "label", "predicted", task.error_size), list(texts)).values()
-    values = [file.positions.take(rows), pa.array(label), pa.array(predicted), pa.array(sizes[order].round(6))]
+    values = [
+        file.positions.take(rows),
+        pa.array(label),
+        pa.array(predicted),
+        pa.array(sizes[order].round(6)),
+    ]
     (first, numbers), *others = zip(added, values, strict=True)
     table = pa.table({first: numbers, **texts, **dict(others)})
     if path.suffix.lower() == ".parquet":
@@ -418,7 +502,10 @@ def write_page(path: Path, result: FileEvaluation) -> None:
         "tiles": tiles_of(result.metrics, metric, {}),
         "figures": draw(shown),
         "confusion": Confusion.of(shown),
-        "errors": [replace(one, row=file.positions[one.row].as_py(), texts=text) for one, text in zip(errors, texts, strict=True)],
+        "errors": [
+            replace(one, row=file.positions[one.row].as_py(), texts=text)
+            for one, text in zip(errors, texts, strict=True)
+        ],
         "about_errors": shown.about_errors,
         "behaviour": None,
     }
@@ -433,5 +520,7 @@ def draw(predictions: ReportedPredictions) -> dict[str, Markup]:
         return {"scatter": CURVES["scatter"](points, None), "residuals": draw_residuals(predictions)}
     computed = {"precision_recall": precision_recall_curve, "roc": roc_curve, "calibration": calibration}
     curves = {name: dict(compute(Softmax.of(logits), labels)) for name, compute in computed.items()}
-    drawn = {name: CURVES[name](curve, None) for name, curve in curves.items() if len(next(iter(curve.values())))}
+    drawn = {
+        name: CURVES[name](curve, None) for name, curve in curves.items() if len(next(iter(curve.values())))
+    }
     return drawn | {"confidence": draw_confidence(predictions)}

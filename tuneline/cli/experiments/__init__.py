@@ -11,10 +11,20 @@ from tuneline.core.terminal import say
 if TYPE_CHECKING:
     from tuneline.project.experiments import SavedExperiment
 
-app = typer.Typer(help="Compare experiments on validation, take one over, remove some.", invoke_without_command=True)
+app = typer.Typer(
+    help="Compare experiments on validation, take one over, remove some.", invoke_without_command=True
+)
 
-Sort = Annotated[str | None, typer.Option("--sort", metavar="COLUMN", help="name, seconds, date, or a parameter. Default: the best first")]
-Filter = Annotated[str | None, typer.Option("--filter", metavar="TEXT", help="Only those with this text in their name or parameters")]
+Sort = Annotated[
+    str | None,
+    typer.Option(
+        "--sort", metavar="COLUMN", help="name, seconds, date, or a parameter. Default: the best first"
+    ),
+]
+Filter = Annotated[
+    str | None,
+    typer.Option("--filter", metavar="TEXT", help="Only those with this text in their name or parameters"),
+]
 Csv = Annotated[bool, typer.Option("--csv", help="Print all values as CSV")]
 All = Annotated[bool, typer.Option("--all", help="Also those on other commits than HEAD")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="HTML file to write")]
@@ -24,8 +34,13 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME...")]
 
 
 @app.callback()
-def table(ctx: typer.Context, sort: Sort = None, filtered: Filter = None, csv: Csv = False, every: All = False) -> None:
-    """Show the experiments on HEAD, the best first. `tuneline run` makes them, and `dvc exp show` knows them, too."""
+def table(
+    ctx: typer.Context, sort: Sort = None, filtered: Filter = None, csv: Csv = False, every: All = False
+) -> None:
+    """Show the experiments on HEAD, the best first.
+
+    `tuneline run` makes them, and `dvc exp show` knows them, too.
+    """
     if ctx.invoked_subcommand is not None:
         return
     from tuneline.cli.console import Console
@@ -39,11 +54,19 @@ def table(ctx: typer.Context, sort: Sort = None, filtered: Filter = None, csv: C
         return
     console = Console()
     if rows.rows:
-        console.print(experiments_table(rows, every=every) if console.width >= WIDE else as_list(rows, every=every))
+        console.print(
+            experiments_table(rows, every=every) if console.width >= WIDE else as_list(rows, every=every)
+        )
     else:
-        say("There is no such experiment on this commit. `tuneline run KEY=VALUE` makes one; --all shows those on other commits.")
+        say(
+            "There is no such experiment on this commit. `tuneline run KEY=VALUE` makes one; --all shows"
+            " those on other commits."
+        )
     if names := unfinished(root):
-        say(f"not finished: {' '.join(names)}. The same `tuneline run` resumes one; `tuneline experiments remove NAME...` discards some.")
+        say(
+            f"not finished: {' '.join(names)}. The same `tuneline run` resumes one; `tuneline experiments"
+            " remove NAME...` discards some."
+        )
 
 
 @app.command("page")
@@ -57,7 +80,8 @@ def page(output: Output = Path("reports/experiments.html"), every: All = False) 
     rows = read_rows(root, every=every)
     if not rows.rows:
         raise StageError(
-            "There is no experiment on this commit.", "`tuneline run KEY=VALUE` makes one; --all shows those on other commits."
+            "There is no experiment on this commit.",
+            "`tuneline run KEY=VALUE` makes one; --all shows those on other commits.",
         )
     write(output, render_experiments(root, rows))
     say(f"experiments: {output}, {len(rows.rows)} experiments")
@@ -65,7 +89,10 @@ def page(output: Output = Path("reports/experiments.html"), every: All = False) 
 
 @app.command("apply")
 def apply(name: Named, force: Force = False) -> None:
-    """Take an experiment over: its params.yaml, dvc.lock, metrics and model. `dvc repro` then scores test, once, for this one."""
+    """Take an experiment over: its params.yaml, dvc.lock, metrics and model.
+
+    `dvc repro` then scores test, once, for this one.
+    """
     from tuneline.project import experiments
 
     root = Path.cwd()
@@ -76,7 +103,10 @@ def apply(name: Named, force: Force = False) -> None:
 
 @app.command("remove")
 def remove(names: Names) -> None:
-    """Remove experiments, also those that were interrupted. DVC's cache keeps their files until they are collected."""
+    """Remove experiments, also those that were interrupted.
+
+    DVC's cache keeps their files until they are collected.
+    """
     from tuneline.project.experiments import delete, find_experiment, remove_unfinished, unfinished
 
     root = Path.cwd()

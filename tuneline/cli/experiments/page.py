@@ -14,7 +14,17 @@ from tuneline.core.paths import PLOTS
 from tuneline.metrics.table import title_of
 from tuneline.project.dvc import cached_folder
 from tuneline.project.experiments import flat_values
-from tuneline.reports.page import FIGURE_WIDTH, FIRST, MUTED, SECOND, SURFACE, canvas, format_number, template_environment, to_svg
+from tuneline.reports.page import (
+    FIGURE_WIDTH,
+    FIRST,
+    MUTED,
+    SECOND,
+    SURFACE,
+    canvas,
+    format_number,
+    template_environment,
+    to_svg,
+)
 from tuneline.results.figures import Columns, read_columns
 
 if TYPE_CHECKING:
@@ -43,9 +53,15 @@ def render_experiments(root: Path, rows: ExperimentRows) -> str:
 
 def draw_curves(root: Path, rows: ExperimentRows) -> list[tuple[str, Markup]]:
     """Draw the validation metric and the training loss of every experiment over steps, as far as DVC's cache has them."""
-    folders = [(row, cached_folder(root, row.experiment.lock, (PLOTS / "training").as_posix()) or {}) for row in rows.rows]
+    folders = [
+        (row, cached_folder(root, row.experiment.lock, (PLOTS / "training").as_posix()) or {})
+        for row in rows.rows
+    ]
     drawn = []
-    planned = (("validation.tsv", rows.metric or "loss", f"validation {rows.metric or 'loss'}"), ("loss.tsv", "loss", "training loss"))
+    planned = (
+        ("validation.tsv", rows.metric or "loss", f"validation {rows.metric or 'loss'}"),
+        ("loss.tsv", "loss", "training loss"),
+    )
     for index, (file, column, title) in enumerate(planned):
         read = [(row, read_columns(path, ".tsv")) for row, folder in folders if (path := folder.get(file))]
         curves = [(row, columns) for row, columns in read if columns and column in columns]
@@ -54,7 +70,9 @@ def draw_curves(root: Path, rows: ExperimentRows) -> list[tuple[str, Markup]]:
     return drawn
 
 
-def _draw_lines(name: str, title: str, column: str, curves: Sequence[tuple[ExperimentRow, Columns]]) -> Markup:
+def _draw_lines(
+    name: str, title: str, column: str, curves: Sequence[tuple[ExperimentRow, Columns]]
+) -> Markup:
     with canvas() as (figure, axes):
         for row, columns in sorted(curves, key=lambda curve: _order(curve[0])):
             every = math.ceil(len(columns["step"]) / MAX_POINTS)
@@ -92,11 +110,16 @@ def _add_legend(axes: "Axes", rows: Sequence[ExperimentRow]) -> None:
 def draw_parallel(rows: ExperimentRows) -> Markup | None:
     """Draw one axis for each parameter that differs, below them the metric, and one line for each experiment.
 
-    ``None`` if fewer than two experiments have a score, or nothing differs. The axes are horizontal: any number fits a narrow screen.
+    ``None`` if fewer than two experiments have a score, or nothing differs. The axes are horizontal: any
+    number fits a narrow screen.
     """
     scored = [row for row in rows.rows if row.score and row.score.metric == rows.metric]
     values = [flat_values(row.experiment.params) for row in scored]
-    keys = [key for key in rows.short if any(one.get(key) != values[0].get(key) for one in values)][:MAX_AXES] if values else []
+    keys = (
+        [key for key in rows.short if any(one.get(key) != values[0].get(key) for one in values)][:MAX_AXES]
+        if values
+        else []
+    )
     if len(scored) < 2 or not keys:
         return None
     axes_of = [(rows.short[key], [one.get(key) for one in values]) for key in keys]
@@ -105,7 +128,11 @@ def draw_parallel(rows: ExperimentRows) -> Markup | None:
     with canvas((FIGURE_WIDTH, 0.4 + 0.9 * len(axes_of))) as (figure, axes):
         heights = [-float(index) for index in range(len(axes_of))]
         for order in sorted(range(len(scored)), key=lambda index: _order(scored[index])):
-            axes.plot([positions[order] for positions, _ in placed], heights, **_style(_kind(scored[order]), len(scored)))
+            axes.plot(
+                [positions[order] for positions, _ in placed],
+                heights,
+                **_style(_kind(scored[order]), len(scored)),
+            )
         for height, (title, _), (_, ticks) in zip(heights, axes_of, placed, strict=True):
             _draw_axis(axes, height, title, ticks)
         axes.set(xlim=(-0.06, 1.06), ylim=(heights[-1] - 0.45, 0.45))
@@ -136,9 +163,24 @@ def _tick(value: float) -> str:
 
 def _draw_axis(axes: "Axes", height: float, title: str, ticks: Mapping[float, str]) -> None:
     axes.plot([0, 1], [height, height], color=MUTED, linewidth=0.8, zorder=0)
-    ground = {"facecolor": SURFACE, "edgecolor": "none", "alpha": 0.85, "pad": 1.5}  # lines run below the texts
-    axes.annotate(title, (0.5, height), xytext=(0, 6), textcoords="offset points", ha="center", color=MUTED, bbox=ground)
+    ground = {
+        "facecolor": SURFACE,
+        "edgecolor": "none",
+        "alpha": 0.85,
+        "pad": 1.5,
+    }  # lines run below the texts
+    axes.annotate(
+        title, (0.5, height), xytext=(0, 6), textcoords="offset points", ha="center", color=MUTED, bbox=ground
+    )
     for position, label in ticks.items():
         side = "left" if position < 0.05 else "right" if position > 0.95 else "center"
         axes.plot([position, position], [height - 0.05, height + 0.05], color=MUTED, linewidth=0.8)
-        axes.annotate(label, (position, height), xytext=(0, -6), textcoords="offset points", ha=side, va="top", bbox=ground)
+        axes.annotate(
+            label,
+            (position, height),
+            xytext=(0, -6),
+            textcoords="offset points",
+            ha=side,
+            va="top",
+            bbox=ground,
+        )

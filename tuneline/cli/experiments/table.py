@@ -18,11 +18,27 @@ from tuneline.core.paths import PARAMS
 from tuneline.core.terminal import progress, visible
 from tuneline.metrics.table import title_of
 from tuneline.project.dvc import load_yaml
-from tuneline.project.experiments import BASE_EXPERIMENT, SavedExperiment, committed_result, flat_values, saved_experiments
+from tuneline.project.experiments import (
+    BASE_EXPERIMENT,
+    SavedExperiment,
+    committed_result,
+    flat_values,
+    saved_experiments,
+)
 from tuneline.project.repo import git
 from tuneline.project.validation import ScoreDifference, ValidationScore, compare_scores, validation_score
 
-SCORES = ("metric", "validation", "low", "high", "to_best", "to_best_low", "to_best_high", "distinguishable", "test")
+SCORES = (
+    "metric",
+    "validation",
+    "low",
+    "high",
+    "to_best",
+    "to_best_low",
+    "to_best_high",
+    "distinguishable",
+    "test",
+)
 COLUMNS = ("name", "commit", "base", "date", "seconds", *SCORES)
 """Columns of the CSV file before those of the parameters."""
 WIDE = 120
@@ -37,7 +53,8 @@ class ExperimentRow:
 
     Attributes:
         differs: Parameters that are not those of its base commit, by dotted key.
-        to_best: How much better it is than the best one; ``None`` for that one, and if the two cannot be compared.
+        to_best: How much better it is than the best one; ``None`` for that one, and if the two cannot be
+            compared.
     """
 
     experiment: SavedExperiment
@@ -78,7 +95,12 @@ class ExperimentRow:
             "test": self.test,
         }
         if score:
-            values |= {"metric": score.metric, "validation": score.value, "low": score.low, "high": score.high}
+            values |= {
+                "metric": score.metric,
+                "validation": score.value,
+                "low": score.low,
+                "high": score.high,
+            }
         if to_best:
             values |= {"to_best": to_best.value, "to_best_low": to_best.low, "to_best_high": to_best.high}
             values["distinguishable"] = str(to_best.distinguishable).lower()
@@ -119,7 +141,9 @@ def read_rows(root: Path, *, every: bool = False) -> ExperimentRows:
         base: flat_values(load_yaml(git(root, "show", f"{base}:{PARAMS}")) or {})
         for base in {experiment.base for experiment in experiments}
     }
-    without = bases.keys() - {experiment.base for experiment in experiments if experiment.name == BASE_EXPERIMENT}
+    without = bases.keys() - {
+        experiment.base for experiment in experiments if experiment.name == BASE_EXPERIMENT
+    }
     experiments += [result for base in without if (result := committed_result(root, base))]
     with progress("experiments", len(experiments), "experiments") as step:
         rows = []
@@ -129,11 +153,15 @@ def read_rows(root: Path, *, every: bool = False) -> ExperimentRows:
                 for key, value in flat_values(experiment.params).items()
                 if bases[experiment.base].get(key) != value and not key.startswith("run.")
             }
-            rows.append(ExperimentRow(experiment, validation_score(experiment.metrics(), experiment.params), differs))
+            rows.append(
+                ExperimentRow(experiment, validation_score(experiment.metrics(), experiment.params), differs)
+            )
             step.advance(1)
         rows = ranked_experiments(root, rows)
     last = Counter(key.rpartition(".")[2] for key in {key for row in rows for key in row.differs})
-    short = {key: name if last[name := key.rpartition(".")[2]] == 1 else key for row in rows for key in row.differs}
+    short = {
+        key: name if last[name := key.rpartition(".")[2]] == 1 else key for row in rows for key in row.differs
+    }
     return ExperimentRows(rows, short)
 
 
@@ -148,22 +176,39 @@ def ranked_experiments(root: Path, rows: Sequence[ExperimentRow]) -> list[Experi
     scored.sort(key=lambda row: (sign * row.score.value if row.score else 0.0, row.experiment.name))
     best, *worse = scored
     compared = [compare_scores(root, row.experiment.lock, best.experiment.lock, str(metric)) for row in worse]
-    return [replace(best, is_best=True), *(replace(row, to_best=found) for row, found in zip(worse, compared, strict=True)), *others]
+    return [
+        replace(best, is_best=True),
+        *(replace(row, to_best=found) for row, found in zip(worse, compared, strict=True)),
+        *others,
+    ]
 
 
 def chosen(rows: ExperimentRows, filtered: str | None, sort: str | None) -> ExperimentRows:
     """Return the rows that contain a text in their name or in what differs, ordered by a column."""
-    kept = [row for row in rows.rows if filtered is None or filtered.lower() in f"{row.experiment.name} {rows.text(row)}".lower()]
+    kept = [
+        row
+        for row in rows.rows
+        if filtered is None or filtered.lower() in f"{row.experiment.name} {rows.text(row)}".lower()
+    ]
     if sort is None or sort in {"validation", rows.metric}:
         return ExperimentRows(kept, rows.short)
-    columns = {**{short: key for key, short in rows.short.items()}, **{name: name for name in (*COLUMNS, *rows.short)}}
+    columns = {
+        **{short: key for key, short in rows.short.items()},
+        **{name: name for name in (*COLUMNS, *rows.short)},
+    }
     if sort not in columns:
         known = [*COLUMNS, *sorted({*rows.short.values()})]
         raise StageError(f"--sort {sort}: there is no such column.", f"Choose one of {', '.join(known)}.")
 
     def order(row: ExperimentRow) -> tuple[int, Any]:
-        value = None if columns[sort] in rows.short and columns[sort] not in row.differs else row.values().get(columns[sort])
-        return (2, "") if value is None else (0, value) if isinstance(value, (int, float)) else (1, str(value))
+        value = (
+            None
+            if columns[sort] in rows.short and columns[sort] not in row.differs
+            else row.values().get(columns[sort])
+        )
+        return (
+            (2, "") if value is None else (0, value) if isinstance(value, (int, float)) else (1, str(value))
+        )
 
     return ExperimentRows(sorted(kept, key=order), rows.short)
 

@@ -17,26 +17,52 @@ if TYPE_CHECKING:
 
 def command(  # noqa: PLR0917 - typer calls it by name
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="One file, or train.csv, validation.csv and test.csv, or their folder")
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="One file, or train.csv, validation.csv and test.csv, or their folder"
+        ),
     ],
     checkpoint: Annotated[
-        str | None, typer.Option("--checkpoint", metavar="NAME", help="To fine-tune: name on the hub, or models/source/NAME")
+        str | None,
+        typer.Option(
+            "--checkpoint", metavar="NAME", help="To fine-tune: name on the hub, or models/source/NAME"
+        ),
     ] = None,
     revision: Annotated[
-        str | None, typer.Option("--revision", metavar="REV", help="Of the checkpoint: commit, tag or branch; default: main")
+        str | None,
+        typer.Option(
+            "--revision", metavar="REV", help="Of the checkpoint: commit, tag or branch; default: main"
+        ),
     ] = None,
-    trial: Annotated[bool, typer.Option("--trial/--no-trial", help="Train a few steps to say what the training will cost")] = True,
-    text: Annotated[list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair of texts")] = None,
+    trial: Annotated[
+        bool, typer.Option("--trial/--no-trial", help="Train a few steps to say what the training will cost")
+    ] = True,
+    text: Annotated[
+        list[str] | None,
+        typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair of texts"),
+    ] = None,
     label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Label column")] = None,
-    task: Annotated[Literal["classification", "regression"] | None, typer.Option("--task", help="Default: by the labels")] = None,
+    task: Annotated[
+        Literal["classification", "regression"] | None, typer.Option("--task", help="Default: by the labels")
+    ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", metavar="COLUMN", help="Keep rows with the same value in one split, such as a customer's")
+        str | None,
+        typer.Option(
+            "--by", metavar="COLUMN", help="Keep rows with the same value in one split, such as a customer's"
+        ),
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Folder under data/source/; default: the name of the file")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Folder under data/source/; default: the name of the file")
+    ] = None,
     header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="The first line names the columns or not; default: detected")
+        bool | None,
+        typer.Option(
+            "--header/--no-header", help="The first line names the columns or not; default: detected"
+        ),
     ] = None,
-    encoding: Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="Such as cp1252; default: detected")] = None,
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", metavar="NAME", help="Such as cp1252; default: detected")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; keep copies that differ")] = False,
     force: Annotated[bool, typer.Option("--force", help="Do not ask; replace copies that differ")] = False,
 ) -> None:
@@ -49,7 +75,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.project.repo import require_own_repository
 
     if revision is not None and checkpoint is None:
-        raise ParamsError("--revision is that of a checkpoint, and there is no --checkpoint.", "Add --checkpoint NAME, or leave it out.")
+        raise ParamsError(
+            "--revision is that of a checkpoint, and there is no --checkpoint.",
+            "Add --checkpoint NAME, or leave it out.",
+        )
     require_own_repository(Path())
     params = load_params()
     choices = planning.UserChoices(tuple(text or ()), label, task, header, encoding, by, name)
@@ -74,7 +103,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
         params_file.write(PARAMS, content)
         planning.version(plan, content)
         if written := recipe.write_sweep(plan, load_params()):
-            say(f"init: wrote {written}: nine variants of this training, compared by `tuneline sweep {written}`")
+            say(
+                f"init: wrote {written}: nine variants of this training, compared by `tuneline sweep"
+                f" {written}`"
+            )
         if terminal and not unasked and not planning.is_followed_by_git(plan):
             offer_hook()
     planning.show_next_steps(plan, written=bool(changes))
@@ -101,7 +133,9 @@ def offer_hook() -> None:
     """Ask whether git shall bring the data of ``.dvc`` files, too: by itself it brings only these."""
     from tuneline.project import git_hook
 
-    if typer.confirm("Let git pull and git switch bring the data of .dvc files, too (a hook in .git/hooks)?", default=True):
+    if typer.confirm(
+        "Let git pull and git switch bring the data of .dvc files, too (a hook in .git/hooks)?", default=True
+    ):
         try:
             git_hook.install(Path())
         except StageError as error:
@@ -109,14 +143,27 @@ def offer_hook() -> None:
 
 
 def confirm(replaced: list[str], yes: bool, force: bool) -> None:
-    """Ask before anything is written; without an answer, nothing is. ``yes`` does not answer whether copies that differ are replaced."""
+    """Ask before anything is written; without an answer, nothing is.
+
+    ``yes`` does not answer whether copies that differ are replaced.
+    """
     if force or (yes and not replaced):
         return
     if yes:
-        raise StageError(f"nothing was written: the content of {' and '.join(replaced)} differs.", "Add --force to replace it.")
-    question = f"Replace {' and '.join(replaced)}, whose content differs, and write this?" if replaced else "Write this?"
+        raise StageError(
+            f"nothing was written: the content of {' and '.join(replaced)} differs.",
+            "Add --force to replace it.",
+        )
+    question = (
+        f"Replace {' and '.join(replaced)}, whose content differs, and write this?"
+        if replaced
+        else "Write this?"
+    )
     if not sys.stdin.isatty():
         option = "--force" if replaced else "--yes"
-        raise StageError(f"nothing was written: cannot ask without a terminal ({question})", f"Add {option} to write without asking.")
+        raise StageError(
+            f"nothing was written: cannot ask without a terminal ({question})",
+            f"Add {option} to write without asking.",
+        )
     if not typer.confirm(visible(question), default=not replaced):
         raise StageError("nothing was written.")

@@ -1,7 +1,8 @@
 """The decision which columns hold the text and the label, and on the task, by the names and the statistics of the columns.
 
-The second text of a pair is searched for by the values where the names do not tell: two texts of one row share more words than texts of
-different rows, or are at least of one length and one vocabulary. Neither is true of a text and the name, city or address in its row.
+The second text of a pair is searched for by the values where the names do not tell: two texts of one row
+share more words than texts of different rows, or are at least of one length and one vocabulary. Neither is
+true of a text and the name, city or address in its row.
 """
 
 import random
@@ -56,22 +57,31 @@ def pair(rows: Sequence[Cells], one: int, other: int) -> tuple[float, str] | Non
     """Compare two columns of a sample of rows, by their positions.
 
     Returns:
-        How much larger the share of words that two texts have in common is within rows than across rows, and why the columns are a pair;
-        ``None`` if they are none: one does not consist of various texts of several words, or is a copy of the other, or they have too
-        little in common.
+        How much larger the share of words that two texts have in common is within rows than across rows, and
+        why the columns are a pair; ``None`` if they are none: one does not consist of various texts of
+        several words, or is a copy of the other, or they have too little in common.
     """
     texts = [(row[one] or "", row[other] or "") for row in rows[:PROFILED_ROWS] if row[one] and row[other]]
     if len(texts) < 3:
         return None
     left, right = ([WORD.findall(text.casefold()) for text in column] for column in zip(*texts, strict=True))
-    if not (_are_texts(left) and _are_texts(right)) or np.mean([_is_copy(a, b) for a, b in zip(left, right, strict=True)]) >= MOST_COPIES:
+    if (
+        not (_are_texts(left) and _are_texts(right))
+        or np.mean([_is_copy(a, b) for a, b in zip(left, right, strict=True)]) >= MOST_COPIES
+    ):
         return None
     within = np.array([_in_common(set(a), set(b)) for a, b in zip(left, right, strict=True)])
     across = np.array([_in_common(set(a), set(b)) for a, b in zip(left, right[1:] + right[:1], strict=True)])
     gains = within - across
     gain, t = float(gains.mean()), gains.mean() / max(gains.std(ddof=1) / len(gains) ** 0.5, 1e-9)
     if gain >= LEAST_GAIN and t >= LEAST_T:
-        return gain, f"{within.mean():.0%} of the words are in both texts of a row, {across.mean():.0%} in texts of different rows"
+        return (
+            gain,
+            (
+                f"{within.mean():.0%} of the words are in both texts of a row, {across.mean():.0%} in texts"
+                " of different rows"
+            ),
+        )
     return (gain, "texts of similar length with the same words") if _are_alike(left, right) else None
 
 
@@ -82,9 +92,14 @@ def _are_texts(texts: Sequence[Sequence[str]]) -> bool:
 
 
 def _are_alike(left: Sequence[Sequence[str]], right: Sequence[Sequence[str]]) -> bool:
-    counts = [Counter(word for text in column for word in text if not word.isdecimal()) for column in (left, right)]
+    counts = [
+        Counter(word for text in column for word in text if not word.isdecimal()) for column in (left, right)
+    ]
     sizes = sorted(count.total() / len(left) for count in counts)
-    shared = min(sum(one[word] for word in one.keys() & other.keys()) / one.total() for one, other in (counts, counts[::-1]))
+    shared = min(
+        sum(one[word] for word in one.keys() & other.keys()) / one.total()
+        for one, other in (counts, counts[::-1])
+    )
     return sizes[0] >= ALIKE_WORDS and sizes[0] / sizes[1] >= ALIKE_LENGTH and shared >= ALIKE_VOCABULARY
 
 
@@ -169,7 +184,14 @@ class ColumnProfile:
         """Return the number of words that this fraction of the filled cells does not exceed."""
         lengths = sorted(self.lengths.items())
         reached = accumulate(cells for _, cells in lengths)
-        return next((words for (words, _), cells in zip(lengths, reached, strict=True) if cells >= quantile * self.filled), 0)
+        return next(
+            (
+                words
+                for (words, _), cells in zip(lengths, reached, strict=True)
+                if cells >= quantile * self.filled
+            ),
+            0,
+        )
 
     @property
     def is_numeric(self) -> bool:
@@ -254,15 +276,27 @@ def decide_columns(
         if name not in known:
             raise DataError(f"There is no column {name!r}.", f"Columns: {listed(known)}.")
     labelled, why_label = (
-        (known[label], "named by you") if label else label_of([profile for profile in profiles if profile.name not in text])
+        (known[label], "named by you")
+        if label
+        else label_of([profile for profile in profiles if profile.name not in text])
     )
     check_label(labelled, named=label is not None)
     others = [profile for profile in profiles if profile is not labelled]
-    texts, why_text = (tuple(text), "named by you") if text else text_of(others, sample, [profile.name for profile in profiles])
+    texts, why_text = (
+        (tuple(text), "named by you")
+        if text
+        else text_of(others, sample, [profile.name for profile in profiles])
+    )
     chosen, why_task = (task, "named by you") if task else task_by_labels(labelled)
     named = " and ".join(repr(name) for name in texts)
-    reasons = [f"text: {named} ({why_text})", f"label: {labelled.name!r} ({why_label})", f"task: {chosen} ({why_task})"]
-    if unread := [profile.name for profile in profiles if profile.filled and profile.name not in (*texts, labelled.name)]:
+    reasons = [
+        f"text: {named} ({why_text})",
+        f"label: {labelled.name!r} ({why_label})",
+        f"task: {chosen} ({why_task})",
+    ]
+    if unread := [
+        profile.name for profile in profiles if profile.filled and profile.name not in (*texts, labelled.name)
+    ]:
         reasons.append(f"not read: {listed(unread)}")
     has_decimals = pa.types.is_floating(TASKS[chosen].staged_type)
     decimal = "," if has_decimals and labelled.has_decimal_commas else "."
@@ -278,15 +312,24 @@ def check_label(label: ColumnProfile, named: bool) -> None:
     place = f"Column {label.name!r}"
     if len(label.classes) == 1 and not label.many:
         value = label.classes[0]
-        raise DataError(f"{place} has the value {value!r} in all {label.filled:,} rows: there is nothing to learn.", OTHER_LABEL)
+        raise DataError(
+            f"{place} has the value {value!r} in all {label.filled:,} rows: there is nothing to learn.",
+            OTHER_LABEL,
+        )
     if named:
         return
     if label.numbered and label.filled > 1:
-        raise DataError(f"{place} numbers the rows: it is no label.", f"{OTHER_LABEL}; or --label {label.name!r} to learn it all the same")
+        raise DataError(
+            f"{place} numbers the rows: it is no label.",
+            f"{OTHER_LABEL}; or --label {label.name!r} to learn it all the same",
+        )
     distinct = len(label.classes)
     if label.mean_words >= WORDS_OF_TEXT and (label.many or distinct > label.filled // 2):
         words = f"{label.mean_words:.0f} words"
-        problem = f"{place} has {distinct:,} distinct values of {words} in {label.filled:,} rows: it looks like the text, not the label."
+        problem = (
+            f"{place} has {distinct:,} distinct values of {words} in {label.filled:,} rows: it looks like the"
+            " text, not the label."
+        )
         raise DataError(problem, f"{OTHER_LABEL} --text COLUMN")
 
 
@@ -300,20 +343,28 @@ def label_of(profiles: Sequence[ColumnProfile]) -> tuple[ColumnProfile, str]:
     candidates = [
         profile
         for profile in profiles
-        if profile.filled and not profile.nested and (profile.is_numeric or profile.has_decimal_commas or not profile.many)
+        if profile.filled
+        and not profile.nested
+        and (profile.is_numeric or profile.has_decimal_commas or not profile.many)
     ]
-    named = [profile for name in LABEL_NAMES for profile in candidates if profile.name.strip().lower() == name]
+    named = [
+        profile for name in LABEL_NAMES for profile in candidates if profile.name.strip().lower() == name
+    ]
     if named:
         return named[0], f"by its name{_also(named[1:])}"
     categorical = [
-        profile for profile in candidates if 2 <= len(profile.classes) <= min(MOST_CLASSES, profile.filled // 2) and profile.fractions == 0
+        profile
+        for profile in candidates
+        if 2 <= len(profile.classes) <= min(MOST_CLASSES, profile.filled // 2) and profile.fractions == 0
     ]
     if categorical:
         fewest, *others = sorted(categorical, key=lambda profile: len(profile.classes))
         return fewest, f"the column with the fewest distinct values, {len(fewest.classes)}{_also(others)}"
     if fractions := [profile for profile in candidates if profile.fractions]:
         return fractions[-1], "the last column of numbers with fractions"
-    raise DataError("No column looks like a label: few distinct values, or numbers.", "Name it: --label COLUMN")
+    raise DataError(
+        "No column looks like a label: few distinct values, or numbers.", "Name it: --label COLUMN"
+    )
 
 
 def _also(others: Sequence[ColumnProfile]) -> str:
@@ -324,16 +375,23 @@ def _also(others: Sequence[ColumnProfile]) -> str:
     return f"; {shown} could be the label, too: --label COLUMN"
 
 
-def text_of(profiles: Sequence[ColumnProfile], sample: Sequence[Cells], columns: Sequence[str]) -> tuple[tuple[str, ...], str]:
+def text_of(
+    profiles: Sequence[ColumnProfile], sample: Sequence[Cells], columns: Sequence[str]
+) -> tuple[tuple[str, ...], str]:
     """Return the text columns: a pair with known names, else the one with the most words and the one that makes a pair with it."""
-    candidates = {one.name.strip().lower(): one for one in profiles if one.filled and not one.nested and not one.is_numeric}
+    candidates = {
+        one.name.strip().lower(): one
+        for one in profiles
+        if one.filled and not one.nested and not one.is_numeric
+    }
     for one, other in PAIRS:
         if one in candidates and other in candidates:
             return (candidates[one].name, candidates[other].name), "a pair, by their names"
     if not candidates:
         raise DataError("No column looks like text.", "Name it: --text COLUMN (twice for a pair)")
     *others, most = sorted(
-        candidates.values(), key=lambda one: (one.mean_words >= 2, one.name.strip().lower() in TEXT_NAMES, one.mean_words)
+        candidates.values(),
+        key=lambda one: (one.mean_words >= 2, one.name.strip().lower() in TEXT_NAMES, one.mean_words),
     )
     position = list(columns).index
     found = {one.name: pair(sample, position(most.name), position(one.name)) for one in others}
@@ -355,5 +413,8 @@ def task_by_labels(label: ColumnProfile) -> tuple[TaskKind, str]:
     if label.is_numeric and (label.many or classes > MOST_INTEGER_CLASSES):
         return "regression", f"its labels are more than {MOST_INTEGER_CLASSES} distinct numbers"
     if label.many:
-        raise DataError(f"Column {label.name!r} has too many distinct values to be a label.", "Name another: --label COLUMN")
+        raise DataError(
+            f"Column {label.name!r} has too many distinct values to be a label.",
+            "Name another: --label COLUMN",
+        )
     return "classification", f"{classes} classes"

@@ -1,7 +1,7 @@
 """Which file of the user has the rows of each split, and where its copy under ``data/source/`` goes.
 
-The user's files are only read, whatever folders and links they are in. A copy never overwrites a copy that differs without an answer to
-a question, and no file is deleted.
+The user's files are only read, whatever folders and links they are in. A copy never overwrites a copy that
+differs without an answer to a question, and no file is deleted.
 """
 
 import filecmp
@@ -63,11 +63,14 @@ def files_in(paths: Sequence[Path]) -> Sequence[Path]:
     """Return the files, or those of a single folder that have a known suffix; refuse a folder without any."""
     if len(paths) != 1 or not paths[0].is_dir():
         return paths
-    files = [path for path in sorted(paths[0].iterdir()) if not path.name.startswith(".") and not path.is_dir()]
+    files = [
+        path for path in sorted(paths[0].iterdir()) if not path.name.startswith(".") and not path.is_dir()
+    ]
     known = [path for path in files if Path(path.name.lower().removesuffix(".gz")).suffix in FAMILY_OF_SUFFIX]
     if not known:
         raise DataError(
-            f"{paths[0]} has no file with one of the suffixes {', '.join(FAMILY_OF_SUFFIX)}.", "Name a file, or another folder."
+            f"{paths[0]} has no file with one of the suffixes {', '.join(FAMILY_OF_SUFFIX)}.",
+            "Name a file, or another folder.",
         )
     return known
 
@@ -79,36 +82,58 @@ def by_split(paths: Sequence[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in paths:
         words = re.split(r"[^a-z]+", path.name.lower())
-        splits = [split for split, names in ALIASES.items() if any(re.fullmatch(names, word) for word in words)]
+        splits = [
+            split for split, names in ALIASES.items() if any(re.fullmatch(names, word) for word in words)
+        ]
         if len(splits) != 1 or splits[0] in found:
-            problem = "belongs to the same split as another file" if len(splits) == 1 else "the split is not clear from the name"
-            raise DataError(f"{path}: {problem}.", "Name the files after the splits: train.csv, validation.csv, test.csv.")
+            problem = (
+                "belongs to the same split as another file"
+                if len(splits) == 1
+                else "the split is not clear from the name"
+            )
+            raise DataError(
+                f"{path}: {problem}.", "Name the files after the splits: train.csv, validation.csv, test.csv."
+            )
         found[splits[0]] = path
     if "train" not in found:
-        raise DataError("No file is named train.", "Name the files after the splits: train.csv, validation.csv, test.csv.")
+        raise DataError(
+            "No file is named train.", "Name the files after the splits: train.csv, validation.csv, test.csv."
+        )
     return {split: found[split] for split in SPLITS if split in found}
 
 
-def place(files: Mapping[str, Path], originals: Sequence[Path], layout: Layout, name: str | None) -> Placement:
+def place(
+    files: Mapping[str, Path], originals: Sequence[Path], layout: Layout, name: str | None
+) -> Placement:
     """Return the placement of the file of each split that has one; files that are in ``data/source/`` stay in place if no name is given.
 
     Raises:
-        DataError: The name is not a plain folder name, the folder has another file for the same split, or a copy would replace a
-            file of the user, one of ``originals``.
+        DataError: The name is not a plain folder name, the folder has another file for the same split, or a
+            copy would replace a file of the user, one of ``originals``.
     """
     placement = None if name else _in_place(files, layout.suffix)
     if placement is None:
         folder = SOURCE / folder_name(name, list(files.values()))
         specs = {split: ALL if len(files) == 1 else split for split in files}
         targets = {folder / f"{specs[split]}{layout.suffix}": path for split, path in files.items()}
-        copies = {target: path for target, path in targets.items() if not (target.is_file() and filecmp.cmp(path, target, shallow=False))}
+        copies = {
+            target: path
+            for target, path in targets.items()
+            if not (target.is_file() and filecmp.cmp(path, target, shallow=False))
+        }
         placement = Placement(folder, specs, layout.suffix, copies)
         _protect(placement, originals)
     for split in files:
         own = placement.file(split)
-        others = [path.name for ending in ENDINGS if (path := own.with_name(placement.specs[split] + ending)).exists() and path != own]
+        others = [
+            path.name
+            for ending in ENDINGS
+            if (path := own.with_name(placement.specs[split] + ending)).exists() and path != own
+        ]
         if others:
-            problem = f"{placement.folder} has {listed(others)} too, so the file of {split} would not be clear."
+            problem = (
+                f"{placement.folder} has {listed(others)} too, so the file of {split} would not be clear."
+            )
             raise DataError(problem, "Remove or rename it, or choose another folder: --name NAME")
     return placement
 
@@ -122,13 +147,20 @@ def _protect(placement: Placement, originals: Sequence[Path]) -> None:
         if real != SOURCE.resolve() / target.relative_to(SOURCE):
             raise DataError(f"{target} is behind a link, to {real}, where nothing is written.", hint)
         if target.exists() and (real.parent in folders or any(target.samefile(path) for path in originals)):
-            raise DataError(f"{target} is among your own files, which are only read; the copy of {source} would replace it.", hint)
+            raise DataError(
+                f"{target} is among your own files, which are only read; the copy of {source} would"
+                " replace it.",
+                hint,
+            )
 
 
 def _in_place(files: Mapping[str, Path], suffix: str) -> Placement | None:
     folders = {path.parent.resolve() for path in files.values()}
     stems = {split: path.name.removesuffix(suffix) for split, path in files.items()}
-    usable = all(re.fullmatch(r"\w+(\.\w+)*", stem, re.ASCII) and files[split].name == stem + suffix for split, stem in stems.items())
+    usable = all(
+        re.fullmatch(r"\w+(\.\w+)*", stem, re.ASCII) and files[split].name == stem + suffix
+        for split, stem in stems.items()
+    )
     folder = folders.pop()
     if folders or not usable or not folder.is_relative_to(SOURCE.resolve()):
         return None

@@ -18,7 +18,15 @@ from ruamel.yaml import YAML
 from tuneline.analysis.corrections import dropped_file, label_file
 from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
 from tuneline.cli.console import Console
-from tuneline.cli.init.columns import NESTED, Cells, ColumnChoice, ColumnProfile, decide_columns, profile, sampling
+from tuneline.cli.init.columns import (
+    NESTED,
+    Cells,
+    ColumnChoice,
+    ColumnProfile,
+    decide_columns,
+    profile,
+    sampling,
+)
 from tuneline.cli.init.placement import Placement, by_split, files_in, place
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS
@@ -43,8 +51,8 @@ class RowFile:
     """A source file.
 
     Attributes:
-        columns: Column names: those of the header, ``column_1`` and so on without one; the keys of all JSON objects, in the order
-            of their first occurrence; the names in a Parquet schema.
+        columns: Column names: those of the header, ``column_1`` and so on without one; the keys of all JSON
+            objects, in the order of their first occurrence; the names in a Parquet schema.
         limits: Largest sizes that are read.
         policy: What to do about rows that cannot be read.
     """
@@ -91,7 +99,9 @@ def _cell(value: object) -> str | None:
     return NESTED if isinstance(value, (list, dict)) else plain_text(value)
 
 
-def open_row_file(path: Path, layout: Layout, limits: Limits = DEFAULT_LIMITS, policy: BadRowPolicy = STOP) -> RowFile:
+def open_row_file(
+    path: Path, layout: Layout, limits: Limits = DEFAULT_LIMITS, policy: BadRowPolicy = STOP
+) -> RowFile:
     """Open a source file."""
     file = RowFile(path, layout, [], limits, policy)
     if not layout.header:
@@ -133,7 +143,9 @@ def count_classes(
             texts, label = batch.columns[: len(decision.text_columns)], batch[LABEL]
             complete = pc.and_(has_text(texts), pc.is_valid(label))
             stratum = kind.strata(label)
-            labels += pc.if_else(complete, pc.fill_null(stratum, ""), pa.scalar(None, pa.string())).to_pylist()
+            labels += pc.if_else(
+                complete, pc.fill_null(stratum, ""), pa.scalar(None, pa.string())
+            ).to_pylist()
             rows.append(row_hashes(texts, None if by is None else batch["other_0"], seed))
             strata.append(hashes(stratum))
         bad.check(len(labels))
@@ -151,11 +163,19 @@ def count_classes(
     return classes, left_out
 
 
-def _labelled(file: RowFile, decision: ColumnChoice, by: str | None, bad: BadRows) -> Iterator[pa.RecordBatch]:
-    check_columns(file.columns, dict.fromkeys(decision.text_columns, "--text") | {decision.label_column: "--label"}, str(file.path))
+def _labelled(
+    file: RowFile, decision: ColumnChoice, by: str | None, bad: BadRows
+) -> Iterator[pa.RecordBatch]:
+    check_columns(
+        file.columns,
+        dict.fromkeys(decision.text_columns, "--text") | {decision.label_column: "--label"},
+        str(file.path),
+    )
     others = {} if by is None else {by: "--by"}
     kind = TASKS[decision.task]
-    columns = LabelledColumns(decision.text_columns, decision.label_column, kind, others, sparse=True, policy=file.policy)
+    columns = LabelledColumns(
+        decision.text_columns, decision.label_column, kind, others, sparse=True, policy=file.policy
+    )
     with open_table(file.source) as table:
         yield from labelled_rows(table, columns, bad)
 
@@ -187,7 +207,8 @@ class Plan:
         sample: A random sample of its rows.
         columns, first: Its columns and first rows.
         classes: Rows per class of each split; one class ``""`` in a regression.
-        max_bad_share: The limit of the fraction of rows left out: the current one, or a higher one if many have no text or label.
+        max_bad_share: The limit of the fraction of rows left out: the current one, or a higher one if many
+            have no text or label.
         notes: Messages for the user.
     """
 
@@ -206,15 +227,22 @@ class Plan:
 
 
 def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
-    """Read the files and decide what to write. Rows that cannot be read are left out, up to ``data.max_bad_share`` of ``params``.
+    """Read the files and decide what to write.
+
+    Rows that cannot be read are left out, up to ``data.max_bad_share`` of ``params``.
 
     Raises:
         DataError: The files cannot be used, or the user has to choose something; the hint names the option.
     """
     files, current = by_split(files_in(paths)), params.data
-    limits = Limits.of(current.files.max_cell_characters, current.files.max_row_group_mb, current.files.max_unpacked_mb)
+    limits = Limits.of(
+        current.files.max_cell_characters, current.files.max_row_group_mb, current.files.max_unpacked_mb
+    )
     policy = BadRowPolicy("skip", current.max_bad_share)
-    sources = {split: open_row_file(files[split], layout, limits, policy) for split, layout in layouts(files, choices, limits).items()}
+    sources = {
+        split: open_row_file(files[split], layout, limits, policy)
+        for split, layout in layouts(files, choices, limits).items()
+    }
     train = sources["train"]
     sample: list[Cells] = []
     profiles = profile(train.columns, sampling(train.rows(), sample))
@@ -224,8 +252,17 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
     sources = {name: file.with_decimal(decision.decimal) for name, file in sources.items()}
     train = sources["train"]
     notes = guessed_encoding_notes(train.layout.encoding, sample) if choices.encoding is None else []
-    labelled = {split: file for split, file in sources.items() if split == "train" or _is_labelled(file, decision, notes)}
-    placement = place({split: file.path for split, file in labelled.items()}, list(files.values()), train.layout, choices.name)
+    labelled = {
+        split: file
+        for split, file in sources.items()
+        if split == "train" or _is_labelled(file, decision, notes)
+    }
+    placement = place(
+        {split: file.path for split, file in labelled.items()},
+        list(files.values()),
+        train.layout,
+        choices.name,
+    )
     notes += batch_notes([placement.folder / placement.specs[split] for split in labelled])
     divided = current.split if current.path == placement.data_path else None
     without_file = [name for name in SPLITS if name not in labelled]
@@ -237,7 +274,20 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
         raise DataError(problem, "Name others: --text, --label")
     first = list(itertools.islice(train.rows(), PREVIEW_ROWS))
     most = max(current.max_bad_share, math.ceil(left_out.share * 100) / 100)
-    return Plan(train.layout, placement, decision, split, profiles, sample, train.columns, first, classes, left_out, most, notes)
+    return Plan(
+        train.layout,
+        placement,
+        decision,
+        split,
+        profiles,
+        sample,
+        train.columns,
+        first,
+        classes,
+        left_out,
+        most,
+        notes,
+    )
 
 
 class UnclearHeaderError(DataError):
@@ -257,10 +307,18 @@ def layouts(files: Mapping[str, Path], choices: UserChoices, limits: Limits) -> 
         if not clear:
             raise unclear_header(files["train"], found["train"])
         header = clear[0]
-    known = {split: layout if layout.is_clear else replace(layout, header=header, is_clear=True) for split, layout in found.items()}
+    known = {
+        split: layout if layout.is_clear else replace(layout, header=header, is_clear=True)
+        for split, layout in found.items()
+    }
     if choices.header is not None:
-        known = {split: replace(layout, header=choices.header, is_clear=True) for split, layout in found.items()}
-    plain = {split: replace(layout, encoding=layout.encoding.removesuffix("-sig")) for split, layout in known.items()}
+        known = {
+            split: replace(layout, header=choices.header, is_clear=True) for split, layout in found.items()
+        }
+    plain = {
+        split: replace(layout, encoding=layout.encoding.removesuffix("-sig"))
+        for split, layout in known.items()
+    }
     for split, layout in plain.items():
         if layout != plain["train"]:
             problem = f"{files[split]} has another layout than {files['train']}."
@@ -274,8 +332,13 @@ def unclear_header(path: Path, layout: Layout) -> UnclearHeaderError:
         first = next(cells for cells in layout.reader(iter(lines)) if cells)
     shown = listed([cell[:PREVIEW_CHARACTERS] for cell in first], PREVIEW_ROWS)
     numbered = listed([numbered_column(position) for position in range(len(first))], PREVIEW_ROWS)
-    problem = f"{path}: the first line of the table, {shown}, can name the columns or be a row like the others."
-    hint = f"If it names the columns, add --header. If it is a row, add --no-header: the columns are {numbered} then."
+    problem = (
+        f"{path}: the first line of the table, {shown}, can name the columns or be a row like the others."
+    )
+    hint = (
+        f"If it names the columns, add --header. If it is a row, add --no-header: the columns are {numbered}"
+        " then."
+    )
     return UnclearHeaderError(problem, hint)
 
 
@@ -287,13 +350,17 @@ def guessed_encoding_notes(encoding: str, sample: Sequence[Cells]) -> list[str]:
     position = next((index for index, character in enumerate(example) if not character.isascii()), 0)
     shown = example[max(0, position - 20) : position + 20]
     return [
-        f"! The file is not UTF-8 and is read as {WESTERN_ENCODING}: {shown!r}. If that looks wrong, name its encoding: --encoding NAME"
+        f"! The file is not UTF-8 and is read as {WESTERN_ENCODING}: {shown!r}. If that looks wrong, name its"
+        " encoding: --encoding NAME"
     ]
 
 
 def batch_notes(folders: Sequence[Path]) -> list[str]:
     """Return a note for each folder of batches: the stage ``download`` reads them after the file of the same name."""
-    read_too = "has batches (docs/your-data.md): they are read too, but the figures here are those of the file alone."
+    read_too = (
+        "has batches (docs/your-data.md): they are read too, but the figures here are those of the file"
+        " alone."
+    )
     return [f"! {folder}/ {read_too}" for folder in folders if folder.is_dir() and any(folder.glob("[!.]*"))]
 
 
@@ -302,7 +369,10 @@ def _is_labelled(file: RowFile, decision: ColumnChoice, notes: list[str]) -> boo
         label = file.columns.index(decision.label_column)
         if not profile(["label"], ((row[label],) for row in file.rows()))[0].is_unlabelled:
             return True
-    notes.append(f"{file.path} has no labels, so it cannot be evaluated; it is left out. `tuneline predict {file.path}` labels it.")
+    notes.append(
+        f"{file.path} has no labels, so it cannot be evaluated; it is left out. `tuneline predict"
+        f" {file.path}` labels it."
+    )
     return False
 
 
@@ -322,7 +392,9 @@ def usual_split(rows: int) -> SplitParams:
     return SplitParams(**fractions)
 
 
-def plan_split(without_file: Sequence[str], train: RowFile, by: str | None, now: SplitParams) -> SplitParams | None:
+def plan_split(
+    without_file: Sequence[str], train: RowFile, by: str | None, now: SplitParams
+) -> SplitParams | None:
     """Return how the train file is divided, if there are splits without a file, by the fractions and the mode of ``now``.
 
     Raises:
@@ -331,12 +403,20 @@ def plan_split(without_file: Sequence[str], train: RowFile, by: str | None, now:
     if by is not None:
         check_columns(train.columns, {by: "--by"}, str(train.path))
         if not without_file:
-            raise DataError("--by divides a file, but every split has a file of its own.", "Leave out --by, or name fewer files.")
+            raise DataError(
+                "--by divides a file, but every split has a file of its own.",
+                "Leave out --by, or name fewer files.",
+            )
     if not without_file:
         return None
     usual = SplitParams()
-    fractions = {name: (getattr(now, name) or getattr(usual, name)) if name in without_file else 0.0 for name in ("validation", "test")}
-    return SplitParams(**fractions, by=by or (now.by if now.by in train.columns else None), stratify=now.stratify)
+    fractions = {
+        name: (getattr(now, name) or getattr(usual, name)) if name in without_file else 0.0
+        for name in ("validation", "test")
+    }
+    return SplitParams(
+        **fractions, by=by or (now.by if now.by in train.columns else None), stratify=now.stratify
+    )
 
 
 WIDTH = 60
@@ -367,7 +447,10 @@ def show_versioned(plan: Plan, content: str) -> bool:
     """Print which files and folders ``dvc add`` will be run for, given the new ``params.yaml``; return False if there are none."""
     paths = _to_add(plan, content)
     if paths:
-        text = f"\nDVC keeps {', '.join(map(str, paths))} (dvc add), so that experiments and other machines have it."
+        text = (
+            f"\nDVC keeps {', '.join(map(str, paths))} (dvc add), so that experiments and other machines"
+            " have it."
+        )
         Console().print(Text(text), soft_wrap=True)
     return bool(paths)
 
@@ -379,14 +462,19 @@ def version(plan: Plan, content: str) -> None:
         reason = run_dvc(Path(), "add", "--quiet", *map(str, paths)) if paths else None
     if reason:
         command = f"dvc add {' '.join(map(str, paths))}"
-        say(f"! dvc add failed, so experiments and other machines lack the data: {reason}\n  {command}", error=True)
+        say(
+            f"! dvc add failed, so experiments and other machines lack the data: {reason}\n  {command}",
+            error=True,
+        )
 
 
 def _to_add(plan: Plan, content: str) -> list[Path]:
     """Return what of the named files and folders git and DVC lack, or do not exist yet, and what DVC tracks that a copy changes."""
     values = YAML(typ="safe", pure=True).load(content)
     tracked = [owner for target in plan.placement.copies if (owner := file_of_dvc(Path(), target))]
-    paths = dict.fromkeys([*missing(Path(), values), *(path for path in named(values) if not path.exists()), *tracked])
+    paths = dict.fromkeys(
+        [*missing(Path(), values), *(path for path in named(values) if not path.exists()), *tracked]
+    )
     return list(paths) if Path(".dvc").is_dir() else []
 
 
@@ -408,9 +496,13 @@ def splits_table(plan: Plan) -> Table:
     for split in SPLITS:
         classes = plan.classes[split]
         file = str(plan.placement.file(split)) if split in plan.placement.specs else ""
-        fractions = ", ".join(f"{name} {count / classes.total():.0%}" for name, count in classes.most_common(6) if name)
+        fractions = ", ".join(
+            f"{name} {count / classes.total():.0%}" for name, count in classes.most_common(6) if name
+        )
         more = f", and {len(classes) - 6} more" if len(classes) > 6 else ""
-        table.add_row(Text(split), Text(f"{classes.total():,} rows"), Text(file), Text(visible(fractions + more)))
+        table.add_row(
+            Text(split), Text(f"{classes.total():,} rows"), Text(file), Text(visible(fractions + more))
+        )
     return table
 
 
@@ -418,16 +510,24 @@ def split_notes(plan: Plan) -> list[str]:
     """Return how the train file is divided, and which rows are left out."""
     notes = []
     if plan.split is not None:
-        taken = " and ".join(f"{name} ({getattr(plan.split, name):.0%})" for name in SPLITS[1:] if getattr(plan.split, name))
+        taken = " and ".join(
+            f"{name} ({getattr(plan.split, name):.0%})" for name in SPLITS[1:] if getattr(plan.split, name)
+        )
         kept = f"all rows of a {plan.split.by!r} are" if plan.split.by else "equal texts are"
-        notes.append(f"{taken} taken from {plan.placement.file('train').name} by the stage download (data.split); {kept} in one split.")
+        notes.append(
+            f"{taken} taken from {plan.placement.file('train').name} by the stage download (data.split);"
+            f" {kept} in one split."
+        )
     if rows := plan.classes["test"].total():
         notes.append(TASKS[plan.decision.task].resolution(rows))
     if plan.left_out.incomplete:
         notes.append(f"{plan.left_out.incomplete:,} rows without text or label are left out (data.bad_rows).")
     if plan.left_out.unreadable:
         shown = "\n    ".join(plan.left_out.first)
-        notes.append(f"{plan.left_out.unreadable:,} rows that cannot be read are left out (data.bad_rows):\n    {shown}")
+        notes.append(
+            f"{plan.left_out.unreadable:,} rows that cannot be read are left out (data.bad_rows):\n   "
+            f" {shown}"
+        )
     return notes
 
 
@@ -436,17 +536,29 @@ def warnings_of_plan(plan: Plan, params: Params) -> list[str]:
     messages = [f"{target} is replaced: its content differs." for target in plan.placement.replaced]
     classes = plan.classes
     if "-1" in classes["train"]:
-        messages.append("! -1 is a class like the others. If it means that a label is missing, empty these cells.")
+        messages.append(
+            "! -1 is a class like the others. If it means that a label is missing, empty these cells."
+        )
     if params.data.max_rows is not None:
-        messages.append(f"! data.max_rows is {params.data.max_rows:,}: more rows of a split are not used. Set it to null to use all.")
+        messages.append(
+            f"! data.max_rows is {params.data.max_rows:,}: more rows of a split are not used. Set it to null"
+            " to use all."
+        )
     least = params.validate_.rows.min
     if few := [split for split in SPLITS if classes[split].total() < least]:
-        messages.append(f"! {' and '.join(few)}: fewer than {least} rows (validate.rows.min), so the data checks will fail.")
+        messages.append(
+            f"! {' and '.join(few)}: fewer than {least} rows (validate.rows.min), so the data checks will"
+            " fail."
+        )
     if rare := [name for name, rows in sum(classes.values(), Counter()).items() if rows == 1 and name]:
-        messages.append(f"! Only one row has the label {listed(rare, 5)}: a typo, or the header of another file?")
+        messages.append(
+            f"! Only one row has the label {listed(rare, 5)}: a typo, or the header of another file?"
+        )
     absent = {split: sorted(set(classes["train"]) - set(classes[split])) for split in SPLITS[1:]}
     messages += [
-        f"! {split} has no rows of {', '.join(names[:5])}{', ...' * (len(names) > 5)}." for split, names in absent.items() if names
+        f"! {split} has no rows of {', '.join(names[:5])}{', ...' * (len(names) > 5)}."
+        for split, names in absent.items()
+        if names
     ]
     return messages
 
@@ -455,20 +567,26 @@ def show_next_steps(plan: Plan, written: bool) -> None:
     """Print what was written (``written``: also ``params.yaml``) and what to do next."""
     changed = [*(["params.yaml"] if written else []), *map(str, plan.placement.copies)]
     corrections = [str(path) for path in (label_file(), dropped_file()) if written and path.exists()]
-    remove = f"  git rm {' '.join(corrections)}\n                        unless these corrections are of this data\n" if corrections else ""
+    remove = (
+        f"  git rm {' '.join(corrections)}\n                        unless these corrections are of this"
+        " data\n"
+        if corrections
+        else ""
+    )
     Console().print(
         Text(
-            f"\nWritten: {', '.join(changed) or 'nothing, all is there already'}\n"
-            f"Next:\n{remove}"
-            "  dvc repro             run the pipeline\n"
-            "  tuneline run          train only, beside this tree; tuneline run KEY=VALUE tries another value\n"
-            "  docs/your-data.md     columns, splits, encodings, trying other values\n"
-            "  docs/fine-tune.md     checkpoints"
+            f"\nWritten: {', '.join(changed) or 'nothing, all is there already'}\nNext:\n{remove}  dvc repro "
+            "            run the pipeline\n  tuneline run          train only, beside this tree; tuneline"
+            " run KEY=VALUE tries another value\n  docs/your-data.md     columns, splits, encodings, trying"
+            " other values\n  docs/fine-tune.md     checkpoints"
         ),
         soft_wrap=True,
     )
     if not is_followed_by_git(plan):
-        say("git pull and git switch bring .dvc files, not their data. To have them bring it: python -m tuneline.project.git_hook")
+        say(
+            "git pull and git switch bring .dvc files, not their data. To have them bring it: python -m"
+            " tuneline.project.git_hook"
+        )
 
 
 def is_followed_by_git(plan: Plan) -> bool:
@@ -480,13 +598,20 @@ def is_current(plan: Plan, params: Params) -> bool:
     """Return True if ``params.yaml`` is for this data already."""
     data, decision = params.data, plan.decision
     current = (data.source, data.path, tuple(data.text_columns), data.label_column, data.task)
-    return current == ("files", plan.placement.data_path, decision.text_columns, decision.label_column, decision.task)
+    return current == (
+        "files",
+        plan.placement.data_path,
+        decision.text_columns,
+        decision.label_column,
+        decision.task,
+    )
 
 
 def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
     """Return the parameters for a plan, by dotted key.
 
-    The current ``metric`` stays if it suits the task; with ``current`` parameters for this data, its class names and behaviour tests too.
+    The current ``metric`` stays if it suits the task; with ``current`` parameters for this data, its class
+    names and behaviour tests too.
     """
     layout = plan.layout
     delimited, tabs = layout.kind == "delimited", layout.delimiter == "\t"
@@ -494,8 +619,19 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
     task: TaskKind = plan.decision.task
     metric_kind = TASKS[task].metric_kind
     suitable = {metric.name for metric in metrics_for(metric_kind) if metric.validated}
-    bad_rows = {"data.bad_rows": "skip", "data.max_bad_share": plan.max_bad_share} if plan.left_out.share else {}
-    of_other_data = {} if current else {"data.label_names": None, "data.as_of": None, "data.last_days": None, "evaluate.behaviour": None}
+    bad_rows = (
+        {"data.bad_rows": "skip", "data.max_bad_share": plan.max_bad_share} if plan.left_out.share else {}
+    )
+    of_other_data = (
+        {}
+        if current
+        else {
+            "data.label_names": None,
+            "data.as_of": None,
+            "data.last_days": None,
+            "evaluate.behaviour": None,
+        }
+    )
     return {
         "data.source": "files",
         "data.path": plan.placement.data_path,
@@ -506,7 +642,9 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
         "data.text_columns": list(plan.decision.text_columns),
         "data.label_column": plan.decision.label_column,
         "data.task": task,
-        "data.files.delimiter": layout.delimiter if delimited and not tabs and layout.delimiter != "," else None,
+        "data.files.delimiter": (
+            layout.delimiter if delimited and not tabs and layout.delimiter != "," else None
+        ),
         "data.files.quoting": layout.quoting if delimited and layout.quoting != usual_quoting else None,
         "data.files.quote": layout.dialect.quote,
         "data.files.escape": layout.dialect.escape,

@@ -1,7 +1,8 @@
 """The proposal for model and training: a checkpoint or a new model, the parameters with their reasons, and what it will cost here.
 
-Sources: Devlin et al. 2019 (BERT; batches of 16 and 32, learning rates of 2e-5 to 5e-5, 2 to 4 epochs), Turc et al. 2019 (compact models;
-rates up to 3e-4), Liu et al. 2019 (RoBERTa; 1e-5 to 3e-5), Mosbach et al. 2021 (small data: more steps, and a warmup over the first tenth).
+Sources: Devlin et al. 2019 (BERT; batches of 16 and 32, learning rates of 2e-5 to 5e-5, 2 to 4 epochs), Turc
+et al. 2019 (compact models; rates up to 3e-4), Liu et al. 2019 (RoBERTa; 1e-5 to 3e-5), Mosbach et al. 2021
+(small data: more steps, and a warmup over the first tenth).
 """
 
 import math
@@ -68,11 +69,16 @@ class Checkpoint:
         """Name, commit, architecture, size and licence in one line."""
         millions = f"{self.parameters / 1e6:,.1f} million parameters"
         licence = f"licence {self.license}" if self.license else "no licence in its model card"
-        return f"{self.pretrained.label} ({self.config.get('model_type')}, {self.layers} layers of {self.width}, {millions}, {licence})"
+        return (
+            f"{self.pretrained.label} ({self.config.get('model_type')}, {self.layers} layers of {self.width},"
+            f" {millions}, {licence})"
+        )
 
 
 def open_checkpoint(name: str, revision: str | None) -> Checkpoint:
-    """Find a checkpoint on the hub or in ``models/source/``, and read its configuration and tokenizer. The weights are not downloaded.
+    """Find a checkpoint on the hub or in ``models/source/``, and read its configuration and tokenizer.
+
+    The weights are not downloaded.
 
     Raises:
         StageError: It does not exist, cannot be reached, or cannot be fine-tuned here.
@@ -82,7 +88,10 @@ def open_checkpoint(name: str, revision: str | None) -> Checkpoint:
     pretrained = find_pretrained(name, revision, OPTION)
     check_model_type(pretrained)
     if not pretrained.tokenizer_files():
-        hint = "Choose one that has a tokenizer; or save tokenizer and weights into one folder models/source/NAME and name that."
+        hint = (
+            "Choose one that has a tokenizer; or save tokenizer and weights into one folder"
+            " models/source/NAME and name that."
+        )
         raise StageError(f"{OPTION}: {pretrained.label} has no tokenizer.", hint)
     pretrained.weight_files()
     folder = pretrained.fetch([CONFIG, *pretrained.tokenizer_files()])
@@ -112,7 +121,8 @@ class Lengths:
     def max_length(self) -> int:
         """The model's limit; of one that takes more than 512 tokens, the smallest multiple of 8 that truncates at most 1 % of the rows.
 
-        The data say little about the texts that the model will read one day, and a limit of the training data would cut them.
+        The data say little about the texts that the model will read one day, and a limit of the training data
+        would cut them.
         """
         needed = int(self.tokens[-1 - int(self.MOST_TRUNCATED * len(self.tokens))])
         rounded = max(self.USUAL, -(-needed // 8) * 8)
@@ -125,11 +135,15 @@ class Lengths:
     @property
     def description(self) -> str:
         """Quantiles in one line."""
-        median, ninety, most = (int(np.quantile(self.tokens, share, method="inverted_cdf")) for share in (0.5, 0.9, 1))
+        median, ninety, most = (
+            int(np.quantile(self.tokens, share, method="inverted_cdf")) for share in (0.5, 0.9, 1)
+        )
         return f"tokens per row: median {median}, 90% at most {ninety}, longest {most}"
 
 
-def measure_lengths(checkpoint: Checkpoint, sample: Sequence[Cells], columns: Sequence[str], text_columns: Sequence[str]) -> Lengths:
+def measure_lengths(
+    checkpoint: Checkpoint, sample: Sequence[Cells], columns: Sequence[str], text_columns: Sequence[str]
+) -> Lengths:
     """Tokenize the texts of a sample of rows, of which at least one has a text, by the tokenizer of a checkpoint and without truncation."""
     tokenizer = load_tokenizer(checkpoint.folder, f"{OPTION}: {checkpoint.pretrained.label}")
     positions = [list(columns).index(name) for name in text_columns]
@@ -199,16 +213,21 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
     batch = 16 if rows < SMALL_DATA else 32
     tokens = micro_batch_tokens(batch, min(int(lengths.tokens[-1]), max_length), checkpoint)
     steps_per_epoch = math.ceil(rows / batch)
-    epochs = 1 if rows >= LARGE_DATA else min(max(EPOCHS[0], math.ceil(LEAST_STEPS / steps_per_epoch)), EPOCHS[1])
+    epochs = (
+        1 if rows >= LARGE_DATA else min(max(EPOCHS[0], math.ceil(LEAST_STEPS / steps_per_epoch)), EPOCHS[1])
+    )
     rate = next(rate for width, rate in RATES if checkpoint.width <= width)
     truncation, truncation_reasons = truncation_rate(lengths, params)
     language_reasons = []
     if lengths.unknown > params.validate_.unknown_rate.max:
         language_reasons.append(
-            f"! {lengths.unknown:.0%} of the tokens are unknown to this checkpoint, so the data checks will fail: it was made for other "
-            f"languages. Take a multilingual checkpoint, such as --checkpoint {MULTILINGUAL}"
+            f"! {lengths.unknown:.0%} of the tokens are unknown to this checkpoint, so the data checks will"
+            " fail: it was made for other languages. Take a multilingual checkpoint, such as --checkpoint"
+            f" {MULTILINGUAL}"
         )
-    in_micro_batches = "" if tokens is None else f", in micro-batches of at most {tokens:,} tokens because of the memory"
+    in_micro_batches = (
+        "" if tokens is None else f", in micro-batches of at most {tokens:,} tokens because of the memory"
+    )
     evaluations = ", evaluated 4 times" if epochs == 1 else ""
     return Recipe(
         {
@@ -231,13 +250,22 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
         },
         (
             f"checkpoint: {checkpoint.description}",
-            f"max_length {max_length}: truncates {lengths.truncated(max_length):.1%} of rows{_at_limit(lengths)}; {lengths.description}",
+            (
+                f"max_length {max_length}: truncates {lengths.truncated(max_length):.1%} of"
+                f" rows{_at_limit(lengths)}; {lengths.description}"
+            ),
             *truncation_reasons,
             *language_reasons,
-            "model.head auto: a linear model on the frozen checkpoint is fitted, too, in seconds; validation decides which is published",
+            (
+                "model.head auto: a linear model on the frozen checkpoint is fitted, too, in seconds;"
+                " validation decides which is published"
+            ),
             f"batch of {batch} rows{in_micro_batches}: 16 below {SMALL_DATA:,} rows, else 32",
-            f"{epochs} epoch{'s' * (epochs > 1)}, {epochs * steps_per_epoch:,} steps{evaluations}: at least {LEAST_STEPS} steps, within "
-            f"{EPOCHS[0]} to {EPOCHS[1]} epochs; 1 from {LARGE_DATA:,} rows",
+            (
+                f"{epochs} epoch{'s' * (epochs > 1)}, {epochs * steps_per_epoch:,} steps{evaluations}: at"
+                f" least {LEAST_STEPS} steps, within {EPOCHS[0]} to {EPOCHS[1]} epochs; 1 from {LARGE_DATA:,}"
+                " rows"
+            ),
             f"learning rate {rate:.0e} for layers of {checkpoint.width}, warmup over a tenth of the steps",
             kept_reason(plan),
         ),
@@ -249,7 +277,9 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
     """Return the recipe for a small new model; a configuration that the user wrote is kept."""
     steps_per_epoch = math.ceil(train_rows(plan, params) / SCRATCH_BATCH)
     epochs = min(max(SCRATCH_EPOCHS[0], math.ceil(SCRATCH_STEPS / steps_per_epoch)), SCRATCH_EPOCHS[1])
-    words = sum(profile.words_at(0.95) for profile in plan.profiles if profile.name in plan.decision.text_columns)
+    words = sum(
+        profile.words_at(0.95) for profile in plan.profiles if profile.name in plan.decision.text_columns
+    )
     shortest, longest = SCRATCH_LENGTHS
     max_length = min(max(shortest, math.ceil(words * TOKENS_PER_WORD / 8) * 8), longest)
     config = scratch_config(params, max_length)
@@ -270,7 +300,10 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
         },
         (
             f"max_length {max_length}: one row in twenty has more than {words} words",
-            f"{epochs} epochs, {epochs * steps_per_epoch:,} steps of {SCRATCH_BATCH} rows; learning rate {SCRATCH_RATE:.0e}",
+            (
+                f"{epochs} epochs, {epochs * steps_per_epoch:,} steps of {SCRATCH_BATCH} rows; learning rate"
+                f" {SCRATCH_RATE:.0e}"
+            ),
         ),
     )
 
@@ -310,7 +343,9 @@ def write_sweep(plan: Plan, params: Params) -> Path | None:
     if params.model.head == FROZEN:
         return None
     settings = params.train
-    steps = settings.max_steps or (settings.epochs or 1) * math.ceil(train_rows(plan, params) / settings.global_batch_size)
+    steps = settings.max_steps or (settings.epochs or 1) * math.ceil(
+        train_rows(plan, params) / settings.global_batch_size
+    )
     return write_first(settings.learning_rate, steps)
 
 
@@ -329,8 +364,8 @@ FEW_TO_CHOOSE_BY = 500
 def kept_weights(plan: Plan) -> str:
     """Return the value of ``train.keep``: few rows of validation cannot tell the epochs apart.
 
-    The rate has come down to 0 at the last step. With 37 and 125 rows, its weights were as good as those of the epoch that validation
-    chose, or up to 3 points better (docs/benchmarks.md).
+    The rate has come down to 0 at the last step. With 37 and 125 rows, its weights were as good as those of
+    the epoch that validation chose, or up to 3 points better (docs/benchmarks.md).
     """
     return "best" if plan.classes["validation"].total() >= FEW_TO_CHOOSE_BY else "last"
 
@@ -338,15 +373,17 @@ def kept_weights(plan: Plan) -> str:
 def label_smoothing(plan: Plan, params: Params) -> float:
     """Return the value of ``train.label_smoothing``: that of the user, else ``SMOOTHING`` for a classifier whose last weights are kept.
 
-    They are those of many epochs on few rows, and too sure of themselves. Smoothing cost no accuracy, and took the loss on test from 1.27
-    to 0.67 on 300 rows of movies (docs/benchmarks.md).
+    They are those of many epochs on few rows, and too sure of themselves. Smoothing cost no accuracy, and
+    took the loss on test from 1.27 to 0.67 on 300 rows of movies (docs/benchmarks.md).
     """
     if not TASKS[plan.decision.task].takes_class_params:
         return 0.0
     given = params.train.label_smoothing
     if kept_weights(plan) == "last":
         return given or SMOOTHING
-    is_of_other_data = params.train.keep == "last" and given == SMOOTHING  # what an earlier `tuneline init` wrote for few rows
+    is_of_other_data = (
+        params.train.keep == "last" and given == SMOOTHING
+    )  # what an earlier `tuneline init` wrote for few rows
     return 0.0 if is_of_other_data else given
 
 
@@ -359,7 +396,10 @@ def kept_reason(plan: Plan) -> str:
     rows = plan.classes["validation"].total()
     if kept_weights(plan) == "best":
         return f"best weights by validation ({rows:,} rows)"
-    reason = f"last weights, after which the rate is 0: {rows:,} rows of validation are too few to choose among the epochs"
+    reason = (
+        f"last weights, after which the rate is 0: {rows:,} rows of validation are too few to choose among"
+        " the epochs"
+    )
     if TASKS[plan.decision.task].takes_class_params:
         return f"{reason}; label smoothing, so that they are not too sure of themselves"
     return reason
@@ -384,8 +424,9 @@ def truncation_rate(lengths: Lengths, params: Params) -> tuple[dict[str, Any], l
         return {}, []
     allowed = min(1.0, math.ceil(share * 20 + 1) / 20)
     reason = (
-        f"! {share:.0%} of the rows are truncated even at the model's limit. The data check truncation_rate allows {most:.0%}; it becomes "
-        f"{allowed:.0%}. A checkpoint that takes longer texts (such as ModernBERT, 8,192 tokens) reads all of them."
+        f"! {share:.0%} of the rows are truncated even at the model's limit. The data check truncation_rate"
+        f" allows {most:.0%}; it becomes {allowed:.0%}. A checkpoint that takes longer texts (such as"
+        " ModernBERT, 8,192 tokens) reads all of them."
     )
     return {"validate.truncation_rate.max": allowed}, [reason]
 
@@ -419,14 +460,22 @@ def suggested(sample: Sequence[Cells], columns: Sequence[str], text_columns: Seq
 
 def ask(current: str | None, suggestion: str) -> str | None:
     """Ask which checkpoint to fine-tune, by default that of ``params.yaml``; return its name, or ``None`` for training from scratch."""
-    known = SUGGESTIONS if current is None or current in SUGGESTIONS else {current: "as in params.yaml"} | SUGGESTIONS
+    known = (
+        SUGGESTIONS
+        if current is None or current in SUGGESTIONS
+        else {current: "as in params.yaml"} | SUGGESTIONS
+    )
     lines = [f"{name:48} {description}" for name, description in known.items()]
     lines += ["another: its name on the hub, or models/source/NAME", "none: train a small model from scratch"]
     console = Console()
     console.print(Text("\nWhich checkpoint shall be fine-tuned?"))
     for number, line in enumerate(lines, 1):
         console.print(Text(f"  {number}  {line}"), soft_wrap=True)
-    while not 1 <= (number := typer.prompt("Number", default=list(known).index(current or suggestion) + 1, type=int)) <= len(lines):
+    while (
+        not 1
+        <= (number := typer.prompt("Number", default=list(known).index(current or suggestion) + 1, type=int))
+        <= len(lines)
+    ):
         console.print(f"Choose a number from 1 to {len(lines)}.")
     if number == len(lines) - 1:
         return str(typer.prompt("Name")).strip()
@@ -450,7 +499,8 @@ def choose_checkpoint(plan: Plan, params: Params) -> Checkpoint | None:
 def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bool) -> dict[str, Any]:
     """Print and return the proposed parameters by dotted key, after a ``trial`` of a few steps.
 
-    Without a checkpoint, the model of parameters that are for this data already is kept, else it is trained from scratch.
+    Without a checkpoint, the model of parameters that are for this data already is kept, else it is trained
+    from scratch.
     """
     console = Console()
     console.print(Text("\nModel and training"))
@@ -458,16 +508,20 @@ def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bo
         lengths = measure_lengths(checkpoint, plan.sample, plan.columns, plan.decision.text_columns)
         recipe = fine_tuning(checkpoint, lengths, plan, params)
     elif is_current(plan, params):
-        console.print(Text("  as in params.yaml, which is for this data already; --checkpoint NAME makes a new proposal"))
+        console.print(
+            Text(
+                "  as in params.yaml, which is for this data already; --checkpoint NAME makes a new proposal"
+            )
+        )
         return {}
     else:
         suggestion = suggested(plan.sample, plan.columns, plan.decision.text_columns)
         text = (
-            "No --checkpoint: a small new model is trained from scratch. It learns what words mean from these "
-            f"{train_rows(plan, params):,} rows alone, and seldom does better than counting words: on 10,000 news texts of 4 classes it "
-            "had an accuracy of 0.84, TF-IDF with logistic regression 0.86. To fine-tune a pretrained model instead, which knows the "
-            "language already:\n"
-            f"  tuneline init FILE --checkpoint {suggestion}"
+            "No --checkpoint: a small new model is trained from scratch. It learns what words mean from"
+            f" these {train_rows(plan, params):,} rows alone, and seldom does better than counting words: on"
+            " 10,000 news texts of 4 classes it had an accuracy of 0.84, TF-IDF with logistic regression"
+            " 0.86. To fine-tune a pretrained model instead, which knows the language already:\n  tuneline"
+            f" init FILE --checkpoint {suggestion}"
         )
         console.print(Text(text), soft_wrap=True)
         recipe = from_scratch(plan, params)
@@ -483,7 +537,9 @@ def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bo
 def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Params) -> str:
     """Train a few of the batches that training will make; return what the training will cost, evaluations included."""
     values = recipe.params
-    batch, at_once, epochs = (values[f"train.{name}"] for name in ("global_batch_size", "micro_batch_tokens", "epochs"))
+    batch, at_once, epochs = (
+        values[f"train.{name}"] for name in ("global_batch_size", "micro_batch_tokens", "epochs")
+    )
     tokens = [] if recipe.lengths is None else recipe.lengths.tokens.tolist()
     lengths = batch_lengths(tokens, values["tokenize.max_length"], batch)
     spec = TrialSpec(

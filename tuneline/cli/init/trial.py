@@ -1,7 +1,7 @@
 """A short trial of training: a few real steps of the architecture with random weights, to say what a training will cost here.
 
-``run_trial`` runs this module as a process of its own, which imports torch, prints a ``TrialResult`` and ends: its memory is free again,
-and a failure, even for lack of memory, does not end ``tuneline init``.
+``run_trial`` runs this module as a process of its own, which imports torch, prints a ``TrialResult`` and
+ends: its memory is free again, and a failure, even for lack of memory, does not end ``tuneline init``.
 """
 
 import json
@@ -88,7 +88,9 @@ def run_trial(spec: TrialSpec) -> TrialResult | str:
     """Run a trial in a process of its own; return the result, or why there is none."""
     root = str(Path(tuneline.__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    waits = {"OMP_WAIT_POLICY": "PASSIVE"} if is_busy() else {}  # as stages/train/cpu/waits.py does during a training
+    waits = (
+        {"OMP_WAIT_POLICY": "PASSIVE"} if is_busy() else {}
+    )  # as stages/train/cpu/waits.py does during a training
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tuneline.cli.init.trial"],
@@ -97,7 +99,13 @@ def run_trial(spec: TrialSpec) -> TrialResult | str:
             text=True,
             check=False,
             timeout=TIMEOUT,
-            env={**waits, **os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"},
+            env={
+                **waits,
+                **os.environ,
+                "PYTHONPATH": path,
+                "HF_HUB_OFFLINE": "1",
+                "TRANSFORMERS_VERBOSITY": "error",
+            },
         )
     except subprocess.TimeoutExpired:
         return f"it took more than {TIMEOUT} seconds"
@@ -135,7 +143,11 @@ def measure_step(spec: TrialSpec) -> TrialResult:
         ids = torch.randint(0, config.vocab_size, (rows, length), device=device)
         labels = torch.randint(0, max(2, spec.labels), (rows,), device=device)
         with autocast:
-            outputs = model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=labels.float() if spec.labels == 1 else labels)
+            outputs = model(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                labels=labels.float() if spec.labels == 1 else labels,
+            )
         outputs.loss.backward()
         return rows
 
@@ -191,7 +203,9 @@ def _check_memory(parameters: int) -> None:
 
     needed, available = parameters * BYTES_PER_PARAMETER / 2**30, psutil.virtual_memory().available / 2**30
     if needed > 0.8 * available:
-        raise MemoryError(f"weights and optimizer need {needed:.0f} GiB of memory, and {available:.0f} GiB are free")
+        raise MemoryError(
+            f"weights and optimizer need {needed:.0f} GiB of memory, and {available:.0f} GiB are free"
+        )
 
 
 if __name__ == "__main__":

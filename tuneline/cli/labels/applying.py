@@ -24,7 +24,10 @@ from tuneline.tasks import read_task
 
 @dataclass(frozen=True, slots=True)
 class FilledRow:
-    """A row of the review in which ``correct`` is filled in. Its ``label`` is the one that it had when the review was written."""
+    """A row of the review in which ``correct`` is filled in.
+
+    Its ``label`` is the one that it had when the review was written.
+    """
 
     line: int
     key: str
@@ -38,7 +41,8 @@ def read_filled(path: Path, data: DataParams) -> list[FilledRow]:
     """Read the rows in which ``correct`` is filled in.
 
     Raises:
-        InputError: The file is no review, or nothing is filled in. The message names the file, the line and the column.
+        InputError: The file is no review, or nothing is filled in. The message names the file, the line and
+            the column.
     """
     names = free_names(ROLES, data.text_columns)
     try:
@@ -47,13 +51,18 @@ def read_filled(path: Path, data: DataParams) -> list[FilledRow]:
         is_encoded = PARAMETERS.encoding in (error.hint or "")  # a setting of the source, not of this file
         raise InputError(error.problem, 'Save it as "CSV UTF-8".' if is_encoded else error.hint) from None
     if not filled:
-        raise InputError(f"{path}: no row has anything in column {names[CORRECT]!r}.", "Fill it in where another label is right.")
+        raise InputError(
+            f"{path}: no row has anything in column {names[CORRECT]!r}.",
+            "Fill it in where another label is right.",
+        )
     return filled
 
 
 def _read(path: Path, data: DataParams, names: Mapping[str, str]) -> Iterator[FilledRow]:
     required = [names[KEY], names[SPLIT], *data.text_columns, names[LABEL], names[CORRECT]]
-    limits = Limits.of(data.files.max_cell_characters, data.files.max_row_group_mb, data.files.max_unpacked_mb)
+    limits = Limits.of(
+        data.files.max_cell_characters, data.files.max_row_group_mb, data.files.max_unpacked_mb
+    )
     with open_text(path, "utf-8", limits=limits) as lines:
         reader = DelimitedReader(lines, _dialect(path, data, names[CORRECT]))
         check_columns(reader.names, dict.fromkeys(required, "of `tuneline labels review`"), str(path))
@@ -63,7 +72,9 @@ def _read(path: Path, data: DataParams, names: Mapping[str, str]) -> Iterator[Fi
                 raise DataError(f"{path}, line {line:,}: {fields.message}.", fields.hint)
             key, split, *texts, label, correct = (fields[cell] for cell in cells)
             if correct.strip():
-                yield FilledRow(line, key.strip(), split.strip(), tuple(texts), label.strip(), correct.strip())
+                yield FilledRow(
+                    line, key.strip(), split.strip(), tuple(texts), label.strip(), correct.strip()
+                )
 
 
 def _dialect(path: Path, data: DataParams, column: str) -> Dialect:
@@ -86,24 +97,34 @@ class MergedCorrections:
     """Adds the corrections of a review to the present ones, row by row.
 
     Attributes:
-        new, present, confirmed: Rows whose correction is new, is there already, or is the label that they have.
+        new, present, confirmed: Rows whose correction is new, is there already, or is the label that they
+            have.
     """
 
-    def __init__(self, path: Path, filled: Sequence[FilledRow], data: DataParams, corrections: pa.Table) -> None:
+    def __init__(
+        self, path: Path, filled: Sequence[FilledRow], data: DataParams, corrections: pa.Table
+    ) -> None:
         """Add the rows of a review in which ``correct`` is filled in.
 
         Raises:
-            InputError: A label is not a class, a hash or text or label is not that of the data, or two corrections of a row differ.
+            InputError: A label is not a class, a hash or text or label is not that of the data, or two
+                corrections of a row differ.
         """
         self.path, self.text_columns = path, data.text_columns
         self.names = free_names(ROLES, data.text_columns)
         self.schema = read_task(SplitReader.open(RAW, "train", "download").schema)
-        self.known = {(one["key"], one["before"]): (one["split"], one["after"]) for one in corrections.to_pylist()}
-        self.origins: dict[tuple[str, str], list[str]] = defaultdict(list)  # the labels of the source that became a label of data/raw
+        self.known = {
+            (one["key"], one["before"]): (one["split"], one["after"]) for one in corrections.to_pylist()
+        }
+        self.origins: dict[tuple[str, str], list[str]] = defaultdict(
+            list
+        )  # the labels of the source that became a label of data/raw
         for (key, before), (_, after) in self.known.items():
             self.origins[key, after].append(before)
         self.texts: dict[str, tuple[str, ...]] = {}  # of the rows of data/raw, by their hash
-        self.labels: dict[str, set[str]] = defaultdict(set)  # of these rows, as ``Task.exact_text`` writes them
+        self.labels: dict[str, set[str]] = defaultdict(
+            set
+        )  # of these rows, as ``Task.exact_text`` writes them
         self._find({row.key for row in filled})
         self.lines: dict[tuple[str, str], tuple[int, str]] = {}
         self.problems: list[str] = []
@@ -129,7 +150,9 @@ class MergedCorrections:
     def table(self) -> pa.Table:
         """Return all corrections, of ``LABEL_SCHEMA``."""
         rows = [(key, split, before, after) for (key, before), (split, after) in self.known.items()]
-        return pa.Table.from_pylist([dict(zip(LABEL_SCHEMA.names, row, strict=True)) for row in rows], LABEL_SCHEMA)
+        return pa.Table.from_pylist(
+            [dict(zip(LABEL_SCHEMA.names, row, strict=True)) for row in rows], LABEL_SCHEMA
+        )
 
     def _add(self, row: FilledRow) -> None:
         """Add the correction of a row, or its problem."""
@@ -141,14 +164,31 @@ class MergedCorrections:
         line, other = self.lines.setdefault((row.key, label), (row.line, correct))
         decided = self.known.get((row.key, label), ("", correct))[1]
         if other != correct:
-            self._refuse(row, self.names[CORRECT], f"{correct!r}, but {other!r} in line {line:,}, for the same texts. Decide")
+            self._refuse(
+                row,
+                self.names[CORRECT],
+                f"{correct!r}, but {other!r} in line {line:,}, for the same texts. Decide",
+            )
         elif label == correct:
             self.confirmed += 1
         elif label not in now and correct not in now:
-            self._refuse(row, self.names[LABEL], f"{label!r}, but {listed(sorted(now))} in {RAW}. Write the review again")
+            self._refuse(
+                row,
+                self.names[LABEL],
+                f"{label!r}, but {listed(sorted(now))} in {RAW}. Write the review again",
+            )
         elif label in now and decided != correct:
-            self._refuse(row, self.names[CORRECT], f"{correct!r}, but {label_file()} has {decided!r}. Run `dvc repro`, and review again")
-        elif label not in now or line != row.line or (row.key, label) in self.known or self._waits(row.key, correct, now):
+            self._refuse(
+                row,
+                self.names[CORRECT],
+                f"{correct!r}, but {label_file()} has {decided!r}. Run `dvc repro`, and review again",
+            )
+        elif (
+            label not in now
+            or line != row.line
+            or (row.key, label) in self.known
+            or self._waits(row.key, correct, now)
+        ):
             self.present += 1
         else:
             self._correct(row, label, correct)
@@ -159,7 +199,9 @@ class MergedCorrections:
 
     def _correct(self, row: FilledRow, label: str, correct: str) -> None:
         self.new += 1
-        for before in self.origins.get((row.key, label)) or [label]:  # the source has the first label, whatever was corrected since
+        for before in self.origins.get((row.key, label)) or [
+            label
+        ]:  # the source has the first label, whatever was corrected since
             if before == correct:
                 del self.known[row.key, before]
             else:
@@ -174,16 +216,27 @@ class MergedCorrections:
             return None
         if names is None or correct in names:
             return label, correct
-        self._refuse(row, self.names[CORRECT], f"{correct!r} is not one of {listed(names)}{nearest(correct, names)}")
+        self._refuse(
+            row, self.names[CORRECT], f"{correct!r} is not one of {listed(names)}{nearest(correct, names)}"
+        )
         return None
 
     def _is_row(self, row: FilledRow) -> bool:
         if row.key not in self.texts:
-            self._refuse(row, self.names[KEY], f"{row.key!r} is no row of {RAW}. It may have changed in a spreadsheet, or the data since")
+            self._refuse(
+                row,
+                self.names[KEY],
+                f"{row.key!r} is no row of {RAW}. It may have changed in a spreadsheet, or the data since",
+            )
             return False
         for name, cell, text in zip(self.text_columns, row.texts, self.texts[row.key], strict=True):
             if not is_same_text(cell, text):
-                self._refuse(row, name, f"{cell[:40]!r} is not the text of this {self.names[KEY]}. Sort all columns together, or none")
+                self._refuse(
+                    row,
+                    name,
+                    f"{cell[:40]!r} is not the text of this {self.names[KEY]}. Sort all columns together, or"
+                    " none",
+                )
                 return False
         return True
 

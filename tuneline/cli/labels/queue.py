@@ -1,8 +1,9 @@
 """The queue: predicted texts to label, in a CSV file that people open in a spreadsheet, and that is read as labelled data afterwards.
 
-A row is uncertain if its two most probable classes are close (margin sampling: Scheffer et al., "Active Hidden Markov Models for
-Information Extraction", 2001), and new if many of its words are not common in training. The two orders are combined by reciprocal rank
-fusion (Cormack et al., 2009), which needs no common scale: the first rows of either order come first.
+A row is uncertain if its two most probable classes are close (margin sampling: Scheffer et al., "Active
+Hidden Markov Models for Information Extraction", 2001), and new if many of its words are not common in
+training. The two orders are combined by reciprocal rank fusion (Cormack et al., 2009), which needs no common
+scale: the first rows of either order come first.
 """
 
 import csv
@@ -52,7 +53,9 @@ class ScoredRow:
     probabilities: dict[str, float]
 
 
-def collect_scored_rows(outbox: Path, texts: Sequence[str], id_column: str | None, last_rows: int) -> tuple[list[ScoredRow], list[str]]:
+def collect_scored_rows(
+    outbox: Path, texts: Sequence[str], id_column: str | None, last_rows: int
+) -> tuple[list[ScoredRow], list[str]]:
     """Return the last scored rows, those of the latest file first, with an id if there is a column of ids; and why files were left out."""
     found, problems, characters = list[ScoredRow](), list[str](), 0
     columns = InputColumns(tuple(texts), () if id_column is None else (id_column,))
@@ -63,16 +66,24 @@ def collect_scored_rows(outbox: Path, texts: Sequence[str], id_column: str | Non
                 for row, prediction in joined(rows, scored_predictions(scored)):
                     if len(found) == last_rows or characters > MOST_CHARACTERS:
                         return found, problems
-                    found.append(ScoredRow(plain_text(row.kept[id_column]) if id_column else None, row.texts, *prediction))
+                    found.append(
+                        ScoredRow(
+                            plain_text(row.kept[id_column]) if id_column else None, row.texts, *prediction
+                        )
+                    )
                     characters += row.characters
             if len(found) == before and scored.record.rows:
-                problems.append(f"{scored.record.archived}: no row has {' and '.join(map(repr, columns.options))}.")
+                problems.append(
+                    f"{scored.record.archived}: no row has {' and '.join(map(repr, columns.options))}."
+                )
         except DataError as error:
             problems.append(error.problem)
     return found, problems
 
 
-def predict_first_rows(file: Path, model: Path, data: DataParams, id_column: str | None, most: int) -> list[ScoredRow]:
+def predict_first_rows(
+    file: Path, model: Path, data: DataParams, id_column: str | None, most: int
+) -> list[ScoredRow]:
     """Return the first rows of a file, ``most`` at most, with the predictions that ``tuneline predict`` makes.
 
     Bad rows are reported, and a column of labels, which is not read.
@@ -84,14 +95,25 @@ def predict_first_rows(file: Path, model: Path, data: DataParams, id_column: str
     deployed, found, characters = ModelChoice(model).load_and_warn(), list[ScoredRow](), 0
     texts = data.text_columns
     if tuple(texts) != deployed.text_columns:
-        problem = f"{model} was trained on {listed(deployed.text_columns)}, and data.text_columns is {listed(texts)}."
+        problem = (
+            f"{model} was trained on {listed(deployed.text_columns)}, and data.text_columns is"
+            f" {listed(texts)}."
+        )
         raise StageError(problem, "Run `dvc repro`, or name another model: --model.")
-    columns, bad = InputColumns(tuple(texts), () if id_column is None else (id_column,)), BadRows(str(file), "row", LEFT_OUT)
+    columns, bad = (
+        InputColumns(tuple(texts), () if id_column is None else (id_column,)),
+        BadRows(str(file), "row", LEFT_OUT),
+    )
     with refusing():
         detected = open_detected(file, detect_layout(file))
     if data.label_column in detected.columns:
-        problem = f"{file} has labels in column {data.label_column!r}: the queue chooses among all of its rows."
-        say(f"{problem} `tuneline labels review` finds labels that are wrong, in the data of the project.", error=True)
+        problem = (
+            f"{file} has labels in column {data.label_column!r}: the queue chooses among all of its rows."
+        )
+        say(
+            f"{problem} `tuneline labels review` finds labels that are wrong, in the data of the project.",
+            error=True,
+        )
     with (
         refusing(),
         open_rows(detected.source, columns) as source,
@@ -102,7 +124,11 @@ def predict_first_rows(file: Path, model: Path, data: DataParams, id_column: str
             outputs = deployed.predict([row.texts for row in rows], BATCH_SIZE)
             for row, values in zip(rows, outputs.tolist(), strict=True):
                 prediction, classes = deployed.task.named_scores(values)
-                found.append(ScoredRow(plain_text(row.kept[id_column]) if id_column else None, row.texts, prediction, classes))
+                found.append(
+                    ScoredRow(
+                        plain_text(row.kept[id_column]) if id_column else None, row.texts, prediction, classes
+                    )
+                )
                 characters += row.characters
             step.advance(len(rows))
             if characters > MOST_CHARACTERS:
@@ -115,19 +141,29 @@ def scored_predictions(scored: ScoredFile) -> Iterator[tuple[int, str | float, d
     try:
         with pq.ParquetFile(scored.path) as file:
             names = file.schema_arrow.names
-            # The last columns are prediction, or label, probability and one for each class; then model_version, if it is there.
+            # The last columns are prediction, or label, probability and one for each class; then
+            # model_version, if it is there.
             kind = Regression if Regression.prediction_column in names[-2:] else Classification
             label = kind.prediction_column
             classes = [name for name in names[names.index(label) :] if name.startswith("probability_")]
             for batch in file.iter_batches(columns=["row", label, *classes]):
                 for values in batch.to_pylist():
-                    yield values["row"], values[label], {name.removeprefix("probability_"): values[name] for name in classes}
+                    yield (
+                        values["row"],
+                        values[label],
+                        {name.removeprefix("probability_"): values[name] for name in classes},
+                    )
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{scored.path} cannot be read: {error}") from None
 
 
-def joined(rows: Iterator[Row], predicted: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Row, tuple[Any, ...]]]:
-    """Yield each row that has a prediction, with it. Both are in the order of their numbers, and either may lack some."""
+def joined(
+    rows: Iterator[Row], predicted: Iterator[tuple[Any, ...]]
+) -> Iterator[tuple[Row, tuple[Any, ...]]]:
+    """Yield each row that has a prediction, with it.
+
+    Both are in the order of their numbers, and either may lack some.
+    """
     number, *prediction = next(predicted, (None,))
     for row in rows:
         while number is not None and number < row.number:
@@ -149,7 +185,8 @@ def keys_of(texts: Sequence[tuple[str, ...]]) -> Keys:
 def labelled_keys(data: DataParams) -> Keys:
     """Return the sorted hashes of all labelled texts: of the files under ``data.path``, or of ``data/raw`` where those are no files.
 
-    Files without the text columns or the label column are other data, and rows that cannot be read have no label.
+    Files without the text columns or the label column are other data, and rows that cannot be read have no
+    label.
     """
     own = data.source == "files" and not is_url(data.path or "")
     given = Path(data.path or ".") if own else RAW
@@ -166,8 +203,12 @@ def labelled_keys(data: DataParams) -> Keys:
 def _texts(path: Path, data: DataParams, label: str) -> Iterator[tuple[str, ...]]:
     """Yield the texts of the rows of a file that have a label."""
     try:
-        with open_rows(Input.of_data(path, data.files), InputColumns(tuple(data.text_columns), (label,))) as source:
-            yield from (row.texts for row in source.rows if isinstance(row, Row) and row.kept[label] not in NO_LABEL)
+        with open_rows(
+            Input.of_data(path, data.files), InputColumns(tuple(data.text_columns), (label,))
+        ) as source:
+            yield from (
+                row.texts for row in source.rows if isinstance(row, Row) and row.kept[label] not in NO_LABEL
+            )
     except DataError:
         return
 
@@ -200,8 +241,12 @@ def count_labelled(rows: Sequence[ScoredRow], labelled: Keys) -> int:
     return int(np.isin(keys_of([row.texts for row in rows]), labelled).sum())
 
 
-def rank(rows: Sequence[ScoredRow], labelled: Keys, known: Words | None, most: int, similarity: float) -> list[QueueRow]:
-    """Choose the rows to label, the most useful first. Of equal texts, the first row counts, and none that is labelled.
+def rank(
+    rows: Sequence[ScoredRow], labelled: Keys, known: Words | None, most: int, similarity: float
+) -> list[QueueRow]:
+    """Choose the rows to label, the most useful first.
+
+    Of equal texts, the first row counts, and none that is labelled.
 
     Two texts are near-equal from a similarity on, as in the data check ``near_duplicates``.
     """
@@ -225,7 +270,10 @@ def rank(rows: Sequence[ScoredRow], labelled: Keys, known: Words | None, most: i
     chosen = _distinct(order, WordSets.of([encoded]), most, similarity)
     fractions = (new / np.maximum(total, 1)).tolist() if known else [None] * len(rows)
     uncertain = (ranks[0] <= ranks[1]).tolist()
-    return [QueueRow(rows[one], fractions[one], _reason(rows[one], fractions[one], uncertain[one])) for one in chosen]
+    return [
+        QueueRow(rows[one], fractions[one], _reason(rows[one], fractions[one], uncertain[one]))
+        for one in chosen
+    ]
 
 
 def _count_new(rows: EncodedWords, known: Words | None) -> NDArray[np.int64]:
@@ -254,7 +302,11 @@ def _reason(row: ScoredRow, new_words: float | None, uncertain: bool) -> str:
     if row.probabilities and (uncertain or new_words is None):
         best = sorted(row.probabilities.items(), key=lambda item: -item[1])[:2]
         return "uncertain: " + ", ".join(f"{name} {probability:.2f}" for name, probability in best)
-    return "one of the latest" if new_words is None else f"new: {new_words:.0%} of its words are not common in training"
+    return (
+        "one of the latest"
+        if new_words is None
+        else f"new: {new_words:.0%} of its words are not common in training"
+    )
 
 
 def check_replaced(path: Path, data: DataParams, force: bool, column: str, use: str) -> None:
@@ -266,12 +318,17 @@ def check_replaced(path: Path, data: DataParams, force: bool, column: str, use: 
     csv.field_size_limit(LONGEST_FIELD)
     try:
         with path.open(encoding=ENCODING, errors="replace", newline="") as file:
-            filled = sum(bool((row[column] or "").strip()) for row in csv.DictReader(file, delimiter=delimiter(data)))
+            filled = sum(
+                bool((row[column] or "").strip()) for row in csv.DictReader(file, delimiter=delimiter(data))
+            )
     except (csv.Error, KeyError):
         hint = "Name another file with --output, or add --force."
         raise StageError(f"{path} is another file: it has no column {column!r}.", hint) from None
     if filled:
-        raise StageError(f"{path} has {filled:,} labels, which would be lost.", f"{use}, name another file with --output, or add --force.")
+        raise StageError(
+            f"{path} has {filled:,} labels, which would be lost.",
+            f"{use}, name another file with --output, or add --force.",
+        )
 
 
 def write_queue(path: Path, data: DataParams, id_column: str | None, choices: Sequence[QueueRow]) -> None:

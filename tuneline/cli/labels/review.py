@@ -1,7 +1,7 @@
 """The rows whose labels are probably wrong: out-of-fold predictions, confident learning, and near-identical rows.
 
-Source: Northcutt, Jiang & Chuang, "Confident Learning: Estimating Uncertainty in Dataset Labels", Journal of Artificial Intelligence
-Research 70, 2021, section 3. Names and equations in the docstrings are the paper's.
+Source: Northcutt, Jiang & Chuang, "Confident Learning: Estimating Uncertainty in Dataset Labels", Journal of
+Artificial Intelligence Research 70, 2021, section 3. Names and equations in the docstrings are the paper's.
 """
 
 import hashlib
@@ -31,7 +31,15 @@ from tuneline.core.processes import PARENT, ending, start
 from tuneline.core.provenance import ROOT, split_hash, stage_provenance
 from tuneline.core.records import Metrics, Timing
 from tuneline.core.stage import require
-from tuneline.core.tables import LABELS, ROW_GROUP, SplitReader, baselines_schema, check_text_columns, read_table, write_table
+from tuneline.core.tables import (
+    LABELS,
+    ROW_GROUP,
+    SplitReader,
+    baselines_schema,
+    check_text_columns,
+    read_table,
+    write_table,
+)
 from tuneline.core.terminal import progress, say
 from tuneline.metrics.scores import compute_metric
 from tuneline.params import DataParams, Params
@@ -56,7 +64,8 @@ def class_thresholds(labels: Labels, probabilities: Probabilities) -> NDArray[np
 def confident_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.int64]:
     """Count rows by given label and confident class, shape ``(classes, classes)``; equation 1.
 
-    The confident class is the most probable of those that reach their threshold. A row without one is not counted.
+    The confident class is the most probable of those that reach their threshold. A row without one is not
+    counted.
     """
     classes = probabilities.shape[1]
     confident = np.where(probabilities >= class_thresholds(labels, probabilities), probabilities, -1.0)
@@ -68,11 +77,14 @@ def confident_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.
 def estimated_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.float64]:
     """Return the estimated number of rows by given and true label, shape ``(classes, classes)``.
 
-    It is the confident joint, calibrated so that each row sums to the number of rows with that label; equation 3.
+    It is the confident joint, calibrated so that each row sums to the number of rows with that label;
+    equation 3.
     """
     counts = confident_joint(labels, probabilities).astype(np.float64)
     rows = np.bincount(labels, minlength=len(counts))
-    unknown = counts.sum(axis=1) == 0  # no row with the label is confidently of any class: take the labels as they are
+    unknown = (
+        counts.sum(axis=1) == 0
+    )  # no row with the label is confidently of any class: take the labels as they are
     counts[unknown, unknown] = 1.0
     return np.asarray(counts / counts.sum(axis=1, keepdims=True) * rows[:, None])
 
@@ -80,9 +92,10 @@ def estimated_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.
 def likely_errors(labels: Labels, probabilities: Probabilities) -> NDArray[np.int64]:
     """Return the numbers of the rows whose labels are probably wrong, the most doubtful first.
 
-    Their number is the estimated one, and only rows for which another class is more probable are among them. They are in the order
-    of the self-confidence (section 3.2): the probability of the given label. The normalized margin, the paper's other order, finds fewer:
-    of the first 300 rows of the linear model, 68 % of the labels are wrong instead of 85 % (10,000 tickets, 300 wrong labels).
+    Their number is the estimated one, and only rows for which another class is more probable are among them.
+    They are in the order of the self-confidence (section 3.2): the probability of the given label. The
+    normalized margin, the paper's other order, finds fewer: of the first 300 rows of the linear model, 68 %
+    of the labels are wrong instead of 85 % (10,000 tickets, 300 wrong labels).
     """
     joint = estimated_joint(labels, probabilities)
     number = round(float(joint.sum() - np.trace(joint)))
@@ -121,7 +134,9 @@ class LabelledRows:
         for index, split in enumerate(SPLITS):
             raw = SplitReader.open(RAW, split, made_by="download")
             if read_task(raw.schema) != schema:
-                raise DataError(f"{raw.name} has other classes than {train.name}.", "Run `dvc repro download`.")
+                raise DataError(
+                    f"{raw.name} has other classes than {train.name}.", "Run `dvc repro download`."
+                )
             check_text_columns(raw, data.text_columns)
             table = raw.read([*data.text_columns, LABELS])
             values = table[LABELS].to_numpy()
@@ -132,7 +147,13 @@ class LabelledRows:
             numbers.append(known)
         if not any(map(len, numbers)):
             raise DataError(f"No row in {RAW} has a label.", "Check data.label_column and data.splits.")
-        return cls(pa.concat_tables(tables), np.concatenate(labels), np.concatenate(splits), np.concatenate(numbers), schema)
+        return cls(
+            pa.concat_tables(tables),
+            np.concatenate(labels),
+            np.concatenate(splits),
+            np.concatenate(numbers),
+            schema,
+        )
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -141,10 +162,13 @@ class LabelledRows:
 
 @dataclass(frozen=True)
 class Folds:
-    """A division of rows into ``count`` folds. Equal texts are in the same one, and each class is divided evenly.
+    """A division of rows into ``count`` folds.
+
+    Equal texts are in the same one, and each class is divided evenly.
 
     Attributes:
-        positions: Position of each row in the order of which every fold takes each ``count``-th, shape ``(rows,)``.
+        positions: Position of each row in the order of which every fold takes each ``count``-th, shape
+            ``(rows,)``.
     """
 
     positions: Rows
@@ -153,7 +177,9 @@ class Folds:
     @classmethod
     def of(cls, rows: LabelledRows, count: int) -> Self:
         """Divide rows by a hash of their texts within each class, or among near numbers."""
-        keys = np.concatenate([same_text_keys(batch.columns) for batch in rows.texts.to_batches(max_chunksize=ROW_GROUP)])
+        keys = np.concatenate(
+            [same_text_keys(batch.columns) for batch in rows.texts.to_batches(max_chunksize=ROW_GROUP)]
+        )
         units, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         positions = np.empty(len(units), np.int64)
         positions[np.lexsort((units, rows.labels[first]))] = np.arange(len(units))
@@ -171,12 +197,18 @@ class Folds:
 
 
 FOLDS = paths.REPORTS / "labels" / "folds"
-# The stages ``train`` and ``evaluate`` of the pipeline run once for each fold, in a project of its own. The logits of a finished fold are
-# kept, so a command that was interrupted trains only the folds that are missing, and the interrupted fold resumes from its checkpoint.
-# Another seed, model, training, code or data begins again.
+# The stages ``train`` and ``evaluate`` of the pipeline run once for each fold, in a project of its own. The
+# logits of a finished fold are kept, so a command that was interrupted trains only the folds that are
+# missing, and the interrupted fold resumes from its checkpoint. Another seed, model, training, code or data
+# begins again.
 LINKED = (Path("conf"), paths.PROJECT, paths.BASE, paths.TOKENIZER)
 """What the stages read and no fold changes."""
-CHANGES: Changes = {"evaluate.split": "test", "evaluate.metrics": None, "evaluate.behaviour": None, "run.trackers": []}
+CHANGES: Changes = {
+    "evaluate.split": "test",
+    "evaluate.metrics": None,
+    "evaluate.behaviour": None,
+    "run.trackers": [],
+}
 """Parameters of a fold's project: the rows that are held out are its test split."""
 
 
@@ -198,7 +230,9 @@ def trained_logits(rows: LabelledRows, folds: Folds) -> NDArray[np.float32]:
                 if not result.exists():
                     _predict_fold(result, rows, folds, fold)
     except BusyError:
-        raise StageError("Another `tuneline labels review` trains folds in this project.", "Wait for its end.") from None
+        raise StageError(
+            "Another `tuneline labels review` trains folds in this project.", "Wait for its end."
+        ) from None
     logits = np.empty((len(rows), rows.schema.outputs), np.float32)
     for fold, result in enumerate(results):
         logits[folds.held_out(fold)] = np.load(result)
@@ -218,7 +252,10 @@ def _predict_fold(result: Path, rows: LabelledRows, folds: Folds, fold: int) -> 
     title, started = f"Fold {fold + 1} of {folds.count}", time.monotonic()
     train, validation = folds.others(fold)
     held_out = folds.held_out(fold)
-    say(f"{title}: {len(train):,} rows to train on, {len(validation):,} to validate, {len(held_out):,} to predict.")
+    say(
+        f"{title}: {len(train):,} rows to train on, {len(validation):,} to validate, {len(held_out):,} to"
+        " predict."
+    )
     project = result.with_suffix("")
     try:
         _write_project(project, rows, {"train": train, "validation": validation, "test": held_out})
@@ -226,7 +263,11 @@ def _predict_fold(result: Path, rows: LabelledRows, folds: Folds, fold: int) -> 
             _run("stages.train.launch", project)
         _run("stages.evaluate", project)
     except KeyboardInterrupt:
-        say(f"{title} is incomplete: the same command resumes it. The folds before it are kept in {result.parent}.", error=True)
+        say(
+            f"{title} is incomplete: the same command resumes it. The folds before it are kept in"
+            f" {result.parent}.",
+            error=True,
+        )
         raise
     predicted = read_table(project / paths.PREDICTIONS, ["logits"])["logits"].combine_chunks()
     with replace_file(result) as partial, partial.open("wb") as file:
@@ -257,7 +298,12 @@ def _write_majority(project: Path, labels: Task, rows: int) -> None:
     schema = baselines_schema(labels, list(predicted))
     path = paths.split_file(project / paths.BASELINES, "test")
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_table(pa.table([pa.array(predicted[name], type=schema.field(name).type) for name in schema.names], schema=schema), path)
+    write_table(
+        pa.table(
+            [pa.array(predicted[name], type=schema.field(name).type) for name in schema.names], schema=schema
+        ),
+        path,
+    )
 
 
 def _read_all(folder: Path, rows: LabelledRows) -> pa.Table:
@@ -267,14 +313,21 @@ def _read_all(folder: Path, rows: LabelledRows) -> pa.Table:
         reader = SplitReader.open(folder, split, made_by="download" if folder == RAW else "tokenize")
         table, own = reader.read(), rows.splits == index
         numbers = rows.numbers[own]
-        if len(table) <= numbers.max(initial=-1) or not np.array_equal(table[LABELS].to_numpy()[numbers], rows.labels[own]):
-            raise DataError(f"{reader.name} does not have the rows and labels of {RAW}.", "Run `dvc repro tokenize`.")
+        if len(table) <= numbers.max(initial=-1) or not np.array_equal(
+            table[LABELS].to_numpy()[numbers], rows.labels[own]
+        ):
+            raise DataError(
+                f"{reader.name} does not have the rows and labels of {RAW}.", "Run `dvc repro tokenize`."
+            )
         tables.append(table.take(pa.array(numbers)))
     return pa.concat_tables(tables)
 
 
 def _run(module: str, project: Path) -> None:
-    """Run a stage in a fold's project. An interruption of this process interrupts the stage, which saves its state first."""
+    """Run a stage in a fold's project.
+
+    An interruption of this process interrupts the stage, which saves its state first.
+    """
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": path, PARENT: str(os.getpid())}
     with ending(start([sys.executable, "-m", module], cwd=project, env=environment), seconds=None) as stage:
@@ -298,7 +351,9 @@ def similar_rows(rows: LabelledRows, chosen: Rows) -> list[list[tuple[float, int
     """Return the most similar rows of each chosen row, at most ``MOST``, as (similarity, row), the most similar first."""
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    hashing = HashingVectorizer(analyzer=_word_pairs, n_features=HASHED_FEATURES, binary=True, norm=None, alternate_sign=False)
+    hashing = HashingVectorizer(
+        analyzer=_word_pairs, n_features=HASHED_FEATURES, binary=True, norm=None, alternate_sign=False
+    )
     known = hashing.transform(_words(rows.texts.take(pa.array(chosen))))
     sizes = np.diff(known.indptr)
     found: list[list[tuple[float, int]]] = [[] for _ in chosen]
@@ -308,13 +363,17 @@ def similar_rows(rows: LabelledRows, chosen: Rows) -> list[list[tuple[float, int
         similarity = shared.data / (np.diff(batch.indptr)[shared.row] + sizes[shared.col] - shared.data)
         others, own = shared.row.astype(np.int64) + first, shared.col
         kept = np.flatnonzero((similarity >= SIMILARITY) & (others != chosen[own]))
-        for index, other, value in zip(own[kept].tolist(), others[kept].tolist(), similarity[kept].tolist(), strict=True):
+        for index, other, value in zip(
+            own[kept].tolist(), others[kept].tolist(), similarity[kept].tolist(), strict=True
+        ):
             found[index] = sorted([*found[index], (value, other)], key=lambda one: (-one[0], one[1]))[:MOST]
     return found
 
 
 def _words(texts: pa.Table) -> Sequence[Sequence[str]]:
-    rows: list[list[str]] = words([normalized(column.combine_chunks()) for column in texts.columns]).to_pylist()
+    rows: list[list[str]] = words(
+        [normalized(column.combine_chunks()) for column in texts.columns]
+    ).to_pylist()
     return rows
 
 
@@ -351,8 +410,9 @@ class LabelReview:
 def review_labels(params: Params, model: Model, folds: int, most: int) -> LabelReview:
     """Predict every labelled row with a model that was trained without it, and return the rows whose labels are probably wrong.
 
-    The mean of two kinds of model is better than either: they seldom fail in the same rows. On 10,000 tickets with 300 wrong labels, and
-    3 folds, 91 % of the first 300 rows are wrong, instead of 85 % by the linear model alone and 70 % by the trained one alone.
+    The mean of two kinds of model is better than either: they seldom fail in the same rows. On 10,000 tickets
+    with 300 wrong labels, and 3 folds, 91 % of the first 300 rows are wrong, instead of 85 % by the linear
+    model alone and 70 % by the trained one alone.
     """
     rows = LabelledRows.read(params.data)
     if rows.schema.has_classes:
@@ -386,24 +446,40 @@ def choose_model(folds: int) -> tuple[Model, str]:
     if not better or timing is None:
         return (
             "linear",
-            "A linear model is a quick look. --model train asks the model of the pipeline, too, which is trained once per fold.",
+            (
+                "A linear model is a quick look. --model train asks the model of the pipeline, too, which is"
+                " trained once per fold."
+            ),
         )
     metric = better[0]
-    reason = f"The pipeline's model is better than a linear one ({metric} {metrics[metric]:.3f} and {metrics[f'tfidf_{metric}']:.3f})"
+    reason = (
+        f"The pipeline's model is better than a linear one ({metric} {metrics[metric]:.3f} and"
+        f" {metrics[f'tfidf_{metric}']:.3f})"
+    )
     seconds = folds * timing.values.get("seconds", 0.0)
     if seconds > QUICK_SECONDS:
-        return "linear", f"{reason}: --model train trains it once per fold, in about {seconds / 60:.0f} minutes."
-    return "train", f"{reason}, so it is trained once per fold, in about {seconds:.0f} s; --model linear does without."
+        return (
+            "linear",
+            f"{reason}: --model train trains it once per fold, in about {seconds / 60:.0f} minutes.",
+        )
+    return (
+        "train",
+        f"{reason}, so it is trained once per fold, in about {seconds:.0f} s; --model linear does without.",
+    )
 
 
 def trust(rows: int, accuracy: float) -> str:
     """Return how far a review of classes can be believed: what a model gets wrong looks like a wrong label."""
     mistaken = round((1 - accuracy) * rows)
     if mistaken <= WEAK * rows:
-        return f"Another label was predicted for {mistaken:,} rows in all: most of the first doubts are justified, fewer near the end."
+        return (
+            f"Another label was predicted for {mistaken:,} rows in all: most of the first doubts are"
+            " justified, fewer near the end."
+        )
     return (
-        f"Another label was predicted for {mistaken:,} rows in all, so these models are often wrong themselves: expect that most of the "
-        "doubted labels are right, look at the first ones, and stop where they are."
+        f"Another label was predicted for {mistaken:,} rows in all, so these models are often wrong"
+        " themselves: expect that most of the doubted labels are right, look at the first ones, and stop"
+        " where they are."
     )
 
 
@@ -447,20 +523,25 @@ def _agreement(rows: LabelledRows, predicted: NDArray[Any]) -> float:
     return compute_metric(rows.schema.primary_metric, rows.labels, predicted)
 
 
-def _suspects(rows: LabelledRows, chosen: Rows, proposed: Sequence[str], confidence: NDArray[np.float64]) -> list[Suspect]:
+def _suspects(
+    rows: LabelledRows, chosen: Rows, proposed: Sequence[str], confidence: NDArray[np.float64]
+) -> list[Suspect]:
     texts = rows.texts.take(pa.array(chosen)).combine_chunks()
     keys = row_keys([column.combine_chunks() for column in texts.columns]).to_pylist()
     with progress("labels review: similar rows"):
         similar = [
             "; ".join(
-                f"{SPLITS[rows.splits[row]]} row {rows.numbers[row]}: {_label(rows, row)} ({value:.0%} alike)" for value, row in others
+                f"{SPLITS[rows.splits[row]]} row {rows.numbers[row]}: {_label(rows, row)} ({value:.0%} alike)"
+                for value, row in others
             )
             for others in similar_rows(rows, chosen)
         ]
     own = zip(*(column.to_pylist() for column in texts.columns), strict=True)
     return [
         Suspect(key, SPLITS[rows.splits[row]], text, _label(rows, row), *rest)
-        for row, key, text, *rest in zip(chosen.tolist(), keys, own, proposed, confidence.tolist(), similar, strict=True)
+        for row, key, text, *rest in zip(
+            chosen.tolist(), keys, own, proposed, confidence.tolist(), similar, strict=True
+        )
     ]
 
 

@@ -1,4 +1,7 @@
-"""``tuneline predict``: the exported model on files of any size. Imports no torch, which would take seconds to start."""
+"""``tuneline predict``: the exported model on files of any size.
+
+Imports no torch, which would take seconds to start.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,40 +22,65 @@ if TYPE_CHECKING:
 BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
 BATCH_SIZE, WINDOW = 32, 4096
 """Default rows per forward pass, and rows in memory."""
-FILES_HELP = "CSV, TSV, JSONL or Parquet, plain or .gz; a folder, a pattern with * or a URL (s3://...) of such files; - for standard input"
-EXCEL_HELP = (
-    "CSV and TSV for people: a space before each cell and column name that a spreadsheet would execute. Default: texts as they are, "
-    "because programs read the output"
+FILES_HELP = (
+    "CSV, TSV, JSONL or Parquet, plain or .gz; a folder, a pattern with * or a URL (s3://...) of such files;"
+    " - for standard input"
 )
-OUTPUT_HELP = "JSONL, CSV, TSV or Parquet; a folder or URL that ends in /, for a file per task; - for standard output (JSONL)"
+EXCEL_HELP = (
+    "CSV and TSV for people: a space before each cell and column name that a spreadsheet would execute."
+    " Default: texts as they are, because programs read the output"
+)
+OUTPUT_HELP = (
+    "JSONL, CSV, TSV or Parquet; a folder or URL that ends in /, for a file per task; - for standard output"
+    " (JSONL)"
+)
 
 
 def command(  # noqa: PLR0917 - typer calls it by name
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help=FILES_HELP)] = None,
     output: Annotated[str, typer.Option("--output", "--out", "-o", help=OUTPUT_HELP)] = "-",
-    model: Annotated[Path, typer.Option("--model", "-m", help="A folder of exported models, or one .onnx file")] = Path("models/onnx"),
-    precision: Annotated[Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")] = None,
-    input_format: Annotated[Kind | None, typer.Option("--input-format", help="Format of the input; default: by its suffix")] = None,
-    output_format: Annotated[Kind | None, typer.Option("--output-format", help="Format of the output; default: by its suffix")] = None,
+    model: Annotated[
+        Path, typer.Option("--model", "-m", help="A folder of exported models, or one .onnx file")
+    ] = Path("models/onnx"),
+    precision: Annotated[
+        Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")
+    ] = None,
+    input_format: Annotated[
+        Kind | None, typer.Option("--input-format", help="Format of the input; default: by its suffix")
+    ] = None,
+    output_format: Annotated[
+        Kind | None, typer.Option("--output-format", help="Format of the output; default: by its suffix")
+    ] = None,
     excel_safe: Annotated[bool, typer.Option("--excel-safe", help=EXCEL_HELP)] = False,
     text: Annotated[
-        list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair. Default: as in training")
+        list[str] | None,
+        typer.Option(
+            "--text", metavar="COLUMN", help="Text column; twice for a pair. Default: as in training"
+        ),
     ] = None,
     keep: Annotated[
         list[str] | None,
-        typer.Option("--keep", metavar="COLUMN", help="Column to copy into the output; repeatable; all: every column"),
+        typer.Option(
+            "--keep", metavar="COLUMN", help="Column to copy into the output; repeatable; all: every column"
+        ),
     ] = None,
     bad_rows: Annotated[
-        Action, typer.Option(help="A row that cannot be read or has no text. stop: an error; skip: it is left out")
+        Action,
+        typer.Option(help="A row that cannot be read or has no text. stop: an error; skip: it is left out"),
     ] = "stop",
     max_bad_share: Annotated[
-        float, typer.Option(min=0, max=1, help="skip: largest fraction of the rows; with more, FILE is refused")
+        float,
+        typer.Option(min=0, max=1, help="skip: largest fraction of the rows; with more, FILE is refused"),
     ] = MAX_SHARE,
     delimiter: Annotated[str | None, typer.Option(help="Delimiter of CSV and TSV: one character")] = None,
     quoting: Annotated[
-        Literal["standard", "literal"] | None, typer.Option(help="standard: quotes enclose fields (CSV); literal: quotes are text (TSV)")
+        Literal["standard", "literal"] | None,
+        typer.Option(help="standard: quotes enclose fields (CSV); literal: quotes are text (TSV)"),
     ] = None,
-    columns: Annotated[str | None, typer.Option("--columns", metavar="A,B,...", help="Names for CSV and TSV without a header line")] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="A,B,...", help="Names for CSV and TSV without a header line"),
+    ] = None,
     encoding: Annotated[str, typer.Option(help="Encoding of CSV, TSV and JSONL")] = "utf-8",
     max_cell_characters: Annotated[
         int, typer.Option(min=1, help="Longest cell of the input; longer ones are refused")
@@ -60,20 +88,36 @@ def command(  # noqa: PLR0917 - typer calls it by name
     max_row_group_mb: Annotated[
         int, typer.Option(min=1, max=2047, help="Largest row group of a Parquet file, decoded")
     ] = DEFAULT_LIMITS.row_group // MB,
-    max_unpacked_mb: Annotated[int, typer.Option(min=1, help="Largest input after unpacking and decoding")] = DEFAULT_LIMITS.unpacked // MB,
+    max_unpacked_mb: Annotated[
+        int, typer.Option(min=1, help="Largest input after unpacking and decoding")
+    ] = DEFAULT_LIMITS.unpacked // MB,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows per forward pass")] = BATCH_SIZE,
     window: Annotated[int, typer.Option(min=1, help="Rows in memory, which are sorted by length")] = WINDOW,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the model; default: all cores, shared by the workers")] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Threads of the model; default: all cores, shared by the workers"),
+    ] = None,
     engine: Annotated[
-        Literal["local", "ray"], typer.Option(help="ray: on the workers of a Ray cluster (RAY_ADDRESS, else on this machine)")
+        Literal["local", "ray"],
+        typer.Option(help="ray: on the workers of a Ray cluster (RAY_ADDRESS, else on this machine)"),
     ] = "local",
-    workers: Annotated[int | None, typer.Option(min=1, help="ray: tasks at a time; default: one for each CPU of the cluster")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="ray: tasks at a time; default: one for each CPU of the cluster")
+    ] = None,
 ) -> None:
     """Predict the label of every row of files, with probabilities, with the exported model.
 
-    The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model or a full disk.
+    The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model or a full
+    disk.
     """
-    from tuneline.cli.predict.batch import BatchPrediction, ResultFolder, divide_file, is_stream, named_sources, named_target
+    from tuneline.cli.predict.batch import (
+        BatchPrediction,
+        ResultFolder,
+        divide_file,
+        is_stream,
+        named_sources,
+        named_target,
+    )
     from tuneline.cli.predict.streaming import ModelChoice, StreamOptions, predict_and_say
     from tuneline.cli.predict.writing import PredictionOutput
     from tuneline.engines import EngineOptions
@@ -86,7 +130,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
     with refusing():
         sources = named_sources(files or ["-"], target, any_ending=input_format is not None)
     if is_stream(sources[0]) and (folder or engine != "local"):
-        raise StageError("Standard input and pipes are read by this process, into one file.", "Name files, or leave out --engine.")
+        raise StageError(
+            "Standard input and pipes are read by this process, into one file.",
+            "Name files, or leave out --engine.",
+        )
     limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)
     inputs = []
     for source in sources:
@@ -100,7 +147,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
     choice = ModelChoice(model, precision, threads)
     deployed = choice.load_and_warn()
     kept = tuple(dict.fromkeys(keep or ()))
-    used = InputColumns(text_columns(text, deployed.text_columns), () if "all" in kept else kept, every="all" in kept)
+    used = InputColumns(
+        text_columns(text, deployed.text_columns), () if "all" in kept else kept, every="all" in kept
+    )
     options = StreamOptions(batch_size, window, BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS))
     batch = BatchPrediction(choice, used, options, EngineOptions(engine, workers))
     with refusing():
@@ -111,7 +160,13 @@ def command(  # noqa: PLR0917 - typer calls it by name
         if folder:
             batch.to_folder(parts, folder, output_kind, excel_safe=excel_safe)
         elif engine == "local" and len(parts) <= 1:
-            predict_and_say(deployed, inputs[0], used, PredictionOutput(target, output_kind, excel_safe=excel_safe), options)
+            predict_and_say(
+                deployed,
+                inputs[0],
+                used,
+                PredictionOutput(target, output_kind, excel_safe=excel_safe),
+                options,
+            )
         else:
             batch.to_file(parts, PredictionOutput(target, output_kind, excel_safe=excel_safe))
 
@@ -122,7 +177,9 @@ def detected(source: "DataFile", kind: Kind, usual: "Dialect", encoding: str, li
     from tuneline.readers.layout import detected_dialect
 
     with refusing():
-        found = replace(detected_dialect(source, kind, COMMAND_OPTIONS, encoding, limits), columns=usual.columns)
+        found = replace(
+            detected_dialect(source, kind, COMMAND_OPTIONS, encoding, limits), columns=usual.columns
+        )
     if found != usual:
         say(f"{source}: {found.described()}; --delimiter and --quoting read it in another way", error=True)
     return found
@@ -147,19 +204,33 @@ def check_options(delimiter: str | None, encoding: str, engine: str, workers: in
         raise StageError(f"--delimiter: {delimiter!r} is not one character.")
     known_encoding(encoding)
     if workers is not None and engine == "local":
-        raise StageError("--workers: only the engine ray has workers.", "Add --engine ray, or set the --threads of this process.")
+        raise StageError(
+            "--workers: only the engine ray has workers.",
+            "Add --engine ray, or set the --threads of this process.",
+        )
 
 
 def check_excel_safe(excel_safe: bool, output_kind: Kind) -> None:
     """Refuse ``--excel-safe`` for a format without cells that a spreadsheet executes: it would promise what nothing does."""
     if excel_safe and output_kind not in {"csv", "tsv"}:
         hint = "Name a file that ends in .csv, or add --output-format csv; or leave out --excel-safe."
-        raise StageError(f"--excel-safe: no spreadsheet executes what is in {output_kind}, which has the texts as they are.", hint)
+        raise StageError(
+            f"--excel-safe: no spreadsheet executes what is in {output_kind}, which has the texts as they"
+            " are.",
+            hint,
+        )
 
 
 def text_columns(named: list[str] | None, trained: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns that hold the text: those that ``--text`` names, as many as the model takes, or those of the training data."""
     if named and len(named) != len(trained):
-        required = "one text, as in --text body" if len(trained) == 1 else "two texts, as in --text subject --text body"
-        raise StageError(f"--text: {len(named)} given, but the model takes {required}.", f"It was trained on {' and '.join(trained)}.")
+        required = (
+            "one text, as in --text body"
+            if len(trained) == 1
+            else "two texts, as in --text subject --text body"
+        )
+        raise StageError(
+            f"--text: {len(named)} given, but the model takes {required}.",
+            f"It was trained on {' and '.join(trained)}.",
+        )
     return tuple(named) if named else trained

@@ -1,6 +1,7 @@
 """Prediction of what the arguments of the command name: the files, the tasks that they are divided into, and the results.
 
-Either engine predicts many files, or many parts of one: to a folder with a result for each task, or to one file.
+Either engine predicts many files, or many parts of one: to a folder with a result for each task, or to one
+file.
 """
 
 import dataclasses
@@ -26,21 +27,38 @@ from tuneline.cli.predict.streaming import (
     say_summary,
     say_truncated,
 )
-from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, check_target, descriptor, open_writer
+from tuneline.cli.predict.writing import (
+    OutputColumns,
+    PredictionOutput,
+    check_target,
+    descriptor,
+    open_writer,
+)
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import cannot_write, content_key, file_hash, temporary_directory, working_directory
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.records import OMITTED, Record
 from tuneline.core.terminal import progress, say
 from tuneline.engines import EngineOptions, map_tasks
-from tuneline.readers.files import DataFile, RemoteFile, file_system, is_url, list_files, not_a_file, reaching, shown
+from tuneline.readers.files import (
+    DataFile,
+    RemoteFile,
+    file_system,
+    is_url,
+    list_files,
+    not_a_file,
+    reaching,
+    shown,
+)
 from tuneline.readers.inputs import COMMAND_OPTIONS, KIND_OF_SUFFIX, Input, InputColumns
 from tuneline.readers.parquet import open_parquet
 from tuneline.readers.rows import SHOWN_BAD_ROWS, BadRowPolicy, BadRows, Kind
 from tuneline.readers.text import is_gzip
 
 TASK_ROWS = 50_000
-"""Rows of a Parquet file that are one task. The number is fixed so that the same rows always give the same bytes: a batch does not reach
+"""Rows of a Parquet file that are one task.
+
+The number is fixed so that the same rows always give the same bytes: a batch does not reach
 from one task into the next."""
 SCHEME_OF_PATHS = "file://"
 _SHARD = re.compile(r"(?P<name>.*)-(?P<number>\d{5,})-of-(?P<count>\d{5,})\..*")
@@ -56,7 +74,9 @@ def named_target(output: str) -> DataFile | None:
     return None if output == "-" or descriptor(path) == 1 else path
 
 
-def named_sources(files: Sequence[str], target: DataFile | None, *, any_ending: bool) -> list[DataFile | None]:
+def named_sources(
+    files: Sequence[str], target: DataFile | None, *, any_ending: bool
+) -> list[DataFile | None]:
     """Return the inputs (paths, patterns, URLs), checked before they are opened; ``None`` for standard input (``-``)."""
     if files == ["-"]:
         return [None]
@@ -65,12 +85,21 @@ def named_sources(files: Sequence[str], target: DataFile | None, *, any_ending: 
             say(f"{path} is a named pipe: reading what another program writes to it.", error=True)
         return [path]
     if streams := [name for name in files if name == "-" or is_stream(as_path(name))]:
-        raise StageError(f"{streams[0]} cannot be read together with other files.", "Name files only, or pipe all rows in.")
+        raise StageError(
+            f"{streams[0]} cannot be read together with other files.", "Name files only, or pipe all rows in."
+        )
     sources = [file for name in files for file in _named(name, any_ending)]
     for source in sources:
-        same = isinstance(source, Path) and isinstance(target, Path) and target.exists() and target.samefile(source)
+        same = (
+            isinstance(source, Path)
+            and isinstance(target, Path)
+            and target.exists()
+            and target.samefile(source)
+        )
         if same or source == target:
-            raise StageError(f"--output: {target} is also the input, which would be overwritten.", "Name another file.")
+            raise StageError(
+                f"--output: {target} is also the input, which would be overwritten.", "Name another file."
+            )
     return [*sources]
 
 
@@ -92,7 +121,9 @@ def is_remote(word: str) -> bool:
 def _named(word: str, any_ending: bool) -> Sequence[DataFile]:
     """Return the files that a word names: a file, a folder, a pattern with ``*``, or a URL of each; of folders and patterns, the data."""
     files = list_files(word) if is_remote(word) else _local(as_path(word))
-    if len(files) == 1 and (str(files[0]) == str(as_path(word)) or (isinstance(files[0], RemoteFile) and files[0].url == word)):
+    if len(files) == 1 and (
+        str(files[0]) == str(as_path(word)) or (isinstance(files[0], RemoteFile) and files[0].url == word)
+    ):
         return files
     data = [file for file in files if _is_data(file, any_ending)]
     for file in data:
@@ -100,7 +131,10 @@ def _named(word: str, any_ending: bool) -> Sequence[DataFile]:
             raise StageError(f"{file} {problem}.", "Move it away, or put a dot in front of its name.")
     if not data:
         known = ", ".join(KIND_OF_SUFFIX)
-        raise DataError(f"{shown(word)} has no file that ends in {known}, plain or .gz.", "Check the path; --input-format reads all files.")
+        raise DataError(
+            f"{shown(word)} has no file that ends in {known}, plain or .gz.",
+            "Check the path; --input-format reads all files.",
+        )
     if "*" not in word:
         _check_shards([file.name for file in data], shown(word))
     return data
@@ -121,7 +155,9 @@ def _is_data(file: DataFile, any_ending: bool) -> bool:
     if file.name.startswith((".", "_")):
         return False
     is_folder = isinstance(file, Path) and file.is_dir()
-    return Path(file.name.removesuffix(".gz")).suffix.lower() in KIND_OF_SUFFIX or (any_ending and not is_folder)
+    return Path(file.name.removesuffix(".gz")).suffix.lower() in KIND_OF_SUFFIX or (
+        any_ending and not is_folder
+    )
 
 
 def _check_shards(names: Sequence[str], folder: str) -> None:
@@ -169,7 +205,10 @@ def divide_file(source: Input) -> list[Part]:
     if rows <= TASK_ROWS:
         return [Part(source)]
     ranges = [range(start, min(start + TASK_ROWS, rows)) for start in range(0, rows, TASK_ROWS)]
-    return [Part(dataclasses.replace(source, part=part), number, len(ranges)) for number, part in enumerate(ranges)]
+    return [
+        Part(dataclasses.replace(source, part=part), number, len(ranges))
+        for number, part in enumerate(ranges)
+    ]
 
 
 RECORDS = ".predictions"
@@ -203,9 +242,12 @@ class ResultRecord(Record):
 
 @dataclass(frozen=True)
 class ResultFolder:
-    """A path, or a URL without a last slash. An ended or killed command leaves it so that the next one can go on.
+    """A path, or a URL without a last slash.
 
-    ``.predictions/NAME.json`` in it says from what and how the result ``NAME`` was made: written after the result, and removed before.
+    An ended or killed command leaves it so that the next one can go on.
+
+    ``.predictions/NAME.json`` in it says from what and how the result ``NAME`` was made: written after the
+    result, and removed before.
     """
 
     place: Path | str
@@ -231,11 +273,17 @@ class ResultFolder:
         from fsspec.implementations.local import LocalFileSystem
 
         with reaching(str(self)):
-            yield file_system(self.place) if isinstance(self.place, str) else (LocalFileSystem(), str(self.place.absolute()))
+            yield (
+                file_system(self.place)
+                if isinstance(self.place, str)
+                else (LocalFileSystem(), str(self.place.absolute()))
+            )
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder. That of a storage is not held, as two commands write the same bytes, but tried before hours of work.
+        """Hold the folder.
+
+        That of a storage is not held, as two commands write the same bytes, but tried before hours of work.
 
         Raises:
             StageError: Another command holds it, or it cannot be written.
@@ -266,11 +314,18 @@ class ResultFolder:
                 names = {found.rpartition("/")[2] for found in files.ls(path, detail=False)}
             except FileNotFoundError:
                 return {}
-            found = [record_path for record_path in files.find(f"{path}/{RECORDS}") if record_path.endswith(".json")]
-            # At once on a storage. On this machine one by one, because ``cat`` takes a bracket in a name for a pattern.
+            found = [
+                record_path
+                for record_path in files.find(f"{path}/{RECORDS}")
+                if record_path.endswith(".json")
+            ]
+            # At once on a storage. On this machine one by one, because ``cat`` takes a bracket in a name for
+            # a pattern.
             at_once = found and isinstance(self.place, str)
             for place, content in (
-                files.cat(found) if at_once else {record_path: files.cat_file(record_path) for record_path in found}
+                files.cat(found)
+                if at_once
+                else {record_path: files.cat_file(record_path) for record_path in found}
             ).items():
                 name = place.rpartition("/")[2].removesuffix(".json")
                 with suppress(DataError):  # of another version: that result is made again
@@ -298,7 +353,8 @@ class PredictionTask:
     """A file, or a part of one, to predict into a file.
 
     Attributes:
-        folder, record: The folder of the output, and its record there, which lacks the counts; ``None`` for any other output.
+        folder, record: The folder of the output, and its record there, which lacks the counts; ``None`` for
+            any other output.
     """
 
     model: ModelChoice
@@ -312,9 +368,16 @@ class PredictionTask:
 
 def predict_task(task: PredictionTask) -> TaskResult:
     """Write the predictions of a task, as ``predict_file`` does, then its record."""
-    result = predict_file(task.model.load(), task.source, task.columns, task.output, task.options, report=False)
+    result = predict_file(
+        task.model.load(), task.source, task.columns, task.output, task.options, report=False
+    )
     if task.folder and task.record and task.output.path:
-        counts = {"rows": result.rows, "skipped": result.skipped, "first": list(result.first), "truncated": result.truncated}
+        counts = {
+            "rows": result.rows,
+            "skipped": result.skipped,
+            "first": list(result.first),
+            "truncated": result.truncated,
+        }
         task.folder.write(task.output.path.name, task.record.model_copy(update=counts))
     return result
 
@@ -362,7 +425,10 @@ class BatchPrediction:
     run: EngineOptions
 
     def to_file(self, parts: Sequence[Part], output: PredictionOutput) -> None:
-        """Write the predictions of all parts, one after the other, to one file. Each task has a file of its own until it is its turn."""
+        """Write the predictions of all parts, one after the other, to one file.
+
+        Each task has a file of its own until it is its turn.
+        """
         tally, started = Tally(self.options.bad_rows), time.perf_counter()
         columns = OutputColumns(self.model.load().task, self.columns.kept)
         with ended_by_reader(), open_writer(output, columns) as writer, _scratch(output.path) as folder:
@@ -376,20 +442,30 @@ class BatchPrediction:
         say_truncated(tally.truncated, tally.rows, self.model.load().max_length)
         say_summary(tally.rows, tally.skipped, started)
 
-    def to_folder(self, parts: Sequence[Part], folder: ResultFolder, kind: Kind, *, excel_safe: bool = False) -> None:
-        """Write the predictions of each part to a file in a folder. What is whole there already, and made in the same way, is kept.
+    def to_folder(
+        self, parts: Sequence[Part], folder: ResultFolder, kind: Kind, *, excel_safe: bool = False
+    ) -> None:
+        """Write the predictions of each part to a file in a folder.
+
+        What is whole there already, and made in the same way, is kept.
 
         Raises:
             StageError: A task failed; the results of those that have ended stay.
         """
-        tally, started, names = Tally(self.options.bad_rows), time.perf_counter(), [part.result_name(kind) for part in parts]
+        tally, started, names = (
+            Tally(self.options.bad_rows),
+            time.perf_counter(),
+            [part.result_name(kind) for part in parts],
+        )
         _check_names(names, parts, folder)
         with folder.locked():
             planned = dict(zip(names, self._records(parts, kind, excel_safe), strict=True))
             kept = kept_results(planned, folder)
             waiting = [
                 dataclasses.replace(
-                    self._task(part, PredictionOutput(folder.file(name), kind, excel_safe=excel_safe)), folder=folder, record=planned[name]
+                    self._task(part, PredictionOutput(folder.file(name), kind, excel_safe=excel_safe)),
+                    folder=folder,
+                    record=planned[name],
                 )
                 for name, part in zip(names, parts, strict=True)
                 if name not in kept
@@ -407,9 +483,18 @@ class BatchPrediction:
         say_summary(tally.rows, tally.skipped, started, sum(result.rows for result in kept.values()))
 
     def _task(self, part: Part, output: PredictionOutput) -> PredictionTask:
-        """Return a task. The share of bad rows is one of the whole file: of several parts, it is known at the end."""
-        policy = self.options.bad_rows if part.count == 1 else dataclasses.replace(self.options.bad_rows, max_share=1.0)
-        return PredictionTask(self.model, part.source, self.columns, output, dataclasses.replace(self.options, bad_rows=policy))
+        """Return a task.
+
+        The share of bad rows is one of the whole file: of several parts, it is known at the end.
+        """
+        policy = (
+            self.options.bad_rows
+            if part.count == 1
+            else dataclasses.replace(self.options.bad_rows, max_share=1.0)
+        )
+        return PredictionTask(
+            self.model, part.source, self.columns, output, dataclasses.replace(self.options, bad_rows=policy)
+        )
 
     def _results(self, tasks: Sequence[PredictionTask]) -> Iterator[TaskResult]:
         results = map_tasks(predict_task, tasks, self.run, name="predict")
@@ -425,7 +510,12 @@ class BatchPrediction:
         """Yield the record of each task, without its counts."""
         versions: dict[DataFile, str] = {}
         with progress("predict: reading the inputs", len(parts), "tasks") as step:
-            options: list[object] = [self.options.batch_size, self.options.window, self.options.bad_rows.action, kind]
+            options: list[object] = [
+                self.options.batch_size,
+                self.options.window,
+                self.options.bad_rows.action,
+                kind,
+            ]
             if excel_safe:
                 options.append("excel-safe")
             libraries = [importlib.metadata.version(name) for name in LIBRARIES]
@@ -434,7 +524,9 @@ class BatchPrediction:
             for part in parts:
                 path, source = part.path, part.source
                 if path not in versions:
-                    versions[path] = f"{path.version} {path.size}" if isinstance(path, RemoteFile) else file_hash(path)
+                    versions[path] = (
+                        f"{path.version} {path.size}" if isinstance(path, RemoteFile) else file_hash(path)
+                    )
                 reading = content_key(source.kind, source.encoding, dataclasses.asdict(source.dialect))
                 rows = f"{source.part.start}-{source.part.stop}" if source.part else "all"
                 step.advance(1)
@@ -452,33 +544,58 @@ class BatchPrediction:
 def kept_results(planned: Mapping[str, ResultRecord], folder: ResultFolder) -> dict[str, TaskResult]:
     """Return the results in a folder that are those of planned tasks, and remove what must not be beside them.
 
-    That is all of another model or of other options, and what was made of these inputs when they were different. Planned records are by
-    the name of the result.
+    That is all of another model or of other options, and what was made of these inputs when they were
+    different. Planned records are by the name of the result.
     """
-    there, commands, sources = folder.records(), {task.command for task in planned.values()}, {task.source for task in planned.values()}
-    same = {name: record for name, record in there.items() if name in planned and record.task == planned[name].task}
+    there, commands, sources = (
+        folder.records(),
+        {task.command for task in planned.values()},
+        {task.source for task in planned.values()},
+    )
+    same = {
+        name: record
+        for name, record in there.items()
+        if name in planned and record.task == planned[name].task
+    }
     others = [name for name, record in there.items() if record.command not in commands]
-    changed = [name for name, record in there.items() if name not in same and record.command in commands and record.source in sources]
-    for names, of_what in ((others, "of another model or of other options"), (changed, "of inputs that have changed since")):
+    changed = [
+        name
+        for name, record in there.items()
+        if name not in same and record.command in commands and record.source in sources
+    ]
+    for names, of_what in (
+        (others, "of another model or of other options"),
+        (changed, "of inputs that have changed since"),
+    ):
         if names:
             say(f"{folder} has results {of_what}: {len(names)} removed, to predict anew.", error=True)
         for name in names:
             folder.remove(name)
     if same:
         say(f"{folder} has {len(same)} of {len(planned)} results already; they are kept.", error=True)
-    return {name: TaskResult(record.rows, record.skipped, tuple(record.first), record.truncated or 0) for name, record in same.items()}
+    return {
+        name: TaskResult(record.rows, record.skipped, tuple(record.first), record.truncated or 0)
+        for name, record in same.items()
+    }
 
 
 def _check_names(names: Sequence[str], parts: Sequence[Part], folder: ResultFolder) -> None:
     """Check that no result would replace another one, or an input."""
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        both = " and ".join(str(part.path) for part, name in zip(parts, names, strict=True) if name == twice[0])
-        raise StageError(f"--output: the results of {both} would both be named {twice[0]}.", "Predict them into two folders.")
+        both = " and ".join(
+            str(part.path) for part, name in zip(parts, names, strict=True) if name == twice[0]
+        )
+        raise StageError(
+            f"--output: the results of {both} would both be named {twice[0]}.",
+            "Predict them into two folders.",
+        )
     inputs = {str(part.path.resolve() if isinstance(part.path, Path) else part.path) for part in parts}
     for name in names:
         file = folder.file(name)
         if str(file.resolve() if isinstance(file, Path) else file) in inputs:
-            raise StageError(f"--output: {file} is also an input, which would be overwritten.", "Name another folder.")
+            raise StageError(
+                f"--output: {file} is also an input, which would be overwritten.", "Name another folder."
+            )
 
 
 @contextmanager

@@ -33,7 +33,10 @@ def main() -> None:
     from tuneline.cli.predict.streaming import ModelChoice
 
     options = JobOptions(**json.loads(sys.argv[1]))
-    jobs = [Job(name, str(Path(options.folder, f"{number}.parquet")), options) for number, name in enumerate(sys.argv[2:], start=1)]
+    jobs = [
+        Job(name, str(Path(options.folder, f"{number}.parquet")), options)
+        for number, name in enumerate(sys.argv[2:], start=1)
+    ]
     with ExitStack() as stack:
         try:
             with explain_disk_errors():
@@ -74,10 +77,18 @@ def run_job(job: Job) -> int:
         columns = InputColumns(model.text_columns, tuple(options.keep))
         with explain_disk_errors(), refusing():
             kind = kind_of(path, "the suffix")
-            source = Input(path, kind, detected_dialect(path, kind, COMMAND_OPTIONS, limits=limits), limits=limits)
-            policy = BadRowPolicy(options.bad_rows, options.max_bad_share, "scoring.bad_rows: skip", "scoring.max_bad_share")
+            source = Input(
+                path, kind, detected_dialect(path, kind, COMMAND_OPTIONS, limits=limits), limits=limits
+            )
+            policy = BadRowPolicy(
+                options.bad_rows, options.max_bad_share, "scoring.bad_rows: skip", "scoring.max_bad_share"
+            )
             predict_and_say(
-                model, source, columns, PredictionOutput(Path(job.output), "parquet"), StreamOptions(BATCH_SIZE, WINDOW, policy)
+                model,
+                source,
+                columns,
+                PredictionOutput(Path(job.output), "parquet"),
+                StreamOptions(BATCH_SIZE, WINDOW, policy),
             )
     except InputError as error:  # without its hint, which may quote the file: others read the reason than those who may read the file
         say(f"tuneline predict: {error.problem}", error=True)
@@ -92,6 +103,8 @@ def run_job(job: Job) -> int:
 
 
 if __name__ == "__main__":
-    from tuneline.cli.predict import jobs  # noqa: PLW0406 - by its name, by which a worker of an engine imports it
+    from tuneline.cli.predict import (
+        jobs,  # noqa: PLW0406 - by its name, by which a worker of an engine imports it
+    )
 
     jobs.main()

@@ -28,9 +28,9 @@ from tuneline.readers.rows import BadRowPolicy, BadRows
 from tuneline.tasks import TASKS, Task
 
 SATURATION_WARNING = (
-    "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI instructions). They are multiplied "
-    "in a slower way that does not clip; other programs need session.x64quantprecision=1 for that. "
-    "export.int8.reduce_range: true makes a model for every processor."
+    "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI"
+    " instructions). They are multiplied in a slower way that does not clip; other programs need"
+    " session.x64quantprecision=1 for that. export.int8.reduce_range: true makes a model for every processor."
 )
 
 
@@ -58,7 +58,9 @@ class TextClassifier:
         classifier = OnnxClassifier.exported(path, threads=threads)
         metadata = classifier.metadata
         try:
-            columns, labels, tokenizer = (json.loads(metadata[name]) for name in ("text_columns", "labels", "tokenizer"))
+            columns, labels, tokenizer = (
+                json.loads(metadata[name]) for name in ("text_columns", "labels", "tokenizer")
+            )
             record = TokenizerRecord.model_validate(tokenizer)
             return cls(
                 tuple(columns),
@@ -69,7 +71,9 @@ class TextClassifier:
                 path.parent / record.file,
             )
         except Exception as error:  # those of the tokenizers library have no class of their own
-            problem = f"{path} cannot be used with its metadata and tokenizer: {type(error).__name__}: {error}."
+            problem = (
+                f"{path} cannot be used with its metadata and tokenizer: {type(error).__name__}: {error}."
+            )
             raise StageError(problem, "Export it again: `dvc repro -f export`.") from None
 
     @property
@@ -88,7 +92,9 @@ class TextClassifier:
         if "attention_mask" in self.classifier.inputs:
             values["attention_mask"] = np.ones(total, dtype=np.int64)
         if "token_type_ids" in self.classifier.inputs:
-            values["token_type_ids"] = flat_array((encoding.type_ids for encoding in encodings), np.int64, total)
+            values["token_type_ids"] = flat_array(
+                (encoding.type_ids for encoding in encodings), np.int64, total
+            )
         full = np.flatnonzero(lengths == self.max_length).tolist()
         truncated = sum(bool(encodings[row].overflowing) for row in full)
         return EncodedRows(values, offsets, truncated)
@@ -179,16 +185,36 @@ class TaskResult:
 
 
 def predict_file(
-    model: TextClassifier, source: Input, columns: InputColumns, output: PredictionOutput, options: StreamOptions, *, report: bool = True
+    model: TextClassifier,
+    source: Input,
+    columns: InputColumns,
+    output: PredictionOutput,
+    options: StreamOptions,
+    *,
+    report: bool = True,
 ) -> TaskResult:
-    """Write the predictions of an input; a file is complete or absent. The first bad rows are printed if ``report``."""
-    with open_rows(source, columns) as rows, open_writer(output, OutputColumns(model.task, rows.columns.kept)) as writer:
-        bad = BadRows("standard input" if source.path is None else str(source.path), rows.unit, options.bad_rows)
+    """Write the predictions of an input; a file is complete or absent.
+
+    The first bad rows are printed if ``report``.
+    """
+    with (
+        open_rows(source, columns) as rows,
+        open_writer(output, OutputColumns(model.task, rows.columns.kept)) as writer,
+    ):
+        bad = BadRows(
+            "standard input" if source.path is None else str(source.path), rows.unit, options.bad_rows
+        )
         predicted = predict_rows(model, rows, writer, options, bad, report=report)
     return TaskResult(predicted.rows, bad.count, tuple(bad.first), predicted.truncated)
 
 
-def predict_and_say(model: TextClassifier, source: Input, columns: InputColumns, output: PredictionOutput, options: StreamOptions) -> None:
+def predict_and_say(
+    model: TextClassifier,
+    source: Input,
+    columns: InputColumns,
+    output: PredictionOutput,
+    options: StreamOptions,
+) -> None:
     """Predict an input as ``predict_file`` does, and print the number of rows and the time to standard error."""
     started = time.perf_counter()
     with ended_by_reader():
@@ -202,7 +228,9 @@ def say_truncated(truncated: int, rows: int, max_length: int) -> None:
     if truncated:
         share = truncated / rows
         say(
-            f"{truncated:,} of {rows:,} rows ({share:.1%}) are longer than {max_length} tokens: the model did not read the rest", error=True
+            f"{truncated:,} of {rows:,} rows ({share:.1%}) are longer than {max_length} tokens: the model did"
+            " not read the rest",
+            error=True,
         )
 
 
@@ -224,14 +252,21 @@ def say_summary(rows: int, skipped: int, started: float, kept: int = 0) -> None:
 
 
 def predict_rows(
-    model: TextClassifier, source: InputRows, writer: Writer, options: StreamOptions, bad: BadRows, *, report: bool = True
+    model: TextClassifier,
+    source: InputRows,
+    writer: Writer,
+    options: StreamOptions,
+    bad: BadRows,
+    *,
+    report: bool = True,
 ) -> TaskResult:
     """Predict every row, in order, and return their numbers; ``bad`` counts those that are left out, and refuses too many.
 
-    A row that the tokenizer cannot encode is no bad row but an error, a ``DataError``: another tokenizer may encode it.
+    A row that the tokenizer cannot encode is no bad row but an error, a ``DataError``: another tokenizer may
+    encode it.
 
-    Rows of a window are sorted by length, so that batches carry little padding, and put back in order. The first windows are
-    small, so that the first predictions appear at once.
+    Rows of a window are sorted by length, so that batches carry little padding, and put back in order. The
+    first windows are small, so that the first predictions appear at once.
     """
     predicted = truncated = 0
     position = source.position

@@ -42,7 +42,10 @@ def check_target(path: Path) -> None:
     if path.is_dir():
         raise StageError(f"--output: {path} is a folder.", "Name a file in it.")
     if path.is_block_device() or path.is_socket():
-        raise StageError(f"--output: {path} is a disk or a socket.", "Name a file, a pipe or a character device such as /dev/null.")
+        raise StageError(
+            f"--output: {path} is a disk or a socket.",
+            "Name a file, a pipe or a character device such as /dev/null.",
+        )
 
 
 def descriptor(path: Path) -> int | None:
@@ -62,7 +65,9 @@ def descriptor(path: Path) -> int | None:
 
 @contextmanager
 def open_target(path: DataFile) -> Iterator[BinaryIO]:
-    """Open the target of an output. A link is kept: the file is replaced to which it leads. What goes to a storage is sent when complete.
+    """Open the target of an output.
+
+    A link is kept: the file is replaced to which it leads. What goes to a storage is sent when complete.
 
     Raises:
         DiskError: The disk is full, or the folder cannot be created or written.
@@ -194,8 +199,9 @@ class TextWriter(Writer):
         return [harmless(value) for value in values] if self._excel_safe else values
 
     def _csv_line(self, _: str, values: Sequence[Any]) -> str:
-        # Up to Python 3.12, the module quotes only those line ends that it writes itself: told to write LF, it leaves a carriage return
-        # bare. So the end is replaced here: ``writerow`` returns what ``write`` does, the record.
+        # Up to Python 3.12, the module quotes only those line ends that it writes itself: told to write LF,
+        # it leaves a carriage return bare. So the end is replaced here: ``writerow`` returns what ``write``
+        # does, the record.
         record: str = self._csv.writerow(self._cells(values))
         return record.removesuffix("\r\n") + "\n"
 
@@ -205,7 +211,9 @@ class TextWriter(Writer):
         for name, cell in zip(self.columns.names, cells, strict=True):
             if SEPARATORS.search(cell):
                 hint = "Write CSV, JSON Lines or Parquet, or leave out the column."
-                raise StageError(f"{where}, column {name!r}: a tab or a line end, which TSV cannot hold.", hint)
+                raise StageError(
+                    f"{where}, column {name!r}: a tab or a line end, which TSV cannot hold.", hint
+                )
         return "\t".join(cells) + "\n"
 
 
@@ -215,7 +223,9 @@ class ParquetWriter(Writer):
     def __init__(self, columns: OutputColumns, file: BinaryIO) -> None:
         super().__init__(columns)
         fields = [pa.field("row", pa.int64()), *(pa.field(name, pa.string()) for name in columns.renamed)]
-        fields += [pa.field(name, pa.string() if name == "label" else pa.float32()) for name in columns.predicted]
+        fields += [
+            pa.field(name, pa.string() if name == "label" else pa.float32()) for name in columns.predicted
+        ]
         self._schema = pa.schema(fields)
         self._file = pq.ParquetWriter(file, self._schema, compression="zstd")
         self._waiting: list[list[Any]] = []
@@ -243,7 +253,9 @@ class ParquetWriter(Writer):
     def _flush(self) -> None:
         if self._waiting:
             columns = zip(*self._waiting, strict=True)
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
+            arrays = [
+                pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)
+            ]
             self._file.write_batch(pa.record_batch(arrays, schema=self._schema))
             self._waiting.clear()
 
@@ -255,7 +267,8 @@ class PredictionOutput:
     Attributes:
         path: A file, pipe or device; gzip if its name ends in ``.gz``. ``None`` for standard output.
         header: Write the header line of CSV and TSV.
-        excel_safe: Write a space before each cell and column name of CSV and TSV that a spreadsheet would execute.
+        excel_safe: Write a space before each cell and column name of CSV and TSV that a spreadsheet would
+            execute.
     """
 
     path: DataFile | None

@@ -6,7 +6,19 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from stages.download.sample import QUEUES as QUEUE_NAMES
-from stages.evaluate.behaviour import AnyTest, Append, Case, Prepend, Replace, apply_change, build_cases, negate, read_suite, spaced, typo
+from stages.evaluate.behaviour import (
+    AnyTest,
+    Append,
+    Case,
+    Prepend,
+    Replace,
+    apply_change,
+    build_cases,
+    negate,
+    read_suite,
+    spaced,
+    typo,
+)
 from tests.conftest import ROOT
 from tests.stages.evaluate.labelled_texts import labelled_texts
 from tuneline.core.errors import ParamsError
@@ -68,15 +80,35 @@ def test_cases_are_limited_and_evenly_spaced():
             "'technical' is not a class of the data. Its classes are 'billing', 'delivery'",
         ),
         ({"kind": "invariance", "change": "typo", "where": 2}, ROWS, "2 is not a class"),
-        ({"kind": "direction", "change": "typo", "label": "x", "moves": "up"}, ROWS, "label: 'x' is not a class"),
+        (
+            {"kind": "direction", "change": "typo", "label": "x", "moves": "up"},
+            ROWS,
+            "label: 'x' is not a class",
+        ),
         ({"kind": "direction", "change": "typo", "moves": "up"}, ROWS, "label says whose probability moves"),
-        ({"kind": "direction", "change": "typo", "label": 0, "moves": "up"}, NUMBERS, "label says whose probability moves"),
-        ({"kind": "minimum_functionality", "expect": "x", "change": "typo"}, ROWS, "expect: 'x' is not a class"),
+        (
+            {"kind": "direction", "change": "typo", "label": 0, "moves": "up"},
+            NUMBERS,
+            "label says whose probability moves",
+        ),
+        (
+            {"kind": "minimum_functionality", "expect": "x", "change": "typo"},
+            ROWS,
+            "expect: 'x' is not a class",
+        ),
         ({"kind": "minimum_functionality", "expect": {"low": 0.0, "high": 1.0}}, ROWS, "expect is a class"),
         ({"kind": "minimum_functionality", "expect": 1}, NUMBERS, "expect is a class, or low and high"),
         ({"kind": "invariance", "change": "typo", "where": 0}, NUMBERS, "It has none: this is a regression"),
-        ({"kind": "invariance", "change": "typo", "templates": [["alone"]]}, ROWS, "a template has 1 text(s), a row has 2"),
-        ({"kind": "invariance", "change": "typo", "templates": [["a", "{b}"]]}, ROWS, "fill has no values for {b}"),
+        (
+            {"kind": "invariance", "change": "typo", "templates": [["alone"]]},
+            ROWS,
+            "a template has 1 text(s), a row has 2",
+        ),
+        (
+            {"kind": "invariance", "change": "typo", "templates": [["a", "{b}"]]},
+            ROWS,
+            "fill has no values for {b}",
+        ),
         (
             {"kind": "invariance", "change": "swap_texts"},
             ONE_TEXT,
@@ -123,7 +155,9 @@ PAIR = ("Where is it?", "The parcel is missing.")
 def test_typo_swaps_two_letters_inside_a_word_or_nothing(text):
     changed = typo(text)
     assert sorted(changed) == sorted(text)
-    different = [position for position, (one, other) in enumerate(zip(text, changed, strict=True)) if one != other]
+    different = [
+        position for position, (one, other) in enumerate(zip(text, changed, strict=True)) if one != other
+    ]
     assert different == [] or (len(different) == 2 and different[1] == different[0] + 1)
     if different:
         word = text[: different[0]].split()[-1:] and text[different[0] - 1]

@@ -47,11 +47,17 @@ def test_direction_passes_if_the_probability_moves_that_way():
 
 
 def test_minimum_functionality_passes_if_the_prediction_is_right():
-    test = {"kind": "minimum_functionality", "templates": [["{x} is wrong"]], "fill": {"x": ["invoice", "parcel", "lamp"]}}
+    test = {
+        "kind": "minimum_functionality",
+        "templates": [["{x} is wrong"]],
+        "fill": {"x": ["invoice", "parcel", "lamp"]},
+    }
     entry = run(ROWS, by_words, **test, expect="delivery")
     assert (entry.cases, entry.passed) == (3, 0)
     assert [failure.after.prediction for failure in entry.failures] == ["billing"] * 3
-    entry = run(ROWS, lambda texts: by_words([(text.lower(),) for (text,) in texts]), **test, expect="delivery")
+    entry = run(
+        ROWS, lambda texts: by_words([(text.lower(),) for (text,) in texts]), **test, expect="delivery"
+    )
     assert entry.passed == 1
 
 
@@ -60,7 +66,9 @@ def test_regression_tests_have_tolerances_and_ranges():
     assert run(NUMBERS, by_length, **longer, tolerance=2.0).passed == 0
     assert run(NUMBERS, by_length, **longer, tolerance=3.0).passed == 3
     assert run(NUMBERS, by_length, kind="direction", change={"append": "xx"}, moves="up").passed == 3
-    assert run(NUMBERS, by_length, kind="minimum_functionality", expect={"low": 18.0, "high": 18.0}).passed == 2
+    assert (
+        run(NUMBERS, by_length, kind="minimum_functionality", expect={"low": 18.0, "high": 18.0}).passed == 2
+    )
     entry = run(NUMBERS, by_length, kind="minimum_functionality", expect={"low": 0.0, "high": 1.0})
     assert entry.failures[0].after.prediction == 20.0
 
@@ -75,10 +83,20 @@ def test_all_behaviour_tests_share_one_model_call():
     suite = Suite.model_validate(
         {
             "tests": [
-                {"name": "a", "kind": "minimum_functionality", "templates": [["the parcel"]], "expect": "delivery"},
+                {
+                    "name": "a",
+                    "kind": "minimum_functionality",
+                    "templates": [["the parcel"]],
+                    "expect": "delivery",
+                },
                 {"name": "none", "kind": "invariance", "change": {"replace": {"unheard": "of"}}},
                 {"name": "b", "kind": "invariance", "change": "upper_case"},
-                {"name": "c", "kind": "minimum_functionality", "templates": [["a parcel"]], "expect": "delivery"},
+                {
+                    "name": "c",
+                    "kind": "minimum_functionality",
+                    "templates": [["a parcel"]],
+                    "expect": "delivery",
+                },
             ]
         }
     )
@@ -86,7 +104,10 @@ def test_all_behaviour_tests_share_one_model_call():
     assert calls == [1 + 6 + 1]
     assert [(entry.cases, entry.passed) for entry in entries] == [(1, 1), (0, 0), (3, 2), (1, 1)]
     assert (entries[1].pass_rate, entries[1].low, entries[1].high) == (None, 0.0, 1.0)
-    assert pass_rates(entries) == {"invariance_pass_rate": pytest.approx(2 / 3), "minimum_functionality_pass_rate": 1.0}
+    assert pass_rates(entries) == {
+        "invariance_pass_rate": pytest.approx(2 / 3),
+        "minimum_functionality_pass_rate": 1.0,
+    }
 
 
 def test_behaviour_test_without_cases_has_no_pass_rate():

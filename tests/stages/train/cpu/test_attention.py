@@ -28,7 +28,9 @@ def test_attention_with_dropout_is_that_of_torch(mask):
     query, key, value = (torch.randn(HEADS, generator=generator) for _ in range(3))
     torch.manual_seed(0)
     with fast_dropout_masks():
-        outputs = torch.stack([attend(SelfAttention(), query, key, value, mask, dropout=0.1)[0] for _ in range(2_000)])
+        outputs = torch.stack(
+            [attend(SelfAttention(), query, key, value, mask, dropout=0.1)[0] for _ in range(2_000)]
+        )
         unchanged = attend(SelfAttention(), query, key, value, mask, dropout=1e-6)[0]
     expected = sdpa_attention_forward(SelfAttention(), query, key, value, mask, dropout=0.0)[0]
     torch.testing.assert_close(unchanged, expected, rtol=1e-5, atol=1e-5)
@@ -37,11 +39,20 @@ def test_attention_with_dropout_is_that_of_torch(mask):
 
 
 @pytest.mark.parametrize(
-    "options", [{"dropout": 0.0}, {"dropout": 0.5, "is_causal": True}, {"dropout": 0.5, "position_bias": torch.zeros(6, 6)}]
+    "options",
+    [
+        {"dropout": 0.0},
+        {"dropout": 0.5, "is_causal": True},
+        {"dropout": 0.5, "position_bias": torch.zeros(6, 6)},
+    ],
 )
 def test_other_attention_is_left_to_transformers(options, monkeypatch):
     calls = []
-    monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *arguments, **named: calls.append(named) or (torch.zeros(1), None))
+    monkeypatch.setattr(
+        attention,
+        "sdpa_attention_forward",
+        lambda *arguments, **named: calls.append(named) or (torch.zeros(1), None),
+    )
     attend(SelfAttention(), *(torch.ones(HEADS) for _ in range(3)), None, **options)
     assert len(calls) == 1
     assert options.items() <= calls[0].items()
@@ -59,7 +70,11 @@ def test_training_attends_without_the_check_of_torch(trained, monkeypatch):
 
         def stop(*_):
             profiler.stop()
-            seen.update((model.training, event.key) for event in profiler.key_averages() if "softmax" in event.key or "flash" in event.key)
+            seen.update(
+                (model.training, event.key)
+                for event in profiler.key_averages()
+                if "softmax" in event.key or "flash" in event.key
+            )
 
         model.register_forward_hook(stop)
         return model, drawn
@@ -89,6 +104,8 @@ def test_attention_in_bf16_has_output_and_gradients_of_torch_in_float32(mask):
 
 def test_attention_in_bf16_without_gradients_is_left_to_the_fused_kernel(monkeypatch):
     calls = []
-    monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *_, **named: calls.append(named) or (torch.zeros(1), None))
+    monkeypatch.setattr(
+        attention, "sdpa_attention_forward", lambda *_, **named: calls.append(named) or (torch.zeros(1), None)
+    )
     attend(SelfAttention(), *(torch.ones(HEADS, dtype=torch.bfloat16) for _ in range(3)), None)
     assert len(calls) == 1

@@ -98,7 +98,9 @@ def test_dropout_has_the_rate_and_follows_from_the_seed():
     torch.manual_seed(3)
     dropped = layers(values)
     dropped.sum(dtype=torch.float32).backward()
-    assert (dropped == 0).float().mean() == pytest.approx(0.1, abs=0.006), "23,100 elements: three standard deviations"
+    assert (dropped == 0).float().mean() == pytest.approx(0.1, abs=0.006), (
+        "23,100 elements: three standard deviations"
+    )
     assert dropped.unique().tolist() == pytest.approx([0.0, 1 / 0.9], rel=2**-8)
     assert torch.equal(values.grad, dropped), "the mask of the output"
     assert not torch.equal(layers(values), dropped), "the next mask is another one"
@@ -110,7 +112,10 @@ def test_dropout_has_the_rate_and_follows_from_the_seed():
 
 @pytest.mark.parametrize(("rate", "kept"), [(0.0, 1.0), (1.0, 0.0)])
 def test_dropout_of_nothing_and_of_everything(rate, kept):
-    assert torch.equal(dropout_in_bf16(torch.ones(4, dtype=torch.bfloat16), rate), torch.full((4,), kept, dtype=torch.bfloat16))
+    assert torch.equal(
+        dropout_in_bf16(torch.ones(4, dtype=torch.bfloat16), rate),
+        torch.full((4,), kept, dtype=torch.bfloat16),
+    )
 
 
 def gradients(family: str, in_bf16: bool) -> torch.Tensor:
@@ -156,16 +161,25 @@ def test_training_in_bf16_uses_these_layers_and_pads_to_a_multiple_of_tokens(tra
     result = trained(tiny_task.params(mixed_precision="bf16"))
     kinds = {type(module) for module in result.model.modules()}
     assert {Bf16Linear, Bf16LayerNorm, Bf16Dropout} <= kinds
-    longest = {loader.split.tokens.longest for loader in (result.state.train_loader, result.state.validation_loader)}
-    assert {tokens for tokens in shapes if tokens % PADDING_MULTIPLE} <= longest, "no row of the data is longer"
+    longest = {
+        loader.split.tokens.longest for loader in (result.state.train_loader, result.state.validation_loader)
+    }
+    assert {tokens for tokens in shapes if tokens % PADDING_MULTIPLE} <= longest, (
+        "no row of the data is longer"
+    )
 
 
 def test_limit_of_tokens_and_the_printed_padding_count_what_the_rows_are_padded_to(trained):
     """With a limit of one token less than two padded rows have, each row is a micro-batch of its own."""
-    state = trained(tiny_task.params(mixed_precision="bf16", micro_batch_tokens=2 * PADDING_MULTIPLE - 1)).state
+    state = trained(
+        tiny_task.params(mixed_precision="bf16", micro_batch_tokens=2 * PADDING_MULTIPLE - 1)
+    ).state
     loader = state.train_loader
     shortest = np.argsort(loader.split.lengths)[:2]
-    assert loader.width(shortest) % PADDING_MULTIPLE == 0 or loader.width(shortest) == loader.split.tokens.longest
+    assert (
+        loader.width(shortest) % PADDING_MULTIPLE == 0
+        or loader.width(shortest) == loader.split.tokens.longest
+    )
     assert state.rows_at_once(shortest) == 1
     steps = [rows for epoch in range(state.params.epochs) for rows in state.sampler.epoch(epoch)]
     single_rows = [row for rows in steps for row in rows]
@@ -180,12 +194,19 @@ def test_rows_are_never_padded_beyond_the_longest_of_the_split(trained):
 
 def test_largest_learning_rate_of_init_gives_no_nan(trained):
     result = trained(tiny_task.params(mixed_precision="bf16", learning_rate=5e-4, epochs=2))
-    assert all(math.isfinite(row.loss) and math.isfinite(row.gradient_norm) for row in result.state.progress.logged)
+    assert all(
+        math.isfinite(row.loss) and math.isfinite(row.gradient_norm) for row in result.state.progress.logged
+    )
 
 
-@pytest.mark.parametrize("train", [{"lora": {"rank": 2}}, {"freeze": ["embeddings"]}, {"micro_batch_size": 8}], ids=str)
+@pytest.mark.parametrize(
+    "train", [{"lora": {"rank": 2}}, {"freeze": ["embeddings"]}, {"micro_batch_size": 8}], ids=str
+)
 def test_adapters_frozen_weights_and_whole_batches_train_as_in_float32(trained, train):
-    single, rounded = (trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, mixed_precision=value, **train)) for value in ("no", "bf16"))
+    single, rounded = (
+        trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, mixed_precision=value, **train))
+        for value in ("no", "bf16")
+    )
     losses = [[row.loss for row in result.state.progress.logged] for result in (single, rounded)]
     assert losses[1] == pytest.approx(losses[0], abs=0.03)
     assert losses[1] != losses[0]
@@ -194,6 +215,9 @@ def test_adapters_frozen_weights_and_whole_batches_train_as_in_float32(trained, 
 
 def test_recomputed_activations_have_the_same_masks(trained):
     """The losses of gradient checkpointing are those of a run without it."""
-    plain, recomputed = (trained(tiny_task.params(mixed_precision="bf16", gradient_checkpointing=value)) for value in (False, True))
+    plain, recomputed = (
+        trained(tiny_task.params(mixed_precision="bf16", gradient_checkpointing=value))
+        for value in (False, True)
+    )
     losses = [[row.loss for row in result.state.progress.logged] for result in (plain, recomputed)]
     assert losses[1] == pytest.approx(losses[0], abs=1e-6)

@@ -21,7 +21,9 @@ def test_dropout_masks_follow_from_the_seed_and_have_the_rate():
     with fast_dropout_masks():
         ours = dropped(0.1)
         assert torch.equal(dropped(0.1, threads=2), ours)
-        assert (ours == 0).float().mean() == pytest.approx(0.1, abs=0.006), "23,100 elements: three standard deviations"
+        assert (ours == 0).float().mean() == pytest.approx(0.1, abs=0.006), (
+            "23,100 elements: three standard deviations"
+        )
         assert ours.unique().tolist() == pytest.approx([0.0, 1 / 0.9])
         assert not torch.equal(dropout(torch.ones(300, 7, 11), 0.1), ours), "the next mask is another one"
         assert torch.equal(dropped(0.0), torch.ones(300, 7, 11))

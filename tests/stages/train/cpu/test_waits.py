@@ -12,7 +12,9 @@ import torch
 
 from stages.train.cpu.waits import IDLE_THREAD, short_waits_on_shared_cores, teams_needed
 
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has the statistics of its scheduler")
+linux = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="only Linux has the statistics of its scheduler"
+)
 TIMEOUT = 60.0
 
 
@@ -28,7 +30,10 @@ def tasks() -> int:
 @pytest.fixture
 def competitors():
     """Twice as many busy processes as there are cores."""
-    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * len(os.sched_getaffinity(0)))]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(2 * len(os.sched_getaffinity(0)))
+    ]
     yield
     for process in processes:
         process.kill()
@@ -64,7 +69,9 @@ def test_single_thread_starts_nothing(monkeypatch):
         assert threading.active_count() == before
 
 
-@pytest.mark.parametrize(("threads", "cores", "teams"), [(2, 2, 1), (4, 4, 1), (2, 8, 7), (4, 8, 2), (16, 8, 1)])
+@pytest.mark.parametrize(
+    ("threads", "cores", "teams"), [(2, 2, 1), (4, 4, 1), (2, 8, 7), (4, 8, 2), (16, 8, 1)]
+)
 def test_teams_needed_exceed_the_cores(threads, cores, teams):
     assert teams_needed(threads, cores) == teams
     managed = threads + teams * (threads - 1)

@@ -23,7 +23,12 @@ TRAIN = ["one", "two", "Three", "three", "four", "one", "ONE", "five", "one"]
 VALIDATION = ["two", "six", "seven"]
 TEST = ["three", "eight", "six", "nine"]
 LEAKS = [("validation", 0, "train", 1), ("test", 0, "train", 2), ("test", 2, "validation", 1)]
-COPIES = [("train", 3, "train", 2), ("train", 5, "train", 0), ("train", 6, "train", 0), ("train", 8, "train", 0)]
+COPIES = [
+    ("train", 3, "train", 2),
+    ("train", 5, "train", 0),
+    ("train", 6, "train", 0),
+    ("train", 8, "train", 0),
+]
 TEXTS = dict(zip(SPLITS, (TRAIN, VALIDATION, TEST), strict=True))
 
 
@@ -35,11 +40,15 @@ def run(tmp_path, monkeypatch) -> Callable[..., Result]:
     RAW.mkdir(parents=True)
     for split, texts in TEXTS.items():
         columns = {"text": texts, "labels": [0] * len(texts), "idx": list(range(len(texts)))}
-        write_table(pa.table(columns, schema=raw_schema(["text"], Classification(("a", "b")))), split_file(RAW, split))
+        write_table(
+            pa.table(columns, schema=raw_schema(["text"], Classification(("a", "b")))), split_file(RAW, split)
+        )
     FAILING_ROWS.mkdir(parents=True)
     into_shards(RAW, rows=3)
     hashes = {split: split_hash(split_files(RAW, split)) for split in SPLITS}
-    Checks(passed=True, errors=0, warnings=0, metrics={}, not_run=[], raw_sha256=hashes, checks=[]).write(CHECKS / "checks.json")
+    Checks(passed=True, errors=0, warnings=0, metrics={}, not_run=[], raw_sha256=hashes, checks=[]).write(
+        CHECKS / "checks.json"
+    )
     write_rows("leakage", LEAKS)
     write_rows("duplicates", COPIES)
     write_rows("control_characters", [("validation", 2), ("test", 3)])
@@ -55,14 +64,18 @@ def write_rows(check: str, rows: Sequence[tuple]) -> None:
     schema = failing_rows_schema(["text"], pairs=len(rows[0]) == 4)
     whole = [(split, row, TEXTS[split][row], "", *other) for split, row, *other in rows]
     write_table(
-        pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in whole], schema), FAILING_ROWS / f"{check}.parquet"
+        pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in whole], schema),
+        FAILING_ROWS / f"{check}.parquet",
     )
 
 
 def dropped() -> set[tuple[str, ...]]:
     """Return text, split, rows and reason of each line of the file."""
     texts = {row_keys([pa.array([text])])[0].as_py(): text for texts in TEXTS.values() for text in texts}
-    return {(texts[one["key"]], one["split"], one["rows"], one["reason"]) for one in Corrections.read().dropped.to_pylist()}
+    return {
+        (texts[one["key"]], one["split"], one["rows"], one["reason"])
+        for one in Corrections.read().dropped.to_pylist()
+    }
 
 
 def test_leaked_rows_are_dropped_from_the_earlier_split(run):
@@ -120,7 +133,10 @@ def test_check_without_violating_rows_drops_none(run):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--check", "leakage"], "leakage is about rows in two splits, and --from is missing.\n  Add --from train"),
+        (
+            ["--check", "leakage"],
+            "leakage is about rows in two splits, and --from is missing.\n  Add --from train",
+        ),
         (["--check", "leekage"], "--check: 'leekage' is not a data check; the nearest is 'leakage'"),
     ],
 )
@@ -134,13 +150,22 @@ def test_mistake_is_explained(words, message, run):
 def test_rows_of_other_data_are_refused(run):
     """Rows of test are leaked; those of train, which would be dropped, have other numbers by now."""
     columns = {"text": TRAIN[1:], "labels": [0] * 8, "idx": list(range(8))}
-    write_table(pa.table(columns, schema=raw_schema(["text"], Classification(("a", "b")))), shard_file(RAW, "train", 0, 3))
+    write_table(
+        pa.table(columns, schema=raw_schema(["text"], Classification(("a", "b")))),
+        shard_file(RAW, "train", 0, 3),
+    )
     done = run("--check", "leakage", "--from", "train")
     assert done.exit_code == 1
-    assert "reports/checks/ is about other data than data/raw/train (3 files).\n  Run `dvc repro validate`" in done.output
+    assert (
+        "reports/checks/ is about other data than data/raw/train (3 files).\n  Run `dvc repro validate`"
+        in done.output
+    )
     assert not DROPPED.exists()
     write_params(Path(), data=DATA | {"text_columns": ["body"]})
-    assert "has the text columns ['text'], and data.text_columns is ['body']" in run("--check", "leakage", "--from", "train").output
+    assert (
+        "has the text columns ['text'], and data.text_columns is ['body']"
+        in run("--check", "leakage", "--from", "train").output
+    )
     write_params(Path(), data=DATA)
     (CHECKS / "checks.json").unlink()
     assert "checks.json is missing" in run("--check", "leakage", "--from", "train").output

@@ -13,9 +13,14 @@ WORDS = [f"word{number}" for number in range(60)]
 HOSTILE = "<script>alert(1)</script>"
 
 
-def rows(number: int, classes: list[str], extra: list[str] | None = None, length: int = 8, seed: int = 1) -> list[tuple[str, str]]:
+def rows(
+    number: int, classes: list[str], extra: list[str] | None = None, length: int = 8, seed: int = 1
+) -> list[tuple[str, str]]:
     draw = random.Random(seed)
-    return [(" ".join(draw.choices(WORDS, k=length) + (extra or [])), classes[row % len(classes)]) for row in range(number)]
+    return [
+        (" ".join(draw.choices(WORDS, k=length) + (extra or [])), classes[row % len(classes)])
+        for row in range(number)
+    ]
 
 
 def three_versions(folder) -> DataVersions:
@@ -26,7 +31,11 @@ def three_versions(folder) -> DataVersions:
     project.git("tag", "--annotate", "onnx@v0.1.0", "--message=v")
     (project.root / "README.md").write_text("later\n")
     project.commit("Write about it")
-    project.check(rows(260, ["billing", "damage", HOSTILE], ["refund"]), rows(40, ["billing"]), failed=["duplicates", "leakage"])
+    project.check(
+        rows(260, ["billing", "damage", HOSTILE], ["refund"]),
+        rows(40, ["billing"]),
+        failed=["duplicates", "leakage"],
+    )
     project.commit("Add <b>refunds</b>")
     project.check(rows(260, ["billing", HOSTILE], length=30, seed=2), rows(40, ["billing"]))
     project.commit("Longer texts")
@@ -47,10 +56,20 @@ def run(project, *options):
 
 def test_each_version_is_compared_with_the_one_before(history):
     versions = read_versions(history.root, 10)
-    assert [version.title for version in versions] == ["not committed", *history.git("log", "--format=%h", "--", "dvc.lock").split()]
+    assert [version.title for version in versions] == [
+        "not committed",
+        *history.git("log", "--format=%h", "--", "dvc.lock").split(),
+    ]
     assert [list(version.names) for version in versions] == [[], [], [], ["onnx@v0.1.0"]]
-    newest, longer, refunds, first = (changes_between(*pair) for pair in zip(versions, [*versions[1:], None], strict=True))
-    assert (first.labels, first.lengths, list(first.new_words), first.rows) == (None, None, [], {"train": 200, "test": 40})
+    newest, longer, refunds, first = (
+        changes_between(*pair) for pair in zip(versions, [*versions[1:], None], strict=True)
+    )
+    assert (first.labels, first.lengths, list(first.new_words), first.rows) == (
+        None,
+        None,
+        [],
+        {"train": 200, "test": 40},
+    )
     assert (refunds.new_classes, refunds.gone_classes, refunds.new_words) == ([HOSTILE], [], ["refund"])
     assert (longer.new_classes, longer.gone_classes, longer.gone_words) == ([], ["damage"], ["refund"])
     assert [is_large(change.lengths) for change in (newest, longer)] == [False, True]
@@ -92,7 +111,10 @@ def test_version_whose_profile_is_not_in_the_cache_is_named_with_the_command_tha
             path.unlink()
     done = run(project)
     assert done.exit_code == 0
-    assert "The profile of 1 of 2 versions is not in DVC's cache: `dvc fetch --all-commits reports/checks`" in done.output
+    assert (
+        "The profile of 1 of 2 versions is not in DVC's cache: `dvc fetch --all-commits reports/checks`"
+        in done.output
+    )
     page = (tmp_path / "reports/data-history.html").read_text()
     assert "dvc fetch --all-commits reports/checks" in page
     assert '<td class="num" data-label="train"><span>50' in page, "from metrics/validate.json"
@@ -100,7 +122,11 @@ def test_version_whose_profile_is_not_in_the_cache_is_named_with_the_command_tha
 
 def test_versions_of_another_task_are_left_out(tmp_path):
     project = DataVersions(tmp_path)
-    for source, classes in (("tickets", ["billing"]), ("reviews", ["good", "bad"]), ("tickets", ["billing", "damage"])):
+    for source, classes in (
+        ("tickets", ["billing"]),
+        ("reviews", ["good", "bad"]),
+        ("tickets", ["billing", "damage"]),
+    ):
         project.check(rows(60, classes), rows(20, classes), source=source)
         project.commit(f"Learn from {source}")
     project.check(rows(70, ["billing", "damage"]), rows(20, ["billing"]))

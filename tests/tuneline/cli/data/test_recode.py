@@ -71,7 +71,13 @@ def test_what_cannot_be_converted_is_refused_and_leaves_no_file(recode, tmp_path
     (tmp_path / "kept.csv").write_text("kept")
     os.mkfifo(tmp_path / "pipe")
     refused = {
-        ("train.csv", "--encoding", "shift_jis", "-o", "c.csv"): "train.csv, line 4: neither utf-8 nor shift_jis: byte 0xe9",
+        (
+            "train.csv",
+            "--encoding",
+            "shift_jis",
+            "-o",
+            "c.csv",
+        ): "train.csv, line 4: neither utf-8 nor shift_jis: byte 0xe9",
         ("train.csv", "--encoding", "cp1", "-o", "c.csv"): "Python has no such encoding",
         ("train.csv", "-o", "kept.csv"): "kept.csv exists",
         ("train.csv", "-o", "train.csv"): "the source is never changed",

@@ -39,7 +39,8 @@ def test_invalid_parameters_are_named_by_key(checkout):
     text = (checkout / "params.yaml").read_text()
     (checkout / "params.yaml").write_text(text.replace("max_length: 128", "max_lenght: 128"))
     assert any(
-        result.level == "error" and "tokenize.max_lenght: unknown key" in result.message for result in checks.check_checkout(checkout)
+        result.level == "error" and "tokenize.max_lenght: unknown key" in result.message
+        for result in checks.check_checkout(checkout)
     )
 
 
@@ -56,7 +57,10 @@ def test_missing_launch_configuration_is_an_error_with_the_available_ones(checko
     ("make", "message"),
     [
         (os.mkfifo, "train.csv is a named pipe, not a file: DVC waits for it without end"),
-        (lambda path: path.symlink_to("gone.csv"), "train.csv is a link to gone.csv, which does not exist: DVC cannot hash it"),
+        (
+            lambda path: path.symlink_to("gone.csv"),
+            "train.csv is a link to gone.csv, which does not exist: DVC cannot hash it",
+        ),
         (lambda path: path.symlink_to(path), "train.csv is a link that leads to itself: DVC cannot hash it"),
     ],
 )
@@ -75,7 +79,10 @@ def test_corrections_are_there_valid_and_committed(checkout):
     dropped = checkout / "data/corrections/dropped.csv"
     dropped.write_text(f"key,split,rows,reason\n{'a' * 32},train,all,leakage\n")
     result = checks.check_corrections(checkout)
-    assert (result.level, result.message[:46]) == ("warning", "data/corrections/dropped.csv is not committed:")
+    assert (result.level, result.message[:46]) == (
+        "warning",
+        "data/corrections/dropped.csv is not committed:",
+    )
     subprocess.run(["git", "add", "."], cwd=checkout, check=True)
     subprocess.run(["git", "commit", "--quiet", "-m", "Drop"], cwd=checkout, check=True)
     assert checks.check_corrections(checkout).message == "data/corrections: 0 labels, 1 dropped rows"
@@ -102,7 +109,10 @@ def test_missing_source_files_of_a_split_are_an_error(checkout, files, splits, m
     for name in files:
         (folder / name).touch()
     params = set_data(
-        checkout, source="files", path="mine", splits={"train": "train", "validation": "validation", "test": "test", **splits}
+        checkout,
+        source="files",
+        path="mine",
+        splits={"train": "train", "validation": "validation", "test": "test", **splits},
     )
     result = checks.check_source(checkout, params)
     assert result.level == ("error" if missing else "ok")
@@ -202,7 +212,9 @@ def pipeline(tmp_path_factory, homes):
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
     subprocess.run([*dvc, "init", "--quiet"], cwd=folder, check=True)
     (folder / "a.txt").write_text("one\n")
-    (folder / "dvc.yaml").write_text("stages:\n  copy:\n    cmd: cp a.txt b.txt\n    deps: [a.txt]\n    outs: [b.txt]\n")
+    (folder / "dvc.yaml").write_text(
+        "stages:\n  copy:\n    cmd: cp a.txt b.txt\n    deps: [a.txt]\n    outs: [b.txt]\n"
+    )
     subprocess.run([*dvc, "repro", "--quiet"], cwd=folder, check=True)
     return folder
 
@@ -220,7 +232,10 @@ def test_lock_of_a_running_dvc_is_a_warning(pipeline):
         [
             sys.executable,
             "-c",
-            "import zc.lockfile, sys; held = zc.lockfile.LockFile('.dvc/tmp/lock'); print(1, flush=True); sys.stdin.read()",
+            (
+                "import zc.lockfile, sys; held = zc.lockfile.LockFile('.dvc/tmp/lock'); print(1, flush=True);"
+                " sys.stdin.read()"
+            ),
         ],
         cwd=pipeline,
         stdin=subprocess.PIPE,
@@ -237,7 +252,10 @@ def test_lock_of_a_running_dvc_is_a_warning(pipeline):
 
 def test_checkout_that_cannot_be_written_is_an_error(pipeline):
     script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && cd "$0" && exec "$@"'
-    code = "from pathlib import Path; from tuneline.cli.doctor import check_pipeline; print(check_pipeline(Path()))"
+    code = (
+        "from pathlib import Path; from tuneline.cli.doctor import check_pipeline;"
+        " print(check_pipeline(Path()))"
+    )
     command = [*NAMESPACE, script, str(pipeline), sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if "mount" in done.stderr or "unshare" in done.stderr:
@@ -254,7 +272,14 @@ def test_checkout_without_dvc_folder_is_an_error(checkout):
 
 @pytest.mark.parametrize(
     ("modes", "level"),
-    [([], "warning"), ([0o755], "warning"), ([0o777], "warning"), ([0o700], "ok"), ([0o750], "ok"), ([0o700, 0o777], "ok")],
+    [
+        ([], "warning"),
+        ([0o755], "warning"),
+        ([0o777], "warning"),
+        ([0o700], "ok"),
+        ([0o750], "ok"),
+        ([0o700, 0o777], "ok"),
+    ],
 )
 def test_site_cache_that_other_users_may_write_is_a_warning(checkout, monkeypatch, modes, level):
     """DVC itself makes what is missing writable for everyone."""
@@ -303,6 +328,8 @@ def test_files_that_a_commit_would_lack_are_named_with_the_command(checkout):
     result = checks.check_committed(checkout)
     assert result.level == "warning"
     assert "git does not have data/source/mine.dvc" in result.message
-    assert result.hint.startswith("git add params.yaml dvc.lock metrics conf data models project && git commit")
+    assert result.hint.startswith(
+        "git add params.yaml dvc.lock metrics conf data models project && git commit"
+    )
     subprocess.run(["git", "add", "data"], cwd=checkout, check=True)
     assert checks.check_committed(checkout).level == "ok"

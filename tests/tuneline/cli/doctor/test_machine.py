@@ -24,7 +24,10 @@ def test_more_threads_than_cores_are_a_warning(cores, quota, threads, level):
 
 
 def test_cores_name_the_limit_of_the_container():
-    assert machine.check_cores(2, 2.5, None).message == "2 cores (the container may use 2.5 at a time), 2 threads"
+    assert (
+        machine.check_cores(2, 2.5, None).message
+        == "2 cores (the container may use 2.5 at a time), 2 threads"
+    )
 
 
 def test_available_memory_reads_the_container_limit(tmp_path):
@@ -61,14 +64,19 @@ def launch_result(root, **changes):
 def test_doctor_says_what_auto_chooses(checkout, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     result = launch_result(checkout)
-    assert (result.level, result.message) == ("ok", "train.launch auto chooses the CPU, float32 (ACCELERATE_USE_CPU is set)")
+    assert (result.level, result.message) == (
+        "ok",
+        "train.launch auto chooses the CPU, float32 (ACCELERATE_USE_CPU is set)",
+    )
 
 
 def test_auto_on_a_gpu_machine_with_torch_for_the_cpu_is_a_warning(monkeypatch):
     devices = Devices(why_cpu="torch 2.1+cpu is built for the CPU")
     assert machine.check_choice(devices, params().train, "2.1+cpu", driver=True).level == "warning"
     assert machine.check_choice(devices, params().train, "2.1+cpu", driver=False).level == "ok"
-    assert machine.check_choice(Devices("cuda", 2, (8, 0)), params().train, "2.1", driver=True).message.endswith("2 GPUs (DDP), bf16")
+    assert machine.check_choice(
+        Devices("cuda", 2, (8, 0)), params().train, "2.1", driver=True
+    ).message.endswith("2 GPUs (DDP), bf16")
 
 
 def test_launch_for_a_gpu_without_one_is_an_error(checkout, monkeypatch):
@@ -107,7 +115,9 @@ def test_int8_model_with_8_bit_weights_is_a_warning_on_every_processor(tmp_path)
 
 
 def test_int8_model_with_7_bit_weights_is_ok(tmp_path):
-    assert [level for level, _ in int8_results(tmp_path, {"int8": {"file": "model.int8.onnx", "weight_bits": 7}})] == ["ok"]
+    assert [
+        level for level, _ in int8_results(tmp_path, {"int8": {"file": "model.int8.onnx", "weight_bits": 7}})
+    ] == ["ok"]
 
 
 def test_int8_check_yields_nothing_without_an_int8_model(tmp_path):
@@ -120,7 +130,9 @@ def test_installed_packages_match_the_lock(root):
     assert machine.check_packages(root / "requirements.txt", machine.installed_packages()).level == "ok"
 
 
-@pytest.mark.parametrize(("version", "level"), [((3, 10), "error"), ((3, 11), "ok"), ((3, 13), "ok"), ((3, 14), "error")])
+@pytest.mark.parametrize(
+    ("version", "level"), [((3, 10), "error"), ((3, 11), "ok"), ((3, 13), "ok"), ((3, 14), "error")]
+)
 def test_unsupported_python_version_is_an_error(version, level):
     assert machine.check_python(version).level == level
 
@@ -137,7 +149,10 @@ def test_wrong_and_missing_packages_are_named(tmp_path):
         {"numpy": "2.0", "torch": "2.2+cpu"},
     )
     assert result.level == "error"
-    assert result.message == "not as pinned in requirements.txt: torch 2.2+cpu (pinned: 2.1), absent missing (pinned: 1)"
+    assert (
+        result.message
+        == "not as pinned in requirements.txt: torch 2.2+cpu (pinned: 2.1), absent missing (pinned: 1)"
+    )
 
 
 def test_cpu_build_of_a_package_counts_as_the_same_version(tmp_path):
@@ -145,11 +160,16 @@ def test_cpu_build_of_a_package_counts_as_the_same_version(tmp_path):
 
 
 def test_pin_for_another_python_version_is_ignored(tmp_path):
-    assert machine.check_packages(write_lock(tmp_path, "absent==1 ; python_full_version < '3.0'\n"), {}).level == "ok"
+    assert (
+        machine.check_packages(write_lock(tmp_path, "absent==1 ; python_full_version < '3.0'\n"), {}).level
+        == "ok"
+    )
 
 
 def test_package_names_are_compared_in_canonical_form(tmp_path):
-    assert machine.check_packages(write_lock(tmp_path, "ruamel-yaml==1\n"), {"ruamel-yaml": "1"}).level == "ok"
+    assert (
+        machine.check_packages(write_lock(tmp_path, "ruamel-yaml==1\n"), {"ruamel-yaml": "1"}).level == "ok"
+    )
 
 
 def test_long_list_of_wrong_packages_is_shortened(tmp_path):

@@ -18,7 +18,9 @@ from tuneline.project import dvc
 from tuneline.project.repo import lock_at
 
 DVC = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-IDENTITY = {f"GIT_{role}_{key}": "a@localhost" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+IDENTITY = {
+    f"GIT_{role}_{key}": "a@localhost" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")
+}
 
 
 PROMOTED = "Promoted (nothing in production yet): every criterion is met."
@@ -35,7 +37,10 @@ def template(tmp_path_factory, homes) -> Path:
     root = tmp_path_factory.mktemp("template")
     run(root, "git", "init", "--quiet", "--initial-branch=main")
     init_dvc(root)
-    stage = "stages:\n  train:\n    cmd: mkdir model && cp seed model/model.onnx\n    deps: [seed]\n    outs: [model]\n"
+    stage = (
+        "stages:\n  train:\n    cmd: mkdir model && cp seed model/model.onnx\n    deps: [seed]\n    outs:"
+        " [model]\n"
+    )
     (root / "dvc.yaml").write_text(f"{stage}artifacts:\n  onnx: {{path: model}}\n")
     for seed in ("1", "2"):
         (root / "seed").write_text(seed)
@@ -72,17 +77,23 @@ def test_recommended_garbage_collection_keeps_every_registered_version(project):
 def test_production_without_a_second_copy_is_a_warning_that_says_what_is_missing(project, tmp_path):
     ((level, message),) = results(project)
     assert level == "warning"
-    assert message.startswith("onnx v0.1.0, which is in production, has no second copy: the DVC remote cannot be asked (DVC has no")
+    assert message.startswith(
+        "onnx v0.1.0, which is in production, has no second copy: the DVC remote cannot be asked (DVC has no"
+    )
     assert message.endswith("there is no git remote origin")
 
     add_remote(project, tmp_path / "shelf")
     run(project, "git", "init", "--quiet", "--bare", str(tmp_path / "origin.git"))
     run(project, "git", "remote", "add", "origin", str(tmp_path / "origin.git"))
-    assert results(project)[0][1].endswith("the DVC remote does not have its files; origin does not have its tag")
+    assert results(project)[0][1].endswith(
+        "the DVC remote does not have its files; origin does not have its tag"
+    )
 
     assert dvc.push(project, "onnx@v0.1.0") == []
     run(project, "git", "push", "--quiet", "origin", "--tags")
-    assert results(project) == [("ok", "onnx v0.1.0, which is in production, is in the DVC remote and in origin")]
+    assert results(project) == [
+        ("ok", "onnx v0.1.0, which is in production, is in the DVC remote and in origin")
+    ]
 
 
 def test_production_that_is_nowhere_is_an_error(project, tmp_path):
@@ -90,7 +101,9 @@ def test_production_that_is_nowhere_is_an_error(project, tmp_path):
     shutil.rmtree(project / ".dvc" / "cache" / "files")
     ((level, message),) = results(project)
     assert level == "error"
-    assert message.endswith("cannot be fetched: DVC's cache does not have its files, and the DVC remote does not have its files")
+    assert message.endswith(
+        "cannot be fetched: DVC's cache does not have its files, and the DVC remote does not have its files"
+    )
 
 
 def test_production_that_no_gate_decided_about_is_a_warning_with_who_put_it_there(project):
@@ -98,7 +111,10 @@ def test_production_that_no_gate_decided_about_is_a_warning_with_who_put_it_ther
         run(project, "git", "tag", "--annotate", name, "--message=I like it")
     ungated = [message for level, message in results(project) if level == "warning" and "gate" in message]
     (message,) = ungated
-    said = "onnx v0.2.0 is in production without a decision of the gate (its run was rejected): a@localhost <a@localhost>, "
+    said = (
+        "onnx v0.2.0 is in production without a decision of the gate (its run was rejected): a@localhost"
+        " <a@localhost>, "
+    )
     assert message.startswith(said)
     assert message.endswith(" UTC: I like it")
 
@@ -107,7 +123,10 @@ def test_copy_that_cannot_be_checked_is_a_warning(project):
     run(project, "git", "remote", "add", "origin", "/nowhere/origin.git")
     ((level, message),) = results(project)
     assert level == "warning"
-    assert "origin cannot be asked (fatal: '/nowhere/origin.git' does not appear to be a git repository)" in message
+    assert (
+        "origin cannot be asked (fatal: '/nowhere/origin.git' does not appear to be a git repository)"
+        in message
+    )
 
 
 def test_project_without_a_registry_has_no_result(project):

@@ -45,7 +45,10 @@ def project(tmp_path_factory, tmp_path, monkeypatch) -> Callable[[str], Path]:
         change_params(tmp_path / "project", {"evaluate.behaviour": None})
         rows = pq.read_table("data/raw/test.parquet").to_pylist()
         label = (lambda value: QUEUES[value]) if task == "classification" else repr
-        write_csv("fresh.csv", [{"subject": row["subject"], "body": row["body"], "queue": label(row["labels"])} for row in rows])
+        write_csv(
+            "fresh.csv",
+            [{"subject": row["subject"], "body": row["body"], "queue": label(row["labels"])} for row in rows],
+        )
         return tmp_path / "project"
 
     return make
@@ -73,7 +76,9 @@ def test_metrics_of_the_test_split_are_those_of_the_stage(task, project):
     stages.evaluate.__main__.main()
     done = run("fresh.csv", "--json", "fresh.json")
     assert done.exit_code == 0, done.output
-    of_stage, of_file = (json.loads(Path(path).read_text()) for path in ("metrics/evaluate.json", "fresh.json"))
+    of_stage, of_file = (
+        json.loads(Path(path).read_text()) for path in ("metrics/evaluate.json", "fresh.json")
+    )
     assert of_file.keys() == of_stage.keys()
     assert of_file == pytest.approx(of_stage, abs=2e-5)
     assert {"majority_f1", "tfidf_f1"} <= of_file.keys() or {"mean_mse", "tfidf_mse"} <= of_file.keys()
@@ -84,7 +89,10 @@ def test_metrics_are_printed_with_intervals_verdict_and_what_is_unknown(project)
     done = run("fresh.csv")
     assert done.exit_code == 0, done.output
     metrics = json.loads(Path("models/onnx/export.json").read_text())["models"]["fp32"]["metrics"]
-    assert f"Accuracy {metrics['accuracy']:.4f}".split() == next(line for line in lines(done) if line[0] == "Accuracy")[:2]
+    assert (
+        f"Accuracy {metrics['accuracy']:.4f}".split()
+        == next(line for line in lines(done) if line[0] == "Accuracy")[:2]
+    )
     assert any(line[0] == "F1" and line[3] == "to" for line in lines(done))
     assert any(line[:2] == ["Accuracy", "of"] and "TF-IDF" in line for line in lines(done))
     assert "The model predicts the same class for all 50 rows" in done.output
@@ -107,11 +115,16 @@ def test_errors_are_written_with_line_texts_and_confidence_the_most_confident_fi
     assert run("fresh.csv", "--errors", "errors.csv").exit_code == 0
     assert run("fresh.csv", "--errors", "errors.parquet").exit_code == 0
     predicted = CliRunner().invoke(app, ["predict", "data/raw/test.parquet"]).stdout.splitlines()
-    found = {number: json.loads(line) for number, line in enumerate((one for one in predicted if one.startswith("{")), start=4)}
+    found = {
+        number: json.loads(line)
+        for number, line in enumerate((one for one in predicted if one.startswith("{")), start=4)
+    }
     wrong = {line: one for line, one in found.items() if one["label"] != content[line - 4]["queue"]}
     errors = read_csv("errors.csv")
     assert 0 < len(errors) < len(content)
-    assert {int(row["line"]): row["predicted"] for row in errors} == {line: one["label"] for line, one in wrong.items()}
+    assert {int(row["line"]): row["predicted"] for row in errors} == {
+        line: one["label"] for line, one in wrong.items()
+    }
     for row in errors:
         assert {name: row[name] for name in ("subject", "body")} == {
             name: content[int(row["line"]) - 4][name] for name in ("subject", "body")
@@ -120,13 +133,19 @@ def test_errors_are_written_with_line_texts_and_confidence_the_most_confident_fi
         assert float(row["confidence"]) == pytest.approx(wrong[int(row["line"])]["probability"], abs=2e-6)
     confidences = [float(row["confidence"]) for row in errors]
     assert confidences == sorted(confidences, reverse=True)
-    assert [{name: str(value) for name, value in row.items()} for row in pq.read_table("errors.parquet").to_pylist()] == errors
+    assert [
+        {name: str(value) for name, value in row.items()}
+        for row in pq.read_table("errors.parquet").to_pylist()
+    ] == errors
 
 
 def test_errors_as_csv_have_no_cell_and_no_name_that_a_spreadsheet_executes_and_parquet_is_exact(project):
     project()
     rows = read_csv("fresh.csv")
-    formulas = [{"=subject": row["subject"], "body": f"=HYPERLINK({number})", "queue": row["queue"]} for number, row in enumerate(rows)]
+    formulas = [
+        {"=subject": row["subject"], "body": f"=HYPERLINK({number})", "queue": row["queue"]}
+        for number, row in enumerate(rows)
+    ]
     write_csv("fresh.csv", formulas)
     for name in ("errors.csv", "errors.parquet"):
         done = run("fresh.csv", "--errors", name, "--text", "=subject", "--text", "body")
@@ -153,7 +172,14 @@ def test_errors_of_a_regression_are_all_rows_the_largest_error_first(project):
 @pytest.mark.parametrize(
     ("change", "options", "messages"),
     [
-        ({"queue": "spam"}, [], ["fresh.csv, line 4, column 'queue': the model has no class 'spam'", "'billing', 'delivery', 'returns'"]),
+        (
+            {"queue": "spam"},
+            [],
+            [
+                "fresh.csv, line 4, column 'queue': the model has no class 'spam'",
+                "'billing', 'delivery', 'returns'",
+            ],
+        ),
         ({"queue": ""}, [], ["fresh.csv, line 4, column 'queue': no label"]),
         ({"subject": " ", "body": ""}, [], ["fresh.csv, line 4, column 'subject' and 'body': no text"]),
         ({}, ["--label", "label"], ["fresh.csv: no column 'label' (--label)"]),
@@ -201,7 +227,10 @@ def test_labels_may_be_ids_and_columns_may_have_other_names(project):
     project()
     assert run("fresh.csv", "--json", "names.json").exit_code == 0
     rows = read_csv("fresh.csv")
-    renamed = [{"Betreff": row["subject"], "Größe": row["body"], "y": f"{QUEUES.index(row['queue'])}.0"} for row in rows]
+    renamed = [
+        {"Betreff": row["subject"], "Größe": row["body"], "y": f"{QUEUES.index(row['queue'])}.0"}
+        for row in rows
+    ]
     write_csv("ids.csv", renamed)
     Path("ids.csv").write_bytes(Path("ids.csv").read_text().replace(",", ";").encode("cp1252"))
     done = run("ids.csv", "--text", "Betreff", "--text", "Größe", "--label", "y", "--json", "ids.json")
@@ -211,7 +240,10 @@ def test_labels_may_be_ids_and_columns_may_have_other_names(project):
 
 def test_slices_by_the_values_of_a_column_are_on_the_page(project):
     project()
-    rows = [row | {"shop": "<b>north</b>" if number % 3 else ""} for number, row in enumerate(read_csv("fresh.csv"))]
+    rows = [
+        row | {"shop": "<b>north</b>" if number % 3 else ""}
+        for number, row in enumerate(read_csv("fresh.csv"))
+    ]
     write_csv("fresh.csv", rows)
     done = run("fresh.csv", "--by", "shop", "--html", "page.html")
     assert done.exit_code == 0, done.output
@@ -237,7 +269,9 @@ def test_drift_from_the_training_data_is_measured(project):
         Profile(version=1, labels=QUEUES, splits={"train": train}).write(Path("reports/checks/profile.json"))
         write_csv("fresh.csv", rows)
         done = run("fresh.csv")
-        assert ("The texts drifted from the training data: " + message in done.output) == (counted is not lengths), done.output
+        assert ("The texts drifted from the training data: " + message in done.output) == (
+            counted is not lengths
+        ), done.output
         assert ("No drift from the training data." in done.output) == (counted is lengths)
     Profile(version=1, labels=QUEUES, splits={"train": train.model_copy(update={"labels": labels})}).write(
         Path("reports/checks/profile.json")
@@ -254,10 +288,15 @@ def test_model_of_a_commit_or_in_production_is_evaluated_from_the_cache(project)
     git("init", "--quiet")
     init_dvc(root)
     outs = [{"path": "models/onnx", "hash": "md5", "md5": folder_hash(Path("models/onnx"))}]
-    listing = [{"md5": store(path.read_bytes()), "relpath": path.name} for path in sorted(Path("models/onnx").iterdir())]
+    listing = [
+        {"md5": store(path.read_bytes()), "relpath": path.name}
+        for path in sorted(Path("models/onnx").iterdir())
+    ]
     assert store(json.dumps(listing).encode(), ".dir") == outs[0]["md5"]
     with Path("dvc.lock").open("w") as file:
-        YAML().dump({"schema": "2.0", "stages": {"compare": {"cmd": "python -m stages.compare", "outs": outs}}}, file)
+        YAML().dump(
+            {"schema": "2.0", "stages": {"compare": {"cmd": "python -m stages.compare", "outs": outs}}}, file
+        )
     git("add", "dvc.lock")
     git("commit", "--quiet", "--message", "Learn")
     git("tag", "--annotate", "onnx@v0.1.0", "--message", "v")
@@ -267,7 +306,10 @@ def test_model_of_a_commit_or_in_production_is_evaluated_from_the_cache(project)
         done = run("fresh.csv", "--model", name, "--json", "there.json")
         assert done.exit_code == 0, done.output
         assert Path("there.json").read_bytes() == Path("here.json").read_bytes()
-    unknown, missing = run("fresh.csv", "--model", "v9"), Path(".dvc/cache/files/md5", listing[0]["md5"][:2], listing[0]["md5"][2:])
+    unknown, missing = (
+        run("fresh.csv", "--model", "v9"),
+        Path(".dvc/cache/files/md5", listing[0]["md5"][:2], listing[0]["md5"][2:]),
+    )
     assert (unknown.exit_code, "--model v9: no folder, and no commit" in unknown.output) == (1, True)
     missing.unlink()
     done = run("fresh.csv", "--model", "production")
@@ -295,4 +337,7 @@ def test_row_that_the_tokenizer_cannot_encode_is_named(project):
     write_csv("fresh.csv", rows)
     done = run("fresh.csv")
     assert done.exit_code == InputError.status
-    assert "fresh.csv, line 7: the tokenizer models/onnx/tokenizer.json cannot encode this text of 60 characters" in done.stderr
+    assert (
+        "fresh.csv, line 7: the tokenizer models/onnx/tokenizer.json cannot encode this text of 60 characters"
+        in done.stderr
+    )

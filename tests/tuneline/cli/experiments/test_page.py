@@ -41,7 +41,10 @@ def test_page_has_a_line_for_each_experiment_and_no_network(many, monkeypatch):
     assert not re.search(r"<script|(src|href)=\"(?!#|data:)", page)
     parallel = re.search(r'<svg[^>]*aria-label="Parameters.*?</svg>', page, re.DOTALL)
     assert parallel
-    assert all(name in parallel[0] for name in ("learning_rate", "epochs", "schedule", "class_weights", "tf32", "validation accuracy"))
+    assert all(
+        name in parallel[0]
+        for name in ("learning_rate", "epochs", "schedule", "class_weights", "tf32", "validation accuracy")
+    )
     assert "21 experiments" in parallel[0]
 
 

@@ -50,7 +50,12 @@ def test_table_shows_score_with_interval_and_short_keys(repository):
 
 
 def test_narrow_terminal_breaks_no_name_and_cuts_no_commit(repository):
-    made = repository.save("learning_rate-0.00002-label_smoothing-0.1", 0.89, train__learning_rate=2e-5, train__label_smoothing=0.1)
+    made = repository.save(
+        "learning_rate-0.00002-label_smoothing-0.1",
+        0.89,
+        train__learning_rate=2e-5,
+        train__label_smoothing=0.1,
+    )
     done = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["experiments"])
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
@@ -64,7 +69,11 @@ def test_narrow_terminal_breaks_no_name_and_cuts_no_commit(repository):
 def test_rows_are_chosen_by_text_and_ordered_by_column(repository):
     assert [row["name"] for row in lines("--filter", "EPOCHS=9")] == ["long", "seeded"]
     assert [row["name"] for row in lines("--sort", "name")] == ["base", "long", "seeded"]
-    assert [row["name"] for row in lines("--sort", "seed")] == ["seeded", "long", "base"], "those with the value first"
+    assert [row["name"] for row in lines("--sort", "seed")] == [
+        "seeded",
+        "long",
+        "base",
+    ], "those with the value first"
     done = runner.invoke(app, ["experiments", "--sort", "rate"])
     assert done.exit_code == 1
     assert "--sort rate" in done.output
@@ -73,7 +82,11 @@ def test_rows_are_chosen_by_text_and_ordered_by_column(repository):
 
 def test_csv_has_each_parameter_of_each_experiment(repository):
     rows = {row["name"]: row for row in lines()}
-    assert {name: row["train.epochs"] for name, row in rows.items()} == {"long": "9", "seeded": "9", "base": "5"}
+    assert {name: row["train.epochs"] for name, row in rows.items()} == {
+        "long": "9",
+        "seeded": "9",
+        "base": "5",
+    }
     assert float(rows["base"]["to_best_high"]) < 0
     assert rows["seeded"]["distinguishable"] == "false"
 

@@ -25,7 +25,18 @@ def explained(*words: str) -> str:
 
 def test_explain_lists_all_sections():
     keys = [line.split()[0] for line in explained().splitlines() if line and line[0] != " "]
-    assert keys[:10] == ["seed", "data", "tokenize", "model", "validate", "train", "run", "evaluate", "export", "compare"]
+    assert keys[:10] == [
+        "seed",
+        "data",
+        "tokenize",
+        "model",
+        "validate",
+        "train",
+        "run",
+        "evaluate",
+        "export",
+        "compare",
+    ]
 
 
 def test_explain_prints_meaning_type_default_and_stages_of_a_parameter():
@@ -39,7 +50,9 @@ def test_explain_prints_the_present_value_beside_the_default(tmp_path, monkeypat
     (tmp_path / "dvc.yaml").write_text("stages: {}\n")
     monkeypatch.chdir(tmp_path)
     assert "Default: 0.0007\n" in explained("train.learning_rate"), "no params.yaml"
-    (tmp_path / "params.yaml").write_text("train: {learning_rate: 5.0e-5}\ncompare: {fp32: {max_abs_diff: null}}\ndata: {split: null}\n")
+    (tmp_path / "params.yaml").write_text(
+        "train: {learning_rate: 5.0e-5}\ncompare: {fp32: {max_abs_diff: null}}\ndata: {split: null}\n"
+    )
     assert "Default: 0.0007. Value: 5e-05\n" in explained("train.learning_rate")
     assert "Value: null" in explained("compare.fp32.max_abs_diff")
     assert "Value" not in explained("train.epochs")
@@ -118,8 +131,9 @@ def test_explain_all_prints_every_parameter():
 def test_explain_imports_no_numeric_library():
     """It answers a question, so it starts at once."""
     code = (
-        "import sys\nfrom tuneline.cli import app\napp(['explain', 'train'], standalone_mode=False)\n"
-        "heavy = {'numpy', 'pyarrow', 'torch', 'transformers', 'datasets', 'dvc'} & set(sys.modules)\nassert not heavy, heavy\n"
+        "import sys\nfrom tuneline.cli import app\napp(['explain', 'train'], standalone_mode=False)\nheavy ="
+        " {'numpy', 'pyarrow', 'torch', 'transformers', 'datasets', 'dvc'} & set(sys.modules)\nassert not"
+        " heavy, heavy\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

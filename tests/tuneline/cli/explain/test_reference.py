@@ -22,15 +22,26 @@ def test_reference_has_every_known_key(reference):
 
 def test_defaults_are_those_that_tasks_start_from(reference):
     defaults = default_values()
-    assert find_parameter(reference, "train.learning_rate").default == flow(defaults["train"]["learning_rate"])
+    assert find_parameter(reference, "train.learning_rate").default == flow(
+        defaults["train"]["learning_rate"]
+    )
     assert find_parameter(reference, "data.files").default == flow(defaults["data"]["files"])
-    assert find_parameter(reference, "validate.duplicates.max").default == flow(defaults["validate"]["duplicates"]["max"])
+    assert find_parameter(reference, "validate.duplicates.max").default == flow(
+        defaults["validate"]["duplicates"]["max"]
+    )
 
 
 def test_only_the_columns_have_no_default(reference):
     """Every task sets them."""
-    without = [parameter.key for parameter in walk(reference) if parameter.default is REQUIRED and parameter.type != ""]
-    assert [key for key in without if not key.startswith("train.")] == ["data.text_columns", "data.label_column"]
+    without = [
+        parameter.key
+        for parameter in walk(reference)
+        if parameter.default is REQUIRED and parameter.type != ""
+    ]
+    assert [key for key in without if not key.startswith("train.")] == [
+        "data.text_columns",
+        "data.label_column",
+    ]
 
 
 def test_optional_section_has_the_defaults_of_its_model(reference):

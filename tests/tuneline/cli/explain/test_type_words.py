@@ -28,7 +28,10 @@ class Inner(Section):
         (list[str], "list of text"),
         (Annotated[list[str], Field(min_length=1)], "list of at least 1: text"),
         (Annotated[list[str], Field(max_length=2)], "list of 0 to 2: text"),
-        (Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=2, max_length=2)], "list of 2: number > 0"),
+        (
+            Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=2, max_length=2)],
+            "list of 2: number > 0",
+        ),
         (dict[str, Any], "mapping"),
         (Literal["balanced"] | dict[str, float], "balanced, or mapping of names to number"),
         (Inner, "section"),

@@ -45,7 +45,13 @@ def run_tuneline(root):
 @pytest.fixture
 def tickets(project):
     """A CSV of 40 tickets, sorted by label as exports often are."""
-    rows = sorted(((f"{text} ({number})", label) for number in range(10) for text, label in TICKETS), key=lambda row: row[1])
+    rows = sorted(
+        ((f"{text} ({number})", label) for number in range(10) for text, label in TICKETS),
+        key=lambda row: row[1],
+    )
     path = project / "tickets.csv"
-    path.write_text("id,text,label\n" + "".join(f'{number},"{text}",{label}\n' for number, (text, label) in enumerate(rows)))
+    path.write_text(
+        "id,text,label\n"
+        + "".join(f'{number},"{text}",{label}\n' for number, (text, label) in enumerate(rows))
+    )
     return path

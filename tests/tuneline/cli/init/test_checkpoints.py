@@ -13,7 +13,10 @@ from tuneline.core.errors import StageError
 def test_facts_of_a_folder_are_read_without_loading_weights(checkpoint):
     opened = open_checkpoint(checkpoint, None)
     assert (opened.width, opened.layers, opened.parameters) == (16, 1, 1600)
-    assert opened.description == f"{checkpoint} (bert, 1 layers of 16, 0.0 million parameters, no licence in its model card)"
+    assert (
+        opened.description
+        == f"{checkpoint} (bert, 1 layers of 16, 0.0 million parameters, no licence in its model card)"
+    )
 
 
 def test_lengths_count_special_tokens_and_both_texts_of_a_pair(checkpoint):
@@ -37,7 +40,9 @@ def test_unknown_tokens_of_the_sample_are_counted(checkpoint):
 def test_text_that_the_tokenizer_cannot_encode_is_an_error_that_quotes_its_beginning(checkpoint):
     make_runaway(Path(checkpoint, "tokenizer.json"))
     opened = open_checkpoint(checkpoint, None)
-    with pytest.raises(StageError, match=f"the tokenizer {checkpoint} cannot encode this text of 60 characters") as raised:
+    with pytest.raises(
+        StageError, match=f"the tokenizer {checkpoint} cannot encode this text of 60 characters"
+    ) as raised:
         measure_lengths(opened, [("a b",), (TEXT,)], ["text"], ["text"])
     assert "It begins with 'xxx" in str(raised.value)
 
@@ -56,7 +61,9 @@ def test_text_that_the_tokenizer_cannot_encode_is_an_error_that_quotes_its_begin
         ([600] * 100, 509, 509),
     ],
 )
-def test_max_length_is_the_limit_of_the_model_and_above_512_tokens_what_the_rows_need(tokens, limit, expected):
+def test_max_length_is_the_limit_of_the_model_and_above_512_tokens_what_the_rows_need(
+    tokens, limit, expected
+):
     lengths = Lengths(np.sort(np.array(tokens)), limit)
     assert lengths.max_length == expected
     assert lengths.truncated(expected) <= 0.01 or expected == limit
@@ -70,11 +77,26 @@ def changed(folder, **changes):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda folder: (folder / "tokenizer.json").unlink(), "--checkpoint: models/source/tiny has no tokenizer"),
-        (lambda folder: (folder / "model.safetensors").unlink(), "--checkpoint: models/source/tiny has no weights"),
-        (lambda folder: (folder / "config.json").unlink(), "--checkpoint: models/source/tiny has no config.json"),
-        (lambda folder: changed(folder, model_type="vit"), "--checkpoint: models/source/tiny is of type 'vit'"),
-        (lambda folder: changed(folder, model_type="own", auto_map={"AutoModel": "own.Own"}), "needs Python code from its repository"),
+        (
+            lambda folder: (folder / "tokenizer.json").unlink(),
+            "--checkpoint: models/source/tiny has no tokenizer",
+        ),
+        (
+            lambda folder: (folder / "model.safetensors").unlink(),
+            "--checkpoint: models/source/tiny has no weights",
+        ),
+        (
+            lambda folder: (folder / "config.json").unlink(),
+            "--checkpoint: models/source/tiny has no config.json",
+        ),
+        (
+            lambda folder: changed(folder, model_type="vit"),
+            "--checkpoint: models/source/tiny is of type 'vit'",
+        ),
+        (
+            lambda folder: changed(folder, model_type="own", auto_map={"AutoModel": "own.Own"}),
+            "needs Python code from its repository",
+        ),
     ],
 )
 def test_checkpoint_that_cannot_be_fine_tuned_is_refused(checkpoint, change, message):
@@ -99,6 +121,8 @@ def test_name_that_is_not_one_is_refused(checkpoint, name, revision, message):
 def test_names_of_sizes_of_other_architectures_are_known(project):
     folder = write_checkpoint(project / "models/source/distil", model_type="distilbert", dim=24, n_layers=3)
     values = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({key: values[key] for key in values if key not in ("hidden_size", "num_hidden_layers")}))
+    (folder / "config.json").write_text(
+        json.dumps({key: values[key] for key in values if key not in ("hidden_size", "num_hidden_layers")})
+    )
     opened = open_checkpoint("models/source/distil", None)
     assert (opened.width, opened.layers) == (24, 3)

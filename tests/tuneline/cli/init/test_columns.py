@@ -34,7 +34,14 @@ def test_text_and_label_are_recognised_by_name():
 
 
 @pytest.mark.parametrize(
-    "pair", [("sentence1", "sentence2"), ("Premise", "Hypothesis"), ("#1 String", "#2 String"), ("subject", "body"), ("title", "text")]
+    "pair",
+    [
+        ("sentence1", "sentence2"),
+        ("Premise", "Hypothesis"),
+        ("#1 String", "#2 String"),
+        ("subject", "body"),
+        ("title", "text"),
+    ],
 )
 def test_pair_of_texts_is_recognised_by_name_and_keeps_its_order(pair):
     one, other = pair
@@ -74,7 +81,9 @@ def test_minus_one_is_a_class_where_other_rows_have_other_labels():
 
 def test_choices_of_the_user_override_the_detection():
     rows = rows_of(sentence, sentence, klass, lambda number: str(number % 3))
-    found = decided(["title", "text", "label", "stars"], rows, text=("title",), label="stars", task="regression")
+    found = decided(
+        ["title", "text", "label", "stars"], rows, text=("title",), label="stars", task="regression"
+    )
     assert (found.text_columns, found.label_column, found.task) == (("title",), "stars", "regression")
     assert all("named by you" in reason for reason in found.reasons[:3])
 
@@ -104,7 +113,20 @@ def test_lists_are_neither_text_nor_label():
     assert decided(["text", "label", "kind"], rows).label_column == "kind"
 
 
-NOUNS = ("river", "king", "bridge", "garden", "school", "engine", "forest", "library", "painter", "harbour", "museum", "captain")
+NOUNS = (
+    "river",
+    "king",
+    "bridge",
+    "garden",
+    "school",
+    "engine",
+    "forest",
+    "library",
+    "painter",
+    "harbour",
+    "museum",
+    "captain",
+)
 
 
 def pick(number, step):
@@ -112,7 +134,10 @@ def pick(number, step):
 
 
 def fact(number):
-    return f"The {pick(number, 1)} of the old {pick(number, 5)} was sold to a {pick(number, 7)} in {1900 + number}"
+    return (
+        f"The {pick(number, 1)} of the old {pick(number, 5)} was sold to a {pick(number, 7)} in"
+        f" {1900 + number}"
+    )
 
 
 def other_order(number):
@@ -167,7 +192,9 @@ def test_column_of_text_that_is_not_used_is_named():
 
 
 def test_column_with_one_value_is_refused_as_a_label():
-    with pytest.raises(DataError, match=r"Column 'label' has the value 'spam' in all 40 rows: there is nothing to learn"):
+    with pytest.raises(
+        DataError, match=r"Column 'label' has the value 'spam' in all 40 rows: there is nothing to learn"
+    ):
         decided(["text", "label"], rows_of(sentence, lambda _: "spam"))
 
 
@@ -178,7 +205,10 @@ def test_column_that_numbers_the_rows_is_no_label_unless_it_is_named():
 
 
 def test_swapped_columns_are_refused():
-    with pytest.raises(DataError, match=r"Column 'label' has 40 distinct values of 6 words in 40 rows: it looks like the text") as refused:
+    with pytest.raises(
+        DataError,
+        match=r"Column 'label' has 40 distinct values of 6 words in 40 rows: it looks like the text",
+    ) as refused:
         decided(["text", "label"], rows_of(klass, sentence))
     assert "--label COLUMN --text COLUMN" in refused.value.hint
     found = decided(["text", "label"], rows_of(klass, sentence), label="text", text=["label"])
@@ -186,5 +216,7 @@ def test_swapped_columns_are_refused():
 
 
 def test_columns_that_are_not_read_are_named():
-    reasons = decided(["id", "text", "city", "label"], rows_of(number, sentence, lambda _: "Rome", klass)).reasons
+    reasons = decided(
+        ["id", "text", "city", "label"], rows_of(number, sentence, lambda _: "Rome", klass)
+    ).reasons
     assert "not read: 'id', 'city'" in reasons or "not read: id, city" in reasons

@@ -27,7 +27,8 @@ def test_encoding_of_a_whole_file_is_detected(tmp_path, encoding):
 def test_file_in_two_encodings_is_not_guessed(tmp_path, good, bad):
     path = written(tmp_path, (LINE * good).encode(), (LINE * bad).encode("cp1252"))
     with pytest.raises(
-        DataError, match=rf"a\.csv, line {good + 1}: not utf-8: byte 0xe9\. .* {bad} are not utf-8, and {good} are"
+        DataError,
+        match=rf"a\.csv, line {good + 1}: not utf-8: byte 0xe9\. .* {bad} are not utf-8, and {good} are",
     ) as refused:
         detect_encoding(path)
     assert "In cp1252 it reads 'un café noir,a'" in refused.value.hint
@@ -37,7 +38,10 @@ def test_file_in_two_encodings_is_not_guessed(tmp_path, good, bad):
 
 def test_accidental_utf8_in_a_single_byte_file_does_not_prevent_the_guess(tmp_path):
     """The two characters Ã© of a damaged text are é in UTF-8."""
-    assert detect_encoding(written(tmp_path, (LINE * 40).encode("cp1252"), "cafÃ©,a\n".encode("cp1252"))) == "cp1252"
+    assert (
+        detect_encoding(written(tmp_path, (LINE * 40).encode("cp1252"), "cafÃ©,a\n".encode("cp1252")))
+        == "cp1252"
+    )
 
 
 def test_text_cut_off_inside_a_character_names_its_last_line(tmp_path):
@@ -45,7 +49,10 @@ def test_text_cut_off_inside_a_character_names_its_last_line(tmp_path):
         detect_encoding(written(tmp_path, (LINE * 40).encode(), b"caf\xc3"))
 
 
-@pytest.mark.parametrize(("text", "encoding"), [("Привет мир", "cp1251"), ("これは文です", "shift_jis"), ("žluťoučký kůň", "cp1250")])
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [("Привет мир", "cp1251"), ("これは文です", "shift_jis"), ("žluťoučký kůň", "cp1250")],
+)
 def test_letters_of_another_alphabet_are_not_taken_for_western_ones(tmp_path, text, encoding):
     with pytest.raises(DataError, match="line 1: not utf-8: byte") as refused:
         detect_encoding(written(tmp_path, f"{text},a\n".encode(encoding) * 30))
@@ -55,14 +62,12 @@ def test_letters_of_another_alphabet_are_not_taken_for_western_ones(tmp_path, te
 CENTRAL_EUROPEAN = {
     "Płatność nie została zaksięgowana, proszę o pomoc z zamówieniem. Dziękuję!": "cp1250",
     "Objednávka nebyla doručena včas, prosím o řešení. Děkuji, zákazník Jiří Dvořák.": "cp1250",
-    (
-        "A csomag még mindig nem érkezett meg, kérem segítsenek! Köszönöm, őszintén várom a választ. Két hete rendeltem egy könyvet, "
-        "de a bolt szerint már úton van. Hűséges vevőjük vagyok, mégis nagyon csalódott leszek, ha ezt nem oldják meg hamarosan."
-    ): "cp1250",
-    (
-        "Siparişim hâlâ gelmedi, lütfen yardım edin. Teşekkürler, değişiklik için bekliyorum. İki hafta önce bir kitap aldım ama kargo "
-        "şirketi hiçbir şey söylemiyor. Çok mutsuz bir müşteriyim, paramı geri istiyorum, çünkü ürün bozuk çıktı ve kutusu açıktı."
-    ): "cp1254",
+    "A csomag még mindig nem érkezett meg, kérem segítsenek! Köszönöm, őszintén várom a választ. Két hete rendeltem egy könyvet, de a bolt szerint már úton van. Hűséges vevőjük vagyok, mégis nagyon csalódott leszek, ha ezt nem oldják meg hamarosan.": (
+        "cp1250"
+    ),
+    "Siparişim hâlâ gelmedi, lütfen yardım edin. Teşekkürler, değişiklik için bekliyorum. İki hafta önce bir kitap aldım ama kargo şirketi hiçbir şey söylemiyor. Çok mutsuz bir müşteriyim, paramı geri istiyorum, çünkü ürün bozuk çıktı ve kutusu açıktı.": (
+        "cp1254"
+    ),
     "Order 1234 from the shop: заказ not arrived, please help me to find the parcel": "cp1251",
 }
 

@@ -21,7 +21,9 @@ def init(*words):
 
 
 def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
 
 
 ROWS = [(f'wörds, and "more"; of row {n}', "ab"[n % 2]) for n in range(60)]
@@ -46,7 +48,9 @@ WRITERS = {
     "bare.csv": lambda path: as_csv(path, header=False),
     "lines.jsonl": as_json,
     "packed.jsonl.gz": lambda path: as_json(path, gzip.open),
-    "columns.parquet": lambda path: pq.write_table(pa.table({"text": [row[0] for row in ROWS], "label": [row[1] for row in ROWS]}), path),
+    "columns.parquet": lambda path: pq.write_table(
+        pa.table({"text": [row[0] for row in ROWS], "label": [row[1] for row in ROWS]}), path
+    ),
 }
 
 
@@ -59,7 +63,11 @@ def test_download_stage_reads_every_row_of_the_written_files(project, name):
     download()
     assert (project / name).read_bytes() in contents(project / "data/source").values()
     (column,) = load_params().data.text_columns
-    texts = [text for split in ("train", "validation", "test") for text in pq.read_table(f"data/raw/{split}.parquet")[column].to_pylist()]
+    texts = [
+        text
+        for split in ("train", "validation", "test")
+        for text in pq.read_table(f"data/raw/{split}.parquet")[column].to_pylist()
+    ]
     assert sorted(texts) == sorted(text for text, _ in ROWS)
 
 
@@ -69,9 +77,15 @@ def test_mrpc_is_recognised_and_copied_unchanged(project, shared):
     assert done.exit_code == 0, done.output
     data = load_params().data
     assert data.split is None
-    assert (data.text_columns, data.label_column, data.files.quoting) == (["#1 String", "#2 String"], "Quality", None)
+    assert (data.text_columns, data.label_column, data.files.quoting) == (
+        ["#1 String", "#2 String"],
+        "Quality",
+        None,
+    )
     for split in ("train", "validation", "test"):
-        assert (project / f"data/source/mrpc/{split}.tsv").read_bytes() == (shared / f"data/mrpc/{split}.tsv").read_bytes()
+        assert (project / f"data/source/mrpc/{split}.tsv").read_bytes() == (
+            shared / f"data/mrpc/{split}.tsv"
+        ).read_bytes()
 
 
 @pytest.mark.real_data

@@ -25,26 +25,44 @@ def init(*words):
 def downloaded():
     """Run the stage and return the numbers of the rows of each split."""
     download()
-    return {split: pq.read_table(f"data/raw/{split}.parquet")["idx"].to_pylist() for split in ("train", "validation", "test")}
+    return {
+        split: pq.read_table(f"data/raw/{split}.parquet")["idx"].to_pylist()
+        for split in ("train", "validation", "test")
+    }
 
 
 def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
 
 
 def test_one_file_gives_parameters_that_divide_it_and_a_copy(project, tickets):
     done = init(tickets, "--force")
     assert done.exit_code == 0, done.output
     data = load_params().data
-    assert (data.source, data.path, data.text_columns, data.label_column) == ("files", "tickets", ["text"], "label")
-    assert (data.splits.train, data.split, data.bad_rows) == ("all", SplitParams(validation=0.15, test=0.3), "stop")
+    assert (data.source, data.path, data.text_columns, data.label_column) == (
+        "files",
+        "tickets",
+        ["text"],
+        "label",
+    )
+    assert (data.splits.train, data.split, data.bad_rows) == (
+        "all",
+        SplitParams(validation=0.15, test=0.3),
+        "stop",
+    )
     assert contents(project / "data/source") == {"tickets/all.csv": tickets.read_bytes()}
 
 
 def test_shown_numbers_of_rows_are_those_of_the_download_stage(project, tickets):
-    tickets.write_text(tickets.read_text() + "".join(f"{row},text without a label {row},\n" for row in range(7)))
+    tickets.write_text(
+        tickets.read_text() + "".join(f"{row},text without a label {row},\n" for row in range(7))
+    )
     output = init(tickets, "--force", "--by", "text").output
-    shown = {split: int(re.search(rf"{split} +(\d+) rows", output)[1]) for split in ("train", "validation", "test")}
+    shown = {
+        split: int(re.search(rf"{split} +(\d+) rows", output)[1]) for split in ("train", "validation", "test")
+    }
     assert shown == {split: len(rows) for split, rows in downloaded().items()}
     assert sum(shown.values()) == 40
     assert "7 rows without text or label are left out (data.bad_rows)" in output
@@ -54,7 +72,9 @@ def test_shown_numbers_of_rows_are_those_of_the_download_stage(project, tickets)
 def test_second_run_changes_nothing_and_asks_nothing(project, tickets):
     dropped_file().parent.mkdir(parents=True)
     dropped_file().touch()
-    assert "git rm data/corrections/dropped.csv" in init(tickets, "--force").output, "it is of the former data"
+    assert "git rm data/corrections/dropped.csv" in init(tickets, "--force").output, (
+        "it is of the former data"
+    )
     params = (project / "params.yaml").read_bytes()
     done = init(tickets)
     assert done.exit_code == 0, done.output
@@ -66,7 +86,9 @@ def test_second_run_changes_nothing_and_asks_nothing(project, tickets):
 def test_fractions_that_the_user_set_are_kept(project, tickets):
     init(tickets, "--force")
     text = (project / "params.yaml").read_text()
-    (project / "params.yaml").write_text(text.replace("{validation: 0.15, test: 0.3, by: null", "{validation: 0.2, test: 0.1, by: id"))
+    (project / "params.yaml").write_text(
+        text.replace("{validation: 0.15, test: 0.3, by: null", "{validation: 0.2, test: 0.1, by: id")
+    )
     assert init(tickets, "--force").exit_code == 0
     assert load_params().data.split == SplitParams(validation=0.2, test=0.1, by="id")
 
@@ -82,11 +104,19 @@ def test_fractions_of_another_file_are_not_kept(project, tickets):
 
 def test_class_names_and_behaviour_tests_that_the_user_added_for_this_file_are_kept(project, tickets):
     init(tickets, "--force")
-    own = {"data.label_names": ["delivery", "damage"], "evaluate.behaviour": "own", "train.learning_rate": 1e-3}
+    own = {
+        "data.label_names": ["delivery", "damage"],
+        "evaluate.behaviour": "own",
+        "train.learning_rate": 1e-3,
+    }
     (project / "params.yaml").write_text(changed(project / "params.yaml", own))
     assert init(tickets).exit_code == 0
     params = load_params()
-    assert (params.data.label_names, params.evaluate.behaviour, params.train.learning_rate) == (["delivery", "damage"], "own", 1e-3)
+    assert (params.data.label_names, params.evaluate.behaviour, params.train.learning_rate) == (
+        ["delivery", "damage"],
+        "own",
+        1e-3,
+    )
 
 
 def test_file_under_data_source_is_used_in_place(project, tickets):
@@ -105,9 +135,13 @@ def test_batches_beside_a_file_are_kept_and_pointed_out(project, tickets):
     folder = project / "data/source/mine"
     (folder / "all").mkdir(parents=True)
     content = tickets.read_text()
-    (folder / "all" / "2026-11-21-more-0a1b2c3d.csv").write_text("".join(content.splitlines(keepends=True)[:4]))
+    (folder / "all" / "2026-11-21-more-0a1b2c3d.csv").write_text(
+        "".join(content.splitlines(keepends=True)[:4])
+    )
     tickets.replace(folder / "all.csv")
-    (project / "params.yaml").write_text(changed(project / "params.yaml", {"data.source": "files", "data.as_of": "2020-01-01"}))
+    (project / "params.yaml").write_text(
+        changed(project / "params.yaml", {"data.source": "files", "data.as_of": "2020-01-01"})
+    )
     done = init(folder, "--force")
     assert done.exit_code == 0, done.output
     assert "data/source/mine/all/ has batches" in done.output
@@ -254,7 +288,9 @@ def test_test_file_without_labels_is_left_out_with_a_note(project, tickets):
 
 
 def test_numeric_labels_give_a_regression_with_a_suitable_metric(project):
-    (project / "sts.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(f"a {n}\tb {n}\t{n / 7:.2f}\n" for n in range(50)))
+    (project / "sts.tsv").write_text(
+        "sentence1\tsentence2\tscore\n" + "".join(f"a {n}\tb {n}\t{n / 7:.2f}\n" for n in range(50))
+    )
     assert init(project / "sts.tsv", "--force").exit_code == 0
     params = load_params()
     assert (params.data.task, params.train.metric) == ("regression", "pearson")
@@ -262,7 +298,9 @@ def test_numeric_labels_give_a_regression_with_a_suitable_metric(project):
 
 
 def test_file_without_a_header_gets_column_names(project):
-    (project / "a.csv").write_text("".join(f"{'good' if n % 2 else 'bad'},some words here {n}\n" for n in range(40)))
+    (project / "a.csv").write_text(
+        "".join(f"{'good' if n % 2 else 'bad'},some words here {n}\n" for n in range(40))
+    )
     done = init(project / "a.csv", "--force")
     assert done.exit_code == 0, done.output
     data = load_params().data
@@ -271,7 +309,9 @@ def test_file_without_a_header_gets_column_names(project):
 
 
 def test_problems_of_later_stages_are_shown_as_warnings(project):
-    (project / "a.csv").write_text("text,label\n" + "".join(f"{'word ' * 300}{n},{n % 2}\n" for n in range(30)))
+    (project / "a.csv").write_text(
+        "text,label\n" + "".join(f"{'word ' * 300}{n},{n % 2}\n" for n in range(30))
+    )
     output = init(project / "a.csv", "--force").output
     assert "validation and test: fewer than 20 rows" in output
     assert load_params().tokenize.max_length == 424
@@ -279,7 +319,8 @@ def test_problems_of_later_stages_are_shown_as_warnings(project):
 
 def test_file_without_a_complete_row_is_refused(project):
     (project / "a.csv").write_text(
-        "text,label,other\n" + "".join(f"{'some words' * (n % 2)},{'xy'[n // 2 % 2] * (1 - n % 2)},{n}\n" for n in range(30))
+        "text,label,other\n"
+        + "".join(f"{'some words' * (n % 2)},{'xy'[n // 2 % 2] * (1 - n % 2)},{n}\n" for n in range(30))
     )
     done = init(project / "a.csv", "--text", "text", "--label", "label", "--force")
     assert done.exit_code == 1
@@ -293,19 +334,25 @@ def test_label_of_a_single_row_is_pointed_out(project, tickets):
 
 
 def test_limit_of_rows_of_a_quick_run_is_pointed_out(project, tickets):
-    (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("max_rows: null", "max_rows: 500"))
+    (project / "params.yaml").write_text(
+        (project / "params.yaml").read_text().replace("max_rows: null", "max_rows: 500")
+    )
     assert "data.max_rows is 500" in init(tickets, "--force").output
 
 
 def test_minus_one_among_the_labels_is_pointed_out(project):
-    (project / "a.csv").write_text("text,label\n" + "".join(f"some words {n},{n % 3 - 1}\n" for n in range(90)))
+    (project / "a.csv").write_text(
+        "text,label\n" + "".join(f"some words {n},{n % 3 - 1}\n" for n in range(90))
+    )
     done = init(project / "a.csv", "--force")
     assert "-1 is a class like the others" in done.output
     assert sum(map(len, downloaded().values())) == 90
 
 
 def test_markup_in_a_text_is_shown_literally(project):
-    (project / "a.csv").write_text("text,label\n" + "".join(f"[red]warm[/red] words {n},{n % 2}\n" for n in range(30)))
+    (project / "a.csv").write_text(
+        "text,label\n" + "".join(f"[red]warm[/red] words {n},{n % 2}\n" for n in range(30))
+    )
     assert "[red]warm[/red] words 0" in init(project / "a.csv", "--force").output
 
 
@@ -315,7 +362,10 @@ def test_markup_in_a_text_is_shown_literally(project):
         (["missing.csv"], "missing.csv does not exist"),
         (["empty"], "empty has no file with one of the suffixes"),
         (["tickets.csv", "--by", "customer"], "no column 'customer' (--by)"),
-        (["my-train.csv", "my-validation.csv", "my-test.csv", "--by", "id"], "every split has a file of its own"),
+        (
+            ["my-train.csv", "my-validation.csv", "my-test.csv", "--by", "id"],
+            "every split has a file of its own",
+        ),
         (["tickets.csv", "--label", "queue"], "There is no column 'queue'"),
         (["tickets.csv", "--name", "../elsewhere"], "is not a folder name"),
         (["tickets.csv", "tickets.csv"], "the split is not clear from the name"),
@@ -337,17 +387,33 @@ def test_error_is_one_message_and_nothing_is_written(project, tickets, words, me
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("in.csv.gz", {"data.files.max_unpacked_mb": 1}, "in.csv.gz: it unpacks to more than 1 MB (data.files.max_unpacked_mb)"),
-        ("in.parquet", {"data.files.max_row_group_mb": 1}, "row group 1: its rows take more than 1 MB (data.files.max_row_group_mb)"),
-        ("in.jsonl", {"data.files.max_cell_characters": 50}, "line 1: column 'text' has 100 characters, more than 50"),
+        (
+            "in.csv.gz",
+            {"data.files.max_unpacked_mb": 1},
+            "in.csv.gz: it unpacks to more than 1 MB (data.files.max_unpacked_mb)",
+        ),
+        (
+            "in.parquet",
+            {"data.files.max_row_group_mb": 1},
+            "row group 1: its rows take more than 1 MB (data.files.max_row_group_mb)",
+        ),
+        (
+            "in.jsonl",
+            {"data.files.max_cell_characters": 50},
+            "line 1: column 'text' has 100 characters, more than 50",
+        ),
     ],
 )
 def test_file_beyond_a_limit_of_the_parameters_is_refused(project, name, changes, message):
     change_params(project, changes)
     table = pa.table({"text": [f"{row:0100}" for row in range(20_000)], "label": ["a", "b"] * 10_000})
     pq.write_table(table, project / "in.parquet", use_dictionary=False)
-    (project / "in.csv.gz").write_bytes(gzip.compress(b"text,label\n" + b"".join(b"%0100d,a\n" % row for row in range(20_000))))
-    (project / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.slice(0, 40).to_pylist()))
+    (project / "in.csv.gz").write_bytes(
+        gzip.compress(b"text,label\n" + b"".join(b"%0100d,a\n" % row for row in range(20_000)))
+    )
+    (project / "in.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in table.slice(0, 40).to_pylist())
+    )
     done = init(project / name, "--force")
     assert (done.exit_code, message in done.output) == (1, True), done.output
     assert not (project / "data").exists()

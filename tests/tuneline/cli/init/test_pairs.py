@@ -68,7 +68,8 @@ def test_dates_names_and_categories_are_no_texts(cell):
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [("a b", 2), ("", 0), ("naïve café, non ?", 3), ("包裹在哪里", 5), ("MRPC 包裹", 3), ("どこですか", 5)]
+    ("content", "words"),
+    [("a b", 2), ("", 0), ("naïve café, non ?", 3), ("包裹在哪里", 5), ("MRPC 包裹", 3), ("どこですか", 5)],
 )
 def test_characters_of_languages_without_spaces_count_as_words(content, words):
     assert count_words(content) == words

@@ -15,9 +15,15 @@ def init(project):
     """Run the command and return its result, after a check that no file that was there before has changed."""
 
     def run(*words):
-        before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file() and path.name != "params.yaml"}
+        before = {
+            path: path.read_bytes()
+            for path in project.rglob("*")
+            if path.is_file() and path.name != "params.yaml"
+        }
         links = {path: path.readlink() for path in project.rglob("*") if path.is_symlink()}
-        done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["init", *map(str, words), "--force", "--no-trial"])
+        done = CliRunner(env={"COLUMNS": "200"}).invoke(
+            app, ["init", *map(str, words), "--force", "--no-trial"]
+        )
         assert {path: path.read_bytes() for path in before} == before
         assert {path: path.readlink() for path in links} == links
         return done
@@ -50,7 +56,13 @@ def test_copy_that_would_replace_a_file_beside_the_original_is_refused(init, pro
     tickets.rename(folder / "may.csv")
     (folder / "all.csv").write_text("id,text,label\n1,another original,damage\n")
     done = init(folder / "may.csv", "--name", "mine")
-    refused(done, project, "data/source/mine/all.csv is among your own files", "may.csv would replace it", "--name NAME")
+    refused(
+        done,
+        project,
+        "data/source/mine/all.csv is among your own files",
+        "may.csv would replace it",
+        "--name NAME",
+    )
 
 
 def test_copy_into_a_linked_folder_is_refused(init, project, tickets):
@@ -70,7 +82,9 @@ def test_copy_onto_a_link_is_refused(init, project, folder, tickets, exists):
     if exists:
         (project / "archive.csv").write_text("id,text,label\n1,another original,damage\n")
     (folder / "all.csv").symlink_to(project / "archive.csv")
-    refused(init(tickets, "--name", "mine"), project, "data/source/mine/all.csv is behind a link", "archive.csv")
+    refused(
+        init(tickets, "--name", "mine"), project, "data/source/mine/all.csv is behind a link", "archive.csv"
+    )
 
 
 def test_copy_onto_another_name_of_an_original_is_refused(init, project, folder, tickets):

@@ -39,14 +39,21 @@ def test_checkpoint_gives_parameters_that_fine_tune_it(project, tickets, checkpo
 
 def test_plan_says_what_the_test_rows_can_tell_apart(project, tickets):
     assert (
-        "With 12 rows, test measures an accuracy of 0.8 to within 0.226, and tells two models apart that differ by 0.253"
-        in init(tickets, "--force", "--no-trial").output
+        "With 12 rows, test measures an accuracy of 0.8 to within 0.226, and tells two models apart that"
+        " differ by 0.253" in init(tickets, "--force", "--no-trial").output
     )
 
 
 @pytest.mark.parametrize(
     ("rows", "validation", "test"),
-    [(40, 0.15, 0.3), (1_000, 0.15, 0.3), (1_300, 0.12, 0.24), (2_000, 0.1, 0.15), (3_000, 0.1, 0.1), (10**6, 0.1, 0.1)],
+    [
+        (40, 0.15, 0.3),
+        (1_000, 0.15, 0.3),
+        (1_300, 0.12, 0.24),
+        (2_000, 0.1, 0.15),
+        (3_000, 0.1, 0.1),
+        (10**6, 0.1, 0.1),
+    ],
 )
 def test_small_files_give_a_larger_part_to_validation_and_test(rows, validation, test):
     split = usual_split(rows)
@@ -63,9 +70,13 @@ def test_parameters_can_be_kept_as_a_task_that_experiments_start_from(project, r
     """As docs/your-data.md says."""
     init(tickets, "--checkpoint", checkpoint, "--force", "--no-trial")
     shutil.copytree(root / "conf", project / "conf", dirs_exist_ok=True)
-    (project / "conf/task/mine.yaml").write_text("# @package _global_\n" + (project / "params.yaml").read_text())
+    (project / "conf/task/mine.yaml").write_text(
+        "# @package _global_\n" + (project / "params.yaml").read_text()
+    )
     with initialize_config_dir(str(project / "conf"), version_base=None):
-        values = OmegaConf.to_container(compose(config_name="config", overrides=["task=mine", "train.learning_rate=2e-5"]))
+        values = OmegaConf.to_container(
+            compose(config_name="config", overrides=["task=mine", "train.learning_rate=2e-5"])
+        )
     assert values == read_yaml(project / "params.yaml") | {"train": values["train"]}
     assert values["train"] == read_yaml(project / "params.yaml")["train"] | {"learning_rate": 2e-5}
 
@@ -130,20 +141,34 @@ def test_class_weights_and_label_smoothing_remain_where_the_task_has_them(projec
     path.write_text(changed(path, {"train.class_weights": "balanced", "train.label_smoothing": 0.1}))
     init(tickets, "--label", "id", "--task", task, "--checkpoint", checkpoint, "--force", "--no-trial")
     train = load_params().train
-    assert (train.class_weights, train.label_smoothing) == (("balanced", 0.1) if task == "classification" else (None, 0.0))
+    assert (train.class_weights, train.label_smoothing) == (
+        ("balanced", 0.1) if task == "classification" else (None, 0.0)
+    )
 
 
 def test_without_a_checkpoint_training_from_scratch_is_explained_and_set_up(project, tickets, checkpoint):
     path = project / "params.yaml"
     path.write_text(
-        changed(path, {"model.checkpoint": checkpoint, "model.config": {}, "train.learning_rate": 2e-5, "tokenize.max_length": 512})
+        changed(
+            path,
+            {
+                "model.checkpoint": checkpoint,
+                "model.config": {},
+                "train.learning_rate": 2e-5,
+                "tokenize.max_length": 512,
+            },
+        )
     )
     done = init(tickets, "--force")
     assert done.exit_code == 0, done.output
     assert "a small new model is trained from scratch" in done.output
     assert f"--checkpoint {SMALL}" in done.output
     params = load_params()
-    assert (params.model.checkpoint, params.model.config["model_type"], params.train.learning_rate) == (None, "bert", 7e-4)
+    assert (params.model.checkpoint, params.model.config["model_type"], params.train.learning_rate) == (
+        None,
+        "bert",
+        7e-4,
+    )
     assert params.tokenize.max_length <= params.model.config["max_position_embeddings"]
 
 
@@ -162,7 +187,12 @@ def test_answer_none_on_a_terminal_trains_from_scratch(project, tickets, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("Where is my parcel?", SMALL), ("Où est mon colis égaré ?", MULTILINGUAL), ("包裹在哪里", MULTILINGUAL)]
+    ("text", "expected"),
+    [
+        ("Where is my parcel?", SMALL),
+        ("Où est mon colis égaré ?", MULTILINGUAL),
+        ("包裹在哪里", MULTILINGUAL),
+    ],
 )
 def test_suggestion_reads_the_language_of_the_texts(text, expected):
     assert suggested([("1", text)], ["id", "text"], ["text"]) == expected
@@ -206,11 +236,30 @@ def test_interruption_of_the_trial_leaves_everything(project, tickets, checkpoin
 @pytest.mark.slow
 def test_checkpoint_of_the_hub_is_pinned_to_its_commit(project, tickets, tmp_path, run_tuneline):
     with LoopbackHub(tmp_path / "hub") as hub:
-        commit = hub.add("models", "owner/tiny", write_checkpoint(tmp_path / "files"), branches=("main", "v2"))
-        done = run_tuneline(
-            "init", tickets, "--checkpoint", "owner/tiny", "--revision", "v2", "--force", "--no-trial", env=hub.env(tmp_path / "home")
+        commit = hub.add(
+            "models", "owner/tiny", write_checkpoint(tmp_path / "files"), branches=("main", "v2")
         )
-        unknown = run_tuneline("init", tickets, "--checkpoint", "owner/tiny", "--revision", "v3", "--force", env=hub.env(tmp_path / "home"))
+        done = run_tuneline(
+            "init",
+            tickets,
+            "--checkpoint",
+            "owner/tiny",
+            "--revision",
+            "v2",
+            "--force",
+            "--no-trial",
+            env=hub.env(tmp_path / "home"),
+        )
+        unknown = run_tuneline(
+            "init",
+            tickets,
+            "--checkpoint",
+            "owner/tiny",
+            "--revision",
+            "v3",
+            "--force",
+            env=hub.env(tmp_path / "home"),
+        )
     assert done.returncode == 0, done.stdout + done.stderr
     params = load_params()
     assert (params.model.checkpoint, params.model.revision) == ("owner/tiny", commit)
@@ -218,7 +267,9 @@ def test_checkpoint_of_the_hub_is_pinned_to_its_commit(project, tickets, tmp_pat
     assert "--checkpoint: owner/tiny has no branch, tag or commit 'v3'" in unknown.stderr
 
 
-UNCLEAR = "price,a,some words\n" + "".join(f"{number}.5,{'ab'[number % 2]},day {number} is here\n" for number in range(60))
+UNCLEAR = "price,a,some words\n" + "".join(
+    f"{number}.5,{'ab'[number % 2]},day {number} is here\n" for number in range(60)
+)
 """The numbers say that the first line is a header, and the classes that it is a row."""
 
 
@@ -241,4 +292,6 @@ def test_first_line_that_can_be_read_in_two_ways_is_asked_for(tmp_path, monkeypa
     made = make_plan([Path("a.csv")], planning.UserChoices(), params(), may_ask=True)
     assert len(asked) == 1
     assert made.layout.header is answer
-    assert list(made.columns) == (["price", "a", "some words"] if answer else ["column_1", "column_2", "column_3"])
+    assert list(made.columns) == (
+        ["price", "a", "some words"] if answer else ["column_1", "column_2", "column_3"]
+    )

@@ -25,27 +25,55 @@ def lengths(*tokens, limit=512):
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
-    [(100, (16, 16, None)), (1_000, (16, 5, None)), (3_668, (16, 3, None)), (20_000, (32, 3, None)), (320_000, (32, 1, 2500))],
+    [
+        (100, (16, 16, None)),
+        (1_000, (16, 5, None)),
+        (3_668, (16, 3, None)),
+        (20_000, (32, 3, None)),
+        (320_000, (32, 1, 2500)),
+    ],
 )
-def test_small_data_gets_more_epochs_and_large_data_one_with_several_evaluations(plan, checkpoint, rows, expected):
-    params = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), of_rows(plan, rows), load_params()).params
-    assert (params["train.global_batch_size"], params["train.epochs"], params["train.evaluate_every_steps"]) == expected
+def test_small_data_gets_more_epochs_and_large_data_one_with_several_evaluations(
+    plan, checkpoint, rows, expected
+):
+    params = fine_tuning(
+        open_checkpoint(checkpoint, None), lengths(30), of_rows(plan, rows), load_params()
+    ).params
+    assert (
+        params["train.global_batch_size"],
+        params["train.epochs"],
+        params["train.evaluate_every_steps"],
+    ) == expected
 
 
-@pytest.mark.parametrize(("width", "rate"), [(128, 1e-4), (384, 5e-5), (768, 3e-5), (1024, 1e-5), (2048, 6e-6)])
+@pytest.mark.parametrize(
+    ("width", "rate"), [(128, 1e-4), (384, 5e-5), (768, 3e-5), (1024, 1e-5), (2048, 6e-6)]
+)
 def test_wider_models_get_lower_learning_rates(plan, checkpoint, width, rate):
     opened = open_checkpoint(checkpoint, None)
-    params = fine_tuning(replace(opened, config={"hidden_size": width}), lengths(30), plan, load_params()).params
+    params = fine_tuning(
+        replace(opened, config={"hidden_size": width}), lengths(30), plan, load_params()
+    ).params
     assert params["train.learning_rate"] == rate
 
 
 @pytest.mark.parametrize(
     ("launch", "given", "proposed"),
-    [("auto", None, "auto"), ("cpu", None, "auto"), ("auto", "no", "no"), ("gpu", None, None), ("gpu", "bf16", "bf16")],
+    [
+        ("auto", None, "auto"),
+        ("cpu", None, "auto"),
+        ("auto", "no", "no"),
+        ("gpu", None, None),
+        ("gpu", "bf16", "bf16"),
+    ],
 )
-def test_precision_is_left_to_a_measurement_unless_the_user_chose_it(plan, checkpoint, launch, given, proposed):
+def test_precision_is_left_to_a_measurement_unless_the_user_chose_it(
+    plan, checkpoint, launch, given, proposed
+):
     params = load_params()
-    params = params.model_copy(update={"train": params.train.model_copy(update={"launch": launch, "mixed_precision": given})})
+    params = params.model_copy(
+        update={"train": params.train.model_copy(update={"launch": launch, "mixed_precision": given})}
+    )
     fine_tuned = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), plan, params).params
     assert fine_tuned["train.mixed_precision"] == proposed
     assert from_scratch(plan, params).params["train.mixed_precision"] == proposed
@@ -62,7 +90,11 @@ def test_checkpoint_of_another_language_is_named(plan, checkpoint, unknown, name
 def test_micro_batches_of_long_texts_are_limited_by_tokens(plan, checkpoint, tokens, limit):
     opened = replace(open_checkpoint(checkpoint, None), config={"hidden_size": 768, "num_hidden_layers": 12})
     params = fine_tuning(opened, lengths(tokens, limit=8192), plan, load_params()).params
-    assert (params["train.global_batch_size"], params["train.micro_batch_size"], params["train.micro_batch_tokens"]) == (16, 16, limit)
+    assert (
+        params["train.global_batch_size"],
+        params["train.micro_batch_size"],
+        params["train.micro_batch_tokens"],
+    ) == (16, 16, limit)
 
 
 def test_truncation_check_is_widened_only_where_the_model_itself_is_too_short(plan, checkpoint):
@@ -85,7 +117,9 @@ def test_head_is_left_to_validation(plan, checkpoint, columns):
 @pytest.mark.parametrize(("rows", "keep"), [(40, "last"), (499, "last"), (500, "best")])
 def test_few_validation_rows_do_not_choose_among_the_epochs(plan, checkpoint, rows, keep):
     classes = {**plan.classes, "validation": type(plan.classes["validation"])({"a": rows})}
-    recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), replace(plan, classes=classes), load_params())
+    recipe = fine_tuning(
+        open_checkpoint(checkpoint, None), lengths(30), replace(plan, classes=classes), load_params()
+    )
     assert recipe.params["train.keep"] == keep
     assert recipe.params["train.label_smoothing"] == (0.1 if keep == "last" else 0.0)
     assert f"{keep} weights" in "\n".join(recipe.reasons)
@@ -96,7 +130,11 @@ def test_label_smoothing_of_the_user_stays_and_numbers_have_none(plan, checkpoin
     own = params.model_copy(update={"train": params.train.model_copy(update={"label_smoothing": 0.2})})
     assert fine_tuning(opened, lengths(30), plan, own).params["train.label_smoothing"] == 0.2
     many = replace(plan, classes={**plan.classes, "validation": type(plan.classes["validation"])({"a": 500})})
-    of_few_rows = params.model_copy(update={"train": params.train.model_copy(update={"label_smoothing": 0.1, "keep": "last"})})
-    assert fine_tuning(opened, lengths(30), many, of_few_rows).params["train.label_smoothing"] == 0.0, "init wrote it for other data"
+    of_few_rows = params.model_copy(
+        update={"train": params.train.model_copy(update={"label_smoothing": 0.1, "keep": "last"})}
+    )
+    assert fine_tuning(opened, lengths(30), many, of_few_rows).params["train.label_smoothing"] == 0.0, (
+        "init wrote it for other data"
+    )
     numbers = replace(plan, decision=replace(plan.decision, task="regression"))
     assert fine_tuning(opened, lengths(30), numbers, own).params["train.label_smoothing"] == 0.0

@@ -23,7 +23,9 @@ def test_rows_are_decoded_and_a_byte_order_mark_is_not_part_of_a_name(tmp_path, 
 
 
 def test_numbers_are_written_as_the_download_stage_writes_classes(tmp_path):
-    pq.write_table(pa.table({"text": ["a", "b", "c"], "label": [1.0, float("nan"), 0.5]}), tmp_path / "in.parquet")
+    pq.write_table(
+        pa.table({"text": ["a", "b", "c"], "label": [1.0, float("nan"), 0.5]}), tmp_path / "in.parquet"
+    )
     assert list(opened(tmp_path / "in.parquet").rows()) == [("a", "1"), ("b", None), ("c", "0.5")]
 
 
@@ -41,7 +43,9 @@ def test_columns_are_the_keys_of_all_json_lines(tmp_path):
     assert list(file.rows()) == [("a", NESTED, None), ("b", None, "1")]
 
 
-@pytest.mark.parametrize(("line", "message"), [("{", "line 2: not JSON"), ("[1]", "line 2: a list instead of a JSON object")])
+@pytest.mark.parametrize(
+    ("line", "message"), [("{", "line 2: not JSON"), ("[1]", "line 2: a list instead of a JSON object")]
+)
 def test_broken_json_line_is_named(tmp_path, line, message):
     path = tmp_path / "in.jsonl"
     path.write_text('{"text": "a"}\n' + line + "\n")
@@ -77,7 +81,10 @@ def test_row_that_the_download_stage_would_refuse_is_refused(tmp_path, content, 
 
 
 def test_lists_in_parquet_are_neither_text_nor_label_and_are_not_read(tmp_path):
-    pq.write_table(pa.table({"tags": [["a"], None], "text": ["x", "y"], "more": [{"a": 1}, {"a": 2}]}), tmp_path / "in.parquet")
+    pq.write_table(
+        pa.table({"tags": [["a"], None], "text": ["x", "y"], "more": [{"a": 1}, {"a": 2}]}),
+        tmp_path / "in.parquet",
+    )
     assert list(opened(tmp_path / "in.parquet").rows()) == [(NESTED, "x", NESTED), (NESTED, "y", NESTED)]
 
 

@@ -37,7 +37,9 @@ def test_trial_computes_in_bf16_where_the_training_will():
 
 
 def test_trial_that_fails_gives_the_reason():
-    assert "Unrecognized model identifier: none" in run_trial(TrialSpec({"model_type": "none"}, 2, 4, None, [8], cpu=True))
+    assert "Unrecognized model identifier: none" in run_trial(
+        TrialSpec({"model_type": "none"}, 2, 4, None, [8], cpu=True)
+    )
 
 
 def test_trial_that_takes_too_long_is_given_up(monkeypatch):

@@ -19,7 +19,13 @@ from tuneline.project.label_review import Suspect, write_review
 from tuneline.tasks import task_with_names
 
 NAMES = ("billing", "parcel", "returns")
-TRAIN = [("my invoice is wrong", 0), ("where is it?", 0), ("=late again\nand again", 2), ("refund", 2), ("refund", 0)]
+TRAIN = [
+    ("my invoice is wrong", 0),
+    ("where is it?", 0),
+    ("=late again\nand again", 2),
+    ("refund", 2),
+    ("refund", 0),
+]
 TEST = [("broken", 1), ("where is it?", 0)]
 Rows = list[tuple[str, str | float]]
 
@@ -32,7 +38,10 @@ def write_raw(splits: dict[str, list[tuple]], names: tuple[str, ...] | None = NA
         texts, labels = zip(*rows, strict=True)
         columns = {"text": texts, "labels": labels, "idx": range(len(rows))}
         write_table(
-            pa.table({name: list(values) for name, values in columns.items()}, raw_schema(["text"], task_with_names(names))),
+            pa.table(
+                {name: list(values) for name, values in columns.items()},
+                raw_schema(["text"], task_with_names(names)),
+            ),
             split_file(RAW, split),
         )
     into_shards(RAW, rows=2)
@@ -100,7 +109,16 @@ def test_filled_in_rows_become_corrections_once(run, delimiter):
     content = label_file().read_bytes()
     assert b"invoice" not in content, "no text of the data gets into git"
     assert "0 labels corrected, 3 were already" in run(path).output
-    write_raw({"train": [("my invoice is wrong", 2), ("where is it?", 1), ("=late again\nand again", 1), ("broken", 1)]})  # dvc repro
+    write_raw(
+        {
+            "train": [
+                ("my invoice is wrong", 2),
+                ("where is it?", 1),
+                ("=late again\nand again", 1),
+                ("broken", 1),
+            ]
+        }
+    )  # dvc repro
     assert "0 labels corrected, 3 were already" in run(path).output
     assert label_file().read_bytes() == content
 
@@ -122,16 +140,32 @@ def test_second_correction_of_a_row_replaces_the_first(run):
 @pytest.mark.parametrize(
     ("rows", "changed", "message"),
     [
-        ([("broken", "parcel", "biling")], {}, "column 'correct': 'biling' is not one of 'billing', 'parcel', 'returns'; the nearest is"),
-        ([("broken", "parcel", "billing")], {"key": "1.2E+30"}, "column 'key': '1.2E+30' is no row of data/raw. It may have changed in a"),
+        (
+            [("broken", "parcel", "biling")],
+            {},
+            "column 'correct': 'biling' is not one of 'billing', 'parcel', 'returns'; the nearest is",
+        ),
+        (
+            [("broken", "parcel", "billing")],
+            {"key": "1.2E+30"},
+            "column 'key': '1.2E+30' is no row of data/raw. It may have changed in a",
+        ),
         (
             [("broken", "parcel", "billing")],
             {"key": key("refund")},
             "column 'text': 'broken' is not the text of this key. Sort all columns",
         ),
-        ([("broken", "returns", "billing")], {}, "column 'label': 'returns', but 'parcel' in data/raw. Write the review again."),
         (
-            [("refund", "returns", "billing"), ("broken", "parcel", "billing"), ("refund", "returns", "parcel")],
+            [("broken", "returns", "billing")],
+            {},
+            "column 'label': 'returns', but 'parcel' in data/raw. Write the review again.",
+        ),
+        (
+            [
+                ("refund", "returns", "billing"),
+                ("broken", "parcel", "billing"),
+                ("refund", "returns", "parcel"),
+            ],
             {},
             "line 4, column 'correct': 'parcel', but 'billing' in line 2, for the same texts. Decide.",
         ),
@@ -152,7 +186,10 @@ def test_pending_correction_is_not_contradicted(run):
     run(review(("broken", "parcel", "billing")))
     done = run(review(("broken", "parcel", "returns")))
     assert done.exit_code == 65
-    assert "column 'correct': 'returns', but data/corrections/labels.csv has 'billing'. Run `dvc repro`, and review again." in done.output
+    assert (
+        "column 'correct': 'returns', but data/corrections/labels.csv has 'billing'. Run `dvc repro`, and"
+        " review again." in done.output
+    )
     assert corrected() == {"broken": ("parcel", "billing")}
 
 
@@ -162,7 +199,10 @@ def test_other_file_is_refused_with_its_columns(run):
     assert done.exit_code == 65
     assert "other.csv: no column 'key' (of `tuneline labels review`)" in done.output
     Path("wide.csv").write_text("key,correct\n", encoding="utf-16")
-    assert 'wide.csv, line 1: not utf-8, but utf-16 according to its byte order mark.\n  Save it as "CSV UTF-8".' in run("wide.csv").output
+    assert (
+        'wide.csv, line 1: not utf-8, but utf-16 according to its byte order mark.\n  Save it as "CSV UTF-8".'
+        in run("wide.csv").output
+    )
     path = review(("broken", "parcel", "billing"))
     write_params(Path(), data={"source": "files", "text_columns": ["body"], "label_column": "queue"})
     assert "has the text columns ['text'], and data.text_columns is ['body']" in run(path).output
@@ -175,4 +215,6 @@ def test_numbers_are_corrected(run, tmp_path):
     assert run(review(("good", "0.10000000149011612", "4,5"))).exit_code == 65
     done = run(review(("good", "0.10000000149011612", "4.50"), ("bad", "2.5", "2.5")))
     assert done.exit_code == 0, done.output
-    assert [(one["before"], one["after"]) for one in Corrections.read().labels.to_pylist()] == [("0.1", "4.5")]
+    assert [(one["before"], one["after"]) for one in Corrections.read().labels.to_pylist()] == [
+        ("0.1", "4.5")
+    ]

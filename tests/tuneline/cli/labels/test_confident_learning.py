@@ -15,7 +15,10 @@ def test_joint_and_errors_of_a_small_example():
     assert class_thresholds(LABELS, PROBABILITIES) == pytest.approx([0.65, 1.6 / 3])
     assert confident_joint(LABELS, PROBABILITIES).tolist() == [[3, 1], [1, 1]]
     assert estimated_joint(LABELS, PROBABILITIES) == pytest.approx(np.array([[3, 1], [1.5, 1.5]]))
-    assert likely_errors(LABELS, PROBABILITIES).tolist() == [3, 6], "round(2.5) rows, that with the least probable label first"
+    assert likely_errors(LABELS, PROBABILITIES).tolist() == [
+        3,
+        6,
+    ], "round(2.5) rows, that with the least probable label first"
 
 
 def test_planted_errors_are_found_among_uncertain_rows():

@@ -33,11 +33,15 @@ def run(tmp_path, monkeypatch) -> Callable[..., Result]:
     write_params(tmp_path, data=DATA)
     (tmp_path / "data/source/mail/train").mkdir(parents=True)
     (tmp_path / "data/source/mail/train.csv").write_text("text,queue\nplease HELP  with my invoice,billing\n")
-    (tmp_path / "data/source/mail/train/2026-11-20-mail.csv").write_text("queue,text\nparcel,the parcel is late\n,help\n")
+    (tmp_path / "data/source/mail/train/2026-11-20-mail.csv").write_text(
+        "queue,text\nparcel,the parcel is late\n,help\n"
+    )
     words = Words(hashes=[f"{key:016x}" for key in text_keys(pa.array(COMMON)).tolist()], known=0.9)
     train = SplitProfile(rows=2, labels=None, characters=Distribution((), (2,)), words=words)
     (tmp_path / REFERENCE_PROFILE.parent).mkdir(parents=True)
-    Profile(version=1, labels=["billing", "parcel"], splits={"train": train}).write(tmp_path / REFERENCE_PROFILE)
+    Profile(version=1, labels=["billing", "parcel"], splits={"train": train}).write(
+        tmp_path / REFERENCE_PROFILE
+    )
 
     def run(*words: object) -> Result:
         return CliRunner().invoke(app, ["labels", "queue", *map(str, words)])
@@ -56,11 +60,17 @@ def scored(root, rows: dict[str, list[float]], name: str = "mail.csv", **more) -
 
 
 def test_uncertain_and_new_texts_come_first(run, tmp_path):
-    rows = {f"help with the parcel again please {'my ' * count}".strip() + " late" * count: SURE for count in range(5)}
+    rows = {
+        f"help with the parcel again please {'my ' * count}".strip() + " late" * count: SURE
+        for count in range(5)
+    }
     scored(tmp_path, {**rows, "is my invoice late": UNSURE, "quantum flux capacitor broken": SURE})
     done = run("--rows", 2, "--id", "id")
     assert done.exit_code == 0, done.output
-    assert "2 of 7 scored rows to label, 0 have a label already: reports/labels/queue.csv. Fill in the column 'queue'." in done.output
+    assert (
+        "2 of 7 scored rows to label, 0 have a label already: reports/labels/queue.csv. Fill in the column"
+        " 'queue'." in done.output
+    )
     assert queue() == [
         {"id": "6", "text": "is my invoice late", "queue": "", "predicted": "billing", "probability": "0.51", "new_words": "0.0",
          "reason": "uncertain: billing 0.51, parcel 0.49"},
@@ -71,7 +81,13 @@ def test_uncertain_and_new_texts_come_first(run, tmp_path):
 
 def test_labelled_and_near_equal_texts_are_left_out(run, tmp_path):
     long = "the parcel is late again please help with my invoice and call me back on monday morning"
-    rows = {"Please help with  my INVOICE": UNSURE, "the parcel is late": UNSURE, "help": UNSURE, long: UNSURE, f"{long} thanks": SURE}
+    rows = {
+        "Please help with  my INVOICE": UNSURE,
+        "the parcel is late": UNSURE,
+        "help": UNSURE,
+        long: UNSURE,
+        f"{long} thanks": SURE,
+    }
     scored(tmp_path, rows)
     scored(tmp_path, {"HELP": SURE, "my parcel": SURE}, "later.csv", age=-60)
     scored(tmp_path, {"never archived": SURE}, "gone.csv", age=-90)
@@ -91,20 +107,30 @@ def test_only_the_last_rows_are_read(run, tmp_path):
 
 
 def test_predictions_belong_to_their_rows_where_some_were_skipped(run, tmp_path):
-    write_scored(tmp_path, "mail.csv", 'text\n""\none more\n" "\nyet another\n', [SURE, [0.1, 0.9]], skipped=(1, 3))
+    write_scored(
+        tmp_path, "mail.csv", 'text\n""\none more\n" "\nyet another\n', [SURE, [0.1, 0.9]], skipped=(1, 3)
+    )
     run()
-    assert {row["text"]: row["predicted"] for row in queue()} == {"one more": "billing", "yet another": "parcel"}
+    assert {row["text"]: row["predicted"] for row in queue()} == {
+        "one more": "billing",
+        "yet another": "parcel",
+    }
 
 
 def test_predictions_belong_to_their_rows_where_some_have_no_id(run, tmp_path):
-    rows = '{"id": 1, "text": "one more"}\n{"text": "scored, but without an id"}\n{"id": 3, "text": "yet another"}\n'
+    rows = (
+        '{"id": 1, "text": "one more"}\n{"text": "scored, but without an id"}\n{"id": 3, "text": "yet'
+        ' another"}\n'
+    )
     write_scored(tmp_path, "mail.jsonl", rows, [SURE, UNSURE, [0.1, 0.9]])
     run("--id", "id")
     assert {row["id"]: row["predicted"] for row in queue()} == {"1": "billing", "3": "parcel"}
 
 
 def test_numbers_are_ordered_by_new_words(run, tmp_path):
-    write_params(tmp_path, data={**DATA, "task": "regression"}, train={"metric": "pearson"}, evaluate={"metrics": []})
+    write_params(
+        tmp_path, data={**DATA, "task": "regression"}, train={"metric": "pearson"}, evaluate={"metrics": []}
+    )
     write_scored(tmp_path, "mail.csv", "text\nhelp me\nsomething unheard of\n", [[3.5], [-1.25]], labels=None)
     done = run()
     assert done.exit_code == 0, done.output
@@ -122,7 +148,9 @@ def test_labels_of_a_person_are_not_replaced(run, tmp_path):
     assert "queue.csv has 1 labels, which would be lost" in done.output
     assert queue()[[row["text"] for row in queue()].index("one")]["queue"] == "parcel"
     path.write_bytes(path.read_bytes().replace(b",", b";"))
-    assert "is another file: it has no column 'queue'" in run().output, "saved by a spreadsheet with another delimiter"
+    assert "is another file: it has no column 'queue'" in run().output, (
+        "saved by a spreadsheet with another delimiter"
+    )
     assert "is a text column or the label column" in run("--id", "text").output
     assert run("--force").exit_code == 0
     assert run("-o", "more/x.csv").exit_code == 0
@@ -132,18 +160,34 @@ def test_labels_of_a_person_are_not_replaced(run, tmp_path):
 def plain(tmp_path_factory, tmp_path, monkeypatch) -> Callable[..., Result]:
     """Run commands in a project without a flow, with a published model of (subject, body)."""
     monkeypatch.chdir(tmp_path)
-    write_params(tmp_path, data={"source": "files", "path": "mail", "text_columns": ["subject", "body"], "label_column": "queue"})
-    shutil.copytree(published_pipeline(tmp_path_factory, "classification") / "models/onnx", tmp_path / "models/onnx")
+    write_params(
+        tmp_path,
+        data={
+            "source": "files",
+            "path": "mail",
+            "text_columns": ["subject", "body"],
+            "label_column": "queue",
+        },
+    )
+    shutil.copytree(
+        published_pipeline(tmp_path_factory, "classification") / "models/onnx", tmp_path / "models/onnx"
+    )
     return lambda *words: CliRunner().invoke(app, [*map(str, words)])
 
 
 def test_plain_file_gives_the_queue_that_the_flow_would_give(plain, tmp_path):
-    lines = [f"{number},subject {number},the {word} is {'late ' * number}" for number, word in enumerate(COMMON[:8], start=1)]
+    lines = [
+        f"{number},subject {number},the {word} is {'late ' * number}"
+        for number, word in enumerate(COMMON[:8], start=1)
+    ]
     content = "\n".join(["id,subject,body", *lines[:4], "99,,", *lines[4:], ""])
     (tmp_path / "new.csv").write_text(content)
     done = plain("labels", "queue", "new.csv", "--id", "id", "--rows", 5)
     assert done.exit_code == 0, done.output
-    assert "5 of 8 rows to label, 0 have a label already: reports/labels/queue.csv. Fill in the column 'queue'." in done.output
+    assert (
+        "5 of 8 rows to label, 0 have a label already: reports/labels/queue.csv. Fill in the column 'queue'."
+        in done.output
+    )
     assert "skipped row 5 (line 6): column 'subject' and 'body': no text" in done.output
     from_file = (tmp_path / QUEUE).read_bytes()
     predicted = plain("predict", "new.csv", "--bad-rows", "skip", "--max-bad-share", 1).stdout.splitlines()
@@ -154,14 +198,18 @@ def test_plain_file_gives_the_queue_that_the_flow_would_give(plain, tmp_path):
 
 
 def test_plain_file_of_another_layout_is_detected_and_its_first_rows_count(plain, tmp_path):
-    (tmp_path / "new.csv").write_bytes("body;Größe;subject\nfür den Anfang;1;erstens\nzum Schluss;2;zweitens\n".encode("cp1252"))
+    (tmp_path / "new.csv").write_bytes(
+        "body;Größe;subject\nfür den Anfang;1;erstens\nzum Schluss;2;zweitens\n".encode("cp1252")
+    )
     done = plain("labels", "queue", "new.csv", "--last-rows", 1)
     assert done.exit_code == 0, done.output
     assert [(row["subject"], row["body"]) for row in queue()] == [("erstens", "für den Anfang")]
 
 
 def test_labels_of_a_plain_file_are_named(plain, tmp_path):
-    (tmp_path / "new.csv").write_text("subject,body,queue\nfirst,the beginning,billing\nsecond,the end,parcel\n")
+    (tmp_path / "new.csv").write_text(
+        "subject,body,queue\nfirst,the beginning,billing\nsecond,the end,parcel\n"
+    )
     done = plain("labels", "queue", "new.csv")
     assert done.exit_code == 0, done.output
     assert "new.csv has labels in column 'queue'" in done.output

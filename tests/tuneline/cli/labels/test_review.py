@@ -26,7 +26,10 @@ from tuneline.params.loading import load_params
 from tuneline.tasks import task_with_names
 
 REVIEW = Path("reports/labels/review.csv")
-TOPICS = {"billing": "invoice refund payment card charged".split(), "parcel": "courier late delivery box address".split()}
+TOPICS = {
+    "billing": "invoice refund payment card charged".split(),
+    "parcel": "courier late delivery box address".split(),
+}
 FILLERS = "please help me with this today thanks a lot for your quick answer".split()
 
 
@@ -56,7 +59,13 @@ def tickets(rows: int = 300, wrong: tuple[int, ...] = (7, 80, 150)) -> tuple[lis
     return texts, [1 - label if row in wrong else label for row, label in enumerate(labels)]
 
 
-def write_data(texts: list[str], labels: list, names: tuple[str, ...] | None = tuple(TOPICS), column: str = "text", unlabelled=()) -> None:
+def write_data(
+    texts: list[str],
+    labels: list,
+    names: tuple[str, ...] | None = tuple(TOPICS),
+    column: str = "text",
+    unlabelled=(),
+) -> None:
     """Write the raw splits: two thirds of the rows for training, and one sixth for each of the others."""
     schema = raw_schema([column], task_with_names(names))
     Path("data/raw").mkdir(parents=True)
@@ -67,7 +76,11 @@ def write_data(texts: list[str], labels: list, names: tuple[str, ...] | None = t
         write_table(pa.table(rows, schema=schema), Path(f"data/raw/{split}.parquet"))
     task = {"task": "regression"} if names is None else {}
     more = {"train": {"metric": "pearson"}, "evaluate": {"metrics": []}} if names is None else {}
-    write_params(Path(), data={"source": "files", "path": "mail", "text_columns": [column], "label_column": "queue", **task}, **more)
+    write_params(
+        Path(),
+        data={"source": "files", "path": "mail", "text_columns": [column], "label_column": "queue", **task},
+        **more,
+    )
 
 
 def test_wrong_labels_of_all_splits_come_first_with_what_a_person_needs():
@@ -83,8 +96,15 @@ def test_wrong_labels_of_all_splits_come_first_with_what_a_person_needs():
     assert "of 300 labels are doubtful; accuracy of the out-of-fold predictions: 0.9" in done.output
     assert "tuneline labels apply reports/labels/review.csv" in done.output
     by_key = {row["key"]: row for row in rows}
-    seventh, near, tested = (by_key[key] for key in row_keys([pa.array([texts[row] for row in (7, 80, 290)])]).to_pylist())
-    assert (seventh["text"], seventh["label"], seventh["proposed"], seventh["correct"]) == (f" {texts[7]}", "billing", "parcel", "")
+    seventh, near, tested = (
+        by_key[key] for key in row_keys([pa.array([texts[row] for row in (7, 80, 290)])]).to_pylist()
+    )
+    assert (seventh["text"], seventh["label"], seventh["proposed"], seventh["correct"]) == (
+        f" {texts[7]}",
+        "billing",
+        "parcel",
+        "",
+    )
     assert near["similar"].startswith("train row 81: billing (")
     assert tested["split"] == "test"
     assert 0.5 < float(seventh["confidence"]) <= 1
@@ -106,7 +126,16 @@ def test_column_names_and_splits_without_labels():
     write_data(*tickets(), column="label", unlabelled=("test",))
     done = review()
     assert "of 250 labels are doubtful" in done.output, done.output
-    assert list(read()[0]) == ["key", "split", "label", "label_", "proposed", "confidence", "similar", "correct"]
+    assert list(read()[0]) == [
+        "key",
+        "split",
+        "label",
+        "label_",
+        "proposed",
+        "confidence",
+        "similar",
+        "correct",
+    ]
 
 
 def test_numbers_are_ranked_by_their_residuals():
@@ -166,7 +195,8 @@ def test_linear_model_reviews_before_the_first_evaluation():
 
 
 @pytest.mark.parametrize(
-    ("agreement", "expected"), [(0.95, "for 50 rows in all: most of the first doubts"), (0.72, "often wrong themselves")]
+    ("agreement", "expected"),
+    [(0.95, "for 50 rows in all: most of the first doubts"), (0.72, "often wrong themselves")],
 )
 def test_review_says_how_far_to_trust_it(agreement, expected):
     assert expected in trust(rows=1_000, accuracy=agreement)
@@ -187,14 +217,27 @@ def test_missing_data_is_explained():
 def test_interrupted_folds_are_not_trained_again():
     write_pipeline(Path(), changes={"train.epochs": 1})
     Path("conf").symlink_to(ROOT / "conf")
-    command = [sys.executable, "-c", "from tuneline.cli import app; app()", "labels", "review", "--model", "train", "--folds", "2"]
+    command = [
+        sys.executable,
+        "-c",
+        "from tuneline.cli import app; app()",
+        "labels",
+        "review",
+        "--model",
+        "train",
+        "--folds",
+        "2",
+    ]
     first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     deadline = time.monotonic() + 180
     while not list(Path("reports/labels/folds").glob("*/fold-1.npy")):
         assert first.poll() is None, first.communicate()[0]
         assert time.monotonic() < deadline
         time.sleep(0.2)
-    assert "Another `tuneline labels review` trains folds" in subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    assert (
+        "Another `tuneline labels review` trains folds"
+        in subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    )
     first.send_signal(signal.SIGINT)
     printed = first.communicate(timeout=120)[0]
     assert first.returncode == 130, printed
@@ -203,6 +246,8 @@ def test_interrupted_folds_are_not_trained_again():
     assert "Fold 1 of 2:" not in again.stdout
     assert "Fold 2 of 2: 63 rows to train on, 7 to validate, 70 to predict" in again.stdout
     assert "of 140 labels are doubtful" in again.stdout
-    assert not [path for path in Path("reports/labels/folds").glob("*/*") if path.is_dir()], "only the logits are kept"
+    assert not [path for path in Path("reports/labels/folds").glob("*/*") if path.is_dir()], (
+        "only the logits are kept"
+    )
     third = subprocess.run([*command, "--force"], capture_output=True, text=True, check=True)
     assert "Fold" not in third.stdout

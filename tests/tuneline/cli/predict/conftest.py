@@ -41,7 +41,9 @@ def predict(classification: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Run ``tuneline predict`` in an empty folder, with the classifier."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*words: object, model: Path = classification / "models/onnx", given: bytes | None = None) -> Result:
+    def run(
+        *words: object, model: Path = classification / "models/onnx", given: bytes | None = None
+    ) -> Result:
         arguments = ["predict", *map(str, words), "--model", str(model)]
         return CliRunner().invoke(app, arguments, input=given)
 

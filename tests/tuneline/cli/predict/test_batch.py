@@ -20,7 +20,10 @@ ROWS = 70
 
 
 def texts(first, count):
-    return [{"id": number, "subject": f"parcel {number}", "body": "is missing " * (number % 7)} for number in range(first, first + count)]
+    return [
+        {"id": number, "subject": f"parcel {number}", "body": "is missing " * (number % 7)}
+        for number in range(first, first + count)
+    ]
 
 
 def write_inputs(folder: Path) -> None:
@@ -43,7 +46,9 @@ def given(tmp_path, monkeypatch):
 
 
 def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
 
 
 def test_files_are_concatenated_in_order(given, predict):
@@ -157,7 +162,9 @@ def test_what_cannot_be_predicted_is_refused_before_it_begins(given, predict):
 def test_killed_command_is_continued(classification, tmp_path, predict):
     (tmp_path / "in").mkdir()
     for number in range(6):
-        (tmp_path / f"in/{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts(0, 1500)))
+        (tmp_path / f"in/{number}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in texts(0, 1500))
+        )
     words = [tmp_path / "in", "-m", classification / "models/onnx", "-o", f"{tmp_path}/out/", "--threads", 1]
     command, options = tuneline("predict", *words)
     with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, **options) as running:
@@ -168,7 +175,10 @@ def test_killed_command_is_continued(classification, tmp_path, predict):
     left = [path.name for path in tmp_path.glob("out/[0-9]*.parquet")]
     assert 2 <= len(left) < 6
     done = predict(tmp_path / "in", "-o", f"{tmp_path}/out/", "--threads", 1)
-    assert f"{len(left)} of 6 results already" in done.stderr or f"{len(left) - 1} of 6 results already" in done.stderr
+    assert (
+        f"{len(left)} of 6 results already" in done.stderr
+        or f"{len(left) - 1} of 6 results already" in done.stderr
+    )
     assert predict(tmp_path / "in", "-o", f"{tmp_path}/all/", "--threads", 1).exit_code == 0
     assert contents(tmp_path / "out") == contents(tmp_path / "all")
 

@@ -16,17 +16,24 @@ from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.text import open_text
 from tuneline.tasks import Classification
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.text('ab\r\n\t", \ufeff', min_size=1, max_size=5)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.text(
+    'ab\r\n\t", \ufeff', min_size=1, max_size=5
+)
 LINES = TEXTS.map(lambda text: text.translate(dict.fromkeys(map(ord, "\t\r\n"), " ")))
 """What a cell of a TSV file can hold."""
 COLUMN = st.sampled_from(["label", "input_label", "row", "probability_a"]) | LINES.filter(bool)
-many_files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+many_files = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+)
 
 
 def write(path, kind, names, cells, labels=("a", "b"), *, excel_safe=False):
     """Write a row for each tuple of cells, and return the names of their columns."""
     columns = OutputColumns(Classification(labels), tuple(names))
-    rows = [Row(number, ("",), dict(zip(names, values, strict=True))) for number, values in enumerate(cells, start=1)]
+    rows = [
+        Row(number, ("",), dict(zip(names, values, strict=True)))
+        for number, values in enumerate(cells, start=1)
+    ]
     with open_writer(PredictionOutput(path, kind, excel_safe=excel_safe), columns) as writer:
         writer.write(rows, np.tile([0.25, 0.75], (len(rows), 1)))
     return columns.renamed
@@ -34,7 +41,9 @@ def write(path, kind, names, cells, labels=("a", "b"), *, excel_safe=False):
 
 def read(path, kind, names):
     """Return the label and the cells of each row."""
-    with open_rows(Input(path, kind, Dialect.default(kind == "tsv")), InputColumns(("label",), tuple(names))) as source:
+    with open_rows(
+        Input(path, kind, Dialect.default(kind == "tsv")), InputColumns(("label",), tuple(names))
+    ) as source:
         return [(row.texts[0], *row.kept.values()) for row in source.rows]
 
 
@@ -61,7 +70,9 @@ def test_csv_is_read_back_as_training_reads_it(tmp_path, cells):
 def test_csv_has_lines_that_end_with_lf_and_quotes_only_where_needed(tmp_path):
     write(tmp_path / "out.csv", "csv", ["text"], [("plain",), ("a\rb",), ("a\nb",), ('say "a"',)])
     content = (tmp_path / "out.csv").read_bytes()
-    assert content.startswith(b'row,text,label,probability,probability_a,probability_b\n1,plain,b,0.75,0.25,0.75\n2,"a\rb",b,')
+    assert content.startswith(
+        b'row,text,label,probability,probability_a,probability_b\n1,plain,b,0.75,0.25,0.75\n2,"a\rb",b,'
+    )
     assert b'\n3,"a\nb",b,0.75,0.25,0.75\n4,"say ""a""",b,0.75,0.25,0.75\n' in content
 
 
@@ -81,7 +92,9 @@ def test_excel_safe_file_has_no_cell_and_no_name_that_a_spreadsheet_executes(tmp
     for cell in [*reader.names, *(cell for record in records for cell in record)]:
         assert not cell.startswith(FORMULA) or is_number(cell)
     written = [record[1] for record in records]
-    assert [cell.removeprefix(" ") for cell in written] == [text.removeprefix(" ") for (text,) in cells], "nothing else is changed"
+    assert [cell.removeprefix(" ") for cell in written] == [text.removeprefix(" ") for (text,) in cells], (
+        "nothing else is changed"
+    )
 
 
 def is_number(cell):
@@ -93,7 +106,14 @@ def is_number(cell):
 
 
 def test_numbers_stay_numbers_in_an_excel_safe_file(tmp_path):
-    write(tmp_path / "out.csv", "csv", ["of a file", "of JSON"], [("-0.5", -0.5), ("+3", None)], ("-1", "=b"), excel_safe=True)
+    write(
+        tmp_path / "out.csv",
+        "csv",
+        ["of a file", "of JSON"],
+        [("-0.5", -0.5), ("+3", None)],
+        ("-1", "=b"),
+        excel_safe=True,
+    )
     assert (tmp_path / "out.csv").read_text().splitlines() == [
         "row,of a file,of JSON,label,probability,probability_-1,probability_=b",
         "1,-0.5,-0.5, =b,0.75,0.25,0.75",
@@ -109,7 +129,10 @@ def test_json_line_has_nothing_that_a_terminal_obeys_and_is_read_back(text):
 
 
 def test_json_line_escapes_what_json_itself_leaves():
-    assert json_line({"text": "\x1b[2J \x9b31m \u202e Grüße"}) == '{"text": "\\u001b[2J \\u009b31m \\u202e Grüße"}\n'
+    assert (
+        json_line({"text": "\x1b[2J \x9b31m \u202e Grüße"})
+        == '{"text": "\\u001b[2J \\u009b31m \\u202e Grüße"}\n'
+    )
 
 
 @pytest.mark.parametrize("cell", ["a\tb", "a\rb", "a\nb"])
@@ -120,5 +143,7 @@ def test_cell_that_tsv_cannot_hold_is_refused_and_nothing_is_written(tmp_path, c
 
 
 def test_kept_columns_have_names_of_their_own():
-    names = OutputColumns(Classification(("a",)), ("label", "input_label", "row", "id", "probability_a", " ")).renamed
+    names = OutputColumns(
+        Classification(("a",)), ("label", "input_label", "row", "id", "probability_a", " ")
+    ).renamed
     assert names == ("input_label", "input_input_label", "input_row", "id", "input_probability_a", "input_ ")

@@ -45,7 +45,9 @@ def run(tmp_path, monkeypatch, capfd):
 
 
 def test_bad_files_stop_no_other_and_end_with_their_own_status(classification, tmp_path, run):
-    good, bad, damaged, other = (tmp_path / name for name in ("good.jsonl", "bad.jsonl", "x.parquet", os.fsdecode(b"caf\xe9.jsonl")))
+    good, bad, damaged, other = (
+        tmp_path / name for name in ("good.jsonl", "bad.jsonl", "x.parquet", os.fsdecode(b"caf\xe9.jsonl"))
+    )
     for path in (good, other):
         path.write_text(PAIR * 3)
     bad.write_text('{"subject": "the parcel"}\n')
@@ -53,7 +55,9 @@ def test_bad_files_stop_no_other_and_end_with_their_own_status(classification, t
     lines = run(classification / "models/onnx", good, bad, damaged, tmp_path / "gone.jsonl", other)
     statuses = {1: 0, 2: 65, 3: 65, 4: 1, 5: 0}
     markers = [
-        line for number, status in statuses.items() for line in (f"file {number} begins", f"file {number} ends with status {status}")
+        line
+        for number, status in statuses.items()
+        for line in (f"file {number} begins", f"file {number} ends with status {status}")
     ]
     assert [line for line in lines if line in markers] == markers
     start, end = lines.index("file 2 begins"), lines.index("file 2 ends with status 65")
@@ -63,7 +67,9 @@ def test_bad_files_stop_no_other_and_end_with_their_own_status(classification, t
     assert pq.read_table(tmp_path / "out/5.parquet").column_names[:3] == ["row", "subject", "label"]
 
 
-def test_text_that_the_tokenizer_cannot_encode_stops_no_other_file_and_is_not_quoted(classification, tmp_path, run):
+def test_text_that_the_tokenizer_cannot_encode_stops_no_other_file_and_is_not_quoted(
+    classification, tmp_path, run
+):
     model = Path(shutil.copytree(classification / "models/onnx", tmp_path / "model"))
     make_runaway(model / "tokenizer.json")
     bad, good = tmp_path / "bad.jsonl", tmp_path / "good.jsonl"
@@ -84,7 +90,9 @@ def test_model_that_cannot_be_used_begins_no_file(tmp_path, run, capfd):
 
 
 @pytest.mark.slow
-def test_ray_predicts_and_refuses_as_the_local_engine_when_a_worker_is_killed(classification, tmp_path, monkeypatch, run):
+def test_ray_predicts_and_refuses_as_the_local_engine_when_a_worker_is_killed(
+    classification, tmp_path, monkeypatch, run
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     paths = [tmp_path / f"{number}.jsonl" for number in range(1, 7)]
@@ -93,7 +101,11 @@ def test_ray_predicts_and_refuses_as_the_local_engine_when_a_worker_is_killed(cl
     paths[3].write_text('{"subject": "the parcel"}\n')
 
     def outcome(**engine):
-        lines = [line for line in run(classification / "models/onnx", *paths, **engine) if line.startswith(("file ", "tuneline "))]
+        lines = [
+            line
+            for line in run(classification / "models/onnx", *paths, **engine)
+            if line.startswith(("file ", "tuneline "))
+        ]
         files = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
         shutil.rmtree(tmp_path / "out")
         return lines, files

@@ -30,16 +30,21 @@ def test_token_ids_equal_those_of_training(deployed, trained_tokenizer, pairs):
     """The stage tokenizes in another way than the deployed model; not a single id may differ."""
     rows = deployed.encode(pairs)
     firsts, seconds = map(list, zip(*pairs, strict=True))
-    expected = trained_tokenizer(firsts, seconds, truncation="longest_first", max_length=deployed.tokenizer.truncation["max_length"])
+    expected = trained_tokenizer(
+        firsts, seconds, truncation="longest_first", max_length=deployed.tokenizer.truncation["max_length"]
+    )
     for name in ("input_ids", "token_type_ids", "attention_mask"):
         assert [
-            rows.values[name][start:stop].tolist() for start, stop in zip(rows.offsets[:-1], rows.offsets[1:], strict=True)
+            rows.values[name][start:stop].tolist()
+            for start, stop in zip(rows.offsets[:-1], rows.offsets[1:], strict=True)
         ] == expected[name]
 
 
 @settings(max_examples=20, deadline=None)
 @given(
-    pairs=st.lists(st.tuples(st.text("ab ", max_size=40), st.text("ab ", max_size=40)), min_size=1, max_size=12),
+    pairs=st.lists(
+        st.tuples(st.text("ab ", max_size=40), st.text("ab ", max_size=40)), min_size=1, max_size=12
+    ),
     batch_size=st.integers(1, 5),
 )
 def test_sorting_by_length_changes_neither_order_nor_predictions(deployed, pairs, batch_size):

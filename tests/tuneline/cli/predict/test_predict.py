@@ -21,7 +21,9 @@ def source(project, columns=("subject", "body")):
 
 def expected(project):
     """Probabilities by the trained model, in torch."""
-    logits = np.stack(pq.read_table(project / "reports/predictions.parquet")["logits"].to_numpy()).astype(np.float64)
+    logits = np.stack(pq.read_table(project / "reports/predictions.parquet")["logits"].to_numpy()).astype(
+        np.float64
+    )
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
@@ -49,14 +51,20 @@ def probabilities(lines):
     return np.array([[line["probabilities"][name] for name in QUEUES] for line in lines])
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz", "tsv.gz", "jsonl.gz", "parquet.gz"])
-def test_every_input_format_gives_the_predictions_of_the_trained_model(predict, classification, tmp_path, ending):
+@pytest.mark.parametrize(
+    "ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz", "tsv.gz", "jsonl.gz", "parquet.gz"]
+)
+def test_every_input_format_gives_the_predictions_of_the_trained_model(
+    predict, classification, tmp_path, ending
+):
     result = predict(write_input(source(classification), tmp_path / f"in.{ending}"))
     assert result.exit_code == 0, result.output
     lines = lines_of(result.stdout)
     assert [line["row"] for line in lines] == list(range(1, 51))
     np.testing.assert_allclose(probabilities(lines), expected(classification), atol=2e-6)
-    assert [line["label"] for line in lines] == [QUEUES[best] for best in expected(classification).argmax(axis=1)]
+    assert [line["label"] for line in lines] == [
+        QUEUES[best] for best in expected(classification).argmax(axis=1)
+    ]
     assert all(line["probability"] == max(line["probabilities"].values()) for line in lines)
 
 
@@ -74,7 +82,10 @@ def read_output(path):
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     if "jsonl" in path.name:
         objects = lines_of(content.decode())
-        by_name = [{f"probability_{name}": value for name, value in line.pop("probabilities").items()} for line in objects]
+        by_name = [
+            {f"probability_{name}": value for name, value in line.pop("probabilities").items()}
+            for line in objects
+        ]
         return [{**line, **values} for line, values in zip(objects, by_name, strict=True)]
     return list(csv.DictReader(content.decode().splitlines(), delimiter="\t" if ".tsv" in path.name else ","))
 
@@ -84,7 +95,13 @@ def test_every_output_format_has_the_same_content(predict, classification, tmp_p
     given = write_input(source(classification, ("idx", "subject", "body", "labels")), tmp_path / "in.parquet")
     assert predict(given, "-o", f"out/deep/out.{ending}", "--keep", "idx").exit_code == 0
     rows = read_output(tmp_path / f"out/deep/out.{ending}")
-    assert list(rows[0]) == ["row", "idx", "label", "probability", *(f"probability_{name}" for name in QUEUES)]
+    assert list(rows[0]) == [
+        "row",
+        "idx",
+        "label",
+        "probability",
+        *(f"probability_{name}" for name in QUEUES),
+    ]
     assert [int(row["row"]) for row in rows] == list(range(1, 51))
     assert [int(row["idx"]) for row in rows] == list(range(50))
     found = np.array([[float(row[f"probability_{name}"]) for name in QUEUES] for row in rows])
@@ -142,13 +159,17 @@ def test_model_of_one_text_takes_one_text(predict, classification, tmp_path):
     record = json.loads((folder / "export.json").read_text())
     record["models"]["fp32"]["sha256"]["model.onnx"] = file_hash(folder / "model.onnx")
     (folder / "export.json").write_text(json.dumps(record))
-    (line,) = lines_of(predict(given=b'{"text": "the parcel is missing"}\n', model=folder / "model.onnx").stdout)
+    (line,) = lines_of(
+        predict(given=b'{"text": "the parcel is missing"}\n', model=folder / "model.onnx").stdout
+    )
     assert line["label"] in QUEUES
 
 
 def test_limits_of_size_are_the_defaults_of_the_pipeline():
     files = FilesParams()
-    assert Limits.of(files.max_cell_characters, files.max_row_group_mb, files.max_unpacked_mb) == DEFAULT_LIMITS
+    assert (
+        Limits.of(files.max_cell_characters, files.max_row_group_mb, files.max_unpacked_mb) == DEFAULT_LIMITS
+    )
 
 
 def test_link_as_output_is_kept(predict, tmp_path):
@@ -176,7 +197,10 @@ def test_every_column_is_kept(predict, tmp_path):
     assert line["label"] in QUEUES
     rows = '{"subject": "a", "body": "b", "id": 7}\n{"body": "b", "subject": "a", "new": 1}\n'
     piped = lines_of(predict("--keep", "all", "--keep", "id", given=rows.encode()).stdout)
-    assert [(line["subject"], line["id"], "new" in line) for line in piped] == [("a", 7, False), ("a", None, False)]
+    assert [(line["subject"], line["id"], "new" in line) for line in piped] == [
+        ("a", 7, False),
+        ("a", None, False),
+    ]
 
 
 @pytest.mark.parametrize("output", ["out.csv", "out.tsv", "out/", "many.csv"])
@@ -186,7 +210,15 @@ def test_excel_safe_output_has_no_formula_of_the_input_and_the_default_has_it(pr
     if output == "many.csv":
         (tmp_path / "other.csv").write_text("subject,body,=name\na,b,@SUM(A1)\n")
         files.append("other.csv")
-    words = [*files, "-o", output, "--output-format", "tsv" if output == "out.tsv" else "csv", "--keep", "=name"]
+    words = [
+        *files,
+        "-o",
+        output,
+        "--output-format",
+        "tsv" if output == "out.tsv" else "csv",
+        "--keep",
+        "=name",
+    ]
     written = tmp_path / (f"out/{files[0]}" if output == "out/" else output)
     assert predict(*words).exit_code == 0
     as_it_is = written.read_text()

@@ -17,7 +17,10 @@ from tests.tuneline.cli.predict.conftest import PAIR, lines_of
 
 
 def tuneline(*words, **options):
-    return [sys.executable, "-c", f"from tuneline.cli import app; app({[*map(str, words)]})"], {"cwd": ROOT, **options}
+    return [sys.executable, "-c", f"from tuneline.cli import app; app({[*map(str, words)]})"], {
+        "cwd": ROOT,
+        **options,
+    }
 
 
 def test_output_to_a_pipe_and_to_dev_stdout_comes_as_a_stream(classification, tmp_path):
@@ -38,7 +41,14 @@ def test_output_to_a_pipe_and_to_dev_stdout_comes_as_a_stream(classification, tm
 def test_predict_imports_neither_torch_nor_transformers(classification, tmp_path):
     """They take seconds and hundreds of megabytes, and a server does not have them."""
     (tmp_path / "in.jsonl").write_text(PAIR)
-    words = ["predict", str(tmp_path / "in.jsonl"), "--model", str(classification / "models/onnx"), "-o", str(tmp_path / "out.csv")]
+    words = [
+        "predict",
+        str(tmp_path / "in.jsonl"),
+        "--model",
+        str(classification / "models/onnx"),
+        "-o",
+        str(tmp_path / "out.csv"),
+    ]
     heavy = {"torch", "transformers", "datasets", "onnx", "pandas", "sklearn", "scipy", "dvc"}
     code = (
         f"import sys; from tuneline.cli import app; app({words}, standalone_mode=False);"
@@ -53,7 +63,12 @@ def test_predictions_are_written_while_rows_still_arrive(classification):
     """A full window is predicted before the next row is read."""
     command, options = tuneline("predict", "--model", classification / "models/onnx", "--window", 2)
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **options
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        **options,
     ) as running:
         running.stdin.write(PAIR * 2)
         running.stdin.flush()
@@ -65,7 +80,9 @@ def test_predictions_are_written_while_rows_still_arrive(classification):
 
 def test_closed_output_pipe_ends_without_a_traceback(classification):
     command, options = tuneline("predict", "--model", classification / "models/onnx", "--window", 1)
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as running:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+    ) as running:
         running.stdin.write(PAIR.encode() * 3)
         running.stdin.flush()
         running.stdout.readline()
@@ -115,10 +132,20 @@ def peak_memory(rows, classification, tmp_path):
     with gzip.open(path, "wt", compresslevel=1) as file:
         for row in range(rows):
             file.write(json.dumps({"subject": f"parcel {row}", "body": "is missing"}) + "\n")
-    words = ["predict", str(path), "--model", str(classification / "models/onnx"), "-o", str(tmp_path / "out.parquet"), "--window", "512"]
+    words = [
+        "predict",
+        str(path),
+        "--model",
+        str(classification / "models/onnx"),
+        "-o",
+        str(tmp_path / "out.parquet"),
+        "--window",
+        "512",
+    ]
     code = (
         f"from tuneline.cli import app; app({words}, standalone_mode=False);"
-        "print(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]) / 1024)"  # getrusage may have the peak of these tests
+        # getrusage may have the peak of these tests
+        "print(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]) / 1024)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     return float(done.stdout)

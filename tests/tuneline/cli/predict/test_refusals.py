@@ -21,16 +21,52 @@ from tuneline.core.errors import InputError
 from tuneline.core.files import file_hash
 
 BAD_ROWS = {
-    "too few fields": ("csv", b"subject,body\na,b\nonly one\nc,d\n", r"row 2 \(line 3\): 1 column, but 2 in the header"),
-    "too many fields": ("csv", b"subject,body\na,b\n1,2,3\nc,d\n", r"row 2 \(line 3\): 3 columns, but 2 in the header"),
-    "text after a quote": ("csv", b'subject,body\n"a","b"\n"x"y,z\n"c","d"\n', r"row 2 \(line 3\): text follows a closing quote"),
-    "a byte outside UTF-8": ("csv", b"subject,body\na,b\n\xe9t\xe9,z\nc,d\n", r"row 2 \(line 3\): not utf-8: byte 0xe9"),
-    "rows of several lines before it": ("csv", b'subject,body\n"a\n\na",b\nbad\nc,d\n', r"row 2 \(line 5\): 1 column,"),
-    "a quote in the middle of TSV": ("tsv", b'subject\tbody\n"a\tb\nbad\nc\td\n', r"row 2 \(line 3\): 1 column,"),
+    "too few fields": (
+        "csv",
+        b"subject,body\na,b\nonly one\nc,d\n",
+        r"row 2 \(line 3\): 1 column, but 2 in the header",
+    ),
+    "too many fields": (
+        "csv",
+        b"subject,body\na,b\n1,2,3\nc,d\n",
+        r"row 2 \(line 3\): 3 columns, but 2 in the header",
+    ),
+    "text after a quote": (
+        "csv",
+        b'subject,body\n"a","b"\n"x"y,z\n"c","d"\n',
+        r"row 2 \(line 3\): text follows a closing quote",
+    ),
+    "a byte outside UTF-8": (
+        "csv",
+        b"subject,body\na,b\n\xe9t\xe9,z\nc,d\n",
+        r"row 2 \(line 3\): not utf-8: byte 0xe9",
+    ),
+    "rows of several lines before it": (
+        "csv",
+        b'subject,body\n"a\n\na",b\nbad\nc,d\n',
+        r"row 2 \(line 5\): 1 column,",
+    ),
+    "a quote in the middle of TSV": (
+        "tsv",
+        b'subject\tbody\n"a\tb\nbad\nc\td\n',
+        r"row 2 \(line 3\): 1 column,",
+    ),
     "not JSON": ("jsonl", PAIR.encode() + b"{broken\n" + PAIR.encode(), r"row 2 \(line 2\): not JSON: "),
-    "not an object": ("jsonl", PAIR.encode() + b"[1]\n" + PAIR.encode(), r"row 2 \(line 2\): a list instead of a JSON object"),
-    "a missing key": ("jsonl", PAIR.encode() + b'{"subject": "a"}\n' + PAIR.encode(), r"row 2 \(line 2\): no column 'body' \(--text\)"),
-    "an empty text": ("csv", b'subject,body\na,b\n"", \nc,d\n', r"row 2 \(line 3\): column 'subject' and 'body': no text, or only white"),
+    "not an object": (
+        "jsonl",
+        PAIR.encode() + b"[1]\n" + PAIR.encode(),
+        r"row 2 \(line 2\): a list instead of a JSON object",
+    ),
+    "a missing key": (
+        "jsonl",
+        PAIR.encode() + b'{"subject": "a"}\n' + PAIR.encode(),
+        r"row 2 \(line 2\): no column 'body' \(--text\)",
+    ),
+    "an empty text": (
+        "csv",
+        b'subject,body\na,b\n"", \nc,d\n',
+        r"row 2 \(line 3\): column 'subject' and 'body': no text, or only white",
+    ),
     "null": (
         "jsonl",
         PAIR.encode() + b'{"subject": null, "body": "b"}\n' + PAIR.encode(),
@@ -46,7 +82,11 @@ BAD_ROWS = {
         PAIR.encode() + b'{"subject": "\\ud83d", "body": "b"}\n' + PAIR.encode(),
         "row 2 .*unpaired surrogate",
     ),
-    "an empty line before it": ("jsonl", PAIR.encode() + b"\n[1]\n" + PAIR.encode(), r"row 2 \(line 3\): a list instead of a JSON object"),
+    "an empty line before it": (
+        "jsonl",
+        PAIR.encode() + b"\n[1]\n" + PAIR.encode(),
+        r"row 2 \(line 3\): a list instead of a JSON object",
+    ),
 }
 
 
@@ -67,7 +107,10 @@ def test_bad_row_stops_with_its_line_or_is_skipped(predict, tmp_path, kind, cont
 def test_null_in_parquet_is_a_bad_row(predict, tmp_path):
     pq.write_table(pa.table({"subject": ["a", None, "c"], "body": ["d", "e", "f"]}), tmp_path / "in.parquet")
     assert "row 2: column 'subject' is null, not text" in predict("in.parquet").stderr
-    assert [line["row"] for line in lines_of(predict("in.parquet", "--bad-rows", "skip", "--max-bad-share", "0.34").stdout)] == [1, 3]
+    assert [
+        line["row"]
+        for line in lines_of(predict("in.parquet", "--bad-rows", "skip", "--max-bad-share", "0.34").stdout)
+    ] == [1, 3]
 
 
 def test_only_the_first_bad_rows_are_reported(predict, tmp_path):
@@ -82,7 +125,10 @@ def test_file_with_too_many_bad_rows_is_refused_as_a_whole(predict, tmp_path):
     (tmp_path / "out.csv").write_text("of an earlier run\n")
     result = predict("in.csv", "-o", "out.csv", "--bad-rows", "skip")
     assert result.exit_code == InputError.status
-    assert "in.csv: 2 of 100 rows are bad (2.00%), more than 0.01 (--max-bad-share).\n  row 99 (line 100): 1 column, but 2" in result.stderr
+    assert (
+        "in.csv: 2 of 100 rows are bad (2.00%), more than 0.01 (--max-bad-share).\n  row 99 (line 100): 1"
+        " column, but 2" in result.stderr
+    )
     assert (tmp_path / "out.csv").read_text() == "of an earlier run\n"
     assert predict("in.csv", "-o", "out.csv", "--bad-rows", "skip", "--max-bad-share", "0.02").exit_code == 0
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 99
@@ -130,15 +176,25 @@ UNREADABLE_FILES = {
     "no column": ("in.csv", b"title,body\na,b\n", "no column 'subject'"),
     "other delimiter": ("in.csv", b"subject:body\na:b\n", "--delimiter"),
     "empty": ("in.csv", b"", "in.csv is empty"),
-    "column twice": ("in.csv", b"subject,body,body\n", "line 1: the header has a column twice.\n  Rename one of the two: 'body'"),
+    "column twice": (
+        "in.csv",
+        b"subject,body,body\n",
+        "line 1: the header has a column twice.\n  Rename one of the two: 'body'",
+    ),
     "unknown ending": ("in.xlsx", b"x", "--input-format"),
     "UTF-16": ("in.csv", "subject,body\na,b\n".encode("utf-16"), "--encoding"),
-    "a spreadsheet": ("in.csv", b"PK\x03\x04\x14\x00\x06\x00\x08\x00!\xbe\xd0\xff", "Save a spreadsheet as CSV"),
+    "a spreadsheet": (
+        "in.csv",
+        b"PK\x03\x04\x14\x00\x06\x00\x08\x00!\xbe\xd0\xff",
+        "Save a spreadsheet as CSV",
+    ),
 }
 
 
 @pytest.mark.parametrize(("name", "content", "message"), UNREADABLE_FILES.values(), ids=UNREADABLE_FILES)
-def test_unreadable_file_ends_with_one_error_and_keeps_the_previous_output(predict, tmp_path, name, content, message):
+def test_unreadable_file_ends_with_one_error_and_keeps_the_previous_output(
+    predict, tmp_path, name, content, message
+):
     (tmp_path / name).write_bytes(content)
     (tmp_path / "out.csv").write_text("of an earlier run\n")
     result = predict(name, "-o", "out.csv", "--bad-rows", "skip")
@@ -154,7 +210,10 @@ INVALID_OPTIONS = {
     "delimiter": (("in.csv", "--delimiter", "::"), "--delimiter: '::' is not one character"),
     "encoding": (("in.csv", "--encoding", "klingon"), "Python has no such encoding"),
     "too few texts": (("in.csv", "--text", "subject"), "the model takes two texts"),
-    "parquet to standard output": (("in.csv", "--output-format", "parquet"), "cannot be written to standard output"),
+    "parquet to standard output": (
+        ("in.csv", "--output-format", "parquet"),
+        "cannot be written to standard output",
+    ),
     "precision": (("in.csv", "--precision", "fp16"), "no model fp16; it has fp32, int8"),
     "unknown output": (("in.csv", "-o", "out.xml"), "--output-format"),
     "input as output": (("in.csv", "-o", "../{here}/in.csv"), "is also the input"),
@@ -178,7 +237,9 @@ def test_tokenizer_of_another_model_is_refused(predict, classification, tmp_path
     shutil.copytree(classification / "models/onnx", folder)
     content = (folder / "tokenizer.json").read_text()
     (folder / "tokenizer.json").write_text(content.replace("parcel", "lecrap"))
-    assert "tokenizer.json is damaged, or of another model" in predict(given=PAIR.encode(), model=folder).stderr
+    assert (
+        "tokenizer.json is damaged, or of another model" in predict(given=PAIR.encode(), model=folder).stderr
+    )
 
 
 @pytest.mark.parametrize("named", ["", "model.onnx"])
@@ -186,12 +247,18 @@ def test_model_with_two_changed_bytes_is_refused_before_it_predicts(predict, cla
     """ONNX Runtime loads it: with a changed exponent in the bias, it predicts the same class for every row."""
     shutil.copytree(classification / "models/onnx", tmp_path / "model")
     content = (tmp_path / "model/model.onnx").read_bytes()
-    (bias,) = [one.raw_data for one in onnx.load_from_string(content).graph.initializer if one.name == "classifier.bias"]
+    (bias,) = [
+        one.raw_data
+        for one in onnx.load_from_string(content).graph.initializer
+        if one.name == "classifier.bias"
+    ]
     (tmp_path / "model/model.onnx").write_bytes(content.replace(bias, bias[:2] + b"\x7f\x7f" + bias[4:]))
     result = predict(given=PAIR.encode(), model=tmp_path / "model" / named)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "model.onnx is damaged" in result.stderr
-    assert predict("--precision", "int8", given=PAIR.encode(), model=tmp_path / "model").exit_code == 0, "its files are undamaged"
+    assert predict("--precision", "int8", given=PAIR.encode(), model=tmp_path / "model").exit_code == 0, (
+        "its files are undamaged"
+    )
 
 
 @pytest.mark.parametrize("name", ["../../else/model.onnx", "/etc/passwd", "..", ""])
@@ -224,9 +291,15 @@ def test_tokenizer_that_cannot_be_read_is_refused_in_one_message(predict, classi
 
 @pytest.mark.parametrize(
     ("file", "message"),
-    [("tokenizer.json", "tokenizer.json is missing"), ("model.onnx", "dvc checkout"), ("export.json", "has no exported model")],
+    [
+        ("tokenizer.json", "tokenizer.json is missing"),
+        ("model.onnx", "dvc checkout"),
+        ("export.json", "has no exported model"),
+    ],
 )
-def test_incomplete_model_folder_is_refused_with_the_missing_file(predict, classification, tmp_path, file, message):
+def test_incomplete_model_folder_is_refused_with_the_missing_file(
+    predict, classification, tmp_path, file, message
+):
     shutil.copytree(classification / "models/onnx", tmp_path / "model")
     (tmp_path / "model" / file).unlink()
     result = predict(given=PAIR.encode(), model=tmp_path / "model")
@@ -253,13 +326,19 @@ def test_model_of_another_project_is_refused(predict, classification, tmp_path):
     assert "has no model foreign.onnx" in predict(given=PAIR.encode(), model=tmp_path / "foreign.onnx").stderr
 
 
-def test_row_that_the_tokenizer_cannot_encode_is_named_with_the_file_of_the_tokenizer(predict, classification, tmp_path):
+def test_row_that_the_tokenizer_cannot_encode_is_named_with_the_file_of_the_tokenizer(
+    predict, classification, tmp_path
+):
     model = Path(shutil.copytree(classification / "models/onnx", tmp_path / "model"))
     make_runaway(model / "tokenizer.json")
-    (tmp_path / "in.csv").write_text("subject,body\n" + "the parcel,is missing\n" * 70 + f"the parcel,{TEXT}\n")
+    (tmp_path / "in.csv").write_text(
+        "subject,body\n" + "the parcel,is missing\n" * 70 + f"the parcel,{TEXT}\n"
+    )
     done = predict("in.csv", "-o", "out.csv", model=model)
     assert done.exit_code == InputError.status
-    problem = f"in.csv, row 71: the tokenizer {model / 'tokenizer.json'} cannot encode this text of 60 characters ("
+    problem = (
+        f"in.csv, row 71: the tokenizer {model / 'tokenizer.json'} cannot encode this text of 60 characters ("
+    )
     assert problem in done.stderr
     assert "Shorten it or leave the row out; or train with another tokenizer" in done.stderr
     assert "Traceback" not in done.stderr

@@ -13,7 +13,11 @@ def rows_of(texts):
     return [Row(number, (text,), {}) for number, text in enumerate(texts, start=1)]
 
 
-@given(rows=st.lists(st.text(max_size=3), max_size=300).map(rows_of), first=st.integers(1, 50), most=st.integers(1, 100))
+@given(
+    rows=st.lists(st.text(max_size=3), max_size=300).map(rows_of),
+    first=st.integers(1, 50),
+    most=st.integers(1, 100),
+)
 def test_windows_hold_every_row_once_in_order_up_to_the_limit(rows, first, most):
     found = list(windows(iter(rows), first, most))
     assert [row for window in found for row in window] == rows
@@ -33,14 +37,25 @@ def test_window_of_long_rows_has_few():
 
 def every_second_row_bad(count):
     def row(number):
-        return BadRow(number, RowProblem(number, "broken", "Correct it.")) if number % 2 else Row(number, ("a",), {})
+        return (
+            BadRow(number, RowProblem(number, "broken", "Correct it."))
+            if number % 2
+            else Row(number, ("a",), {})
+        )
 
     return InputRows(InputColumns(("text",), ()), map(row, range(1, count + 1)), "line")
 
 
 def test_first_bad_row_stops():
-    with pytest.raises(DataError, match=r"in.csv, row 1 \(line 1\): broken\.\n  Correct it\. .*--bad-rows skip"):
-        list(good_rows(every_second_row_bad(4), BadRows("in.csv", "line", BadRowPolicy("stop", 1.0, *BAD_ROW_OPTIONS))))
+    with pytest.raises(
+        DataError, match=r"in.csv, row 1 \(line 1\): broken\.\n  Correct it\. .*--bad-rows skip"
+    ):
+        list(
+            good_rows(
+                every_second_row_bad(4),
+                BadRows("in.csv", "line", BadRowPolicy("stop", 1.0, *BAD_ROW_OPTIONS)),
+            )
+        )
 
 
 def test_skipped_rows_are_counted_and_the_first_ones_reported(capsys):

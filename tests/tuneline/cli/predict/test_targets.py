@@ -61,7 +61,10 @@ def test_file_behind_links_is_replaced_and_the_links_stay(tmp_path, exists):
     write(tmp_path / "first")
     assert target.read_text() == "new\n"
     assert not target.is_symlink()
-    assert ((tmp_path / "first").readlink().name, (tmp_path / "second").readlink()) == ("second", target.relative_to(tmp_path))
+    assert ((tmp_path / "first").readlink().name, (tmp_path / "second").readlink()) == (
+        "second",
+        target.relative_to(tmp_path),
+    )
     assert [path.name for path in (tmp_path / "real").iterdir()] == ["out.csv"]
 
 
@@ -84,7 +87,14 @@ def test_replaced_file_keeps_its_mode(tmp_path):
 
 @pytest.mark.parametrize(
     ("path", "number"),
-    [("/dev/stdout", 1), ("/dev/stderr", 2), ("/dev/fd/7", 7), ("/proc/self/fd/1", 1), ("/dev/null", None), ("out.csv", None)],
+    [
+        ("/dev/stdout", 1),
+        ("/dev/stderr", 2),
+        ("/dev/fd/7", 7),
+        ("/proc/self/fd/1", 1),
+        ("/dev/null", None),
+        ("out.csv", None),
+    ],
 )
 def test_paths_of_open_files_are_known(path, number, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -97,7 +107,10 @@ def test_open_file_is_appended_to_and_not_replaced(tmp_path):
     log = tmp_path / "log"
     log.write_text("before\n")
     before = log.stat().st_ino
-    code = "from pathlib import Path; from tests.tuneline.cli.predict.test_targets import write; write(Path('/dev/stdout'))"
+    code = (
+        "from pathlib import Path; from tests.tuneline.cli.predict.test_targets import write;"
+        " write(Path('/dev/stdout'))"
+    )
     with log.open("ab") as stdout:
         subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=stdout, check=True)
     assert (log.read_text(), log.stat().st_ino) == ("before\nnew\n", before)
@@ -109,7 +122,11 @@ def test_folder_socket_and_endless_link_are_refused_before_anything_is_computed(
     (tmp_path / "loop").symlink_to("loop")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket")
-        for name, message in [("folder", "is a folder"), ("socket", "is a disk or a socket"), ("loop", "a link that leads to itself")]:
+        for name, message in [
+            ("folder", "is a folder"),
+            ("socket", "is a disk or a socket"),
+            ("loop", "a link that leads to itself"),
+        ]:
             with pytest.raises(StageError, match=message):
                 check_target(tmp_path / name)
     check_target(tmp_path / "new.csv")

@@ -56,9 +56,18 @@ def test_oldest_parameters_load_with_every_value_of_the_user(folder):
     assert done.exit_code == 0, done.output
     after = values_of(read_yaml(folder / "params.yaml"))
     load_params()
-    replaced = {migration.old for migration in MIGRATIONS} | {"validate.near_duplicates.similarity", "validate.near_duplicates.max"}
-    assert {key: after[key] for key in before.keys() - replaced} == {key: before[key] for key in before.keys() - replaced}
-    moved = {key: f"run.{key.removeprefix('train.')}" for key in before if f"run.{key.removeprefix('train.')}" in after}
+    replaced = {migration.old for migration in MIGRATIONS} | {
+        "validate.near_duplicates.similarity",
+        "validate.near_duplicates.max",
+    }
+    assert {key: after[key] for key in before.keys() - replaced} == {
+        key: before[key] for key in before.keys() - replaced
+    }
+    moved = {
+        key: f"run.{key.removeprefix('train.')}"
+        for key in before
+        if f"run.{key.removeprefix('train.')}" in after
+    }
     assert len(moved) == 5
     assert {new: after[new] for new in moved.values()} == {new: before[old] for old, new in moved.items()}
 
@@ -66,8 +75,14 @@ def test_oldest_parameters_load_with_every_value_of_the_user(folder):
 def test_replaced_keys_keep_their_meaning(folder):
     upgrade("--yes")
     params = load_params()
-    assert (params.data.bad_rows, params.data.max_bad_share) == ("skip", 1.0), "what drop_incomplete: true did"
-    assert params.validate_.near_duplicates.similarity == default_values()["validate"]["near_duplicates"]["similarity"]
+    assert (params.data.bad_rows, params.data.max_bad_share) == (
+        "skip",
+        1.0,
+    ), "what drop_incomplete: true did"
+    assert (
+        params.validate_.near_duplicates.similarity
+        == default_values()["validate"]["near_duplicates"]["similarity"]
+    )
     assert (params.export.int8.reduce_range, params.compare.int8.allow_saturation) == (False, True)
 
 
@@ -79,15 +94,23 @@ def test_value_that_is_upgraded_by_hand_stays(folder):
 
 
 def test_comments_stay(folder):
-    before = {line.partition("#")[2] for line in (folder / "params.yaml").read_text().splitlines() if "#" in line}
+    before = {
+        line.partition("#")[2] for line in (folder / "params.yaml").read_text().splitlines() if "#" in line
+    }
     upgrade("--yes")
-    after = {line.partition("#")[2] for line in (folder / "params.yaml").read_text().splitlines() if "#" in line}
+    after = {
+        line.partition("#")[2] for line in (folder / "params.yaml").read_text().splitlines() if "#" in line
+    }
     assert before == after
 
 
 def test_new_keys_are_where_the_defaults_have_them(folder):
     upgrade("--yes")
-    keys = [key for key in read_yaml(folder / "params.yaml")["data"] if key not in ("text_columns", "label_column")]
+    keys = [
+        key
+        for key in read_yaml(folder / "params.yaml")["data"]
+        if key not in ("text_columns", "label_column")
+    ]
     assert keys.index("bad_rows") == keys.index("shard_rows") + 1
     assert list(read_yaml(folder / "params.yaml")) == [key for key in known_keys() if "." not in key]
 
@@ -120,7 +143,10 @@ def test_diff_is_shown_and_nothing_is_written_without_consent(folder):
 def test_task_gets_only_the_new_names_of_its_keys(folder):
     (folder / "conf/task").mkdir(parents=True)
     task = folder / "conf/task/mine.yaml"
-    task.write_text("# @package _global_\ndata: {drop_incomplete: false}\ntrain:\n  keep_checkpoints: 3 # disk\n  epochs: 2\n")
+    task.write_text(
+        "# @package _global_\ndata: {drop_incomplete: false}\ntrain:\n  keep_checkpoints: 3 # disk\n "
+        " epochs: 2\n"
+    )
     upgrade("--yes")
     assert "keep_checkpoints: 3 # disk\n" in task.read_text()
     assert read_yaml(task) == {
@@ -155,7 +181,9 @@ def test_values_that_contradict_each_other_are_named_after_the_upgrade(folder):
 
 def git(folder: Path, *arguments: str, check: bool = True) -> str:
     env = {**GIT_IDENTITY, "PATH": "/usr/bin:/bin:/usr/local/bin", "HOME": str(folder)}
-    return subprocess.run(["git", *arguments], cwd=folder, env=env, check=check, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["git", *arguments], cwd=folder, env=env, check=check, capture_output=True, text=True
+    ).stdout
 
 
 def test_conflicts_of_a_merge_in_files_of_the_user_are_resolved_to_the_user_version(folder):
@@ -181,5 +209,9 @@ def test_conflicts_of_a_merge_in_files_of_the_user_are_resolved_to_the_user_vers
     assert done.exit_code == 0, done.output
     assert (folder / "dvc.lock").read_text() == ours["dvc.lock"].replace("aaa", "ccc")
     params = load_params()
-    assert (params.seed, params.data.label_names, params.run.keep_checkpoints) == (7, ["billing", "delivery"], 5)
+    assert (params.seed, params.data.label_names, params.run.keep_checkpoints) == (
+        7,
+        ["billing", "delivery"],
+        5,
+    )
     git(folder, "commit", "--all", "--no-edit")
