@@ -66,7 +66,10 @@ def test_code_dependencies_are_folders_without_parameters_and_command_line(stage
     """A stage names ideas, not files; neither the command line nor a description of a parameter starts a training."""
     listed = {Path(dep) for dep in names(STAGES[stage]["deps"]) if Path(dep).parts[0] in CODE}
     assert all((ROOT / dep).is_dir() and len(dep.parts) == 2 for dep in listed)
-    assert not {dep.name for dep in listed} & {"cli", "params", "project"}
+    not_allowed = {"cli", "params", "project"}
+    if stage == "report":  # the page tells facts of git, and no later stage depends on it
+        not_allowed.remove("project")
+    assert not {dep.name for dep in listed} & not_allowed
 
 
 @pytest.mark.parametrize("stage", STAGES)

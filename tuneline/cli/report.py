@@ -1,16 +1,15 @@
-"""``tuneline report``: a page with the metrics of the model, their intervals, its errors and its provenance; and a model card."""
+"""``tuneline report``: write the page about the model and its card again, with measured latencies.
+
+The stage ``report`` writes both after every run. This command can also compare with a commit of your choice.
+"""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tuneline.core.files import write_json
-from tuneline.core.paths import PARAMS, REPORTS
+from tuneline.core.paths import PARAMS
 from tuneline.core.terminal import say
-
-WRITTEN = REPORTS / "report.json"
-"""The out of the stage ``report``, always the same: the page itself has facts of git and of this machine, which dvc.lock must not have."""
 
 Against = Annotated[
     str | None,
@@ -27,40 +26,49 @@ Measured = Annotated[
 
 
 def command(against: Against = None, latency: Measured = True) -> None:
-    """Write reports/index.html, a page about the quality and provenance of the model, and reports/model_card.md."""
+    """Write reports/index.html, a page about the model's quality and provenance, and reports/model_card.md."""
     from tuneline.core.errors import StageError
     from tuneline.params.loading import load_params
     from tuneline.project.dvc import read_lock
-    from tuneline.project.experiments import resolve_revision
-    from tuneline.project.params_file import write
-    from tuneline.project.repo import metrics_at
-    from tuneline.results import page
+    from tuneline.results.page import measure_latencies, read_latency, read_report, write_report
 
     root = Path()
     if not (root / "dvc.yaml").exists():
         raise StageError(f"{root.resolve()} has no dvc.yaml.", "Run this in the root of the project.")
-    named, against = against, against and resolve_revision(root, against)
-    if named is not None and not against:
+
+    reference = None
+    if against is not None:
+        reference = reference_commit(root, against)
+
+    if latency:
+        split = str(read_lock(root).params().get("evaluate.split", "test"))
+        latencies = measure_latencies(root, split)
+    else:
+        latencies = read_latency(root)
+
+    write_report(root, read_report(root, reference, latencies))
+
+    # Last, because the page is about the run, whose parameters are in dvc.lock: a params.yaml that is invalid
+    # now is an error, and hinders no page.
+    if PARAMS.exists():
+        load_params()
+
+
+def reference_commit(root: Path, against: str) -> str:
+    """Return the commit that ``--against`` names; a ``StageError`` if git knows none of that name."""
+    from tuneline.core.errors import StageError
+    from tuneline.project.experiments import resolve_revision
+    from tuneline.project.repo import metrics_at
+
+    commit = resolve_revision(root, against)
+    if not commit:
         raise StageError(
-            f"--against {named}: git knows no such commit or experiment.",
+            f"--against {against}: git knows no such commit or experiment.",
             "Run git fetch, or name another one.",
         )
-    if against and not metrics_at(root, against):
+    if not metrics_at(root, commit):
         say(
-            f"report: {named} was scored on validation only, so the page has no comparison. `tuneline show"
-            f" --against {named}` has one."
+            f"report: {against} was scored on validation only, so the page has no comparison. `tuneline show"
+            f" --against {against}` has one."
         )
-    split = str(read_lock(root).params().get("evaluate.split", "test"))
-    report = page.read_report(
-        root, against, page.measure_latencies(root, split) if latency else page.read_latency(root)
-    )
-    for path, text in ((page.PAGE, page.render_report(report)), (page.CARD, page.render_card(report))):
-        write(root / path, text)
-    write_json(root / WRITTEN, {"page": str(page.PAGE), "card": str(page.CARD)})
-    say(f"report: {page.PAGE}, {page.CARD}")
-    for finding in report.findings:
-        say(str(finding))
-    if report.outdated:
-        say(f"! {report.outdated}")
-    if PARAMS.exists():
-        load_params()  # last: the page is about the run, whose parameters are in dvc.lock
+    return commit

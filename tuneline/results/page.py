@@ -31,7 +31,7 @@ from tuneline.core.paths import (
 from tuneline.core.provenance import BaseSource, RawSource, outs_key
 from tuneline.core.records import Record, Timing
 from tuneline.core.tables import SplitReader, split_files
-from tuneline.core.terminal import visible
+from tuneline.core.terminal import say, visible
 from tuneline.evaluation.records import Behaviour, Slices
 from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
 from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord, Flip, Flips, UsageRecord
@@ -48,6 +48,7 @@ from tuneline.project.repo import (
     registered,
     result_key,
 )
+from tuneline.project.params_file import write
 from tuneline.reports.checks import Checks
 from tuneline.reports.page import template_environment
 from tuneline.results.exported import is_stale
@@ -330,6 +331,18 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         findings=judge_run(run),
         about_errors=predictions.about_errors if predictions else "",
     )
+
+
+def write_report(root: Path, report: Report) -> None:
+    """Write page and card of a report, and print where they are and what the report says about the model."""
+    write(root / PAGE, render_report(report))
+    write(root / CARD, render_card(report))
+
+    say(f"report: {PAGE}, {CARD}")
+    for finding in report.findings:
+        say(str(finding))
+    if report.outdated:
+        say(f"! {report.outdated}")
 
 
 def render_report(report: Any, template: str = "page.html.j2") -> str:

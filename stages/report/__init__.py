@@ -1,0 +1,1 @@
+"""The stage ``report``: write the page about the model and its card."""

@@ -1,0 +1,31 @@
+"""Write the page about the model and its card, and print the verdict.
+
+Reads: metrics, predictions, checks, plots and records of the other stages, ``dvc.lock``, and facts of git and
+of this machine. Writes: ``reports/index.html``, ``reports/model_card.md``, and ``reports/report.json``.
+
+Page and card are no outs, because ``dvc.lock`` must not record facts of git and of the machine.
+``reports/report.json`` is the out instead: its content is always the same, and it is in no cache. It is
+missing in a new clone, so DVC runs this stage there although ``dvc.lock`` fits, and the page appears.
+"""
+
+from pathlib import Path
+
+from tuneline.core.files import write_json
+from tuneline.core.paths import REPORTS
+from tuneline.core.stage import run_stage
+from tuneline.results.page import CARD, PAGE, read_latency, read_report, write_report
+
+REPORT = REPORTS / "report.json"
+
+
+def main() -> None:
+    """Write page and card, with the latencies that ``tuneline report`` measured before."""
+    root = Path()
+    report = read_report(root, latencies=read_latency(root))
+
+    write_report(root, report)
+    write_json(REPORT, {"page": str(PAGE), "card": str(CARD)})
+
+
+if __name__ == "__main__":
+    run_stage("report", main)
