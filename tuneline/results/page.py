@@ -37,6 +37,7 @@ from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
 from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord, Flip, Flips, UsageRecord
 from tuneline.project import latency
 from tuneline.project.dvc import Lock, read_lock
+from tuneline.project.params_file import write
 from tuneline.project.repo import (
     CLASSIFIER_PATH,
     COMMIT,
@@ -48,7 +49,6 @@ from tuneline.project.repo import (
     registered,
     result_key,
 )
-from tuneline.project.params_file import write
 from tuneline.reports.checks import Checks
 from tuneline.reports.page import template_environment
 from tuneline.results.exported import is_stale
