@@ -125,7 +125,7 @@ def test_host_that_is_away_for_a_moment_costs_no_promotion(one, tmp_path):
 
         host.stop()
         machine.retry_after(0, 0)
-        with pytest.raises(UnreachableError, match=r"Connection refused\n.*\n?Tried 3 times"):
+        with pytest.raises(UnreachableError, match="Tried 3 times"):
             machine.registry.promote(machine.commit(), "production", "It is better.", push=True)
         assert machine.production == version.commit
         host.start()
@@ -195,7 +195,7 @@ def test_registry_left_by_a_failed_push_of_older_versions_is_repaired(one, two):
 
 
 def test_fetch_that_fails_says_why(one):
-    with origin_away(one), pytest.raises(GitError, match=f"'{AWAY}' does not appear to be a git repository"):
+    with origin_away(one), pytest.raises(GitError, match=f"'{AWAY}'"):
         one.fetch()
 
 
@@ -327,7 +327,7 @@ def test_promotion_that_was_never_pushed_gives_way_to_a_removal_in_origin(one, t
 def test_origin_that_has_no_tag_any_more_is_a_conflict_until_a_person_decides(one, two, tmp_path):
     version = one.promote()
     git(two.root, "push", "--quiet", "origin", "--delete", *origin_of(one))
-    with pytest.raises(ConflictError, match="origin has none of the 2 tags of onnx that it had"):
+    with pytest.raises(ConflictError, match="the 2 tags of onnx"):
         one.promote()
     (message,) = one.registry.fetch_if_possible()
     assert "python -m flows.promotion publish" in message

@@ -47,7 +47,7 @@ def test_cache_is_left_while_a_person_runs_a_stage(clone):
         {"read": {"data": [{"pid": os.getpid(), "cmd": "repro"}]}},
     ):
         rwlock.write_text(json.dumps(held))
-        with pytest.raises(CacheInUseError, match=f"Process {os.getpid()} runs a stage in {clone.root}"):
+        with pytest.raises(CacheInUseError, match=f"{os.getpid()} .*{clone.root}"):
             check_idle(clone.root)
     rwlock.write_text(json.dumps({"write": {"model": {"pid": 2**22 + 1, "cmd": "killed"}}, "read": {}}))
     check_idle(clone.root)

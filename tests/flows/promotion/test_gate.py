@@ -189,7 +189,7 @@ def test_promotion_metric_is_the_named_one_or_the_primary_one(name, task, metric
     [("pearson", NAMES), ("accuracy", Regression()), ("loss", NAMES), ("unknown", Regression())],
 )
 def test_promotion_metric_that_cannot_decide_is_an_error(name, task):
-    with pytest.raises(ValueError, match=r"promotion\.metric .* choose one of (accuracy|pearson)"):
+    with pytest.raises(ValueError, match=r"promotion\.metric"):
         promotion_metric(name, task)
 
 
@@ -265,7 +265,7 @@ def test_predictions_are_sorted_by_row_index(tmp_path):
 
 
 def test_missing_predictions_error_names_the_file(toy, registry, pipeline):
-    with pytest.raises(DataError, match=r"predictions\.parquet is missing"):
+    with pytest.raises(DataError, match=r"predictions\.parquet"):
         paired_predictions(pipeline, registry, None)
 
 

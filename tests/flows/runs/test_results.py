@@ -55,7 +55,7 @@ def test_branch_with_other_commits_is_not_moved(one, tmp_path):
     theirs = changed(two, "code", "theirs")
     move(two, theirs)
     ours = changed(one, "data", "ours")
-    with pytest.raises(NotFastForwardError, match="main of origin has other commits"):
+    with pytest.raises(NotFastForwardError, match="main of origin"):
         move(one, ours)
     assert in_origin(one) == theirs
     move(one, ours, push=False)

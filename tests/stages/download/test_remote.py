@@ -93,12 +93,12 @@ OUTSIDE = [
 def test_address_outside_of_object_stores_is_refused_unless_it_is_allowed(address, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_params({"path": address})
-    with pytest.raises(DataError, match=r"data\.path: .* is not an address that it may name: abfs://, "):
+    with pytest.raises(DataError, match=r"data\.path: .*abfs://"):
         main()
     monkeypatch.setenv("TUNELINE_DATA_ADDRESSES", "s3://other/ file:///mnt/tickets/")
     with pytest.raises(
         DataError,
-        match=r"data\.path: .* is not an address that it may name: s3://other/, file:///mnt/tickets/, ",
+        match=r"data\.path: .*/mnt/tickets",
     ):
         main()
 

@@ -108,7 +108,7 @@ def test_slice_is_divided(download):
 
 def test_slice_that_overlaps_the_divided_rows_is_refused(download):
     splits = {"train": "all", "test": "all[50%:]"}
-    with pytest.raises(StageError, match="would be in both train and test"):
+    with pytest.raises(StageError, match="both train and test"):
         download({"all.csv": CSV}, {"splits": splits, "split": {"validation": 0.1, "test": 0}})
 
 
@@ -132,14 +132,12 @@ def test_json_row_without_the_key_of_its_label_is_left_out_on_demand(download):
     rows = JSONL + '{"text": "no label here"}\n'
     tables = download({"all.jsonl": rows}, {**ALL, "bad_rows": "skip", "max_bad_share": 1.0})
     assert sum(sizes(tables).values()) == 400
-    with pytest.raises(StageError, match=r"all.jsonl, line 401: no column 'label'"):
+    with pytest.raises(StageError, match=r"line 401: .*'label'"):
         download({"all.jsonl": rows}, ALL)
 
 
 def test_key_that_no_json_row_has_is_refused_where_rows_may_be_incomplete(download):
-    with pytest.raises(
-        StageError, match=r"no column 'labl' \(data.label_column\)\.\n  The nearest is 'label'\. "
-    ):
+    with pytest.raises(StageError, match=r"'labl' (.|\n)*'label'"):
         download(
             {"all.jsonl": JSONL}, {**ALL, "bad_rows": "skip", "max_bad_share": 1.0, "label_column": "labl"}
         )
@@ -148,18 +146,16 @@ def test_key_that_no_json_row_has_is_refused_where_rows_may_be_incomplete(downlo
 @pytest.mark.parametrize("name", ["all.csv", "all.jsonl", "all.parquet"])
 def test_group_column_that_is_missing_is_named(name, download):
     content = {"all.csv": CSV, "all.jsonl": JSONL, "all.parquet": parquet(ROWS)}[name]
-    with pytest.raises(
-        StageError, match=r"no column 'custmer' \(data.split.by\)\.\n  The nearest is 'customer'\. "
-    ):
+    with pytest.raises(StageError, match=r"'custmer'(.|\n)*'customer'"):
         download({name: content}, {**ALL, "split": {**SPLIT, "by": "custmer"}})
 
 
 def test_list_is_refused_as_a_group(download):
     rows = [{**row, "customer": [row["customer"]]} for row in ROWS]
     by = {**ALL, "split": {**SPLIT, "by": "customer"}}
-    with pytest.raises(StageError, match=r"all.parquet: column 'customer' holds list.*, not text or numbers"):
+    with pytest.raises(StageError, match=r"all\.parquet: .*'customer'"):
         download({"all.parquet": parquet(rows)}, by)
-    with pytest.raises(StageError, match=r"all.jsonl, line 1, column 'customer': a list cannot be a group"):
+    with pytest.raises(StageError, match=r"line 1, .*'customer'"):
         download(
             {"all.parquet": None, "all.jsonl": "".join(json.dumps(row) + "\n" for row in rows)},
             {**by, "path": "other"},

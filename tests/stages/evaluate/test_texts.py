@@ -24,9 +24,7 @@ def test_texts_are_read_in_batches_and_by_row_over_all_shards(raw):
 
 
 def test_texts_of_another_number_of_rows_are_an_error(raw):
-    with pytest.raises(
-        DataError, match=r"test \(2 files\) has 3 rows, the tokenized split has 4(.|\n)*dvc repro tokenize"
-    ):
+    with pytest.raises(DataError, match="dvc repro tokenize"):
         LabelledTexts.of(raw, ["body"], np.zeros(4, np.int64), NO_YES)
 
 

@@ -172,7 +172,7 @@ def test_tokenizer_of_a_checkpoint_is_used(project, tmp_path_factory):
 def test_tokenizer_of_a_checkpoint_serves_a_new_model_within_its_own_limit(project, tmp_path_factory):
     folder = write_checkpoint(tmp_path_factory.mktemp("checkpoint") / "bert")
     use_checkpoint(project, folder, max_length=33, scratch=True)
-    with pytest.raises(ParamsError, match="more than the 32 tokens that the model takes"):
+    with pytest.raises(ParamsError, match="the 32 tokens"):
         tokenize.main()
 
 
@@ -180,11 +180,11 @@ def test_missing_or_other_base_model_names_the_stage(project):
     change_params(project, {"model.checkpoint": "someone/bert", "model.config": None})
     with pytest.raises(
         StageError,
-        match=r"model.checkpoint is someone/bert, but models/base has none.\n  Run `dvc repro base`",
+        match="dvc repro base",
     ):
         tokenize.main()
     (project / "models/base/source.json").unlink()
-    with pytest.raises(StageError, match=r"models/base/source.json is missing.\n  .*dvc repro base"):
+    with pytest.raises(StageError, match=r"models/base/source\.json"):
         tokenize.main()
 
 

@@ -101,7 +101,7 @@ def test_run_continues_after_the_last_finished_file_with_exact_counts(project):
         state, read_base(state), RawTexts(splits["train"], state.data.text_columns), target
     )
     damaged.write_bytes(whole[:4] + b"\xff" * 56 + whole[60:])
-    with pytest.raises(DataError, match=r"data/raw/train-00001-of-00003\.parquet cannot be read"):
+    with pytest.raises(DataError, match="raw/train-00001-of-00003"):
         tokenize.tokenize_splits(state, read_base(state), splits, target)
     first = target / "train-00000-of-00003.parquet"
     before = first.stat().st_ino
@@ -144,7 +144,7 @@ def test_damaged_raw_file_is_named_by_ray(project):
     damaged = project / "data/raw/test-00000-of-00002.parquet"
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:4] + b"\xff" * 56 + whole[60:])
-    with pytest.raises(DataError, match=r"data/raw/test-00000-of-00002\.parquet cannot be read"):
+    with pytest.raises(DataError, match="raw/test-00000-of-00002"):
         tokenize.main()
     assert not (project / "data/tokenized").exists()
 

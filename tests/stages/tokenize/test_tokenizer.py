@@ -86,7 +86,7 @@ def test_character_outside_the_alphabet_is_unknown(wordpiece):
 
 
 def test_training_on_empty_texts_is_an_error():
-    with pytest.raises(DataError, match="no tokenizer can be trained"):
+    with pytest.raises(DataError, match="no tokenizer"):
         train_wordpiece(batches("", "  "), vocab_size=100)
 
 
@@ -107,7 +107,7 @@ def test_check_length_accepts_a_suitable_length():
 
 
 def test_check_length_refuses_more_than_the_model_takes():
-    with pytest.raises(ParamsError, match=r"tokenize\.max_length: 129 is more than the 128 tokens"):
+    with pytest.raises(ParamsError, match=r"max_length: 129 .*128"):
         check_length(129, limit=128, special_tokens=3, texts=2)
 
 

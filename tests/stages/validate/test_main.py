@@ -145,7 +145,7 @@ def test_split_of_many_files_has_the_report_of_one_file(leaking_project):
     assert not list(leaking_project.glob("reports/.*")), "what was derived is removed, also after an error"
     damaged = leaking_project / "data/tokenized/train-00002-of-00004.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-9])
-    with pytest.raises(DataError, match=r"train-00002-of-00004\.parquet cannot be read"):
+    with pytest.raises(DataError, match="train-00002-of-00004"):
         main()
 
 

@@ -109,5 +109,5 @@ def test_missing_result_is_an_error_and_not_a_pass(table, monkeypatch):
     whole = batch_definition()
     batch = whole.get_batch({"dataframe": next(table.columns.frames(["tokens"]))})
     monkeypatch.setattr(type(batch), "validate", lambda *_, **__: SimpleNamespace(results=[]))
-    with pytest.raises(ValueError, match=r"tokenized-train: no result for .*truncation_rate"):
+    with pytest.raises(ValueError, match="truncation_rate"):
         run_expectations(table, [expectation], whole)

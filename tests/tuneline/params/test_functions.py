@@ -48,7 +48,7 @@ def test_functions_of_all_parameters_are_found(load):
 def test_name_that_is_no_function_in_the_folder_project_is_refused(load, text):
     with pytest.raises(
         ParamsError,
-        match=r"train\.loss: '.*' is not a function in the folder project/; write project/FILE\.py:FUNCTION",
+        match=r"train\.loss",
     ):
         load(train={"loss": text})
 
@@ -74,7 +74,7 @@ def test_metric_of_the_evaluate_library_is_not_taken_for_a_function(text):
 def test_metric_that_would_run_a_program_of_no_commit_is_refused(load, text):
     with pytest.raises(
         ParamsError,
-        match=r"evaluate\.metrics: '.*' is neither a function of project/ nor a name of the evaluate library",
+        match=r"evaluate\.metrics",
     ):
         load(evaluate={"metrics": [text]})
 
@@ -110,11 +110,11 @@ def test_file_that_its_stage_does_not_list_is_refused_with_the_line_to_add(load)
     assert load(pipeline=pipeline, train={"loss": "project/losses.py:focal"}).train.loss
     with pytest.raises(
         ParamsError,
-        match=r"train\.metric: the stage train does not depend on(.|\n)*`- project/metrics\.py` to the deps",
+        match=r"`- project/metrics\.py`",
     ):
         load(pipeline=pipeline, train={"metric": "project/metrics.py:cost"})
 
 
 def test_two_metrics_with_one_name_are_refused(load):
-    with pytest.raises(ParamsError, match=r"evaluate\.metrics: two functions are named 'cost'"):
+    with pytest.raises(ParamsError, match=r"evaluate\.metrics: .*'cost'"):
         load(evaluate={"metrics": ["project/metrics.py:cost", "project/other.py:cost"]})

@@ -23,14 +23,12 @@ def test_remote_whose_disk_is_not_mounted_is_refused(tmp_path):
         [*git, "commit", "--quiet", "--allow-empty", "--message=Start"], check=True, env=GIT_IDENTITY
     )
     subprocess.run([*git, "update-ref", "refs/remotes/origin/runs/first", "HEAD"], check=True)
-    with pytest.raises(
-        NoRemoteError, match=rf"{shelf}, the folder of the DVC remote, has no data, but origin has results"
-    ):
+    with pytest.raises(NoRemoteError, match=f"{shelf}, .*no data"):
         require_remote(root)
     (shelf / "files").mkdir()
     require_remote(root)
     shelf.rename(tmp_path / "unmounted")
-    with pytest.raises(NoRemoteError, match=rf"{shelf}, the folder of the DVC remote, does not exist"):
+    with pytest.raises(NoRemoteError, match=f"{shelf}, .*not exist"):
         require_remote(root)
     assert not shelf.exists()
 

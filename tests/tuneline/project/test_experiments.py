@@ -263,7 +263,7 @@ def started(root: Path, params: str) -> subprocess.Popen[str]:
 def test_stopped_experiment_goes_on_when_started_again(root, number):
     process = started(root, skill(0.7, 0.5))
     with (
-        pytest.raises(StageError, match=f"slow is running, in process {process.pid}"),
+        pytest.raises(StageError, match=f"process {process.pid}"),
         opened(root, "slow", skill(0.7, 0.5)),
     ):
         pass
@@ -289,7 +289,7 @@ def test_damaged_dvc_lock_is_repaired(root):
 )
 def test_odd_name_is_refused(root, name):
     with (
-        pytest.raises(StageError, match=r"cannot be the name|is the name of"),
+        pytest.raises(StageError, match=r"be the name|the name of"),
         opened(root, name, skill(0.7)),
     ):
         pass

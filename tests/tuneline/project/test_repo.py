@@ -211,11 +211,11 @@ def test_project_in_a_subfolder_or_submodule_of_another_repository_is_refused(tm
         )
     require_own_repository(outer)
     (outer / "project").mkdir()
-    with pytest.raises(StageError, match=rf"project is a subfolder of the git repository {outer}"):
+    with pytest.raises(StageError, match=f"subfolder of .*{outer}"):
         require_own_repository(outer / "project")
     add = ["git", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "part"]
     subprocess.run(add, cwd=outer, check=True, capture_output=True)
-    with pytest.raises(StageError, match=rf"part is a submodule of {outer}"):
+    with pytest.raises(StageError, match=f"submodule of {outer}"):
         require_own_repository(outer / "part")
     (tmp_path / "plain").mkdir()
     require_own_repository(tmp_path / "plain")  # without git, other commands say what is missing

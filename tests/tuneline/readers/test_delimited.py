@@ -120,7 +120,7 @@ def test_bad_byte_stays_in_its_field_where_reading_is_not_strict():
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_bad_byte_in_the_header_is_refused(strict):
-    with pytest.raises(DataError, match="line 1, in the header: not utf-8: byte 0xe9"):
+    with pytest.raises(DataError, match=r"line 1, .*byte 0xe9"):
         DelimitedReader(lines_of("id,\udce9\n", strict), CSV)
 
 
@@ -129,7 +129,7 @@ def test_header_of_very_many_columns_is_read_in_linear_time():
     """A small file must not occupy for hours who reads it."""
     names = [f"c{number}" for number in range(500_000)]
     assert DelimitedReader(lines_of(",".join(names) + "\n"), CSV).names == names
-    with pytest.raises(DataError, match="the header has a column twice"):
+    with pytest.raises(DataError, match="a column twice"):
         DelimitedReader(lines_of(",".join([*names, names[-1]]) + "\n"), CSV)
 
 

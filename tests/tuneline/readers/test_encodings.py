@@ -23,7 +23,7 @@ def test_probable_encoding_is_that_in_which_bytes_read_like_a_text(encoding, tex
 
 def test_unknown_name_of_an_encoding_is_refused():
     assert known_encoding("cp1251") == "cp1251"
-    with pytest.raises(DataError, match="--encoding 'utf9': Python has no such encoding"):
+    with pytest.raises(DataError, match="'utf9'"):
         known_encoding("utf9")
 
 

@@ -107,7 +107,7 @@ def test_unreadable_file_is_refused_with_a_hint(tmp_path, name, content, message
 def test_truncated_gzip_file_is_refused(tmp_path):
     path = written(tmp_path, "a.csv.gz", "text,label\n" + "fine,a\n" * 1000)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match="the gzip file ends too early"):
+    with pytest.raises(DataError, match="ends too early"):
         detect_layout(path)
 
 
@@ -190,7 +190,7 @@ def test_header_above_texts_with_delimiters_is_no_title(tmp_path):
     content = "text,label\n" + "".join(f"{text}, as ever, {label}\n" for text, label in TICKETS)
     path = written(tmp_path, "a.csv", content)
     assert detect_layout(path).dialect.skip_lines == 0
-    with pytest.raises(DataError, match="columns, but 2 in the header"):
+    with pytest.raises(DataError, match="2 in the header"):
         list(open_row_file(path, detect_layout(path)).rows())
 
 

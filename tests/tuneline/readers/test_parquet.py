@@ -39,12 +39,12 @@ def test_only_the_named_columns_are_read(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"text,label\n", b"PAR1" + b"x" * 40])
 def test_file_that_is_not_parquet_is_refused(tmp_path, content):
     (tmp_path / "a.parquet").write_bytes(content)
-    with pytest.raises(DataError, match=r"a\.parquet: not a Parquet file, or a damaged one: "):
+    with pytest.raises(DataError, match=r"a\.parquet: .*damaged"):
         read(tmp_path / "a.parquet")
 
 
 def test_file_that_the_system_does_not_read_is_not_called_damaged(tmp_path):
-    with pytest.raises(UnreadableError, match=r"a\.parquet cannot be read: .*No such file"):
+    with pytest.raises(UnreadableError, match=r"a\.parquet .*No such"):
         read(tmp_path / "a.parquet")
 
 
@@ -54,7 +54,7 @@ def test_damage_that_is_found_while_reading_is_named(tmp_path):
     (tmp_path / "a.parquet").write_bytes(bytes(content))
     with (
         open_parquet(tmp_path / "a.parquet") as file,
-        pytest.raises(DataError, match=r"a\.parquet: not a Parquet file, or a damaged one: "),
+        pytest.raises(DataError, match=r"a\.parquet: .*damaged"),
     ):
         list(file.batches(10, ["text"]))
 
@@ -94,7 +94,7 @@ def test_row_group_that_is_larger_than_the_limit_on_disk_is_refused(tmp_path):
         tmp_path / "in.parquet",
         use_dictionary=False,
     )
-    with pytest.raises(DataError, match="row group 1: its rows take more than 1 MB"):
+    with pytest.raises(DataError, match=r"row group 1: .* 1 MB"):
         read(tmp_path / "in.parquet", row_group=MB)
 
 
@@ -104,7 +104,7 @@ def test_rows_of_all_row_groups_together_have_a_limit(tmp_path):
         tmp_path / "in.parquet",
         row_group_size=1000,
     )
-    with pytest.raises(DataError, match=r"its rows take more than 1 MB \(data\.files\.max_unpacked_mb\)"):
+    with pytest.raises(DataError, match="max_unpacked_mb"):
         read(tmp_path / "in.parquet", row_group=MB, unpacked=MB)
     assert (
         sum(batch.num_rows for batch in read(tmp_path / "in.parquet", row_group=MB, unpacked=3 * MB))
@@ -127,9 +127,7 @@ def test_too_long_cell_is_refused_with_its_row_and_column(tmp_path):
 
 def test_gzip_file_that_unpacks_to_more_than_the_limit_is_refused(tmp_path):
     (tmp_path / "in.parquet.gz").write_bytes(gzip.compress(bytes(3 * MB)))
-    with pytest.raises(
-        DataError, match=r"in\.parquet\.gz: it unpacks to more than 2 MB \(data\.files\.max_unpacked_mb\)"
-    ):
+    with pytest.raises(DataError, match=r"in\.parquet\.gz: .*2 MB"):
         read(tmp_path / "in.parquet.gz", unpacked=2 * MB)
 
 
@@ -151,14 +149,14 @@ def test_other_types_of_text_are_read_and_have_the_same_limits(tmp_path, kind):
         pa.Table.from_batches(read(tmp_path / "in.parquet", rows=1000))["text"].to_pylist()
         == table["text"].to_pylist()
     )
-    with pytest.raises(DataError, match="row 1, column 'text': 2,000 characters, more than 1,999"):
+    with pytest.raises(DataError, match=r"row 1, .* 1,999"):
         read(tmp_path / "in.parquet", cell=1999)
 
 
 def test_text_that_is_not_utf_8_is_refused(tmp_path):
     content = content_of(pa.table({"text": ["fine", "caf?"]}), tmp_path).replace(b"caf?", b"caf\xe9")
     (tmp_path / "in.parquet").write_bytes(content)
-    with pytest.raises(DataError, match=r"rows 1 to 2, column 'text': a text is not utf-8"):
+    with pytest.raises(DataError, match=r"rows 1 to 2, .*'text'"):
         read(tmp_path / "in.parquet")
 
 
@@ -166,7 +164,7 @@ def test_lists_are_refused_only_where_they_are_read(tmp_path):
     """One row of a list may hold a thousand million numbers, in a file of some hundred bytes."""
     pq.write_table(pa.table({"text": ["a"], "tags": [[1, 2]]}), tmp_path / "in.parquet")
     assert read(tmp_path / "in.parquet", columns=["text"])[0].num_rows == 1
-    with pytest.raises(DataError, match=r"column 'tags' holds list<.*>, not text or numbers"):
+    with pytest.raises(DataError, match="'tags' holds list"):
         read(tmp_path / "in.parquet", columns=["text", "tags"])
 
 

@@ -72,7 +72,7 @@ def test_byte_order_mark_is_dropped(tmp_path, encoding):
 def test_utf_16_by_its_byte_order_mark_is_refused_with_the_option_to_set(tmp_path):
     options = OptionNames("--delimiter", "--quoting", "--columns", "--encoding")
     for strict in (True, False):
-        with pytest.raises(DataError, match=r"line 1: not utf-8, but utf-16.*\n.*--encoding to utf-16"):
+        with pytest.raises(DataError, match="--encoding to utf-16"):
             read(written(tmp_path, "a.csv", CONTENT.encode("utf-16")), options=options, strict=strict)
 
 
@@ -171,7 +171,7 @@ def test_standard_input_is_read_plain_or_gzip_and_stays_open(monkeypatch, conten
 
 def test_problem_in_standard_input_is_named(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(PACKED[:-12]))))
-    with pytest.raises(DataError, match="standard input: the gzip file ends too early"):
+    with pytest.raises(DataError, match=r"standard input: .*early"):
         read(None)
 
 
@@ -195,16 +195,14 @@ def test_size_and_position_count_the_bytes_on_disk(tmp_path):
 
 
 def test_missing_file_is_named(tmp_path):
-    with pytest.raises(UnreadableError, match=r"a\.csv cannot be read: No such file"):
+    with pytest.raises(UnreadableError, match=r"a\.csv .*No such file"):
         read(tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_gzip_file_that_unpacks_to_more_than_the_limit_is_refused(tmp_path, strict):
     path = written(tmp_path, "a.csv.gz", gzip.compress(b"a line\n" * (MB // 2)))
-    with pytest.raises(
-        DataError, match=r"a\.csv\.gz: it unpacks to more than 2 MB \(data\.files\.max_unpacked_mb\)"
-    ):
+    with pytest.raises(DataError, match=r"a\.csv\.gz: .*2 MB"):
         read(path, limits=Limits(unpacked=2 * MB), strict=strict)
     assert len(read(path, limits=Limits(unpacked=4 * MB), strict=strict)) == MB // 2
 

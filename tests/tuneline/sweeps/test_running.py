@@ -147,7 +147,7 @@ def test_sweep_that_a_frozen_head_makes_pointless_is_refused(tmp_path, head, key
         "sampler": "grid",
         "halving": SWEEP["halving"] if halving else None,
     }
-    with pytest.raises(ParamsError, match=r"model\.head: a frozen checkpoint has no training steps"):
+    with pytest.raises(ParamsError, match=r"model\.head"):
         begin(tmp_path, Sweep.model_validate(space), 1)
 
 

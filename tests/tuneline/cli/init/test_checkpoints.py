@@ -40,9 +40,7 @@ def test_unknown_tokens_of_the_sample_are_counted(checkpoint):
 def test_text_that_the_tokenizer_cannot_encode_is_an_error_that_quotes_its_beginning(checkpoint):
     make_runaway(Path(checkpoint, "tokenizer.json"))
     opened = open_checkpoint(checkpoint, None)
-    with pytest.raises(
-        StageError, match=f"the tokenizer {checkpoint} cannot encode this text of 60 characters"
-    ) as raised:
+    with pytest.raises(StageError, match=f"{checkpoint} .*60") as raised:
         measure_lengths(opened, [("a b",), (TEXT,)], ["text"], ["text"])
     assert "It begins with 'xxx" in str(raised.value)
 

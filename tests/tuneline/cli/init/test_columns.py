@@ -192,14 +192,12 @@ def test_column_of_text_that_is_not_used_is_named():
 
 
 def test_column_with_one_value_is_refused_as_a_label():
-    with pytest.raises(
-        DataError, match=r"Column 'label' has the value 'spam' in all 40 rows: there is nothing to learn"
-    ):
+    with pytest.raises(DataError, match="'spam' in all 40 rows"):
         decided(["text", "label"], rows_of(sentence, lambda _: "spam"))
 
 
 def test_column_that_numbers_the_rows_is_no_label_unless_it_is_named():
-    with pytest.raises(DataError, match=r"Column 'label' numbers the rows"):
+    with pytest.raises(DataError, match="'label' numbers"):
         decided(["text", "label"], rows_of(sentence, number))
     assert decided(["text", "label"], rows_of(sentence, number), label="label").task == "regression"
 
@@ -207,7 +205,7 @@ def test_column_that_numbers_the_rows_is_no_label_unless_it_is_named():
 def test_swapped_columns_are_refused():
     with pytest.raises(
         DataError,
-        match=r"Column 'label' has 40 distinct values of 6 words in 40 rows: it looks like the text",
+        match="'label' has 40 distinct",
     ) as refused:
         decided(["text", "label"], rows_of(klass, sentence))
     assert "--label COLUMN --text COLUMN" in refused.value.hint

