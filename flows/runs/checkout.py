@@ -1,9 +1,13 @@
 """A checkout for every run, so that no run sees a person's working tree or another run.
 
-A checkout is a git worktree under ``.dvc/tmp/flows/`` that shares the repository's objects and DVC's cache.
-It is removed after success and kept for inspection after a failure; old ones are pruned. The flow's process
-holds a lock as long as the run is alive; the operating system releases it however the process ends. A
-checkout whose lock is free belongs to an abandoned run: one that failed, was cancelled or was killed.
+A checkout is an isolated tree under ``.dvc/tmp/flows/``. It is removed after success and kept for inspection
+after a failure; old ones are pruned. The flow's process holds its lock as long as the run is alive; the
+operating system releases it however the process ends. A checkout whose lock is free belongs to an abandoned
+run: one that failed, was cancelled or was killed.
+
+Experiments (``tuneline/project/experiments.py``) use the same isolated trees. What differs has a reason:
+nobody watches a scheduled run, so it waits for its earlier attempt, kills what that has left, and takes over
+the checkpoints of other runs. A person who starts an experiment twice is told at once that it runs.
 """
 
 import contextlib
@@ -20,18 +24,23 @@ from flows.runs.processes import RUN_VARIABLE
 from flows.runs.repository import Repository
 from flows.settings import load_settings
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import explain_disk_errors, read_yaml, write_json
+from tuneline.core.files import read_yaml
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.terminal import visible
-from tuneline.project.worktrees import add_worktree, remove_worktree, repair_lock
+from tuneline.project.worktrees import IsolatedTree
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What a run computes: the ref that was requested, the commit it named when the run first started, and overrides as after ``-S``.
+    """What a run computes.
 
     Two runs of the same spec can resume from each other's checkpoints.
+
+    Attributes:
+        ref: The ref that was requested.
+        commit: The commit that the ref named when the run first started.
+        overrides: Parameters as after ``-S``.
     """
 
     ref: str
@@ -39,7 +48,10 @@ class RunSpec:
     overrides: tuple[str, ...] = ()
 
     def trains_same_model(self, other: "RunSpec") -> bool:
-        """Return True if both train the same model, as far as the specs tell; the training compares its inputs itself."""
+        """Return True if both train the same model, as far as the specs tell.
+
+        The training compares its inputs itself.
+        """
         return self.overrides == other.overrides and (self.ref == other.ref or self.commit == other.commit)
 
 
@@ -50,9 +62,15 @@ ANOTHER_DOCUMENT = "found another document"
 SPEC = TypeAdapter(RunSpec)
 """Reads a spec from the JSON of its fields."""
 ATTEMPT_WAIT = 60.0
-"""Seconds to wait for an earlier attempt of the same run: one that was interrupted takes half a minute to end its processes."""
+"""Seconds to wait for an earlier attempt of the same run.
+
+An attempt that was interrupted takes half a minute to end its processes.
+"""
 CHECKOUTS_WAIT = 3600.0
-"""Seconds to wait for other runs that create or remove checkouts, and for flow ``clean`` while it collects DVC's cache."""
+"""Seconds to wait for others that hold the lock of all checkouts.
+
+Runs hold it while they create or remove one, flow ``clean`` while it collects DVC's cache.
+"""
 
 
 @dataclass(frozen=True)
@@ -87,32 +105,44 @@ def isolated(
         GitError: The ref names no commit.
         ParamsError: A YAML file of the commit has conflict markers or is invalid.
     """
-    state = repository.state
-    state.mkdir(parents=True, exist_ok=True)
-    with locked(state / f"{name}.lock", wait=ATTEMPT_WAIT) as lock:
-        with locked(state / "checkouts.lock", wait=CHECKOUTS_WAIT):
+    repository.state.mkdir(parents=True, exist_ok=True)
+    checkouts_lock = repository.state / "checkouts.lock"
+    tree = _tree(repository, name)
+
+    with locked(tree.lock, wait=ATTEMPT_WAIT) as lock:
+        with locked(checkouts_lock, wait=CHECKOUTS_WAIT):
             _kill_processes(name)
             _set_damaged_records_aside(repository)
-            checkout = _resume(repository, name, lock)
-            checkout = checkout or _create(
-                repository, name, RunSpec(ref, repository.resolve(ref), overrides), lock, trains=trains
-            )
-            for old in superfluous(repository, load_settings(repository.root).retention.checkouts):
-                remove_checkout(repository, old)
-            repository.git("worktree", "prune")
+            if tree.is_complete:
+                tree.repair_lock()
+                spec = SPEC.validate_json(tree.record.read_bytes())
+                checkout = Checkout(tree.path, name, spec, lock, resumed=True)
+            else:
+                tree.remove()
+                spec = RunSpec(ref, repository.resolve(ref), overrides)
+                checkout = _create(repository, name, spec, lock, trains=trains)
+            for abandoned_name in superfluous(repository, load_settings(repository.root).retention.checkouts):
+                remove_checkout(repository, abandoned_name)
+
         try:
             yield checkout
         except BaseException:
             # Pruning goes by the folder's time, which changes only with its direct entries.
             checkout.path.touch()
             raise
-        with locked(state / "checkouts.lock", wait=CHECKOUTS_WAIT):
+
+        with locked(checkouts_lock, wait=CHECKOUTS_WAIT):
             remove_checkout(repository, name)
+
+
+def _tree(repository: Repository, name: str) -> IsolatedTree:
+    return IsolatedTree(repository.root, repository.state / name)
 
 
 def _set_damaged_records_aside(repository: Repository) -> None:
     """Rename the records that cannot be read: their runs are not resumed, and stop no other run."""
-    for record in (_record(repository, name) for name in _checkouts(repository)):
+    for name in _checkouts(repository):
+        record = _tree(repository, name).record
         try:
             SPEC.validate_json(record.read_bytes())
         except FileNotFoundError:
@@ -122,101 +152,83 @@ def _set_damaged_records_aside(repository: Repository) -> None:
             repository.log(f"{record} cannot be read, so it was renamed; what it described is not resumed.")
 
 
-def _resume(repository: Repository, name: str, lock: int) -> Checkout | None:
-    """Return the checkout of an earlier attempt; ``None`` if there is none, or that attempt died while creating it."""
-    path, record = repository.state / name, _record(repository, name)
-    if not record.exists() or not path.is_dir():
-        remove_checkout(repository, name, unlock=False)
-        return None
-    repair_lock(path)
-    return Checkout(path, name, SPEC.validate_json(record.read_bytes()), lock, resumed=True)
-
-
 def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trains: bool) -> Checkout:
-    path = repository.state / name
-    try:
-        with explain_disk_errors(path):
-            add_worktree(repository.root, path, spec.commit)
-            _require_valid_yaml(repository, path, spec)
-            write_json(_record(repository, name), asdict(spec))  # only a complete checkout has a record
-            # last: what is removed below has none that another run left
-            adopted = _adopt_checkpoints(repository, path, spec) if trains else None
-    except BaseException:
-        remove_checkout(repository, name, unlock=False)
-        raise
-    return Checkout(path, name, spec, lock, adopted=adopted)
+    tree = _tree(repository, name)
+    with tree.created(spec.commit, asdict(spec)):
+        _require_valid_yaml(repository, tree.path, spec)
+
+    # A failure above removes the tree, so the checkpoints of another run come only now.
+    adopted = _adopt_checkpoints(repository, tree.path, spec) if trains else None
+    return Checkout(tree.path, name, spec, lock, adopted=adopted)
 
 
 def _require_valid_yaml(repository: Repository, path: Path, spec: RunSpec) -> None:
-    """Refuse a commit with conflict markers or invalid YAML: DVC and Hydra name neither the commit nor the line.
+    """Refuse a commit with conflict markers or invalid YAML.
+
+    DVC and Hydra would name neither the commit nor the line.
 
     Raises:
         ParamsError: The message has each file and line, and the last commit that changed it.
     """
     problems = []
-    for file in repository.git("ls-files", "-z", "--", *YAML_FILES, cwd=path).split("\0"):
-        if (
-            not (path / file).is_file() or (path / file).is_symlink()
-        ):  # conf/params.yaml is a link to params.yaml
+    for name in repository.git("ls-files", "-z", "--", *YAML_FILES, cwd=path).split("\0"):
+        file = path / name
+        if not file.is_file() or file.is_symlink():  # conf/params.yaml is a link to params.yaml
             continue
         try:
-            read_yaml(path / file)
+            read_yaml(file)
         except ParamsError as error:
-            # A person's file in conf/, for example for Kubernetes, may have several documents. No run reads
-            # it.
-            if ANOTHER_DOCUMENT in error.problem and file.startswith("conf/"):
+            # No run reads a person's file in conf/ with several documents, for example for Kubernetes.
+            if ANOTHER_DOCUMENT in error.problem and name.startswith("conf/"):
                 continue
-            last_change = repository.git("log", "-1", "--format=%h '%s' by %an", spec.commit, "--", file)
-            problems.append(f"{error.problem.removeprefix(f'{path}/')} Last changed by {last_change}.")
+            problem = error.problem.removeprefix(f"{path}/")
+            last_change = repository.git("log", "-1", "--format=%h '%s' by %an", spec.commit, "--", name)
+            problems.append(f"{problem} Last changed by {last_change}.")
+
     if problems:
         listed = "\n  ".join([f"Commit {spec.commit[:12]} of {spec.ref} cannot be run:", *problems])
-        raise ParamsError(
-            visible(listed), f"Correct that in a new commit of {spec.ref}; the next run takes it."
-        )
+        hint = f"Correct that in a new commit of {spec.ref}; the next run takes it."
+        raise ParamsError(visible(listed), hint)
 
 
 def _adopt_checkpoints(repository: Repository, path: Path, spec: RunSpec) -> str | None:
-    """Move the checkpoints of the latest abandoned run of the same spec into a new checkout, and return that run's name."""
-    records = {name: _record(repository, name) for name in abandoned(repository)}
-    specs = {
-        name: SPEC.validate_json(record.read_bytes()) for name, record in records.items() if record.exists()
-    }
-    with_checkpoints = [name for name in specs if (repository.state / name / CHECKPOINTS).is_dir()]
-    for name in [name for name in with_checkpoints if spec.trains_same_model(specs[name])][-1:]:
-        shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
-        (repository.state / name / CHECKPOINTS).rename(path / CHECKPOINTS)
-        return name
+    """Move the checkpoints of the latest abandoned run of the same spec into a new checkout.
+
+    Returns:
+        The name of that run; ``None`` if there is none.
+    """
+    for name in reversed(abandoned(repository)):
+        tree = _tree(repository, name)
+        checkpoints = tree.path / CHECKPOINTS
+        if not tree.record.exists() or not checkpoints.is_dir():
+            continue
+        if spec.trains_same_model(SPEC.validate_json(tree.record.read_bytes())):
+            shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
+            checkpoints.rename(path / CHECKPOINTS)
+            return name
     return None
 
 
 def superfluous(repository: Repository, kept: int | None) -> list[str]:
     """List the abandoned runs but the latest ``kept``, the latest last. Under the lock."""
     names = abandoned(repository)
-    return [] if kept is None else names[: max(0, len(names) - kept)]
+    if kept is None:
+        return []
+    return names[: max(0, len(names) - kept)]
 
 
 def active(repository: Repository) -> list[str]:
     """List the runs that have a checkout and are alive. Under the lock."""
-    over = abandoned(repository)
-    return [name for name in _checkouts(repository) if name not in over]
+    ended = abandoned(repository)
+    return [name for name in _checkouts(repository) if name not in ended]
 
 
-def remove_checkout(repository: Repository, name: str, *, unlock: bool = True) -> None:
-    """Remove a run's record and checkout, complete or not, and its lock file if ``unlock``.
-
-    Under the lock.
-    """
-    path = repository.state / name
-    _record(repository, name).unlink(missing_ok=True)
-    remove_worktree(repository.root, path)
-    if unlock:
-        for suffix in ("json.damaged", "lock"):
-            (repository.state / f"{name}.{suffix}").unlink(missing_ok=True)
-
-
-def _record(repository: Repository, name: str) -> Path:
-    """Return the path of a run's spec; it exists once the checkout is complete."""
-    return repository.state / f"{name}.json"
+def remove_checkout(repository: Repository, name: str) -> None:
+    """Remove a run's record, checkout, complete or not, and lock file. Under the lock."""
+    tree = _tree(repository, name)
+    tree.remove()
+    tree.beside("json.damaged").unlink(missing_ok=True)
+    tree.lock.unlink(missing_ok=True)
 
 
 def _checkouts(repository: Repository) -> list[str]:
@@ -231,14 +243,10 @@ def abandoned(repository: Repository) -> list[str]:
     """
     checkouts = []
     for name in _checkouts(repository):
-        with (
-            contextlib.suppress(BusyError, FileNotFoundError),
-            locked(repository.state / f"{name}.lock", wait=0),
-        ):
+        tree = _tree(repository, name)
+        with contextlib.suppress(BusyError, FileNotFoundError), locked(tree.lock, wait=0):
             _kill_processes(name)
-            checkouts.append(
-                (_record(repository, name).exists(), (repository.state / name).stat().st_mtime, name)
-            )
+            checkouts.append((tree.record.exists(), tree.path.stat().st_mtime, name))
     return [name for *_, name in sorted(checkouts)]
 
 

@@ -13,9 +13,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tuneline.core.processes import supervised
 from tuneline.core.terminal import visible
-from tuneline.project.worktrees import python_first, site_cache
+from tuneline.project.programs import STOPPED_WITHIN, program_environment, running, site_cache
 from tuneline.readers.files import redacted
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -70,37 +69,55 @@ class OutputLines:
         self._on_line(text)
 
 
-STOPPED_WITHIN = 27.0
-"""Seconds a stopped command may take to end.
-
-Its supervisor kills after 23; Prefect kills the flow after 30.
-"""
 RUN_VARIABLE = "TUNELINE_RUN"
-"""Environment variable with the run's name in every process of the run: processes that outlive a crash are found by it."""
+"""Environment variable with the run's name in every process of the run.
+
+Processes that outlive a crash are found by it.
+"""
 
 
 class ProgramError(Exception):
-    """A program, which did ``what``, ended with an exit code, or -N by signal N, after it printed the ``last`` lines."""
+    """A program ended with an error.
+
+    Attributes:
+        what: What the program did, such as "Stage 'train'".
+        code: Its exit code, or -N after signal N.
+        last: The last lines that it printed.
+    """
 
     def __init__(self, what: str, code: int, last: Sequence[str]) -> None:
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        if code < 0:
+            how = f"was ended by {signal.Signals(-code).name}"
+        else:
+            how = f"ended with exit code {code}"
         super().__init__(visible("\n".join([f"{what} {how}.", *last])))
-        self.what, self.code, self.last = what, code, tuple(last)
+        self.what = what
+        self.code = code
+        self.last = tuple(last)
 
     @property
     def reason(self) -> str:
-        """The line with the error, if the program marks it as DVC and ``tuneline`` do; else the signal that ended it or its last line."""
-        marked = (line for line in self.last if line.startswith(("ERROR", "tuneline ")))
-        return next(marked, self.last[-1] if self.last and self.code > 0 else str(self).partition("\n")[0])
+        """The line with the error, if the program marks it as DVC and ``tuneline`` do.
+
+        Else the last line, or the message about the signal.
+        """
+        for line in self.last:
+            if line.startswith(("ERROR", "tuneline ")):
+                return line
+        if self.last and self.code > 0:
+            return self.last[-1]
+        return str(self).partition("\n")[0]
 
 
 class Programs:
-    """Runs programs one after the other in a folder, each below a supervisor: when ``run`` returns, nothing that it has started is left.
+    """Runs programs one after the other in a folder.
 
-    Anything that interrupts a program (a cancellation, which Prefect raises as a ``BaseException``; a
-    timeout; an error in a log handler) first stops the program and its descendants. So does the end of this
-    process, however it ends. The supervisor holds the locks as well: until the program has ended, if this
-    process is killed.
+    When ``run`` returns, nothing that it has started is left.
+
+    Anything that interrupts a program first stops the program and its descendants: a cancellation, which
+    Prefect raises as a ``BaseException``; a timeout; an error in a log handler. So does the end of this
+    process, however it ends. The supervisor of the program (``running``) holds the locks as well: until the
+    program has ended, if this process is killed.
     """
 
     def __init__(
@@ -118,39 +135,45 @@ class Programs:
         keep: int = 20,
         env: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
-        """Run a program to its end, and return the last lines (``keep``) it printed; ``what`` is the activity, for the error message.
+        """Run a program to its end, and return the last lines that it printed.
 
-        ``dvc`` is that of this environment, and is stopped after its stage. ``env`` is a whole environment.
+        Args:
+            command: The program and its arguments. ``dvc`` is the DVC of this environment.
+            what: The activity, for the error message.
+            on_line: Function that gets each line when it is complete.
+            keep: Number of lines that are returned.
+            env: A whole environment, in place of ``self.env``.
 
         Raises:
             ProgramError: Its exit code is not 0.
         """
-        lines, is_dvc = OutputLines(on_line, keep), command[0] == "dvc"
+        lines = OutputLines(on_line, keep)
+        is_dvc = command[0] == "dvc"
         program = [sys.executable, "-P", "-m", *command] if is_dvc else command
         output, printed = os.pipe()
-        with contextlib.ExitStack() as opened:
-            opened.callback(os.close, output)
-            try:
-                supervisor = subprocess.Popen(
-                    supervised(program, output, leader_last=is_dvc),
-                    cwd=self.cwd,
-                    env=dict(self.env if env is None else env),
-                    stdin=subprocess.DEVNULL,
-                    stdout=printed,
-                    stderr=printed,
-                    pass_fds=[output, *self._locks],
-                    start_new_session=True,
-                )
-            finally:
-                os.close(printed)
+        with (
+            os.fdopen(output, "rb"),
+            os.fdopen(printed, "wb") as writer,
+            running(
+                program,
+                cwd=self.cwd,
+                env=self.env if env is None else env,
+                output=writer,
+                drained=output,
+                locks=self._locks,
+                leader_last=is_dvc,
+                patience=1,  # after the time that _stop gives it
+            ) as supervisor,
+        ):
+            writer.close()  # the pipe ends when every process has closed it
             try:
                 _read(output, supervisor, lines)
             except BaseException:
                 _stop(output, supervisor, on_line)
                 raise
-            finally:
-                code = _wait(supervisor)
         lines.close()
+
+        code = _exit_code(supervisor)
         if code:
             raise ProgramError(what, code, lines.last)
         return tuple(lines.last)
@@ -164,7 +187,8 @@ def _read(
     ready.register(output, select.POLLIN)
     while time.monotonic() < until:
         if ready.poll(1000):  # a second: a timeout that another thread raises here needs Python code to run
-            if not (chunk := os.read(output, 65536)):
+            chunk = os.read(output, 65536)
+            if not chunk:
                 return
             lines.feed(chunk)
         elif supervisor.poll() is not None:
@@ -178,43 +202,26 @@ def _stop(output: int, supervisor: subprocess.Popen[bytes], on_line: Callable[[s
         with contextlib.suppress(Exception):
             on_line(line)
 
-    try:
-        supervisor.terminate()
-        _read(output, supervisor, OutputLines(log), time.monotonic() + STOPPED_WITHIN)
-    finally:
-        try:
-            supervisor.wait(1)
-        except subprocess.TimeoutExpired:
-            _kill_group(supervisor)
+    supervisor.terminate()
+    _read(output, supervisor, OutputLines(log), time.monotonic() + STOPPED_WITHIN)
 
 
-def _wait(supervisor: subprocess.Popen[bytes]) -> int:
-    """Return the exit code of a program; -N after signal N.
-
-    If its supervisor was killed, kill what it has left.
-    """
-    code = supervisor.wait()
-    if code < 0:
-        _kill_group(supervisor)
-    return 128 - code if code - 128 in list(signal.Signals) else code
-
-
-def _kill_group(supervisor: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(supervisor.pid, signal.SIGKILL)
+def _exit_code(supervisor: subprocess.Popen[bytes]) -> int:
+    """Return the exit code of a program that has ended; -N after signal N."""
+    code = supervisor.returncode
+    if code - 128 in list(signal.Signals):
+        return 128 - code
+    return code
 
 
 def stage_environment() -> dict[str, str]:
-    """Return the environment of stages: this one without Prefect's variables, which include the key to its server.
+    """Return the environment of stages: without Prefect's variables, which include the key to its server.
 
-    Prefect sets ``PYTHONPATH`` to the folder of the flows, in which ``import train`` would find a flow.
+    ``PYTHONPATH`` is not in it either: Prefect sets it to the folder of the flows, in which ``import train``
+    would find a flow.
     """
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name != "PYTHONPATH" and not name.startswith("PREFECT_")
-    }
-    return {**kept, **python_first()}
+    environment = program_environment()
+    return {name: value for name, value in environment.items() if not name.startswith("PREFECT_")}
 
 
 SECRETS_OF_THE_WORKER = frozenset(
@@ -236,5 +243,5 @@ def for_stages(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_composition(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the composition of ``params.yaml``: only variables that are known to contain no secret."""
+    """Return the environment of the composition of ``params.yaml``: variables that contain no secret."""
     return {name: value for name, value in env.items() if _WITHOUT_SECRETS.fullmatch(name)}

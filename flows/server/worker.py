@@ -29,7 +29,8 @@ from tuneline.core import processes
 from tuneline.core.files import working_directory
 from tuneline.core.locks import locked
 from tuneline.core.terminal import say, visible
-from tuneline.project.worktrees import GitError, run_dvc
+from tuneline.project.programs import run_dvc
+from tuneline.project.worktrees import GitError
 from tuneline.readers.files import redacted
 
 ORIGIN, DVC_REMOTE = "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"

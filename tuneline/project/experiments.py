@@ -29,22 +29,13 @@ from typing import Any, TextIO
 import psutil
 
 from tuneline.core.errors import StageError
-from tuneline.core.files import write_json
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS, METRICS, PARAMS, TIMING
-from tuneline.core.processes import ending, supervised
 from tuneline.core.records import Timing
 from tuneline.project.dvc import Lock, load_yaml, local_settings
+from tuneline.project.programs import program_environment, run_dvc, running, site_cache
 from tuneline.project.repo import git, lock_at, metrics_at, other_params
-from tuneline.project.worktrees import (
-    add_worktree,
-    python_first,
-    remove_worktree,
-    repair_lock,
-    run_dvc,
-    run_git,
-    site_cache,
-)
+from tuneline.project.worktrees import IsolatedTree, run_git
 
 EXPERIMENT_STATE = Path(".dvc/tmp/experiments")
 TRAIN_STAGE = "train"
@@ -256,7 +247,7 @@ class Experiment:
     @property
     def path(self) -> Path:
         """Its working tree."""
-        return self.root / EXPERIMENT_STATE / self.name
+        return _tree(self.root, self.name).path
 
     def run(self, *arguments: str, output: TextIO | None = None, env: Mapping[str, str] | None = None) -> int:
         """Run DVC in the working tree and return its exit code, as ``execute`` does."""
@@ -271,23 +262,20 @@ class Experiment:
         the training saves a checkpoint. So does the end of this process, however it ends; the lock is held
         until then.
         """
-        environment = {**os.environ, **python_first(), **site_cache(self.path), **(env or {})}
-        environment.pop("PYTHONPATH", None)
-        with Path(os.devnull).open(
-            "rb"
-        ) as nothing:  # the supervisor would read a pipe that this process leaves
-            supervisor = subprocess.Popen(
-                supervised(command, nothing.fileno(), leader_last=True),
+        environment = {**program_environment(), **site_cache(self.path), **(env or {})}
+        with (
+            Path(os.devnull).open("rb") as nothing,  # there is no pipe that anyone would have to drain
+            running(
+                command,
                 cwd=self.path,
                 env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=[nothing.fileno(), self.lock],
-                start_new_session=True,  # Ctrl-C reaches this process only, which stops the others in order
-            )
-            with ending(supervisor):
-                return supervisor.wait()
+                output=output,
+                drained=nothing.fileno(),
+                locks=[self.lock],
+                leader_last=True,
+            ) as supervisor,
+        ):
+            return supervisor.wait()
 
     def reproduce(
         self, *targets: str, output: TextIO | None = None, env: Mapping[str, str] | None = None
@@ -314,7 +302,7 @@ class Experiment:
         """
         lock = Lock((self.path / "dvc.lock").read_text(encoding="utf-8"))
         later = set() if target is None else {*lock.stages} - lock.upstream(target)
-        index = {"GIT_INDEX_FILE": str(_file(self.root, self.name, "index"))}
+        index = {"GIT_INDEX_FILE": str(_tree(self.root, self.name).beside("index"))}
         run_git(self.path, "read-tree", self.inputs, env=index)
         run_git(self.path, "add", "--update", env=index)
         kept = [path for path in ("dvc.lock", METRICS.as_posix()) if (self.path / path).exists()]
@@ -351,9 +339,10 @@ class Experiment:
 
     def discard(self) -> None:
         """Remove the working tree."""
+        tree = _tree(self.root, self.name)
         with _changing(self.root):
-            _remove(self.root, self.name)
-            _file(self.root, self.name, "lock").unlink(missing_ok=True)
+            tree.remove()
+            tree.lock.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -369,17 +358,21 @@ def opened(root: Path, name: str, params: str) -> Iterator[Experiment]:
     """
     root = root.resolve()
     check_name(root, name)
-    state = root / EXPERIMENT_STATE
-    state.mkdir(parents=True, exist_ok=True)
-    with _held(root, name) as lock:
+    tree = _tree(root, name)
+    tree.path.parent.mkdir(parents=True, exist_ok=True)
+
+    with _held(tree) as lock:
         with _changing(root):
-            base, inputs = run_git(root, "rev-parse", "HEAD"), snapshot(root, params)
-            experiment = Experiment(root, name, base, inputs, lock)
-            resumed = experiment.path.is_dir() and _read(root, name) == {"base": base, "inputs": inputs}
+            base = run_git(root, "rev-parse", "HEAD")
+            inputs = snapshot(root, params)
+            resumed = tree.is_complete and _read(tree) == {"base": base, "inputs": inputs}
             if resumed:
-                repair_lock(experiment.path)
+                tree.repair_lock()
             else:
-                _create(experiment, params)
+                _create(tree, base, inputs, params)
+            # Here, because a kill between the creation and this line leaves an experiment that is resumed.
+            if _carried_checkpoints(tree).is_dir():
+                _carried_checkpoints(tree).rename(tree.path / CHECKPOINTS)
         yield Experiment(root, name, base, inputs, lock, resumed)
 
 
@@ -403,21 +396,22 @@ def snapshot(root: Path, params: str) -> str:
         index.unlink(missing_ok=True)
 
 
-def _create(experiment: Experiment, params: str) -> None:
-    """Create the working tree; the record is written last, so what a kill leaves before it is not taken for an experiment."""
-    root, path = experiment.root, experiment.path
-    former = _file(root, experiment.name, "checkpoints")
-    if (path / CHECKPOINTS).is_dir():
-        shutil.rmtree(former, ignore_errors=True)
-        (path / CHECKPOINTS).rename(former)
-    _remove(root, experiment.name)
-    add_worktree(root, path, experiment.base)
-    _stage_changes(path)
-    run_git(path, "read-tree", "--reset", "-u", experiment.inputs)
-    (path / PARAMS).write_text(params, encoding="utf-8")
-    if former.is_dir():
-        former.rename(path / CHECKPOINTS)
-    write_json(_file(root, experiment.name, "json"), {"base": experiment.base, "inputs": experiment.inputs})
+def _create(tree: IsolatedTree, base: str, inputs: str, params: str) -> None:
+    """Create the working tree, in place of one with other inputs, whose checkpoints are put aside."""
+    if (tree.path / CHECKPOINTS).is_dir():
+        shutil.rmtree(_carried_checkpoints(tree), ignore_errors=True)
+        (tree.path / CHECKPOINTS).rename(_carried_checkpoints(tree))
+    tree.remove()
+
+    with tree.created(base, {"base": base, "inputs": inputs}):
+        _stage_changes(tree.path)
+        run_git(tree.path, "read-tree", "--reset", "-u", inputs)
+        (tree.path / PARAMS).write_text(params, encoding="utf-8")
+
+
+def _carried_checkpoints(tree: IsolatedTree) -> Path:
+    """Return where checkpoints are while their working tree is created again."""
+    return tree.beside("checkpoints")
 
 
 def _stage_changes(path: Path) -> None:
@@ -426,55 +420,53 @@ def _stage_changes(path: Path) -> None:
         edited.setdefault("core", {})["autostage"] = True
 
 
-def _file(root: Path, name: str, suffix: str) -> Path:
-    """Return a file beside the working tree of an experiment; no name begins with a dot."""
-    return root / EXPERIMENT_STATE / f".{name}.{suffix}"
+def _tree(root: Path, name: str) -> IsolatedTree:
+    """Return the working tree of an experiment; the files beside it begin with a dot, which no name does."""
+    return IsolatedTree(root, root / EXPERIMENT_STATE / name, prefix=".")
 
 
-def _read(root: Path, name: str) -> Any:
+def _read(tree: IsolatedTree) -> Any:
     with contextlib.suppress(OSError, ValueError):
-        return json.loads(_file(root, name, "json").read_bytes())
+        return json.loads(tree.record.read_bytes())
     return None
-
-
-def _remove(root: Path, name: str) -> None:
-    _file(root, name, "json").unlink(missing_ok=True)
-    remove_worktree(root, root / EXPERIMENT_STATE / name)
-    run_git(root, "worktree", "prune")
 
 
 def remove_unfinished(root: Path, name: str) -> None:
     """Remove the working tree of an interrupted experiment; a ``StageError`` if a process runs it."""
-    with _held(root, name), _changing(root):
-        _remove(root, name)
+    tree = _tree(root, name)
+    with _held(tree), _changing(root):
+        tree.remove()
 
 
 @contextlib.contextmanager
 def _changing(root: Path) -> Iterator[None]:
-    """Hold the lock for creating and removing working trees."""
+    """Hold the lock for creating and removing working trees of experiments.
+
+    It is not the lock of the checkouts of flows, which flow ``clean`` holds while it collects DVC's cache.
+    """
     with locked((root / EXPERIMENT_STATE).with_name("experiments.lock")):
         yield
 
 
 @contextlib.contextmanager
-def _held(root: Path, name: str) -> Iterator[int]:
+def _held(tree: IsolatedTree) -> Iterator[int]:
     """Hold the lock of an experiment; if its holder was killed, wait for the processes that it has left.
 
     Raises:
         StageError: A process runs the experiment.
         BusyError: Processes that a killed command left do not end.
     """
-    path = _file(root, name, "lock")
     with contextlib.ExitStack() as stack:
         try:
-            lock = stack.enter_context(locked(path, wait=0))
+            lock = stack.enter_context(locked(tree.lock, wait=0))
         except BusyError:
-            holder = path.read_text(encoding="utf-8")
+            holder = tree.lock.read_text(encoding="utf-8")
             if holder.isdigit() and psutil.pid_exists(int(holder)):
                 raise StageError(
-                    f"Experiment {name} is running, in process {holder}.", "Wait for it, or stop it."
+                    f"Experiment {tree.path.name} is running, in process {holder}.",
+                    "Wait for it, or stop it.",
                 ) from None
-            lock = stack.enter_context(locked(path, _KILLED_WAIT))
+            lock = stack.enter_context(locked(tree.lock, _KILLED_WAIT))
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
         yield lock

@@ -1,19 +1,15 @@
-"""Git commands that must succeed, and working trees beside that of a person, in which runs and experiments train.
-
-A working tree under ``.dvc/tmp/`` is a git worktree that shares the repository's objects and DVC's cache and
-settings.
-"""
+"""Git commands that must succeed, and the isolated working trees of flows and experiments."""
 
 import contextlib
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tuneline.core.files import explain_disk_errors
-from tuneline.core.paths import SITE_CACHE
+from tuneline.core.files import explain_disk_errors, write_json
 from tuneline.core.terminal import visible
 from tuneline.project.dvc import is_lock, share_settings
 from tuneline.readers.files import redacted
@@ -33,20 +29,21 @@ def run_git(
     timeout: float | None = None,
     env: Mapping[str, str] | None = None,
 ) -> str:
-    """Run git and return its output; a ``GitError`` with its message if it fails, or takes more seconds than ``timeout``.
+    """Run git and return its output.
 
     Git asks for no password, runs no hooks of a person, and has an author for commits and tags.
+
+    Raises:
+        GitError: Git fails, or takes more seconds than ``timeout``.
     """
-    env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **_author(root), **(env or {})}
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **_author(root), **(env or {})}
     command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
-    while "-c" in arguments:  # settings, which the message leaves out
-        arguments = arguments[: (at := arguments.index("-c"))] + arguments[at + 2 :]
-    shown = " ".join(arguments)
+    shown = " ".join(_without_settings(arguments))
     try:
         done = subprocess.run(
             command,
             cwd=root,
-            env=env,
+            env=environment,
             input=text,
             capture_output=True,
             text=True,
@@ -60,8 +57,17 @@ def run_git(
     return done.stdout.strip()
 
 
+def _without_settings(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments without ``-c NAME=VALUE``, which a message need not have."""
+    shown = list(arguments)
+    while "-c" in shown:
+        position = shown.index("-c")
+        del shown[position : position + 2]
+    return shown
+
+
 def _author(root: Path) -> dict[str, str]:
-    """Return variables with an author of commits and tags, unless git has one configured for this repository."""
+    """Return variables with an author of commits and tags, unless git has one for this repository."""
     probe = subprocess.run(["git", "config", "user.email"], cwd=root, capture_output=True, check=False)
     if probe.returncode == 0 or "GIT_AUTHOR_EMAIL" in os.environ:
         return {}
@@ -69,49 +75,87 @@ def _author(root: Path) -> dict[str, str]:
     return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}
 
 
-def add_worktree(root: Path, path: Path, commit: str) -> None:
-    """Create a working tree of a commit."""
-    with explain_disk_errors(path):
-        run_git(root, "worktree", "add", "--quiet", "--force", "--detach", str(path), commit)
-        share_settings(root, path)
+@dataclass(frozen=True)
+class IsolatedTree:
+    """The working tree of one run or experiment, beside the working tree of a person, which it never touches.
 
+    It is a git worktree that shares the repository's objects and DVC's cache and settings. Beside it are two
+    files. Its record says what it is for; the record is written last and removed first, so what a kill has
+    left half made has no record, and is made again. Its lock is held by the process that works in it, and by
+    what that process has started.
 
-def remove_worktree(root: Path, path: Path) -> None:
-    """Remove a working tree, complete or not."""
-    with contextlib.suppress(GitError):
-        run_git(root, "worktree", "remove", "--force", "--force", str(path))
-    shutil.rmtree(path, ignore_errors=True)
+    Who creates or removes trees holds another lock, of all trees of that kind.
 
-
-def repair_lock(path: Path) -> None:
-    """Restore the committed ``dvc.lock`` if it is damaged: DVC writes it in place.
-
-    DVC's run cache has what was computed.
+    Attributes:
+        root: Folder of the repository.
+        path: Folder of the working tree.
+        prefix: What the names of the files beside it begin with. Without one, the record of a tree ``a`` is
+            ``a.json``, so no tree may have that name.
     """
-    if (path / "dvc.lock").exists() and not is_lock(path / "dvc.lock"):
-        (path / "dvc.lock").unlink()
-        with contextlib.suppress(GitError):  # it may not be committed yet
-            run_git(path, "checkout", "--", "dvc.lock")
 
+    root: Path
+    path: Path
+    prefix: str = ""
 
-def python_first() -> dict[str, str]:
-    """Return variables with which ``python`` is the one that runs this, as the commands of stages expect, and prints at once."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return {"PATH": path, "PYTHONUNBUFFERED": "1"}
+    def beside(self, suffix: str) -> Path:
+        """Return the path of a file beside the working tree."""
+        return self.path.with_name(f"{self.prefix}{self.path.name}.{suffix}")
 
+    @property
+    def record(self) -> Path:
+        """The file that says what the tree is for."""
+        return self.beside("json")
 
-def site_cache(root: Path) -> dict[str, str]:
-    """Give DVC a site cache in the project, for its user only: DVC would create the folder for everyone."""
-    if not (root / ".dvc").is_dir():
-        return {}
-    folder = root.absolute() / SITE_CACHE
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return {"DVC_SITE_CACHE_DIR": str(folder)}
+    @property
+    def lock(self) -> Path:
+        """The file that is locked while a process works in the tree."""
+        return self.beside("lock")
 
+    @property
+    def is_complete(self) -> bool:
+        """True if the tree was created to the end, and nobody has removed its folder."""
+        return self.record.exists() and self.path.is_dir()
 
-def run_dvc(root: Path, *arguments: str) -> str | None:
-    """Run a DVC command in a working tree; return the reason if it fails."""
-    command = [sys.executable, "-P", "-m", "dvc", *arguments]
-    env = {**os.environ, **python_first(), **site_cache(root)}
-    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
-    return None if done.returncode == 0 else visible(done.stderr.strip() or f"exit code {done.returncode}")
+    @contextlib.contextmanager
+    def created(self, commit: str, record: Mapping[str, Any]) -> Iterator[None]:
+        """Create the tree at a commit, let the block complete it, and write its record.
+
+        An exception leaves nothing of it.
+
+        Raises:
+            DiskError: The disk is full, or cannot be written.
+            GitError: Git cannot create it.
+        """
+        try:
+            with explain_disk_errors(self.path):
+                run_git(
+                    self.root, "worktree", "add", "--quiet", "--force", "--detach", str(self.path), commit
+                )
+                share_settings(self.root, self.path)
+                yield
+                write_json(self.record, record)
+        except BaseException:
+            self.remove()
+            raise
+
+    def repair_lock(self) -> None:
+        """Restore the committed ``dvc.lock`` if it is damaged: DVC writes it in place.
+
+        DVC's run cache has what was computed.
+        """
+        file = self.path / "dvc.lock"
+        if file.exists() and not is_lock(file):
+            file.unlink()
+            with contextlib.suppress(GitError):  # it may not be committed yet
+                run_git(self.path, "checkout", "--", "dvc.lock")
+
+    def remove(self) -> None:
+        """Remove the record and the tree, complete or not.
+
+        The lock stays, because this process may hold it.
+        """
+        self.record.unlink(missing_ok=True)
+        with contextlib.suppress(GitError):  # git does not know it, or knows only its name
+            run_git(self.root, "worktree", "remove", "--force", "--force", str(self.path))
+        shutil.rmtree(self.path, ignore_errors=True)
+        run_git(self.root, "worktree", "prune")

@@ -36,7 +36,7 @@ from tuneline.params import Params
 from tuneline.params.data import SplitParams, TaskKind
 from tuneline.project import git_hook
 from tuneline.project.repo import file_of_dvc, missing, named
-from tuneline.project.worktrees import run_dvc
+from tuneline.project.programs import run_dvc
 from tuneline.readers.delimited import numbered_column
 from tuneline.readers.inputs import Input, open_table, readable
 from tuneline.readers.labelled import LABEL, LabelledColumns, has_text, labelled_rows, plain_text
