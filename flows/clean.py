@@ -37,7 +37,8 @@ from tuneline.core.files import RESUMABLE
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.records import Record
-from tuneline.project.dvc import BUSY, cache_folder
+from tuneline.project.dvc import cache_folder
+from tuneline.project.garbage import BUSY
 from tuneline.project.scored import scored_record
 
 DAY = 86400.0
@@ -471,7 +472,7 @@ def _collect(cleaning: Cleaning, removed: Collection[str], lock: int) -> Removed
         "remote": retention.remote,
     }
     programs = Programs(repository.root, "clean", locks=[lock])
-    command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "collect", json.dumps(options)]
+    command = [sys.executable, "-P", "-m", "tuneline.project.garbage", json.dumps(options)]
     *messages, found = programs.run(command, "Collecting DVC's cache", lambda _line: None, keep=1000)
     for line in messages:
         cleaning.log(line)

@@ -49,7 +49,7 @@ from tuneline.core.locks import BusyError, locked
 from tuneline.core.terminal import visible
 from tuneline.project.registry import Version
 from tuneline.project.repo import why_no_gate
-from tuneline.project.scored import BEGINS, ENDS, METADATA, MODULE, JobOptions, ScoredRecord
+from tuneline.project.scored import BEGINS, ENDS, METADATA, JobOptions, ScoredRecord
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import RowCounts, drift_measures
 
@@ -131,7 +131,7 @@ def predict_files(pipeline: Pipeline, files: Sequence[Incoming], options: JobOpt
     Raises:
         ProgramError: A process ended, but not by a file: the model cannot be used, for example.
     """
-    command = [sys.executable, "-P", "-m", MODULE, json.dumps(asdict(options))]
+    command = [sys.executable, "-P", "-m", "tuneline.cli.predict.jobs", json.dumps(asdict(options))]
     waiting = list(files)
     while waiting:
         part = waiting[:FILES]

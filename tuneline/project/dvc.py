@@ -1,15 +1,14 @@
-"""What this project knows about DVC: ``dvc.lock``, the layout of the cache, its settings, the graph, the remote, and a collection.
+"""What this project knows about DVC: ``dvc.lock``, the layout of the cache, settings, the graph, the remote.
 
 Importing DVC takes a second, so a function imports what it needs of it, and what needs most of it is a
-program of its own, which flows and ``tuneline doctor`` start in the root of a project:
+program of its own, which flows and ``tuneline doctor`` start in the root of a project. ``python -m
+tuneline.project.dvc VERB``:
 
-- ``python -m tuneline.project.dvc graph`` prints the stages and sources of ``dvc.yaml``, each after those it
-  depends on;
-- ``push COMMIT...`` pushes the outs of commits to the default remote, ``push`` those of the working tree, and
-  ``push-result`` those but the weights; ``has MD5`` ends with exit code 1 if the remote lacks an out;
-- ``collect OPTIONS`` removes what nothing names from the cache. ``OPTIONS`` are the arguments of ``collect``
-  as a JSON object, the last line of the output is its result. Exit code ``BUSY``: the last lines say what
-  uses the cache.
+- ``graph`` prints the stages and sources of ``dvc.yaml``, each after those it depends on;
+- ``push COMMIT...`` pushes the outs of commits to the default remote; without a commit, the outs of the
+  working tree;
+- ``push-result COMMIT...`` does the same without weights;
+- ``has MD5`` ends with exit code 1 if the default remote lacks an out.
 """
 
 import hashlib
@@ -18,7 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from graphlib import TopologicalSorter
@@ -33,15 +32,13 @@ from tuneline.core.terminal import say, visible
 
 CODE_FOLDERS = ("project/", "stages/", "tuneline/")
 """Folders with the code that stages depend on."""
-BUSY = 75
-"""Exit code of a collection if another program uses DVC in one of the working trees."""
 
 
 @lru_cache(maxsize=16)
 def load_yaml(text: str) -> Any:
-    """Return the content of a YAML file, which must not be changed: a run reads the same ``dvc.lock`` ten times.
+    """Return the content of a YAML file, which must not be changed.
 
-    Parsed as DVC does, by the C library where it is installed: ``dvc.lock`` in 0.04 s instead of 0.17.
+    It is kept, because a run reads the same ``dvc.lock`` ten times. Parsed as DVC does, by the C library where it is installed: ``dvc.lock`` in 0.04 s instead of 0.17.
 
     Raises:
         YAMLError: It is not valid YAML.
@@ -66,102 +63,128 @@ class Lock:
 
     def out(self, path: str) -> str | None:
         """Return the hash of an out, as DVC writes it; ``None`` if no stage has that out."""
-        return next(
-            (
-                out["md5"]
-                for stage in self.stages.values()
-                for out in stage.get("outs", [])
-                if out["path"] == path
-            ),
-            None,
-        )
+        for stage in self.stages.values():
+            for out in stage.get("outs", []):
+                if out["path"] == path:
+                    md5: str = out["md5"]
+                    return md5
+        return None
 
     def dep(self, stage: str, path: str) -> str | None:
-        """Return the hash of a dependency that a stage ran with, as DVC writes it; ``None`` if the stage has no such dependency."""
-        return next(
-            (dep["md5"] for dep in self.stages.get(stage, {}).get("deps", []) if dep["path"] == path), None
-        )
+        """Return the hash of a dependency that a stage ran with, as DVC writes it.
+
+        ``None`` if the stage has no such dependency.
+        """
+        for dep in self.stages.get(stage, {}).get("deps", []):
+            if dep["path"] == path:
+                md5: str = dep["md5"]
+                return md5
+        return None
 
     def params(self) -> dict[str, Any]:
         """Return the parameters of all stages by dotted key, also where a stage lists a whole section."""
-        return by_key(values for stage in self.stages.values() for values in stage.get("params", {}).values())
+        listed = []
+        for stage in self.stages.values():
+            listed += stage.get("params", {}).values()
+        return by_key(listed)
 
     def outs(self) -> dict[str, str]:
         """Return the hash of every out, by path."""
-        return {out["path"]: out["md5"] for stage in self.stages.values() for out in stage.get("outs", [])}
+        return _outs(self.stages)
 
     def consistent(self) -> "Lock":
-        """Return the lock without stages that ran on other outs than those listed, and without stages that need these."""
-        made, stages = set(self.outs()), dict(self.stages)
-        while dropped := _outdated(stages, made):
-            for name in dropped:
+        """Return the lock without stages that ran on outs of another version, and without what needs them."""
+        made = set(self.outs())
+        stages = dict(self.stages)
+        while True:
+            outdated = _outdated(stages, made)
+            if not outdated:
+                break
+            for name in outdated:
                 del stages[name]
-        return self if len(stages) == len(self.stages) else Lock(json.dumps({"stages": stages}))
+        if len(stages) == len(self.stages):
+            return self
+        return Lock(json.dumps({"stages": stages}))
 
     def upstream(self, stage: str) -> set[str]:
         """Return a stage and all stages that it needs."""
-        found, waiting = set(), [stage]
+        upstream = set()
+        waiting = [stage]
         while waiting:
-            found.add(name := waiting.pop())
+            name = waiting.pop()
+            upstream.add(name)
             deps = [f"{dep['path']}/" for dep in self.stages.get(name, {}).get("deps", [])]
-            for other, entry in self.stages.items():
+            for maker, entry in self.stages.items():
                 outs = [f"{out['path']}/" for out in entry.get("outs", [])]
-                if other not in found and any(
-                    dep.startswith(out) or out.startswith(dep) for dep in deps for out in outs
-                ):
-                    waiting.append(other)
-        return found
+                if maker not in upstream and _overlap(deps, outs):
+                    waiting.append(maker)
+        return upstream
 
     def reported_rows(self) -> tuple[str | None, Any]:
-        """Return what determines the rows of ``reports/predictions.parquet``: the hash of the raw splits, and the reported split."""
+        """Return what determines the rows of ``reports/predictions.parquet``.
+
+        These are the hash of the raw splits, and the reported split.
+        """
         return self.out(RAW.as_posix()), self.params().get("evaluate.split")
 
     def inputs(self) -> dict[str, Any]:
-        """Return command, parameters and hashes of external dependencies by stage: on one machine, they determine all outs."""
+        """Return command, parameters and hashes of external dependencies by stage.
+
+        On one machine, they determine all outs.
+        """
         outs = self.outs()
-        return {
-            name: (
-                stage.get("cmd"),
-                stage.get("params"),
-                {dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"] not in outs},
-            )
-            for name, stage in self.stages.items()
-        }
+        inputs = {}
+        for name, stage in self.stages.items():
+            external = {dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"] not in outs}
+            inputs[name] = (stage.get("cmd"), stage.get("params"), external)
+        return inputs
 
     def code(self) -> dict[str, str]:
         """Return the hash of every file and folder of code that a stage ran with, by path."""
         code = {}
         for stage in self.stages.values():
-            code.update(
-                {
-                    dep["path"]: dep["md5"]
-                    for dep in stage.get("deps", [])
-                    if dep["path"].startswith(CODE_FOLDERS)
-                }
-            )
+            for dep in stage.get("deps", []):
+                if dep["path"].startswith(CODE_FOLDERS):
+                    code[dep["path"]] = dep["md5"]
         return dict(sorted(code.items()))
 
 
 def by_key(stages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the parameters that stages list, by dotted key, also where a stage lists a whole section."""
     params: dict[str, Any] = {}
-    for key, value in (item for listed in stages for item in listed.items()):
-        is_section = isinstance(value, dict) and "." not in key
-        params.update(
-            {f"{key}.{name}": entry for name, entry in value.items()} if is_section else {key: value}
-        )
+    for listed in stages:
+        for key, value in listed.items():
+            is_section = isinstance(value, dict) and "." not in key
+            if is_section:
+                params.update({f"{key}.{name}": entry for name, entry in value.items()})
+            else:
+                params[key] = value
     return params
 
 
+def _outs(stages: Mapping[str, Any]) -> dict[str, str]:
+    """Return the hash of every out of some stages, by path."""
+    outs = {}
+    for stage in stages.values():
+        for out in stage.get("outs", []):
+            outs[out["path"]] = out["md5"]
+    return outs
+
+
+def _overlap(deps: Sequence[str], outs: Sequence[str]) -> bool:
+    """Return True if a dependency is an out, in an out, or contains one; the paths end with a slash."""
+    return any(dep.startswith(out) or out.startswith(dep) for dep in deps for out in outs)
+
+
 def _outdated(stages: Mapping[str, Any], made: set[str]) -> list[str]:
-    """List the stages that depend on an out, one of ``made``, whose hash is not that of the stages."""
-    outs = {out["path"]: out["md5"] for stage in stages.values() for out in stage.get("outs", [])}
-    ran_on = {
-        name: [dep for dep in stage.get("deps", []) if dep["path"] in made] for name, stage in stages.items()
-    }
-    return [
-        name for name, deps in ran_on.items() if any(outs.get(dep["path"]) != dep.get("md5") for dep in deps)
-    ]
+    """List the stages that depend on an out, one of ``made``, whose hash is another one in ``stages``."""
+    outs = _outs(stages)
+    outdated = []
+    for name, stage in stages.items():
+        ran_on = [dep for dep in stage.get("deps", []) if dep["path"] in made]
+        if any(outs.get(dep["path"]) != dep.get("md5") for dep in ran_on):
+            outdated.append(name)
+    return outdated
 
 
 def read_lock(root: Path) -> Lock:
@@ -171,9 +194,10 @@ def read_lock(root: Path) -> Lock:
 
 
 def changed_by_machine(current: Lock, committed: Lock) -> list[str]:
-    """Return the paths of outs that differ although commands, parameters, code and data are equal; empty if any of those differ.
+    """Return the paths of outs that differ although commands, parameters, code and data are equal.
 
-    The remaining cause is the machine: another kind of processor, number of threads, or build of torch.
+    The remaining cause is the machine: another kind of processor, number of threads, or build of torch. Empty
+    if any input differs.
     """
     if not committed.stages or current.inputs() != committed.inputs():
         return []
@@ -223,16 +247,19 @@ def require_remote(root: Path) -> None:
             "DVC has no default remote. Set one (`dvc remote add --default NAME URL`), or run with"
             " push=false."
         )
-    if (folder := remote_folder(root)) and not folder.is_dir():
+    folder = remote_folder(root)
+    if folder is None:
+        return
+    if not folder.is_dir():
         raise NoRemoteError(
             f"{folder}, the folder of the DVC remote, does not exist. Mount its disk, or create it: mkdir"
             f" {folder}"
         )
-    if folder and not (stored := folder / "files").is_dir() and _has_pushed_results(root):
-        new = f"If this is a new remote: mkdir {stored}"
+    stored = folder / "files"
+    if not stored.is_dir() and _has_pushed_results(root):
         raise NoRemoteError(
             f"{folder}, the folder of the DVC remote, has no data, but origin has results. Mount its disk."
-            f" {new}"
+            f" If this is a new remote: mkdir {stored}"
         )
 
 
@@ -245,14 +272,18 @@ def remote_folder(root: Path) -> Path | None:
     """Return the folder of the default remote; ``None`` if there is no remote, or it is not a folder."""
     from dvc.fs import LocalFileSystem, get_cloud_fs
 
-    if not (name := default_remote(root)):
+    name = default_remote(root)
+    if not name:
         return None
     kind, _, path = get_cloud_fs(dvc_config(root), name=name)
     return Path(path) if kind is LocalFileSystem else None
 
 
 def is_weights(path: str) -> bool:
-    """Return True for an out that a training made, and can make again from its commit: not for the base model."""
+    """Return True for an out that a training made, and can make again from its commit.
+
+    The base model is none.
+    """
     return Path(path).is_relative_to(BASE.parent) and not Path(path).is_relative_to(BASE)
 
 
@@ -262,7 +293,10 @@ def cache_folder(root: Path) -> Path:
 
 
 def share_settings(root: Path, worktree: Path) -> None:
-    """Write the local settings of a worktree: the cache of the repository, and its remotes with addresses that are valid from there."""
+    """Write the local settings of a worktree: the cache of the repository, and its remotes.
+
+    The addresses of the remotes are valid from there.
+    """
     settings = dvc_config(root)
     local = root / ".dvc" / "config.local"
     if local.exists():
@@ -270,7 +304,8 @@ def share_settings(root: Path, worktree: Path) -> None:
     with local_settings(worktree) as edited:
         edited.setdefault("cache", {})["dir"] = str(cache_folder(root))
         edited.setdefault("core", {})["check_update"] = False
-        if default := settings["core"].get("remote"):  # a ref may be older than the remote
+        default = settings["core"].get("remote")
+        if default:  # the commit of the worktree may be older than the remote
             edited["core"]["remote"] = default
         for name, remote in settings["remote"].items():
             edited.setdefault(f'remote "{name}"', {})["url"] = remote["url"]
@@ -290,31 +325,37 @@ def local_settings(root: Path) -> Iterator[dict[str, Any]]:
 
 
 def cached_out(root: Path, lock: Lock, path: str) -> Path | None:
-    """Return where the cache has a file that is an out, or is in a folder that is one; ``None`` if it is not in the cache."""
-    if md5 := lock.out(path):
+    """Return where the cache has a file that is an out, or that is in a folder that is an out.
+
+    ``None`` if it is not in the cache.
+    """
+    md5 = lock.out(path)
+    if md5:
         return cached_file(root, md5)
     folder, _, name = path.rpartition("/")
-    return (cached_folder(root, lock, folder) or {}).get(name)
+    files = cached_folder(root, lock, folder) or {}
+    return files.get(name)
 
 
 def cached_folder(root: Path, lock: Lock, path: str) -> dict[str, Path | None] | None:
-    """Return where the cache has the files of a folder that is an out, by their names in it; ``None`` for a file it lacks.
+    """Return where the cache has the files of a folder that is an out, by their names in the folder.
 
-    ``None`` instead of a mapping if the path is not such a folder, or the cache lacks its listing.
+    The value is ``None`` for a file that the cache lacks. ``None`` instead of a mapping if the path is not
+    such a folder, or the cache lacks its listing.
     """
     md5 = lock.out(path)
-    listing = cached_file(root, md5) if md5 and md5.endswith(".dir") else None
+    if md5 is None or not md5.endswith(".dir"):
+        return None
+    listing = cached_file(root, md5)
     if listing is None:
         return None
     cache = cache_folder(root)
-    return {
-        entry["relpath"]: _in_cache(cache, entry["md5"])
-        for entry in json.loads(listing.read_text(encoding="utf-8"))
-    }
+    entries = json.loads(listing.read_text(encoding="utf-8"))
+    return {entry["relpath"]: _in_cache(cache, entry["md5"]) for entry in entries}
 
 
 def cached_file(root: Path, md5: str) -> Path | None:
-    """Return where the cache has a file or a folder's listing with that hash; ``None`` if it is not in the cache."""
+    """Return where the cache has a file or a folder's listing with that hash; ``None`` if it lacks it."""
     return _in_cache(cache_folder(root), md5)
 
 
@@ -329,21 +370,26 @@ def is_intact(cached: Path) -> bool:
 
 
 def cached_objects(root: Path, lock: Lock) -> Iterator[tuple[str, Path]]:
-    """Yield the objects of the cache that ``dvc.lock`` names, listings before their files, each with the path of what it holds."""
+    """Yield the objects of the cache that ``dvc.lock`` names, listings before their files.
+
+    Yields:
+        The path of what the object holds, and the file in the cache.
+    """
     cache = cache_folder(root)
     for path, md5 in lock.outs().items():
-        if (stored := _in_cache(cache, md5)) is None:
+        stored = _in_cache(cache, md5)
+        if stored is None:
             continue
         yield path, stored
         if stored.suffix == ".dir" and is_intact(stored):
-            files = json.loads(stored.read_bytes())
-            yield from (
-                (f"{path}/{file['relpath']}", one) for file in files if (one := _in_cache(cache, file["md5"]))
-            )
+            for entry in json.loads(stored.read_bytes()):
+                file = _in_cache(cache, entry["md5"])
+                if file is not None:
+                    yield f"{path}/{entry['relpath']}", file
 
 
 def folder_hash(folder: Path) -> str:
-    """Return the hash that DVC gives a folder: the MD5 of the list of its files, each with the MD5 of its content."""
+    """Return the hash that DVC gives a folder: the MD5 of the list of its files with their MD5s."""
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     listing = json.dumps([{"md5": md5_of(paths[name]), "relpath": name} for name in sorted(paths)])
     return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"
@@ -356,7 +402,7 @@ def md5_of(path: Path) -> str:
 
 
 def present_hashes(root: Path, files: Sequence[Path]) -> dict[Path, str]:
-    """Return the hash that DVC gives what lies in the working tree, for each ``.dvc`` file; without those whose data is missing.
+    """Return the hash that DVC gives what lies in the working tree, for each ``.dvc`` file that has its data.
 
     DVC remembers hashes, so a large folder is read again only if it has changed.
     """
@@ -364,57 +410,67 @@ def present_hashes(root: Path, files: Sequence[Path]) -> dict[Path, str]:
         return {}
     from dvc.repo import Repo
 
-    found = {}
+    hashes = {}
     with Repo(str(root)) as repo:
         for file in files:
             (out,) = repo.stage.load_one(str(root.resolve() / file)).outs
             if out.exists:
-                found[file] = str(out.get_hash().value)
-    return found
+                hashes[file] = str(out.get_hash().value)
+    return hashes
 
 
 def main() -> None:
     """Run the command line."""
     from dvc.exceptions import DvcException
-    from dvc.lock import LockError
 
-    action, *arguments = sys.argv[1:]
+    verb, *arguments = sys.argv[1:]
     try:
-        if action == "graph":
-            say("\n".join(graph(Path())))
-        elif action == "has":
-            sys.exit(not has(Path(), *arguments))
-        elif action in {"push", "push-result"}:
-            for commit in arguments or [""]:
-                if lost := push(Path(), commit, weights=action == "push"):
-                    shown = ", ".join(lost[:5]) + " ..." * (len(lost) > 5)
-                    say(
-                        f"ERROR: of {commit[:12] or 'this result'}, neither the cache nor the DVC remote has"
-                        f" {shown}"
-                    )
-        else:
-            say(json.dumps(collect_garbage(Path.cwd(), **json.loads(*arguments))))
-    except (CacheInUseError, LockError) as error:
-        say(visible(str(error)))
-        sys.exit(BUSY)
-    except (DvcException, NoRemoteError, UnknownContentError) as error:
+        match verb:
+            case "graph":
+                say("\n".join(graph(Path())))
+            case "push" | "push-result":
+                for commit in arguments or [""]:
+                    lost = push(Path(), commit, weights=verb == "push")
+                    if lost:
+                        say(_lost_message(commit, lost))
+            case "has":
+                (md5,) = arguments
+                sys.exit(not has(Path(), md5))
+            case _:
+                sys.exit(f"{verb} is no verb of this program.")
+    except (DvcException, NoRemoteError) as error:
         sys.exit(visible(f"ERROR: {error}"))
 
 
+def _lost_message(commit: str, lost: Sequence[str]) -> str:
+    version = commit[:12] or "this result"
+    listed = ", ".join(lost[:5])
+    if len(lost) > 5:
+        listed += " ..."
+    return f"ERROR: of {version}, neither the cache nor the DVC remote has {listed}"
+
+
 def graph(root: Path) -> list[str]:
-    """List what ``dvc.yaml`` and ``.dvc`` files define: ``stage NAME`` or ``source FILE``, each after those it depends on."""
+    """List what ``dvc.yaml`` and ``.dvc`` files define: ``stage NAME`` or ``source FILE``.
+
+    Each comes after what it depends on.
+    """
     from dvc.repo import Repo
 
     with Repo(str(root)) as repo:
         edges = {stage: set(repo.index.graph.successors(stage)) for stage in repo.index.graph}
-        return [
-            f"{'source' if stage.is_data_source else 'stage'} {stage.addressing}"
-            for stage in TopologicalSorter(edges).static_order()
-        ]
+        lines = []
+        for stage in TopologicalSorter(edges).static_order():
+            kind = "source" if stage.is_data_source else "stage"
+            lines.append(f"{kind} {stage.addressing}")
+        return lines
 
 
 def push(root: Path, commit: str = "", *, weights: bool = True) -> list[str]:
-    """Push the outs of a commit, else of the working tree, to the default remote; return the paths that are neither there nor in the cache.
+    """Push the outs of a commit, else of the working tree, to the default remote.
+
+    Returns:
+        Paths of outs that are neither there nor in the cache.
 
     Raises:
         NoRemoteError: There is no remote.
@@ -425,28 +481,27 @@ def push(root: Path, commit: str = "", *, weights: bool = True) -> list[str]:
     from dvc_data.hashfile.transfer import transfer
 
     require_remote(root)
-    seen: list[Any] = []
+    statuses: list[Any] = []  # DVC's transfer reports one
     with Repo(str(root)) as repo:
-        objects: dict[Any, str] = {}
+        objects: dict[Any, str] = {}  # the path of the out that an object is of, by its hash
         for _ in repo.brancher(revs=[commit] if commit else None, workspace=not commit):
-            cached = (
-                out
-                for out in repo.index.outs
-                if out.use_cache and out.can_push and not out.stage.is_repo_import and out.hash_info
-            )
-            for out in (out for out in cached if weights or not is_weights(out.def_path)):
-                objects.update(
-                    dict.fromkeys({out.hash_info}.union(*out.get_used_objs(force=True).values()), str(out))
-                )
+            for out in repo.index.outs:
+                is_pushed = out.use_cache and out.can_push and not out.stage.is_repo_import and out.hash_info
+                if not is_pushed or (is_weights(out.def_path) and not weights):
+                    continue
+                hashes = {out.hash_info}.union(*out.get_used_objs(force=True).values())
+                objects.update(dict.fromkeys(hashes, str(out)))
+
         # Not `repo.cloud.push`: DVC takes the files of a folder for stored where the list of them is.
         remote = repo.cloud.get_remote_odb(command="push")
-        failed = transfer(repo.cache.local, remote, objects, validate_status=seen.append).failed
-    missing = seen[0].missing
-    if any(
-        not (missing and entry.isdir) for entry in failed
-    ):  # the list of a folder is not uploaded without its files
-        raise UploadError(len(failed))
-    return sorted({objects[lost] for lost in missing})
+        failed = transfer(repo.cache.local, remote, objects, validate_status=statuses.append).failed
+
+    missing = statuses[0].missing
+    for entry in failed:
+        is_left_out = missing and entry.isdir  # the list of a folder is not uploaded without its files
+        if not is_left_out:
+            raise UploadError(len(failed))
+    return sorted({objects[entry] for entry in missing})
 
 
 def has(root: Path, md5: str) -> bool:
@@ -457,195 +512,13 @@ def has(root: Path, md5: str) -> bool:
 
     require_remote(root)
     with Repo(str(root)) as repo:
-        remote, objects = repo.cloud.get_remote_odb(), {md5}
+        remote = repo.cloud.get_remote_odb()
         if not remote.exists(md5):
             return False
+        objects = {md5}
         if md5.endswith(".dir"):
             objects.update(entry.value for _, _, entry in Tree.load(remote, HashInfo("md5", md5)))
         return objects <= {*remote.oids_exist(objects)}
-
-
-class CacheInUseError(Exception):
-    """A program uses DVC in a working tree."""
-
-
-class UnknownContentError(Exception):
-    """It is unknown which objects a version uses, so nothing is removed."""
-
-
-@dataclass
-class Used:
-    """What versions and working trees use.
-
-    Attributes:
-        outs: Path and hash of each out, those that DVC does not cache as well.
-        unknown: Folders whose list of files cannot be had from cache or remote.
-    """
-
-    objects: set[str] = field(default_factory=set)
-    outs: set[tuple[str, str]] = field(default_factory=set)
-    unknown: dict[str, Any] = field(default_factory=dict)
-
-    def add(self, repo: Any, revs: Sequence[str] = ()) -> None:
-        """Add the outs of a working tree and of commits."""
-        root = repo.root_dir
-        for rev in repo.brancher(revs=[*revs]):
-            try:
-                self.add_objects(repo.index.used_objs(force=True))
-                for out in repo.index.outs:
-                    if out.hash_info:
-                        self.outs.add((out.def_path, out.hash_info.value))
-                    if (
-                        out.use_cache
-                        and out.is_dir_checksum
-                        and not out.stage.is_repo_import
-                        and out.obj is None
-                    ):
-                        self.unknown[f"{out.def_path} of {rev or root}"] = out
-            except Exception as error:  # whatever is wrong with a commit: what it uses must not be lost
-                where = root if rev in {"", "workspace"} else f"commit {rev}"
-                raise UnknownContentError(f"What {where} uses is unknown: {error}") from error
-
-    def add_objects(self, objects: Any) -> None:
-        """Add what DVC's ``used_objs`` returned."""
-        self.objects.update(one.value for found in objects.values() for one in found)
-
-
-def collect_garbage(
-    root: Path, revs: Sequence[str], projects: Sequence[str], before: float, *, dry: bool, remote: bool
-) -> dict[str, int]:
-    """Remove the objects of the cache that nothing uses, and say how many there are and their bytes.
-
-    ``dvc gc`` removes too much. A metrics file that is in git (``cache: false``) is in the cache for the run
-    cache only, which no commit names: without it, DVC runs every stage with metrics again, the training too.
-    And ``dvc gc`` takes DVC's lock while a stage runs, which then cannot store its outs. So this finds what
-    is used as ``dvc gc`` does, and besides that keeps what an entry of the run cache names, if a version that
-    is used has the outs of the entry; keeps what is young; and removes nothing while a program runs a stage
-    in one of the working trees. ``revs`` are the commits whose outs are used, ``projects`` working trees
-    besides this one; what is younger than the Unix time ``before`` is kept.
-
-    Raises:
-        CacheInUseError: A program runs a stage in one of the working trees.
-        LockError: Another program holds DVC's lock in one of them.
-        UnknownContentError: A version cannot be read; or ``remote`` is set, and the content of an out is
-            unknown.
-    """
-    from dvc.repo import Repo
-
-    with ExitStack() as stack:
-        repos = [stack.enter_context(Repo(str(path))) for path in (root, *projects)]
-        for repo in repos:
-            stack.enter_context(repo.lock)
-            check_idle(Path(repo.root_dir))
-        used = Used()
-        used.add(repos[0], revs)
-        for repo in repos[1:]:
-            used.add(repo)
-        if remote and (unknown := unknown_in_remote(repos[0], used)):
-            raise UnknownContentError(
-                f"The remote is not collected, because the files of {', '.join(unknown)} are unknown."
-            )
-        entries = outdated_entries(repos[0], used, before)
-        garbage = [*entries, *unused_objects(repos[0], used, before)]
-        size = sum(path.stat().st_size for path in garbage)
-        for path in () if dry else garbage:
-            path.unlink(missing_ok=True)
-        return {
-            "objects": len(garbage),
-            "bytes": size,
-            "remote": collect_remote(repos[0], used, dry=dry) if remote else 0,
-        }
-
-
-def unknown_in_remote(repo: Any, used: Used) -> list[str]:
-    """List the folders that may have unknown files in the default remote: not weights that were never pushed, so without their list."""
-    remote = repo.cloud.get_remote_odb()
-    return sorted(
-        name
-        for name, out in used.unknown.items()
-        if not is_weights(out.def_path) or remote.exists(out.hash_info.value)
-    )
-
-
-def check_idle(root: Path) -> None:
-    """Check that no program runs a stage, else raise ``CacheInUseError``.
-
-    DVC releases its lock meanwhile, and needs it within three seconds after the stage.
-    """
-    import psutil
-
-    try:
-        held = json.loads((root / ".dvc" / "tmp" / "rwlock").read_bytes())
-    except (OSError, ValueError):
-        return
-    owners = [
-        *held.get("write", {}).values(),
-        *(one for many in held.get("read", {}).values() for one in many),
-    ]
-    for owner in owners:
-        if psutil.pid_exists(owner["pid"]):
-            raise CacheInUseError(f"Process {owner['pid']} runs a stage in {root}.")
-
-
-def outdated_entries(repo: Any, used: Used, before: float) -> list[Path]:
-    """Return the entries of the run cache that restore no version that is used, and add to ``used`` what the others name."""
-    from dvc.utils.serialize import load_yaml
-
-    outdated, kept = [], []
-    for path in Path(repo.stage_cache.cache_dir).glob("*/*/*"):
-        try:
-            named = {(out["path"], out["md5"]) for out in load_yaml(str(path))["outs"]} <= used.outs
-        except Exception:  # a part of an entry, which a killed DVC left
-            named = False
-        if not named and _is_old(path, before):
-            outdated.append(path)
-        else:
-            kept.append((path.parent.name, path.name))
-    used.add_objects(repo.stage_cache.get_used_objs(kept, force=True))
-    return outdated
-
-
-def unused_objects(repo: Any, used: Used, before: float) -> list[Path]:
-    """Return the unused objects of the cache and the parts that a killed DVC left; lists of a folder's files before the files.
-
-    An unused list that is young keeps its files.
-    """
-    folder, unused = Path(repo.cache.local.path), []
-    for path in sorted(folder.glob("*/*"), key=lambda path: path.suffix != ".dir"):
-        if path.parent.name + path.name in used.objects or not path.is_file():
-            continue
-        if _is_old(path, before):
-            unused.append(path)
-        elif path.suffix == ".dir":
-            used.objects.update(_listed(path))
-    return unused
-
-
-def _is_old(path: Path, before: float) -> bool:
-    try:
-        return path.stat().st_mtime < before
-    except FileNotFoundError:  # a temporary file of a program that fetches something
-        return False
-
-
-def _listed(path: Path) -> Iterator[str]:
-    try:
-        yield from (entry["md5"] for entry in json.loads(path.read_bytes()))
-    except (ValueError, KeyError, TypeError):  # damaged
-        return
-
-
-def collect_remote(repo: Any, used: Used, *, dry: bool) -> int:
-    """Remove the objects of the default remote that nothing uses, and return their number."""
-    from dvc_data.hashfile.db import get_index
-    from dvc_data.hashfile.gc import gc
-    from dvc_data.hashfile.hash_info import HashInfo
-
-    remote = repo.cloud.get_remote_odb(command="gc -c")
-    removed = gc(remote, [HashInfo("md5", value) for value in used.objects], dry=dry)
-    if removed and not dry:
-        get_index(remote).clear()
-    return int(removed)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Programs in a working tree: the environment they need, and the one way to run what may take long.
 
-Flows and experiments start DVC, trainings and exports with ``running``. They end with this process, however it
-ends; a training that is stopped has the time to save a checkpoint.
+Flows and experiments start DVC, trainings and exports with ``running``. They end with this process, however
+it ends; a training that is stopped has the time to save a checkpoint.
 """
 
 import contextlib

@@ -156,7 +156,6 @@ def find_texts(root: Path, outbox: Path, id_column: str, ids: pa.Array) -> pa.Ta
     return pa.table({id_column: ids.take(pa.array(order, pa.int64())), **values})
 
 
-MODULE = "tuneline.cli.predict.jobs"
 BEGINS = "file {number} begins"
 ENDS = "file {number} ends with status {status}"
 

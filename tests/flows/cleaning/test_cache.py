@@ -18,7 +18,8 @@ from tests.dvc_files import add_remote, configure_dvc
 from tests.faults.kills import kills
 from tests.flows.cleaning.conftest import cleaning_of
 from tests.flows.conftest import sh
-from tuneline.project.dvc import CacheInUseError, Lock, cached_file, check_idle, collect_garbage, read_lock
+from tuneline.project.dvc import Lock, cached_file, read_lock
+from tuneline.project.garbage import CacheInUseError, check_idle, collect_garbage
 from tuneline.project.repo import lock_at
 
 
