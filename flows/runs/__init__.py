@@ -1,1 +1,1 @@
-"""One run of the pipeline: its checkout, the programs it starts, locks, and the commit that keeps its result."""
+"""One run of the pipeline: its checkout, its programs, locks, and the commit that keeps its result."""

@@ -33,13 +33,14 @@ MARKER = "complete.json"
 COPY_EVERY = 5.0
 """Seconds between two looks for new checkpoints."""
 FETCH_AFTER = (0, 10, 60)
-"""Seconds before each attempt to fetch checkpoints: to train again from the start costs more than to wait for a network."""
+"""Seconds before each attempt to fetch checkpoints.
+
+To train again from the start costs more than to wait for a network.
+"""
 KEPT = timedelta(days=30)
 """Time after which the checkpoints of a run that never succeeded are removed."""
 _RECORD = "run.json"
 _FILE = re.compile(r"(?P<step>[\w-]+/step-\d+)/(?P<rest>[^/].*)")
-
-OnLine = Callable[[str], None]
 
 
 class StorageError(Exception):
@@ -48,30 +49,42 @@ class StorageError(Exception):
 
 @dataclass
 class SharedCheckpoints:
-    """The copies of one run's checkpoints, in the folder of all runs, ``root``, of a storage."""
+    """The copies of one run's checkpoints in a storage.
+
+    Attributes:
+        files: File system of the storage.
+        root: Folder of all runs in the storage.
+        name: Name of the run.
+        spec: What the run computes.
+        warn: Function that gets the errors of the storage.
+    """
 
     files: fsspec.AbstractFileSystem
     root: str
     name: str
     spec: RunSpec
-    warn: OnLine
+    warn: Callable[[str], None]
     _fetched: str | None = None
     _copied: frozenset[str] = frozenset()
     _warned: set[str] = field(default_factory=set)
 
     @classmethod
-    def open(cls, repository: Repository, where: str | None, checkout: Checkout, warn: OnLine) -> Self | None:
-        """Return those of a run in the storage that the settings name; ``None`` if they name none."""
-        return (
-            None
-            if where is None
-            else cls(*open_storage(repository.root, where), checkout.name, checkout.spec, warn)
-        )
+    def open(
+        cls, repository: Repository, where: str | None, checkout: Checkout, warn: Callable[[str], None]
+    ) -> Self | None:
+        """Return the checkpoints of a run in the storage that the settings name; ``None`` without one."""
+        if where is None:
+            return None
+        files, root = open_storage(repository.root, where)
+        return cls(files, root, checkout.name, checkout.spec, warn)
 
     def fetch(self, checkout: Path) -> str | None:
-        """Fetch the checkpoints of an earlier attempt, or of a run that trains the same model, if they are newer than the checkout's.
+        """Fetch the checkpoints of an earlier attempt, or of a run that trains the same model.
 
-        Return the newest of them, for the log; ``None`` if nothing was fetched.
+        They are fetched only if they are newer than the checkpoints of the checkout.
+
+        Returns:
+            The newest of them, for the log; ``None`` if nothing was fetched.
         """
         for seconds in FETCH_AFTER:
             time.sleep(seconds)
@@ -104,26 +117,25 @@ class SharedCheckpoints:
         thread.join()
 
     def copy(self, checkout: Path) -> None:
-        """Copy the checkpoints that the storage does not have, and then remove those that the training has removed."""
+        """Copy the checkpoints that the storage lacks, and then remove what the training has removed."""
         steps = {f"{path.parent.name}/{path.name}": path for path in _complete(checkout / CHECKPOINTS)}
-        if (
-            not steps or steps.keys() == self._copied
-        ):  # nothing is removed when the training has ended, because the run has not
+        # Without steps, the training has ended, and the run has not: nothing is removed.
+        if not steps or steps.keys() == self._copied:
             return
         stored = self._stored(self.name)
-        for step in [
-            step for step in steps if MARKER not in stored.get(step, ())
-        ]:  # oldest first: a best one before those that need it
-            self._copy(step, steps[step])
+        for step, path in steps.items():  # oldest first: the best one before later ones, which need it
+            if MARKER not in stored.get(step, ()):
+                self._copy(step, path)
         for step in stored.keys() - steps.keys():
             self.files.rm(f"{self.root}/{self.name}/{step}", recursive=True)
         self._copied = frozenset(steps)
 
     def remove(self) -> None:
-        """Remove the copies of a run that succeeded, and those that it started from."""
+        """Remove the copies of a run that succeeded, and the copies that it started from."""
         with self._tried("The copies of this run's checkpoints were not removed"):
-            for run in filter(None, (self.name, self._fetched)):
-                self._remove(run)
+            self._remove(self.name)
+            if self._fetched:
+                self._remove(self._fetched)
 
     def _fetch_newer(self, checkpoints: Path) -> str | None:
         local = max((step.name for step in _complete(checkpoints)), default="")
@@ -142,27 +154,29 @@ class SharedCheckpoints:
 
         Runs that ended long ago are removed.
         """
-        candidates = []
         self.files.invalidate_cache()
         runs: list[str] = []
         with contextlib.suppress(FileNotFoundError):  # there is no folder yet
             runs = [path.rstrip("/").rpartition("/")[2] for path in self.files.ls(self.root, detail=False)]
+
+        candidates = []
+        damaged = (FileNotFoundError, ValueError, KeyError, TypeError)  # or removed meanwhile
         for run in runs:
-            with contextlib.suppress(
-                FileNotFoundError, ValueError, KeyError, TypeError
-            ):  # removed meanwhile, or damaged
+            with contextlib.suppress(*damaged):
                 record = json.loads(self.files.cat_file(f"{self.root}/{run}/{_RECORD}"))
                 age = datetime.now(UTC) - datetime.fromisoformat(record["copied"])
-                if run == self.name or (
-                    age < KEPT and self.spec.trains_same_model(SPEC.validate_python(record))
-                ):
-                    candidates.append((run != self.name, age, run))
+                is_own = run == self.name
+                if is_own or (age < KEPT and self.spec.trains_same_model(SPEC.validate_python(record))):
+                    candidates.append((not is_own, age, run))
                 elif age > KEPT:
                     self._remove(run)
         return [run for *_, run in sorted(candidates)]
 
     def _stored(self, run: str) -> dict[str, list[str]]:
-        """Return the files of each checkpoint in the storage, whole or not: ``{"KEY/step-N": ["model.safetensors", ...]}``."""
+        """Return the files of each checkpoint in the storage, complete or not.
+
+        An example: ``{"KEY/step-N": ["model.safetensors", ...]}``.
+        """
         folder = f"{self.root}/{run}"
         self.files.invalidate_cache()
         steps: dict[str, list[str]] = {}
@@ -174,10 +188,8 @@ class SharedCheckpoints:
 
     def _copy(self, step: str, path: Path) -> None:
         target = f"{self.root}/{self.name}"
-        names = sorted(
-            (file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()),
-            key=lambda name: name == MARKER,
-        )
+        names = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()]
+        names.sort(key=lambda name: name == MARKER)  # the marker last: only then is the copy complete
         try:
             for name in names:
                 self.files.makedirs(f"{target}/{step}/{name}".rpartition("/")[0], exist_ok=True)
@@ -215,28 +227,33 @@ class SharedCheckpoints:
 
 def _complete(checkpoints: Path) -> list[Path]:
     """List the complete checkpoints of a checkout, in the order of their steps."""
-    runs = [run for run in checkpoints.glob("*") if not run.name.startswith(".")]
-    return sorted(
-        (step for run in runs for step in run.glob("step-*") if (step / MARKER).exists()),
-        key=lambda step: step.name,
-    )
+    steps = []
+    for key in checkpoints.glob("*"):
+        if not key.name.startswith("."):
+            steps += [step for step in key.glob("step-*") if (step / MARKER).exists()]
+    return sorted(steps, key=lambda step: step.name)
 
 
 def open_storage(root: Path, where: str) -> tuple[fsspec.AbstractFileSystem, str]:
-    """Return file system and folder of ``dvc``, of a path relative to the repository, or of an address that fsspec knows.
+    """Return the file system and the folder of a storage.
 
-    A ``StorageError`` if it is no storage that lists its files, or a package is missing.
+    Args:
+        root: The repository.
+        where: ``dvc``, a path relative to the repository, or an address that fsspec knows.
+
+    Raises:
+        StorageError: It is no storage that lists its files, or a package is missing.
     """
     setting = "training.checkpoints in conf/flows.yaml"
     try:
-        files, folder = (
-            _dvc_remote(root)
-            if where == DVC
-            else fsspec.core.url_to_fs(where if "://" in where else str(root / where))
-        )
+        if where == DVC:
+            files, folder = _dvc_remote(root)
+        else:
+            files, folder = fsspec.core.url_to_fs(where if "://" in where else str(root / where))
     except Exception as error:  # each file system has its own
         raise StorageError(redacted(f"{setting}: {where} cannot be used. {error}")) from None
-    if {"http", "https"} & ({files.protocol} if isinstance(files.protocol, str) else {*files.protocol}):
+    protocols = {files.protocol} if isinstance(files.protocol, str) else {*files.protocol}
+    if {"http", "https"} & protocols:
         raise StorageError(
             redacted(
                 f"{setting}: {where} is on HTTP, which lists no files. Name a shared folder, or storage such"
@@ -247,11 +264,14 @@ def open_storage(root: Path, where: str) -> tuple[fsspec.AbstractFileSystem, str
 
 
 def _dvc_remote(root: Path) -> tuple[Any, str]:
-    """Return the file system of the default DVC remote, with its credentials, and a folder beside what DVC stores."""
+    """Return the file system of the default DVC remote, with its credentials, and a folder in it.
+
+    The folder is beside what DVC stores.
+    """
     from dvc.fs import LocalFileSystem, get_cloud_fs
 
     config = dvc_config(root)
     require_remote(root)
     kind, settings, path = get_cloud_fs(config, name=config["core"]["remote"])
-    folder = f"{path.rstrip('/')}/checkpoints"
-    return (fsspec.filesystem("file"), folder) if kind is LocalFileSystem else (kind(**settings).fs, folder)
+    files = fsspec.filesystem("file") if kind is LocalFileSystem else kind(**settings).fs
+    return files, f"{path.rstrip('/')}/checkpoints"

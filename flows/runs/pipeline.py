@@ -1,4 +1,4 @@
-"""The pipeline in a checkout: its files, its graph, and its stages, which DVC runs; and the Prefect tasks of stages.
+"""The pipeline in a checkout: its files, its graph, its stages, which DVC runs, and their Prefect tasks.
 
 DVC is the only cache: Prefect's is off.
 """
@@ -35,7 +35,9 @@ _HINT = re.compile(
     r"To track the changes with git|\s*git add |To enable auto staging|\s*dvc config core.autostage|Use `dvc"
     r" push`"
 )
+"""Beginnings of what DVC prints for a person at a terminal."""
 _BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
+"""Parts of DVC's messages about a lock that another process holds."""
 
 
 class OverridesError(Exception):
@@ -43,7 +45,7 @@ class OverridesError(Exception):
 
 
 class Graph(NamedTuple):
-    """Names of the stages, each after those it depends on, and ``.dvc`` files: data that no stage makes."""
+    """Names of the stages, each after what it depends on, and ``.dvc`` files: data that no stage makes."""
 
     stages: tuple[str, ...]
     sources: tuple[str, ...]
@@ -51,24 +53,31 @@ class Graph(NamedTuple):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The pipeline in one checkout, in which ``programs`` runs commands; ``lock_wait`` seconds are waited for DVC's lock."""
+    """The pipeline in one checkout.
+
+    Attributes:
+        programs: What runs commands in the checkout.
+        on_line: Function that gets each line that a command prints.
+        lock_wait: Seconds to wait for DVC's lock.
+    """
 
     programs: Programs
     on_line: OnLine
     lock_wait: float = 600
 
     def compose(self, overrides: Sequence[str]) -> None:
-        """Write ``params.yaml`` as ``dvc exp run -S ...`` does: composed by Hydra from ``conf/`` if that is enabled.
+        """Write ``params.yaml`` as ``dvc exp run -S ...`` does.
+
+        If Hydra is enabled in DVC's settings, it composes the file from ``conf/``.
 
         Raises:
             OverridesError: An override is refused, by Hydra or by ``tuneline/project/compose.py``; the
                 message says why.
         """
         command = [sys.executable, "-P", compose.__file__, json.dumps([*overrides])]
+        env = for_composition(self.programs.env)
         try:
-            self.programs.run(
-                command, "Composing params.yaml", lambda _line: None, env=for_composition(self.programs.env)
-            )
+            self.programs.run(command, "Composing params.yaml", lambda _line: None, env=env)
         except ProgramError as error:
             if error.code != compose.REFUSED:
                 raise
@@ -87,7 +96,8 @@ class Pipeline:
             try:
                 return self.programs.run(["dvc", *arguments], what, on_line or self.on_line, env=env)
             except ProgramError as error:
-                if not any(sign in line for line in error.last for sign in _BUSY) or time.monotonic() > until:
+                is_busy = any(sign in line for line in error.last for sign in _BUSY)
+                if not is_busy or time.monotonic() > until:
                     raise
             self.on_line("Another process holds DVC's lock; waiting for it.")
             time.sleep(2)
@@ -99,27 +109,17 @@ class Pipeline:
             ProgramError: It is in neither.
             DataError: The file in the cache is damaged.
         """
-        if self._copy_cached(
-            repository, path, commit, out, what
-        ):  # DVC takes a second, and copies a damaged file
+        # DVC takes a second, and copies a damaged file.
+        if self._copy_cached(repository, path, commit, out, what):
             return
+
+        # Of a commit, DVC reads only the committed settings, which do not name the remote of a worker.
         remote = default_remote(repository.root)
-        named = (
-            ("--remote", remote) if remote else ()
-        )  # of a commit, DVC reads only the committed settings: not those of a worker
+        options = ["--rev", commit, "--out", str(out), "--force"]
+        if remote:
+            options += ["--remote", remote]
         try:
-            self.dvc(
-                "get",
-                str(repository.root),
-                path,
-                "--rev",
-                commit,
-                "--out",
-                str(out),
-                "--force",
-                *named,
-                what=what,
-            )
+            self.dvc("get", str(repository.root), path, *options, what=what)
         except ProgramError as error:
             hint = "If only another machine has it, publish it there: python -m flows.promotion publish"
             raise ProgramError(what, error.code, (*error.last, hint)) from None
@@ -129,7 +129,10 @@ class Pipeline:
         """Copy a file or folder from the cache; return False if the cache does not have all of it."""
         lock = lock_at(repository.root, commit)
         folder = cached_folder(repository.root, lock, path)
-        files = {"": cached_out(repository.root, lock, path)} if folder is None else folder
+        if folder is None:
+            files = {"": cached_out(repository.root, lock, path)}
+        else:
+            files = folder
         cached = {name: file for name, file in files.items() if file is not None}
         for file in cached.values():
             if not is_intact(file):
@@ -139,7 +142,9 @@ class Pipeline:
                 )
         if len(cached) < len(files):
             return False
-        with replace_file(out) if folder is None else replace_directory(out) as partial:
+
+        replace = replace_file if folder is None else replace_directory
+        with replace(out) as partial:
             for name, file in cached.items():
                 target = partial / name
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -150,15 +155,19 @@ class Pipeline:
         """Read the graph from the checkout's own ``dvc.yaml``."""
         command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "graph"]
         printed = self.programs.run(command, "Reading dvc.yaml", lambda _line: None, keep=100_000)
-        names = [line.partition(" ")[::2] for line in printed]
-        return Graph(
-            *(tuple(name for kind, name in names if kind == listed) for listed in ("stage", "source"))
-        )
+        stages = [line.removeprefix("stage ") for line in printed if line.startswith("stage ")]
+        sources = [line.removeprefix("source ") for line in printed if line.startswith("source ")]
+        return Graph(tuple(stages), tuple(sources))
 
     def restore(self, sources: Sequence[str]) -> None:
-        """Restore what the cache has for this commit; fetch missing sources from the DVC remote, a ``ProgramError`` if it lacks them."""
+        """Restore what the cache has for this commit; fetch missing sources from the DVC remote.
+
+        Raises:
+            ProgramError: The remote lacks a source, or cannot be reached.
+        """
         self.dvc("checkout", "--quiet", "--allow-missing", what="Restoring what the cache has")
-        if missing := [source for source in sources if not self._has_outs(source)]:
+        missing = [source for source in sources if not self._has_outs(source)]
+        if missing:
             self.dvc("pull", *missing, what=f"Fetching {', '.join(missing)} from the DVC remote")
 
     def _has_outs(self, source: str) -> bool:
@@ -185,17 +194,12 @@ class Pipeline:
             if not _HINT.match(line):  # meant for a person at a terminal
                 self.on_line(line)
 
+        env = for_stages(self.programs.env)
         try:
-            self.dvc(
-                "repro",
-                "--single-item",
-                stage,
-                what=f"Stage {stage!r}",
-                on_line=listen,
-                env=for_stages(self.programs.env),
-            )
+            self.dvc("repro", "--single-item", stage, what=f"Stage {stage!r}", on_line=listen, env=env)
         except ProgramError as error:
-            if number := killed_by(error):
+            number = killed_by(error)
+            if number:
                 raise KilledError(number, error, kills) from None
             if stage_exit_code(error) == PERMANENT:
                 raise PermanentError(error.what, error.code, error.last) from None
@@ -204,17 +208,22 @@ class Pipeline:
 
 
 FAULTS = (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
-"""Signals by which a system or a driver ends a program; those by which a person stops one are others."""
+"""Signals by which a system or a driver ends a program; a person stops it by another one."""
 KERNEL_COUNTERS = Path("/proc/vmstat")
+"""File in which the kernel counts, among others, the processes that it killed for lack of memory."""
 _EXITED = re.compile(r"failed to run: .*, exited with (-?\d+)$")
 
 
 class KilledError(ProgramError):
-    """The system killed a stage by a signal; ``kills`` is ``out_of_memory_kills()`` before the stage started."""
+    """The system killed a stage by a signal.
+
+    ``kills`` is what ``out_of_memory_kills`` returned before the stage started.
+    """
 
     def __init__(self, number: signal.Signals, error: ProgramError, kills: int | None) -> None:
         why = cause(number, kills, out_of_memory_kills())
-        super().__init__(error.what, -number, [*([why] if why else []), *error.last])
+        last = [why, *error.last] if why else error.last
+        super().__init__(error.what, -number, last)
         self.signal = number
 
 
@@ -223,25 +232,31 @@ class PermanentError(ProgramError):
 
 
 def stage_exit_code(error: ProgramError) -> int:
-    """Return the exit code of a stage, which DVC prints, and ends with one of its own; else that of DVC."""
-    codes = [int(match[1]) for match in map(_EXITED.search, error.last) if match]
-    return codes[-1] if codes else error.code
+    """Return the exit code of a stage, which DVC prints; else the exit code of DVC, which is another one."""
+    for line in reversed(error.last):
+        match = _EXITED.search(line)
+        if match:
+            return int(match[1])
+    return error.code
 
 
 def killed_by(error: ProgramError) -> signal.Signals | None:
-    """Return the signal by which the system killed a stage, or the DVC that ran it; ``None`` if the stage failed by itself.
+    """Return the signal by which the system killed a stage, or the DVC that ran it.
 
-    The exit code is -N for signal N, 128 + N where a shell or ``stages.train.launch`` waited for the killed
-    process, 256 - N where a program passed -N on.
+    ``None`` if the stage failed by itself. The exit code is -N for signal N, 128 + N where a shell or
+    ``stages.train.launch`` waited for the killed process, 256 - N where a program passed -N on.
     """
     code = stage_exit_code(error)
-    return next((fault for fault in FAULTS if code in (-fault, 128 + fault, 256 - fault)), None)
+    for fault in FAULTS:
+        if code in (-fault, 128 + fault, 256 - fault):
+            return fault
+    return None
 
 
 def out_of_memory_kills() -> int | None:
-    """Return how many processes the kernel has killed since the machine started because memory ran out; ``None`` if it does not say.
+    """Return how many processes the kernel has killed for lack of memory since the machine started.
 
-    Those of the memory limit of a container or service are included.
+    Kills by the memory limit of a container or service are included. ``None`` if the kernel does not say.
     """
     try:
         counters = dict(line.split() for line in KERNEL_COUNTERS.read_text(encoding="ascii").splitlines())
@@ -251,7 +266,7 @@ def out_of_memory_kills() -> int | None:
 
 
 def cause(number: signal.Signals, before: int | None, now: int | None) -> str | None:
-    """Return the probable cause of a signal, for a person; ``None`` for a signal that says it itself."""
+    """Return the probable cause of a signal, for a person; ``None`` if the name of the signal says it."""
     if number != signal.SIGKILL:
         return None
     if before is None or now is None:
@@ -266,7 +281,10 @@ def cause(number: signal.Signals, before: int | None, now: int | None) -> str | 
 
 def log_line(line: str) -> None:
     """Log a line of output to the task that runs, or to the flow between tasks."""
-    get_run_logger().error(line) if line.startswith("ERROR:") else get_run_logger().info(line)
+    if line.startswith("ERROR:"):
+        get_run_logger().error(line)
+    else:
+        get_run_logger().info(line)
 
 
 UNCACHED: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
@@ -314,19 +332,28 @@ def stage_task(stage: str, policy: StagePolicy) -> Task[[Pipeline], State[Any] |
                 get_run_logger().warning(
                     "%s\nIt is started again (%d of %d).", error, len(killed), policy.retries_after_signal
                 )
-        if outcome == "ran":
-            return (
-                Completed(message=f"Killed by {', '.join(killed)}, then started again.") if killed else None
-            )
-        name, message = _UNCHANGED[outcome]
-        return Completed(name=name, message=message)
+
+        if outcome != "ran":
+            name, message = _UNCHANGED[outcome]
+            return Completed(name=name, message=message)
+        if killed:
+            return Completed(message=f"Killed by {', '.join(killed)}, then started again.")
+        return None
 
     return run
 
 
 @task(name="push", task_run_name="push", retries=2, retry_delay_seconds=[10, 60], **UNCACHED)
 def push_artifacts(pipeline: Pipeline, *, weights: bool) -> None:
-    """Push the outs of the run to the DVC remote, before its commit is pushed; the weights only of a model that is promoted."""
-    command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "push" if weights else "push-result"]
-    what = "Pushing the weights to the DVC remote" if weights else "Pushing the result to the DVC remote"
+    """Push the outs of the run to the DVC remote, before its commit is pushed.
+
+    Weights are pushed only for a model that is promoted.
+    """
+    if weights:
+        verb = "push"
+        what = "Pushing the weights to the DVC remote"
+    else:
+        verb = "push-result"
+        what = "Pushing the result to the DVC remote"
+    command = [sys.executable, "-P", "-m", "tuneline.project.dvc", verb]
     pipeline.programs.run(command, what, pipeline.on_line)

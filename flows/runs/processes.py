@@ -42,13 +42,16 @@ class OutputLines:
         *complete, self._rest = (self._rest + chunk).split(b"\n")
         for line in complete:
             self._emit(line)
+
+        # A bar: its last complete state, and what has come of the next one.
         bar, separator, rest = self._rest.rpartition(b"\r")
         if separator and time.monotonic() >= self._bar_due:
-            self._emit(bar if not rest else self._rest)
+            self._emit(self._rest if rest else bar)
             self._rest = b""
         elif separator:
             self._rest = bar.rpartition(b"\r")[2] + separator + rest  # one state is enough to remember
-        if len(self._rest) > 8 * MAX_LENGTH:
+
+        if len(self._rest) > 8 * MAX_LENGTH:  # a line that may never end
             self._emit(self._rest)
             self._rest = b""
 
@@ -63,7 +66,8 @@ class OutputLines:
         if not states:
             return
         text = visible(redacted(states[-1].rstrip()))
-        text = text if len(text) <= MAX_LENGTH else text[:MAX_LENGTH] + " [...]"
+        if len(text) > MAX_LENGTH:
+            text = text[:MAX_LENGTH] + " [...]"
         self._bar_due = time.monotonic() + self._bar_every
         self.last.append(text)
         self._on_line(text)

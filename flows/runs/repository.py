@@ -25,18 +25,20 @@ _PERMANENT = re.compile(
 
 
 def is_outage(message: str) -> bool:
-    """Return True if a git command failed because its remote could not be reached, by the message of git; then a retry may succeed.
+    """Return True if git's message says that the remote could not be reached; then a retry may succeed.
 
-    Authentication, refused refs and wrong addresses are no outages. An unknown message counts as one.
+    Authentication, refused refs and wrong addresses are no outages. An unknown message is an outage.
     """
-    return bool(_TEMPORARY.search(message) or not _PERMANENT.search(message))
+    if _TEMPORARY.search(message):
+        return True
+    return not _PERMANENT.search(message)
 
 
 REPOSITORY_VARIABLE = "TUNELINE_REPOSITORY"
-"""Environment variable with the path of the repository, if it is not the one that holds the flows."""
+"""Environment variable with the path of the repository, if it is not the repository of the flows."""
 _say_error = partial(say, error=True)
 _STALLED = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60")
-"""Settings with which git gives up a connection over HTTP that transfers nothing for a minute, instead of waiting for ever."""
+"""Settings with which git gives up a connection over HTTP that transfers nothing for a minute."""
 _LONGEST = 300.0
 """Seconds after which no retry begins: a host that drops every packet takes two minutes for each attempt."""
 
@@ -46,7 +48,7 @@ class UnreachableError(GitError):
 
 
 class Worktree(NamedTuple):
-    """A working tree: its folder, the commit that it is at, and its branch, which is empty if none is checked out."""
+    """A working tree: its folder, its commit, and its branch, which is empty if none is checked out."""
 
     path: Path
     head: str
@@ -57,18 +59,21 @@ class Worktree(NamedTuple):
 class Repository:
     """A clone, which a person may be working in: no method changes its working tree.
 
-    ``log`` is told of what a run can do without.
+    Attributes:
+        log: Function that gets messages about what a run can do without.
+        patience: Seconds after which a remote counts as away, without another attempt. ``None``: it is tried
+            again after the delays in ``conf/flows.yaml``.
     """
 
     root: Path
     log: Callable[[str], None] = field(default=_say_error, compare=False)
     patience: float | None = None
-    """Seconds after which a remote counts as away, without another attempt; ``None``: the delays in ``conf/flows.yaml``."""
 
     @classmethod
     def here(cls, log: Callable[[str], None] = _say_error) -> "Repository":
-        """Return the repository that ``TUNELINE_REPOSITORY`` names, else the one that contains this file."""
-        return cls(Path(os.environ.get(REPOSITORY_VARIABLE) or Path(__file__).parents[2]).resolve(), log)
+        """Return the repository that ``TUNELINE_REPOSITORY`` names, else the repository of this file."""
+        root = Path(os.environ.get(REPOSITORY_VARIABLE) or Path(__file__).parents[2])
+        return cls(root.resolve(), log)
 
     @property
     def state(self) -> Path:
@@ -78,7 +83,7 @@ class Repository:
     def git(
         self, *arguments: str, cwd: Path | None = None, text: str | None = None, timeout: float | None = None
     ) -> str:
-        """Run git and return its output; a ``GitError`` with its message if it fails, or takes more seconds than ``timeout``."""
+        """Run git in ``cwd``, by default in the clone, and return its output; as ``run_git`` does."""
         return run_git(cwd or self.root, *arguments, text=text, timeout=timeout)
 
     def transfer(self, *arguments: str) -> str:
@@ -90,14 +95,17 @@ class Repository:
             UnreachableError: The remote could not be reached in any attempt.
             GitError: git failed for another reason, which a retry does not change.
         """
-        attempt, started = 0, time.monotonic()
+        attempt = 0
+        started = time.monotonic()
         while True:
             try:
                 return self.git(*_STALLED, *arguments, timeout=self.patience)
             except GitError as error:
                 if not is_outage(str(error)):
                     raise
-                delays = load_settings(self.root).git.retry_delay_seconds if self.patience is None else []
+                delays = []
+                if self.patience is None:
+                    delays = load_settings(self.root).git.retry_delay_seconds
                 if attempt == len(delays) or time.monotonic() - started > _LONGEST:
                     times = f"{attempt + 1} times in {time.monotonic() - started:.0f} s"
                     raise UnreachableError(f"{error}\nTried {times}.") from None
@@ -112,9 +120,8 @@ class Repository:
         """
         remote = ref.partition("/")[0]
         if remote in self.git("remote").split():
-            self.transfer(
-                "fetch", remote
-            )  # without --tags: a tag that both have and that differs would stop it
+            # Without --tags: a tag that both have and that differs would stop it.
+            self.transfer("fetch", remote)
         try:
             return self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
         except GitError:
@@ -132,7 +139,10 @@ class Repository:
         return entries
 
     def commit_page(self, commit: str) -> str | None:
-        """Return the web page of a commit, if ``origin`` is on a host with the usual addresses; without credentials in the address."""
+        """Return the address of the web page of a commit, without credentials.
+
+        ``None`` unless ``origin`` is on a host with the usual addresses.
+        """
         if not self.has_remote():
             return None
         url = self.git("remote", "get-url", "origin").removesuffix("/").removesuffix(".git")
@@ -149,6 +159,10 @@ class Repository:
 
 
 def safe_name(text: str) -> str:
-    """Return a name that git takes in a branch and the file system in a path: letters, digits, ``-`` and ``_``, at most 100 bytes."""
-    name = re.sub(r"[^\w-]+", "-", text).encode()[:100].decode(errors="ignore")
-    return name.strip("-_") or "run"
+    """Return a name that git takes in a branch and the file system in a path.
+
+    It has letters, digits, ``-`` and ``_``, at most 100 bytes.
+    """
+    name = re.sub(r"[^\w-]+", "-", text)
+    shortened = name.encode()[:100].decode(errors="ignore")  # a letter that was cut is left out
+    return shortened.strip("-_") or "run"

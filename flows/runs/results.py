@@ -1,7 +1,8 @@
-"""What runs leave in git: the commit of a result on a branch ``runs/<date>-<run name>``, and branches that move forward to such a commit.
+"""What runs leave in git: commits of results, and branches that move forward to such a commit.
 
-The commit has ``dvc.lock``, metrics and parameters. A branch moves forward in ``origin``, and in this clone
-with the working tree of whoever has the branch checked out.
+A result is on a branch ``runs/<date>-<run name>``. Its commit has ``dvc.lock``, metrics and parameters. A
+branch moves forward in ``origin``, and in this clone with the working tree of whoever has the branch checked
+out.
 """
 
 from collections.abc import Mapping
@@ -32,7 +33,10 @@ class Run:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The commit of a run's result and its branch; that of the commit that was run, without a branch, if it has these results."""
+    """The commit of a run's result, and its branch.
+
+    If the commit that was run has these results already, the result is that commit, without a branch.
+    """
 
     commit: str
     branch: str | None
@@ -45,7 +49,9 @@ class RunResult:
     @property
     def refs(self) -> list[str]:
         """Refs to push. Forced, because an earlier attempt of the same run may have pushed the branch."""
-        return [f"+refs/heads/{self.branch}"] if self.branch else []
+        if self.branch is None:
+            return []
+        return [f"+refs/heads/{self.branch}"]
 
 
 def commit_run(repository: Repository, checkout: Checkout, run: Run, message: str) -> RunResult:
@@ -53,16 +59,17 @@ def commit_run(repository: Repository, checkout: Checkout, run: Run, message: st
 
     A second call (by another attempt, or with another promotion decision) replaces the run's commit.
     """
-    path, spec = checkout.path, checkout.spec
-    head, changed = (
-        repository.git("rev-parse", "HEAD", cwd=path),
-        repository.git("status", "--porcelain", cwd=path),
-    )
+    path = checkout.path
+    spec = checkout.spec
+    head = repository.git("rev-parse", "HEAD", cwd=path)
+    changed = repository.git("status", "--porcelain", cwd=path)
     if head == spec.commit and not changed:
         return RunResult(spec.commit, None)
-    origin = f"The pipeline of {spec.commit[:12]} ({spec.ref})" + (
-        f", with {' '.join(spec.overrides)}" if spec.overrides else ""
-    )
+
+    # The commit: a new one, or in place of the commit of an earlier attempt.
+    origin = f"The pipeline of {spec.commit[:12]} ({spec.ref})"
+    if spec.overrides:
+        origin += f", with {' '.join(spec.overrides)}"
     text = f"Run {run.name}: {metrics_summary(checkout)}\n\n{origin}.\n\n{message}\n\n{RUN_TRAILER}: {run.id}"
     if changed or repository.git("log", "-1", "--format=%B", cwd=path) != text:
         repository.git("add", "--all", cwd=path)
@@ -70,7 +77,10 @@ def commit_run(repository: Repository, checkout: Checkout, run: Run, message: st
         repository.git(
             "-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", *amend, cwd=path, text=text
         )
-    earlier, branch = earlier_result(repository, run.id), f"runs/{date.today().isoformat()}-{run.name}"
+
+    # Its branch: the branch of an earlier attempt, which may have begun on another day.
+    earlier = earlier_result(repository, run.id)
+    branch = f"runs/{date.today().isoformat()}-{run.name}"
     if earlier and earlier.branch:
         branch = earlier.branch
     elif repository.git("branch", "--list", branch):  # of another run
@@ -82,8 +92,8 @@ def commit_run(repository: Repository, checkout: Checkout, run: Run, message: st
 
 def earlier_result(repository: Repository, run_id: str) -> RunResult | None:
     """Return the result that an earlier attempt of a run committed; ``None`` if it came to no commit."""
-    known = f"--format=%(objectname) %(refname:short) %(contents:trailers:key={RUN_TRAILER},valueonly)"
-    for line in repository.git("for-each-ref", known, "refs/heads/runs").splitlines():
+    fields = f"--format=%(objectname) %(refname:short) %(contents:trailers:key={RUN_TRAILER},valueonly)"
+    for line in repository.git("for-each-ref", fields, "refs/heads/runs").splitlines():
         commit, branch, *runs = line.split() or ("", "")
         if runs == [run_id]:
             return RunResult(commit, branch)
@@ -93,7 +103,8 @@ def earlier_result(repository: Repository, run_id: str) -> RunResult | None:
 def metrics_summary(checkout: Checkout) -> str:
     """Return the headline metrics in one line."""
     metrics = read_metrics(checkout.path, "evaluate")
-    return ", ".join(f"{name} {metrics[name]:.4g}" for name in HEADLINE if name in metrics) or "no metrics"
+    parts = [f"{name} {metrics[name]:.4g}" for name in HEADLINE if name in metrics]
+    return ", ".join(parts) or "no metrics"
 
 
 def read_metrics(root: Path, stage: str) -> Mapping[str, float]:
@@ -130,7 +141,10 @@ def fast_forward(repository: Repository, branch: str, commit: str, *, push: bool
 
 
 def follow_origin(repository: Repository, branch: str, commit: str) -> None:
-    """Move a branch of this clone forward to the commit that origin's has; where that cannot be done, say so."""
+    """Move a branch of this clone forward to the commit of origin's branch.
+
+    Where that cannot be done, the log says so.
+    """
     try:
         _move_here(repository, branch, commit)
     except (GitError, NotFastForwardError) as error:
@@ -147,7 +161,12 @@ def contains(repository: Repository, ref: str, commit: str) -> bool:
 
 
 def fetch_branch(repository: Repository, branch: str) -> str:
-    """Fetch a branch of ``origin`` and return its commit; a ``GitError`` if ``origin`` has no such branch, or cannot be reached."""
+    """Fetch a branch of ``origin`` and return its commit.
+
+    Raises:
+        UnreachableError: ``origin`` cannot be reached.
+        GitError: ``origin`` has no such branch.
+    """
     here = f"refs/remotes/origin/{branch}"
     repository.transfer("fetch", "--no-tags", "origin", f"+refs/heads/{branch}:{here}")
     return repository.git("rev-parse", here)
@@ -172,9 +191,11 @@ def _move_here(repository: Repository, branch: str, commit: str) -> None:
         return
     if before and not contains(repository, commit, before):
         raise NotFastForwardError(f"{branch} has other commits than those before {commit[:12]}.")
-    if folder := next((tree.path for tree in repository.worktrees() if tree.branch == branch), None):
-        repository.git("merge", "--ff-only", "--no-autostash", "--quiet", commit, cwd=folder)
-        _restore_data(repository, folder, before, commit)
+
+    checked_out = [tree.path for tree in repository.worktrees() if tree.branch == branch]
+    if checked_out:
+        repository.git("merge", "--ff-only", "--no-autostash", "--quiet", commit, cwd=checked_out[0])
+        _restore_data(repository, checked_out[0], before, commit)
     else:
         repository.git("update-ref", "-m", "fast-forward", ref, commit, before or "0" * 40)
 
@@ -184,9 +205,8 @@ def _restore_data(repository: Repository, folder: Path, before: str, commit: str
 
     DVC refuses to remove data that its cache does not have.
     """
-    changed = repository.git(
-        "diff", "--name-only", "--diff-filter=d", before, commit, "--", "*.dvc"
-    ).splitlines()
+    printed = repository.git("diff", "--name-only", "--diff-filter=d", before, commit, "--", "*.dvc")
+    changed = printed.splitlines()
     if not changed:
         return
     try:

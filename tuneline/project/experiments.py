@@ -1,4 +1,6 @@
-"""Experiments: trainings with other parameters, each in a working tree of its own, kept as commits that DVC knows as experiments.
+"""Experiments: trainings with other parameters, each in a working tree of its own.
+
+Their results are commits that DVC knows as experiments.
 
 A working tree is ``.dvc/tmp/experiments/NAME``: HEAD with the uncommitted changes of the user's tree, and
 DVC's cache. So the user's tree is never touched, several experiments run at once, and a killed one leaves
@@ -18,7 +20,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +54,10 @@ CARRIED = (
     "stages",
     "tuneline",
 )
-"""Where new files that git does not ignore belong to an experiment, as changes of tracked files do everywhere."""
+"""Files and folders whose new files, if git does not ignore them, belong to an experiment.
+
+Changes of tracked files belong to it everywhere.
+"""
 GENERATED = ("dvc.lock", f"{METRICS}/")
 """What the pipeline writes, and ``dvc repro`` writes again."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,=+-]{0,99}")
@@ -74,7 +78,14 @@ def check_name(root: Path, name: str) -> None:
 
 @dataclass(frozen=True)
 class SavedExperiment:
-    """A finished experiment: its commit, that of its base, the date of the former (``YYYY-MM-DD``) and what its message records."""
+    """A finished experiment.
+
+    Attributes:
+        commit: Commit with its parameters, ``dvc.lock`` and metrics.
+        base: Commit that it is based on.
+        date: Date of ``commit``, as ``YYYY-MM-DD``.
+        record: Values that the message of ``commit`` has, such as seconds.
+    """
 
     root: Path
     name: str
@@ -109,25 +120,33 @@ class SavedExperiment:
 
 
 def saved_experiments(root: Path, base: str | None = None) -> list[SavedExperiment]:
-    """List the finished experiments, those of ``dvc exp run`` as well, the oldest first; of one base commit if it is given."""
+    """List the finished experiments, the oldest first; with ``base``, only the experiments on that commit.
+
+    Experiments of ``dvc exp run`` are listed as well.
+    """
     fields = "%(refname)%00%(objectname)%00%(committerdate:short)%00%(contents:body)%01"
     where = _ref(base, "") if base else "refs/exps/"
+    printed = git(root, "for-each-ref", "--sort=committerdate", f"--format={fields}", where)
     experiments = []
-    for entry in git(root, "for-each-ref", "--sort=committerdate", f"--format={fields}", where).split("\x01"):
-        ref, commit, date, body = (*entry.strip().split("\x00"), "", "", "")[:4]
-        if match := re.fullmatch(r"refs/exps/([0-9a-f]{2})/([0-9a-f]{38})/([^/]+)", ref):
-            experiments.append(
-                SavedExperiment(root, match[3], commit, match[1] + match[2], date, _record(body))
-            )
+    for entry in printed.split("\x01"):
+        values = entry.strip().split("\x00")
+        match = re.fullmatch(r"refs/exps/([0-9a-f]{2})/([0-9a-f]{38})/([^/]+)", values[0])
+        if not match:
+            continue
+        start, rest, name = match.groups()
+        _, commit, date, body = values
+        experiments.append(SavedExperiment(root, name, commit, start + rest, date, _record(body)))
     return experiments
 
 
 def committed_result(root: Path, commit: str) -> SavedExperiment | None:
-    """Return the result that is committed with the parameters of a commit; ``None`` if its training is of others, or there is none."""
+    """Return the result that is committed with the parameters of a commit.
+
+    ``None`` if there is no training, or it had other parameters.
+    """
     name = "HEAD" if commit == git(root, "rev-parse", "HEAD") else commit[:7]
-    result = SavedExperiment(
-        root, name, commit, commit, git(root, "show", "--no-patch", "--format=%cs", commit), {}
-    )
+    date = git(root, "show", "--no-patch", "--format=%cs", commit)
+    result = SavedExperiment(root, name, commit, commit, date, {})
     is_own = TRAIN_STAGE in result.lock.stages and not other_params(result.params, result.lock)
     return result if is_own else None
 
@@ -136,12 +155,19 @@ def find_experiment(root: Path, name: str) -> SavedExperiment | None:
     """Return the experiment of that name: on top of HEAD if there is one, else the latest of all bases."""
     named = [experiment for experiment in saved_experiments(root) if experiment.name == name]
     head = git(root, "rev-parse", "HEAD")
-    return next((experiment for experiment in named if experiment.base == head), named[-1] if named else None)
+    for experiment in named:
+        if experiment.base == head:
+            return experiment
+    return named[-1] if named else None
 
 
 def resolve_revision(root: Path, revision: str) -> str | None:
-    """Return the commit that a revision of git, or the name of an experiment, stands for; ``None`` if there is none."""
-    if commit := git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"):
+    """Return the commit that a revision of git, or the name of an experiment, stands for.
+
+    ``None`` if there is none.
+    """
+    commit = git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if commit:
         return commit
     experiment = find_experiment(root, revision)
     return experiment.commit if experiment else None
@@ -153,43 +179,47 @@ def delete(experiment: SavedExperiment) -> None:
 
 
 def apply_experiment(root: Path, experiment: SavedExperiment, *, force: bool) -> list[str]:
-    """Write what the experiment changed into the working tree, and check its outs out; return the changed files.
+    """Write what the experiment changed into the working tree, and check its outs out.
 
     Metrics of stages after the training are removed until ``dvc repro`` writes those of this model.
 
+    Returns:
+        The files whose content has changed.
+
     Raises:
-        StageError: A file that it would overwrite has uncommitted changes, or differs in HEAD from that of
-            the experiment's base. Not with ``force``.
+        StageError: A file that it would overwrite has uncommitted changes, or differs in HEAD from the file
+            of the experiment's base. Not with ``force``.
     """
-    files = _changed(root, experiment.base, experiment.commit)
+    changed = _changed(root, experiment.base, experiment.commit)
     if not force:
-        _check_kept(root, experiment, [path for path in files if not path.startswith(GENERATED)])
-    present = set(git(root, "ls-tree", "-r", "-z", "--name-only", experiment.commit).split("\x00"))
-    files += [
-        path
-        for file in (root / METRICS).glob("*.json")
-        if (path := f"{METRICS}/{file.name}") not in {*present, *files}
-    ]
+        _check_kept(root, experiment, [path for path in changed if not path.startswith(GENERATED)])
+
+    # Files: what the experiment changed, and metrics that it lacks, because they are of another model.
+    committed = set(git(root, "ls-tree", "-r", "-z", "--name-only", experiment.commit).split("\x00"))
+    files = list(changed)
+    for metrics in (root / METRICS).glob("*.json"):
+        path = f"{METRICS}/{metrics.name}"
+        if path not in committed and path not in changed:
+            files.append(path)
     before = {path: _content(root / path) for path in files}
-    if written := [path for path in files if path in present]:
+    written = [path for path in files if path in committed]
+    if written:
         run_git(root, "restore", f"--source={experiment.commit}", "--worktree", "--", *written)
     for path in files:
-        if path not in present:
+        if path not in committed:
             (root / path).unlink(missing_ok=True)
+
+    # Outs that DVC's cache has.
     targets = [] if "evaluate" in experiment.lock.stages else ["--with-deps", TRAIN_STAGE]
-    if reason := run_dvc(
-        root, "checkout", "--quiet", "--force", "--allow-missing", *targets
-    ):  # the outs that DVC's cache has
+    reason = run_dvc(root, "checkout", "--quiet", "--force", "--allow-missing", *targets)
+    if reason:
         raise StageError(f"DVC cannot check the outs out: {reason}", "Run `dvc checkout --force`.")
     return [path for path in files if _content(root / path) != before[path]]
 
 
 def _changed(root: Path, base: str, commit: str) -> list[str]:
-    return [
-        path
-        for path in git(root, "diff", "--name-only", "--no-renames", "-z", base, commit).split("\x00")
-        if path
-    ]
+    paths = git(root, "diff", "--name-only", "--no-renames", "-z", base, commit).split("\x00")
+    return [path for path in paths if path]
 
 
 def _content(path: Path) -> bytes | None:
@@ -197,11 +227,11 @@ def _content(path: Path) -> bytes | None:
 
 
 def _check_kept(root: Path, experiment: SavedExperiment, files: Sequence[str]) -> None:
-    """Refuse to overwrite what neither HEAD nor the experiment has, or what changed in HEAD since the experiment."""
-    present, theirs = (
-        git(root, "rev-parse", f"{revision}:{PARAMS}") for revision in ("HEAD", experiment.commit)
-    )
-    if PARAMS.as_posix() in _changed(root, experiment.base, "HEAD") and present != theirs:
+    """Refuse to overwrite what is saved nowhere, or what changed in HEAD since the experiment."""
+    params_in_head = git(root, "rev-parse", f"HEAD:{PARAMS}")
+    params_of_experiment = git(root, "rev-parse", f"{experiment.commit}:{PARAMS}")
+    changed_in_head = _changed(root, experiment.base, "HEAD")
+    if PARAMS.as_posix() in changed_in_head and params_in_head != params_of_experiment:
         hint = (
             f"Run it on this commit: tuneline run {shlex.join(experiment.record.get('overrides', []))}."
             " --force takes the older file."
@@ -209,10 +239,12 @@ def _check_kept(root: Path, experiment: SavedExperiment, files: Sequence[str]) -
         raise StageError(
             f"{experiment.name} is of commit {experiment.base[:7]}, and {PARAMS} has changed since.", hint
         )
+
     for path in files:
-        theirs = git(root, "rev-parse", "--verify", "--quiet", f"{experiment.commit}:{path}")
-        mine = git(root, "hash-object", "--", path) if (root / path).is_file() else ""
-        if mine not in {theirs, git(root, "rev-parse", "--verify", "--quiet", f"HEAD:{path}")}:
+        of_experiment = git(root, "rev-parse", "--verify", "--quiet", f"{experiment.commit}:{path}")
+        in_head = git(root, "rev-parse", "--verify", "--quiet", f"HEAD:{path}")
+        in_tree = git(root, "hash-object", "--", path) if (root / path).is_file() else ""
+        if in_tree not in {of_experiment, in_head}:
             raise StageError(
                 f"{path} has uncommitted changes.", "Commit them, or overwrite them with --force."
             )
@@ -220,10 +252,8 @@ def _check_kept(root: Path, experiment: SavedExperiment, files: Sequence[str]) -
 
 def unfinished(root: Path) -> list[str]:
     """List the experiments that run or were interrupted."""
-    return sorted(
-        path.name.removeprefix(".").removesuffix(".json")
-        for path in (root / EXPERIMENT_STATE).glob(".*.json")
-    )
+    records = (root / EXPERIMENT_STATE).glob(".*.json")
+    return sorted(record.name.removeprefix(".").removesuffix(".json") for record in records)
 
 
 @dataclass(frozen=True)
@@ -256,11 +286,11 @@ class Experiment:
     def execute(
         self, command: Sequence[str], output: TextIO | None = None, env: Mapping[str, str] | None = None
     ) -> int:
-        """Run a command in the working tree and return its exit code; whatever it has started ends before this returns or raises.
+        """Run a command in the working tree, and return its exit code.
 
-        It prints to this process's terminal, or to ``output``. An exception here, such as Ctrl-C, stops it:
-        the training saves a checkpoint. So does the end of this process, however it ends; the lock is held
-        until then.
+        It prints to this process's terminal, or to ``output``. Whatever it has started ends before this
+        returns or raises. An exception here, such as Ctrl-C, stops it: the training saves a checkpoint. So
+        does the end of this process, however it ends; the lock is held until then.
         """
         environment = {**program_environment(), **site_cache(self.path), **(env or {})}
         with (
@@ -281,56 +311,59 @@ class Experiment:
         self, *targets: str, output: TextIO | None = None, env: Mapping[str, str] | None = None
     ) -> int:
         """Run the stages up to ``targets``, all of them without one; return DVC's exit code."""
-        self.run(
-            "checkout",
-            "--quiet",
-            "--allow-missing",
-            *(("--with-deps", *targets) if targets else ()),
-            output=output,
-        )
+        checked_out = ("--with-deps", *targets) if targets else ()
+        self.run("checkout", "--quiet", "--allow-missing", *checked_out, output=output)
         return self.run("repro", *targets, output=output, env=env)
 
     def save(
         self, record: Mapping[str, Any], target: str | None = TRAIN_STAGE, name: str | None = None
     ) -> SavedExperiment:
-        """Commit what ran, and set DVC's ref to it, in one step; an experiment of that name on the same base is replaced.
+        """Commit what ran, and set DVC's ref to the commit, in one step.
+
+        An experiment of that name on the same base is replaced.
 
         Args:
             record: Values that are no out, such as seconds, for the message of the commit.
             target: The last stage that ran; ``None`` if all did.
-            name: Name of the experiment, if it is another one than that of the working tree.
+            name: Name of the experiment, if it is another one than the name of the working tree.
+
+        Returns:
+            The experiment as git has it.
         """
-        lock = Lock((self.path / "dvc.lock").read_text(encoding="utf-8"))
-        later = set() if target is None else {*lock.stages} - lock.upstream(target)
-        index = {"GIT_INDEX_FILE": str(_tree(self.root, self.name).beside("index"))}
-        run_git(self.path, "read-tree", self.inputs, env=index)
-        run_git(self.path, "add", "--update", env=index)
-        kept = [path for path in ("dvc.lock", METRICS.as_posix()) if (self.path / path).exists()]
-        run_git(self.path, "add", "--", *kept, env=index)
-        outdated = [out["path"] for stage in later for out in lock.stages[stage].get("outs", [])]
-        if outdated:
-            run_git(
-                self.path,
-                "rm",
-                "--cached",
-                "-r",
-                "--quiet",
-                "--force",
-                "--ignore-unmatch",
-                "--",
-                *outdated,
-                env=index,
-            )
-        tree = run_git(self.path, "write-tree", env=index)
-        record = {**record, "inputs": self.inputs}
         name = name or self.name
-        message = f"Experiment {name}\n\n{json.dumps(record, indent=1)}\n"
+
+        # The tree: the inputs, and what the stages changed. An index of its own, so that a kill leaves none.
+        index = _tree(self.root, self.name).beside("index")
+        env = {"GIT_INDEX_FILE": str(index)}
+        run_git(self.path, "read-tree", self.inputs, env=env)
+        run_git(self.path, "add", "--update", env=env)
+        generated = [path for path in ("dvc.lock", METRICS.as_posix()) if (self.path / path).exists()]
+        run_git(self.path, "add", "--", *generated, env=env)
+
+        # Without what later stages wrote: it is of another model.
+        outdated = [] if target is None else self._outs_after(target)
+        if outdated:
+            options = ("--cached", "-r", "--quiet", "--force", "--ignore-unmatch")
+            run_git(self.path, "rm", *options, "--", *outdated, env=env)
+        tree = run_git(self.path, "write-tree", env=env)
+
+        values = {**record, "inputs": self.inputs}
+        message = f"Experiment {name}\n\n{json.dumps(values, indent=1)}\n"
         commit = run_git(self.path, "commit-tree", tree, "-p", self.base, text=message)
-        Path(index["GIT_INDEX_FILE"]).unlink(missing_ok=True)
+        index.unlink(missing_ok=True)
         run_git(self.root, "update-ref", _ref(self.base, name), commit)
-        return next(
-            experiment for experiment in saved_experiments(self.root, self.base) if experiment.name == name
-        )
+        saved = {experiment.name: experiment for experiment in saved_experiments(self.root, self.base)}
+        return saved[name]
+
+    def _outs_after(self, target: str) -> list[str]:
+        """List the outs of stages that did not run, because ``target`` was the last one."""
+        lock = Lock((self.path / "dvc.lock").read_text(encoding="utf-8"))
+        upstream = lock.upstream(target)
+        outs = []
+        for name, stage in lock.stages.items():
+            if name not in upstream:
+                outs += [out["path"] for out in stage.get("outs", [])]
+        return outs
 
     def seconds(self) -> float | None:
         """Return the seconds of the training; ``None`` if DVC had its result."""
@@ -347,10 +380,11 @@ class Experiment:
 
 @contextlib.contextmanager
 def opened(root: Path, name: str, params: str) -> Iterator[Experiment]:
-    """Yield the experiment of that name with these parameters, the text of a ``params.yaml``; resume an interrupted one.
+    """Yield the experiment of that name; resume it if it was interrupted.
 
-    The working tree stays until ``discard`` removes it. If other inputs were interrupted under that name, the
-    training still finds their checkpoints, and uses them where they fit.
+    ``params`` is the text of its ``params.yaml``. The working tree stays until ``discard`` removes it. If
+    other inputs were interrupted under that name, the training still finds their checkpoints, and uses them
+    where they fit.
 
     Raises:
         StageError: The name is not allowed, or a process runs this experiment, or DVC and git do not have its
@@ -377,9 +411,10 @@ def opened(root: Path, name: str, params: str) -> Iterator[Experiment]:
 
 
 def snapshot(root: Path, params: str) -> str:
-    """Return the git tree of the user's working tree with other parameters, without changing that tree or its index.
+    """Return the git tree of the user's working tree with other parameters.
 
-    It has the uncommitted changes of tracked files, and new files in ``CARRIED``.
+    Neither the working tree nor its index is changed. The git tree has the uncommitted changes of tracked
+    files, and new files in ``CARRIED``.
     """
     index = (root / EXPERIMENT_STATE).with_name(f"experiments-{os.getpid()}.index")
     env = {"GIT_INDEX_FILE": str(index)}
@@ -486,11 +521,10 @@ def _record(body: str) -> Mapping[str, Any]:
 
 def flat_values(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested values by dotted key."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in values.items():
-        found |= (
-            flat_values(value, f"{prefix}{key}.")
-            if isinstance(value, dict) and value
-            else {f"{prefix}{key}": value}
-        )
-    return found
+        if isinstance(value, dict) and value:
+            flat.update(flat_values(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
