@@ -302,7 +302,7 @@ class Experiment:
                 output=output,
                 drained=nothing.fileno(),
                 locks=[self.lock],
-                leader_last=True,
+                leader_last=True,  # DVC, or the launcher of a training: it ends after what it waits for
             ) as supervisor,
         ):
             return supervisor.wait()
