@@ -116,6 +116,7 @@ SHELL = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'stages.t
     [(ACCELERATE, {}), (("-c", SHELL), {"DVC_STAGE": "train"})],
     ids=["accelerate launch", "dvc"],
 )
+@pytest.mark.promise("killed-launcher")
 def test_training_does_not_outlive_another_launcher(launch, command, variables, number):
     run = launch(env=variables, command=command, launch="cpu", **LONG)
     assert_ends_with_a_checkpoint(run, run.process, number)
@@ -151,6 +152,7 @@ def assert_ends_with_a_checkpoint(
 
 
 @pytest.mark.slow
+@pytest.mark.promise("late-signal")
 def test_signal_after_the_last_step_saves_and_publishes_nothing(tmp_path, data):
     """The launcher may end at any moment before the model is published."""
     tiny_task.write_params(fill(tmp_path, data), checkpoint_every_steps=None, keep="last")

@@ -56,6 +56,7 @@ def hook(machine: Machine, name: str, script: str) -> None:
     path.chmod(0o755)
 
 
+@pytest.mark.promise("failed-push")
 def test_failed_push_leaves_the_registry_as_it_was(one):
     before = one.promote()
     with origin_away(one), pytest.raises(GitError, match=AWAY):
@@ -77,6 +78,7 @@ def test_push_that_origin_refuses_leaves_the_registry_as_it_was(one):
 
 @some_of(9)
 @pytest.mark.parametrize("push", [True, False], ids=["pushed", "local"])
+@pytest.mark.promise("killed-promotion")
 def test_promotion_killed_at_any_instant_is_undone_or_complete(one, push, every):
     before, step, outcomes = one.promote(push=push).commit, 1 - every, set()
     while True:
@@ -98,6 +100,7 @@ def test_promotion_killed_at_any_instant_is_undone_or_complete(one, push, every)
     assert not list(one.registry.repository.state.glob("*.unfinished"))
 
 
+@pytest.mark.promise("broken-connection")
 def test_connection_that_breaks_after_origin_accepted_is_a_promotion(one):
     parent = "pid=$PPID; until grep -q push /proc/$pid/cmdline; do pid=$(cut -d' ' -f4 /proc/$pid/stat); done"
     hook(one, "post-receive", f"{parent}; touch killed; kill -9 $pid")
@@ -108,6 +111,7 @@ def test_connection_that_breaks_after_origin_accepted_is_a_promotion(one):
     assert one.names == origin_of(one)
 
 
+@pytest.mark.promise("unreachable-origin")
 def test_host_that_is_away_for_a_moment_costs_no_promotion(one, tmp_path):
     """And one that stays away leaves the registry as it was."""
     messages = []
@@ -168,6 +172,7 @@ def test_versions_and_stages_that_were_not_pushed_are_published_later(one, two):
     assert one.registry.unpublished() == []
 
 
+@pytest.mark.promise("two-promotions")
 def test_version_that_another_machine_took_is_renumbered(one, two):
     theirs, ours = one.promote(), two.promote(push=False)
     assert theirs.name == ours.name
@@ -199,6 +204,7 @@ def test_fetch_that_fails_says_why(one):
         one.fetch()
 
 
+@pytest.mark.promise("hold")
 def test_hold_reaches_other_machines_and_stops_a_promotion_that_is_in_progress(one, two):
     first = one.promote()
     two.fetch()
@@ -226,6 +232,7 @@ def test_promotion_of_another_machine_in_the_meantime_is_a_conflict(one, two):
     assert two.promote(commit).name == "v0.2.0"
 
 
+@pytest.mark.promise("two-promotions")
 def test_two_machines_that_promote_at_once_agree(one, two, root):
     script = (
         "import sys; from pathlib import Path; from flows.promotion.registry import *; from"
@@ -246,6 +253,7 @@ def test_two_machines_that_promote_at_once_agree(one, two, root):
 
 
 @pytest.mark.parametrize("seconds", [-300, 300])
+@pytest.mark.promise("clocks-differ")
 def test_order_of_promotions_does_not_depend_on_clocks(one, two, seconds, monkeypatch):
     """A machine whose clock is off promotes, another rolls back, and each sees what was announced."""
     announced = []
@@ -282,6 +290,7 @@ def test_promotions_of_one_second_are_ordered(one):
         assert one.production == shown_by_gto(one) == version.commit
 
 
+@pytest.mark.promise("removed-tags")
 def test_version_that_a_colleague_took_out_of_origin_does_not_come_back(one, two):
     before, bad = one.promote(), one.promote()
     two.fetch()
@@ -324,6 +333,7 @@ def test_promotion_that_was_never_pushed_gives_way_to_a_removal_in_origin(one, t
     assert mine in one.registry.tags().versions
 
 
+@pytest.mark.promise("removed-tags")
 def test_origin_that_has_no_tag_any_more_is_a_conflict_until_a_person_decides(one, two, tmp_path):
     version = one.promote()
     git(two.root, "push", "--quiet", "origin", "--delete", *origin_of(one))

@@ -52,6 +52,7 @@ def abandon(repository: Repository, name: str) -> None:
         raise RuntimeError
 
 
+@pytest.mark.promise("damaged-record")
 def test_damaged_record_is_set_aside_and_blocks_no_run(repository):
     messages = []
     repository = replace(repository, log=messages.append)
@@ -95,6 +96,7 @@ def test_checkout_of_a_run_killed_while_it_was_created_is_pruned(repository):
 
 
 @some_of(3)
+@pytest.mark.promise("killed-promotion")
 def test_run_killed_around_its_promotion_is_promoted_once_by_its_next_attempt(repository, tmp_path, every):
     git(tmp_path, "clone", "--quiet", "--bare", "repo", "origin.git")
     git(repository.root, "remote", "add", "origin", str(tmp_path / "origin.git"))

@@ -108,6 +108,7 @@ def kill_prediction(when: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
+@pytest.mark.promise("killed-prediction")
 def test_killed_prediction_is_no_fault_of_the_file_and_stops_no_other(toy_model, outbox, put):
     waiting = [put("first.csv", tickets(5)), put("large.csv", tickets(50_000)), put("last.csv", tickets(5))]
     killer = threading.Thread(target=kill_prediction, args=[lambda: list(outbox.scratch.glob(".2.parquet*"))])
@@ -135,6 +136,7 @@ def test_prediction_that_is_killed_before_it_begins_a_file_stops_at_once(toy_mod
     assert files(outbox) == []
 
 
+@pytest.mark.promise("damaged-model")
 def test_damaged_model_is_no_fault_of_the_files(toy_model, outbox, put):
     waiting = [put("a.csv", tickets(5)), put("b.csv", tickets(5))]
     for damage in damages(toy_model / "models/onnx/model.onnx"):
@@ -144,6 +146,7 @@ def test_damaged_model_is_no_fault_of_the_files(toy_model, outbox, put):
         assert files(outbox) == [], damage
 
 
+@pytest.mark.promise("bad-file")
 def test_bad_file_is_refused_and_its_correction_leaves_one_result(toy_model, outbox, put):
     incoming = put("a.csv", tickets(5), column="body")
     (problem,) = score(outbox, toy_model, incoming).problems
@@ -200,6 +203,7 @@ print("RESULT", results.rows, files(outbox), " ".join("; ".join(results.problems
 @pytest.mark.parametrize(
     "scratch", ["disk/scratch", pytest.param("scratch", marks=pytest.mark.slow)]
 )  # tuneline predict fails, or what copies its rows
+@pytest.mark.promise("killed-prediction")
 def test_full_disk_is_no_fault_of_the_file_and_stops_no_other(toy_model, put, tmp_path, scratch):
     draw, disk = random.Random(1), tmp_path / "disk"
     disk.mkdir()
@@ -217,6 +221,7 @@ def test_full_disk_is_no_fault_of_the_file_and_stops_no_other(toy_model, put, tm
     assert os.strerror(errno.ENOSPC) in result
 
 
+@pytest.mark.promise("changing-file")
 def test_file_that_changes_while_it_is_scored_is_scored_as_a_whole_later(toy_model, outbox, put):
     found = put("a.csv", tickets(5))
     changed = put("a.csv", tickets(7))
@@ -229,6 +234,7 @@ def test_file_that_changes_while_it_is_scored_is_scored_as_a_whole_later(toy_mod
     assert files(outbox) == ["a.csv.parquet"], "of a file that is gone, the result stays"
 
 
+@pytest.mark.promise("repeated-name")
 def test_name_that_is_used_again_is_a_new_version(toy_model, outbox, put):
     """With and without an archive; the numbers agree, also where the user has a file of such a name."""
     archive = archive_beside(outbox)
@@ -252,6 +258,7 @@ def test_name_that_is_used_again_is_a_new_version(toy_model, outbox, put):
 
 
 @some_of(12)
+@pytest.mark.promise("killed-scoring")
 def test_kill_at_any_instant_leaves_a_refusal_or_nothing_or_the_whole_result(toy_model, outbox, put, every):
     """And the input is in the inbox, or in the archive after the next run if its result is complete."""
     archive = archive_beside(outbox)
@@ -293,6 +300,7 @@ def test_kill_at_any_instant_leaves_a_refusal_or_nothing_or_the_whole_result(toy
     assert not list(outbox.scratch.iterdir())
 
 
+@pytest.mark.promise("damaged-scoring-record")
 def test_damaged_record_is_the_problem_of_its_file_only(toy_model, outbox, put, tmp_path):
     scored, refused, other = (
         put("scored.csv", tickets(2)),

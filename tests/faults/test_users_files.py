@@ -40,6 +40,7 @@ def test_two_writers_of_one_file_do_not_mix(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
 
+@pytest.mark.promise("output-behind-link")
 def test_kill_leaves_the_link_and_a_whole_file_behind_it(tmp_path):
     target, link = tmp_path / "real.csv", tmp_path / "link.csv"
     write(target, "old", rows=50)
@@ -82,6 +83,7 @@ def read(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["in.parquet", "in.parquet.gz"])
+@pytest.mark.promise("unpacking-bomb")
 def test_parquet_file_of_500_bytes_with_gigabytes_is_refused_at_the_limit_in_the_memory_of_some_rows(
     tmp_path, name
 ):

@@ -25,6 +25,7 @@ def test_period_of_a_run_composes_to_parameters_of_the_pipeline(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.promise("earlier-day")
 def test_backfill_compares_months(run, toy):
     """The small pipeline has more rows by the month here."""
     yaml = YAML()

@@ -37,6 +37,7 @@ def cleaned(served, toy):
     )
 
 
+@pytest.mark.promise("killed-clean")
 def test_clean_beside_a_training_leaves_what_belongs_to_it(cleaned, served, toy, promoted, monkeypatch):
     monkeypatch.setattr("flows.clean.POLL", 1.0)
     Past(toy).run("old", 40)
@@ -87,6 +88,7 @@ def _write(path, content: bytes):
     return path
 
 
+@pytest.mark.promise("wrong-clock")
 def test_clock_that_is_months_ahead_removes_nothing_unless_a_person_says_that_it_is_right(cleaned, toy):
     Past(toy).run("old", 40)
     before = sh("git", "branch", "--list", "runs/*", cwd=toy.root)

@@ -68,6 +68,7 @@ def test_stores_are_those_on_a_disk_of_this_machine(tmp_path):
         assert set(stores(tmp_path)) == {"DVC's cache"}
 
 
+@pytest.mark.promise("filling-disk")
 def test_disk_that_is_full_before_long_is_an_alert(tmp_path):
     repository, now = Repository(tmp_path), datetime.now(UTC)
     cache = tmp_path / ".dvc" / "cache"

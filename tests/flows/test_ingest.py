@@ -168,6 +168,7 @@ def test_new_rows_are_committed_once_with_where_they_came_from(served, desk):
     )
 
 
+@pytest.mark.promise("changing-file")
 def test_rows_that_a_slow_writer_adds_to_a_file_in_done_are_ingested(served, desk):
     """The writer had paused for longer than ``settle_seconds``; it has the file open, wherever that is moved."""
     desk.put("monday.csv", "my invoice is wrong")
@@ -192,6 +193,7 @@ def test_rows_that_a_slow_writer_adds_to_a_file_in_done_are_ingested(served, des
     assert (desk.waiting(), len(list(done.iterdir()))) == ([], 3)
 
 
+@pytest.mark.promise("refused-rows")
 def test_rows_that_the_checks_refuse_are_set_aside_and_nothing_is_committed(served, desk):
     desk.put("monday.csv", "a poison pill")
     before = desk.commits()
@@ -209,6 +211,7 @@ def test_rows_that_the_checks_refuse_are_set_aside_and_nothing_is_committed(serv
     assert event["payload"]["checks"] == ["label_set, train: 1 row with poison (allowed: 0)"]
 
 
+@pytest.mark.promise("killed-ingest")
 def test_branch_that_moved_meanwhile_and_origin_get_the_rows(served, desk, tmp_path):
     sh(
         "git",
@@ -264,6 +267,7 @@ print(killed(lambda: ingest(return_state=True), int(sys.argv[1]), step))
 """
 
 
+@pytest.mark.promise("killed-ingest")
 def test_run_killed_at_any_instant_leaves_every_row_once(served, desk):
     env = {**served.env, "TUNELINE_REPOSITORY": str(desk.root), "PYTHONPATH": str(ROOT)}
     expected, before = [], desk.commits()
@@ -319,6 +323,7 @@ def test_folder_that_dvc_tracks_as_a_whole_grows(served, desk):
     assert len(list((desk.root / "data/source/reviews/train").iterdir())) == 1
 
 
+@pytest.mark.promise("contradicting-rows")
 def test_rows_that_contradict_the_data_are_counted_listed_and_told_of_once(served, desk):
     desk.put("again.csv", "a parcel of train", "a parcel of validation")
     before, known = desk.commits(), len(events(served, "tuneline.data.conflicting"))

@@ -87,6 +87,7 @@ def test_trainings_share_a_machine_only_on_different_gpus(monkeypatch, one_per, 
         assert not busy(other)
 
 
+@pytest.mark.promise("one-training")
 def test_waiting_run_names_the_one_that_trains_and_trains_after_it(tmp_path):
     """The first is killed with its flow only: the second waits until its last process has saved."""
     command = [sys.executable, "-c", TRAINS]

@@ -173,6 +173,7 @@ print("RESULT", killed(send, int(sys.argv[2]), lambda event, _: event == "os.ren
 
 # the lock, the names and the refusals each have a faster test, here and in tests/flows/scoring/test_inbox.py
 @pytest.mark.slow
+@pytest.mark.promise("two-scorings")
 def test_problem_of_one_file_stops_no_other_and_two_runs_score_each_row_once(served, toy, promoted, put):
     inbox, outbox = toy.root / "data/inbox", toy.root / "data/scored"
     outbox.mkdir(parents=True)
@@ -239,6 +240,7 @@ def test_archived_files_are_scored_again_by_the_model_in_production_on_request(
 
 
 @pytest.mark.slow
+@pytest.mark.promise("killed-drift-event")
 def test_kill_between_drift_event_and_its_record_repeats_the_event(served, tmp_path):
     """The other order loses the event for a day, and with it the training that it starts."""
     record, env = tmp_path / "drift.json", {**served.env, "PYTHONPATH": str(ROOT)}

@@ -36,6 +36,7 @@ def branches(folder) -> list[str]:
     return sh("git", "branch", "--list", "--format=%(refname:short)", cwd=folder).split()
 
 
+@pytest.mark.promise("unreachable-origin")
 def test_next_night_completes_what_could_not_be_pushed(run, served, toy, host: GitHost, tmp_path):
     registry, origin = Registry(toy, "onnx"), tmp_path / "origin.git"
     host.stop()
@@ -79,6 +80,7 @@ def test_next_night_completes_what_could_not_be_pushed(run, served, toy, host: G
     assert (branches(toy.root), set(toy.state.iterdir())) == (before, here)
 
 
+@pytest.mark.promise("unreachable-origin")
 def test_night_that_was_killed_at_its_push_is_completed_by_the_next(run, served, toy, root, host: GitHost):
     hook, process = toy.root.parent / "origin.git" / "hooks" / "pre-receive", toy.root.parent / "process"
     hook.write_text(f"#!/bin/sh\nkill -9 $(cat {process})\nexit 1\n")
@@ -95,6 +97,7 @@ def test_night_that_was_killed_at_its_push_is_completed_by_the_next(run, served,
     assert not list(toy.state.glob("*.unpushed"))
 
 
+@pytest.mark.promise("two-promotions")
 def test_earlier_candidate_is_judged_against_the_production_of_origin(
     run, served, toy, host: GitHost, tmp_path
 ):

@@ -22,6 +22,7 @@ def limit(root, value: str) -> None:
     (root / "conf" / "flows.yaml").write_text("alerts:\n" + "".join(f"  {key}: {value}\n" for key in keys))
 
 
+@pytest.mark.promise("silence")
 def test_alerts_are_sent_once_a_day_and_resolved_once(served, toy, promoted, put, tmp_path):
     put("new.csv", tickets(3))
     add_remote(toy.root, tmp_path / "shelf", local=True)
@@ -71,6 +72,7 @@ def test_nothing_to_watch_is_no_alert(served, toy):
     assert "DVC's cache" in state.message
 
 
+@pytest.mark.promise("rewritten-branch")
 def test_lost_rows_waiting_labels_and_what_no_gate_decided_are_named(served, toy, promoted, tmp_path):
     limit(toy.root, "1000")
     with (toy.root / "conf" / "flows.yaml").open("a") as settings:

@@ -383,6 +383,7 @@ AT_MOST = {
 }
 
 
+@pytest.mark.promise("sixty-nights")
 def test_sixty_nights_with_new_data_and_faults_end_as_the_table_says(year):
     for _ in range(NIGHTS):
         live_through(year)

@@ -93,6 +93,7 @@ def age_cache(toy, days: float) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.promise("killed-clean")
 def test_what_anything_names_stays_and_the_run_cache_restores_it(toy, promoted, registry, pipeline, tmp_path):
     better = result(toy, "better", "model.skill=0.95")
     registry.promote(better.commit, "production", "It is better.")

@@ -17,6 +17,7 @@ def cleaned(clone):
     Cleaned(time=time.time() - 6 * DAY).write(clone.state / CLEANED)
 
 
+@pytest.mark.promise("wrong-clock")
 def test_clock_that_is_ahead_is_named_with_the_last_cleaning_and_what_to_do(clone, cleaned):
     assert clock_problem(cleaning_of(clone, branch_days=90)) is None
     assert clock_problem(cleaning_of(clone, branch_days=90, now=time.time() + 80 * DAY)) is None

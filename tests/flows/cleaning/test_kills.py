@@ -32,6 +32,7 @@ def left(root: Path) -> set[str]:
     return {*branches, *(path.relative_to(root).as_posix() for path in files if path.suffix != ".lock")}
 
 
+@pytest.mark.promise("killed-clean")
 def test_killed_cleaning_is_completed_by_the_next(clone: Repository, past: Past, tmp_path):
     for number in range(3):
         past.failure(f"failed-{number}", 40 + number)

@@ -47,6 +47,7 @@ def test_history_and_promotions_of_runs_are_no_news(one):
     assert told(one) == []
 
 
+@pytest.mark.promise("change-by-hand")
 def test_promotion_by_hand_is_told_once_with_who_and_why(one, served):
     one.promote()
     message = "onnx: v0.3.0 is in production, in place of v0.2.0. By one <one@localhost>: It is better."
@@ -92,6 +93,7 @@ def test_decision_of_a_run_on_the_tag_of_a_rejected_result_is_told(one):
     ]
 
 
+@pytest.mark.promise("change-by-hand")
 def test_rollback_with_a_hold_and_the_release_are_one_event_each(one):
     first = one.registry.version("v0.1.0")
     with one.registry.locked(wait=10):

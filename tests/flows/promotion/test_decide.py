@@ -161,6 +161,7 @@ def test_records_are_read_back_the_oldest_first(one):
     assert unpushed_results(repository) == [second]
 
 
+@pytest.mark.promise("damaged-record")
 def test_damaged_record_is_reported_once_and_hides_no_other(one):
     messages = []
     repository = Repository(one.root, messages.append)

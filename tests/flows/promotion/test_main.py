@@ -53,6 +53,7 @@ def test_publication_brings_versions_and_their_data_to_other_machines(
 
 
 @pytest.mark.usefixtures("promoted")
+@pytest.mark.promise("lost-version")
 def test_publication_of_lost_data_names_it_and_fails(toy, registry, publication, capsys, tmp_path):
     sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)

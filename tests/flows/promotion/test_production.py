@@ -122,6 +122,7 @@ def test_content_hash_is_that_of_dvc(toy, promoted):
     assert folder_hash(folder) != read_lock(toy.root).out("models/onnx")
 
 
+@pytest.mark.promise("damaged-model")
 def test_damaged_model_is_fetched_anew(registry, production, pipeline):
     model = fetch_model(registry, production, pipeline)
     fetched = {path: path.read_bytes() for path in model.folder.parent.rglob("*") if path.is_file()}

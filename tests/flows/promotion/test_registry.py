@@ -70,6 +70,7 @@ def test_rollback_to_a_version_by_name(registry):
     assert registry.in_stage("production") == first
 
 
+@pytest.mark.promise("lost-version")
 def test_rollback_to_a_model_that_is_nowhere_or_damaged_changes_nothing(registry):
     root = registry.repository.root
     _, second = promote(registry), promote(registry)

@@ -90,6 +90,7 @@ def test_pull_request_has_one_commit_with_the_tables_on_top_of_the_branch(one):
     assert branch_of_origin(one, BRANCH) != updated
 
 
+@pytest.mark.promise("moved-main")
 def test_fast_forward_falls_back_to_a_pull_request(one):
     version = run(one, 0.8)
     assert bring(one, version, "fast_forward") == "main is at the commit of onnx v0.1.0."

@@ -178,6 +178,7 @@ CONFLICT = "<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> other\n"
     ("text", "problem"),
     [(CONFLICT, "line 2: a merge left a conflict."), ("b: [1,\n", "line 3: invalid YAML: ")],
 )
+@pytest.mark.promise("broken-commit")
 def test_commit_with_invalid_yaml_is_refused_with_its_file_and_line(toy, name, text, problem):
     bad = commit_file(toy, name, f"first: 1\n{text}", "A merge")
     tip = commit_file(toy, "README.md", "Hello", "Another")

@@ -88,6 +88,7 @@ def test_copies_follow_the_training_and_give_whole_checkpoints_elsewhere(storage
 
 
 @pytest.mark.parametrize("files", [3, 4, 5])
+@pytest.mark.promise("half-copied-checkpoint")
 def test_half_a_copy_is_not_fetched_and_is_completed_by_the_next_attempt(
     storage, tmp_path, monkeypatch, files
 ):
@@ -126,6 +127,7 @@ def test_copies_of_runs_that_never_succeeded_are_removed_after_a_month(storage, 
     assert not run.files.exists(f"{run.root}/failed")
 
 
+@pytest.mark.promise("checkpoint-storage")
 def test_unusable_storage_is_reported_once_and_stops_no_training(tmp_path, monkeypatch):
     (tmp_path / "shared").write_text("a file")
     monkeypatch.setattr(checkpoints, "COPY_EVERY", 0.02)
@@ -169,6 +171,7 @@ def test_dvc_remote_gets_a_folder_beside_the_data(tmp_path):
 
 
 @pytest.mark.slow  # four real trainings
+@pytest.mark.promise("lost-worker-machine")
 def test_training_of_a_lost_machine_gives_the_same_bytes_on_another(tmp_path, tmp_path_factory, monkeypatch):
     data = tmp_path_factory.mktemp("data")
     tiny_task.write_data(data)

@@ -67,6 +67,7 @@ def test_archived_file_has_the_stem_of_its_result_and_the_suffix_of_its_format(n
     ]
 
 
+@pytest.mark.promise("killed-scoring")
 def test_kill_at_any_instant_of_the_move_is_completed_by_the_next_run(tmp_path, outbox, archive, put):
     incoming = put("a.csv")
     place = archive.place(incoming, 1)
@@ -95,6 +96,7 @@ def test_file_that_changed_after_it_was_scored_stays_in_the_inbox(archive, put):
     assert not archive.has(archive.place(scored, 1))
 
 
+@pytest.mark.promise("changing-file")
 def test_archived_file_that_its_writer_writes_on_is_scored_again(tmp_path, outbox, archive, put):
     """The writer had paused for longer than ``settle_seconds``; it has the file open, wherever that is moved."""
     scored = put("a.csv")

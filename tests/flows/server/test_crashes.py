@@ -82,6 +82,7 @@ def beat(served: Prefect, run: UUID) -> None:
     until(lambda: len(heartbeats(served, run)) > before, 30, "the heartbeat")
 
 
+@pytest.mark.promise("silent-run")
 def test_silent_run_crashes_and_is_started_again_once(served, runs):
     run, lost = runs(Pending(), Running()), runs(Pending())
     by_hand = served.client.create_flow_run(train, state=Running()).id
@@ -98,6 +99,7 @@ def test_silent_run_crashes_and_is_started_again_once(served, runs):
     served.client.set_flow_run_state(by_hand, Completed(), force=True)
 
 
+@pytest.mark.promise("silent-run")
 def test_restarted_run_is_not_taken_for_its_dead_attempt(served, runs):
     """It runs again before the next look, and has sent no heartbeat yet: the last one is that of the attempt that died."""
     run = runs(Pending(), Running())
@@ -165,6 +167,7 @@ def test_deployments_bring_the_heartbeats_that_the_server_expects():
 
 @pytest.mark.slow  # two servers, a worker each, and three missing heartbeats
 @pytest.mark.timeout(600)
+@pytest.mark.promise("power-failure")
 def test_young_run_that_died_with_its_server_is_resumed_within_two_minutes(tmp_path, toy):
     """As after a power failure.
 

@@ -148,6 +148,7 @@ def lose(worker: subprocess.Popen, place: Path) -> None:
 
 @pytest.mark.slow  # a server, two workers and a run
 @pytest.mark.timeout(600)
+@pytest.mark.promise("lost-worker-machine")
 def test_run_of_a_lost_machine_resumes_from_its_checkpoint_in_a_clone_under_another_path(toy, tmp_path):
     shared = tmp_path / "shared"
     origin = tmp_path / "origin.git"

@@ -124,6 +124,7 @@ def test_cancelled_training_leaves_no_process_and_a_checkpoint(worked, toy):
     assert not any("Crash detected" in line for line in worked.said(wrong))
 
 
+@pytest.mark.promise("killed-worker")
 def test_run_of_a_killed_worker_resumes_from_its_checkpoint(worked, toy):
     run = worked.submit(
         "train/train-on-demand", toy.root, overrides=["train.pause=0.05", "train.steps=600"], promote=False
@@ -140,6 +141,7 @@ def test_run_of_a_killed_worker_resumes_from_its_checkpoint(worked, toy):
     assert not [path for path in toy.state.iterdir() if path.is_dir()]
 
 
+@pytest.mark.promise("killed-stage")
 def test_killed_stage_is_tried_again_and_a_killed_flow_is_one_attempt(worked, toy):
     run = worked.submit(
         "train/train-on-demand", toy.root, overrides=["train.pause=0.05", "train.steps=900"], promote=False
@@ -184,6 +186,7 @@ def test_concurrent_runs_and_a_persons_dvc_repro_do_not_interfere(worked, toy):
     assert sorted(steps) == [f'{{"steps": {number}}}\n' for number in (31, 32, 33)]
 
 
+@pytest.mark.promise("one-training")
 def test_run_waits_while_another_trains_on_the_machine_and_can_be_cancelled(worked, toy):
     """Whichever deployment that one is of: here it is the test.
 

@@ -150,6 +150,7 @@ def test_address_is_set_replaced_tried_and_removed(served, people, notify):
 
 @pytest.mark.slow  # the same
 @pytest.mark.timeout(400)
+@pytest.mark.promise("no-worker")
 def test_everything_that_people_are_told_of_arrives(served, people, notify, tmp_path):
     address, read, _ = people
 

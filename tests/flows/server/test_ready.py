@@ -99,6 +99,7 @@ def test_request_that_is_given_up_does_not_end_the_write(tmp_path):
 
 
 @pytest.mark.slow  # a PostgreSQL server
+@pytest.mark.promise("full-database")
 def test_postgresql_that_takes_no_writes_is_not_ready():
     async def main(address: str) -> list[bool]:
         readiness = Readiness(AsyncPostgresConfiguration(address))
@@ -122,6 +123,7 @@ def ask(api: str, path: str = "/ready") -> httpx.Response:
 
 @pytest.mark.slow  # a server of its own
 @pytest.mark.timeout(300)
+@pytest.mark.promise("full-database")
 def test_server_on_a_full_disk_says_so_without_the_password(tmp_path, homes):
     home = tmp_path / "home"
     home.mkdir()

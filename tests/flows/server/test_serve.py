@@ -206,6 +206,7 @@ def test_closed_terminal_ends_what_was_started(tmp_path):
     shell.wait()
 
 
+@pytest.mark.promise("closed-terminal")
 def test_killed_serve_leaves_nothing_behind(tmp_path):
     """``kill -9``, or the kernel when memory runs out."""
     (tmp_path / "serving.py").write_text(SERVING)
@@ -222,6 +223,7 @@ def test_killed_serve_leaves_nothing_behind(tmp_path):
 
 @pytest.mark.slow  # a server of its own
 @pytest.mark.timeout(600)
+@pytest.mark.promise("closed-terminal")
 def test_closed_terminal_ends_server_and_worker(tmp_path):
     home = str(tmp_path / "home")
     command = f"{sys.executable} -m flows.server.serve --port {free_port()}"

@@ -100,6 +100,7 @@ def count(served: Prefect, name: str) -> int:
 
 @pytest.mark.slow  # a server of its own
 @pytest.mark.timeout(300)
+@pytest.mark.promise("busy-database")
 def test_busy_server_loses_no_event_and_no_automation(tmp_path, homes):
     with prefect_server(tmp_path / "home") as served:
         served.client.request("POST", "/automations/", json=AUTOMATION).raise_for_status()

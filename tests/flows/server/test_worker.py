@@ -175,6 +175,7 @@ def test_background_worker_can_be_stopped(tmp_path):
         entry.wait(30)
 
 
+@pytest.mark.promise("stopped-worker")
 def test_stopped_worker_waits_until_its_runs_have_saved(tmp_path):
     """As Prefect's worker does, the program ends at once; what it started notices that and needs a second."""
     code = (
@@ -198,6 +199,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.promise("stopped-worker")
 def test_worker_that_misses_the_signal_is_killed(tmp_path):
     """Prefect's worker misses it if it cannot print, and would be left behind."""
     code = (

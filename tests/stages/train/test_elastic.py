@@ -74,6 +74,7 @@ def whole(tmp_path_factory, data):
     [((1, 4), (2, 4)), ((2, 2), (1, 8)), ((1, 4), (1, 2))],
     ids=["1to2", "2to1", "smaller"],
 )
+@pytest.mark.promise("resume-elsewhere")
 def test_run_resumed_with_another_layout_has_the_batches_and_losses_of_the_whole_run(
     whole, tmp_path, data, before, after
 ):

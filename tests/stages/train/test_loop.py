@@ -169,6 +169,7 @@ def test_training_twice_gives_identical_weights(trained):
     assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
 
 
+@pytest.mark.promise("out-of-memory")
 def test_out_of_memory_halves_the_micro_batch_and_keeps_the_global_batch(trained, memory_for, capsys):
     expected = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, micro_batch_size=2))
     memory_for(3)

@@ -227,6 +227,7 @@ def test_machines_with_networks_of_their_own_have_the_losses_of_one_process(name
     assert list(project.glob("checkpoints/*/step-*")) == []
 
 
+@pytest.mark.promise("lost-machine")
 def test_machine_that_loses_its_network_is_named_and_both_end(namespaces, tmp_path, data):
     """No connection is closed: gloo would wait."""
     project = prepared(tmp_path, data, **LONG)
@@ -244,6 +245,7 @@ def test_machine_that_loses_its_network_is_named_and_both_end(namespaces, tmp_pa
     assert f"the main machine, 10.77.0.1:{namespaces.port}, cannot be reached" in printed
 
 
+@pytest.mark.promise("lost-machine")
 def test_killed_process_and_killed_machine_end_the_others_and_the_restart_resumes(machines, tmp_path, data):
     project = prepared(tmp_path, data, **LONG)
     main, other = machines.start_both(project)
@@ -323,6 +325,7 @@ def test_process_that_the_others_do_not_know_ends(tmp_path, data):
     assert "Traceback" not in printed
 
 
+@pytest.mark.promise("different-machines")
 def test_machines_with_other_inputs_or_other_checkpoints_are_refused(machines, tmp_path, data):
     project, clone = prepared(tmp_path / "project", data), prepared(tmp_path / "clone", data)
     for _, printed in map(ended, machines.start_both(project, clone)):

@@ -79,6 +79,7 @@ ALWAYS = ("before a checkpoint is completed", "while publishing")
         for seed in range(2)
     ],
 )
+@pytest.mark.promise("killed-training")
 def test_resume_after_sigkill_gives_identical_outs(folder, reference, instant, seed):
     function, first, last = INSTANTS[instant]
     call = random.Random(f"{instant} {seed}").randint(first, last)
@@ -103,6 +104,7 @@ def test_resume_after_sigkill_in_bf16_gives_identical_outs(tmp_path_factory, dat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.promise("killed-training")
 def test_resume_after_ten_random_sigkills_gives_identical_outs(
     folder, reference, tmp_path_factory, data, seed
 ):
@@ -134,6 +136,7 @@ def checkpoints(project):
     return sorted(path for path in project.glob("checkpoints/*/step-*"))
 
 
+@pytest.mark.promise("damaged-checkpoint")
 def test_resume_skips_and_reports_a_truncated_checkpoint(folder, reference):
     launcher.run(folder, before=launcher.kill_at("stages.train.__main__.publish_curves", 1))
     newest = checkpoints(folder)[-1]
@@ -148,6 +151,7 @@ def test_resume_skips_and_reports_a_truncated_checkpoint(folder, reference):
     assert_same_outs(reference, folder)
 
 
+@pytest.mark.promise("damaged-checkpoint")
 def test_resume_skips_a_checkpoint_with_damaged_best_weights(folder, reference):
     launcher.run(folder, before=launcher.kill_at("stages.train.__main__.publish_curves", 1))
     newest = checkpoints(folder)[-1]
@@ -259,6 +263,7 @@ def test_changed_checkpoint_interval_resumes_the_run(folder, reference):
 
 
 @pytest.mark.slow
+@pytest.mark.promise("resume-elsewhere")
 def test_resume_with_another_number_of_threads_says_so(folder):
     launcher.run(folder, before=partial(kill_with_threads, 2))
     assert launcher.run(folder, before=partial(torch.set_num_threads, 1)) == [0]
@@ -293,6 +298,7 @@ def kill_with_threads(threads):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.promise("killed-training")
 def test_signal_saves_a_checkpoint_and_writes_a_note(folder, reference, number):
     [child] = launcher.start(folder)
     launcher.wait_for(folder / "checkpoints", "step-*")

@@ -39,6 +39,7 @@ def test_trial_of_an_evaluation_before_the_first_step_does_not_change_the_traini
     assert outcome.state.progress.evaluated == without.state.progress.evaluated
 
 
+@pytest.mark.promise("out-of-memory")
 def test_out_of_memory_in_an_evaluation_halves_its_batch_and_goes_on(project, trained, memory_for, capsys):
     expected = trained(tiny_task.params(micro_batch_size=2))
     shutil.rmtree(project / "checkpoints", ignore_errors=True)  # or it would resume

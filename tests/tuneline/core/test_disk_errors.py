@@ -38,6 +38,7 @@ def test_target_of_a_copy_is_named():
     assert explained(no_space("from", "to")).startswith("to cannot be written")
 
 
+@pytest.mark.promise("full-disk")
 def test_full_quota_is_called_a_quota():
     message = explained(OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "out"))
     assert message.startswith("out cannot be written: Disk quota exceeded.")

@@ -98,6 +98,7 @@ def test_leftover_of_another_target_stays(tmp_path, write):
     assert len(list(tmp_path.glob(".other.*.partial"))) == 1
 
 
+@pytest.mark.promise("killed-writer")
 def test_two_writers_of_one_file_do_not_mix(tmp_path):
     target = tmp_path / "out"
     with replace_file(target) as first:
@@ -130,6 +131,7 @@ def test_writer_in_another_process_is_not_taken_for_a_leftover(tmp_path):
         assert partial.exists()
 
 
+@pytest.mark.promise("killed-writer")
 def test_file_is_the_old_or_the_new_one_wherever_the_writer_is_killed(tmp_path):
     target = tmp_path / "out"
     write_file(target, "old")
@@ -141,6 +143,7 @@ def test_file_is_the_old_or_the_new_one_wherever_the_writer_is_killed(tmp_path):
 
 
 @pytest.mark.parametrize("write", [write_file, write_directory])
+@pytest.mark.promise("power-cut")
 def test_everything_has_reached_the_disk_before_the_rename_and_the_rename_afterwards(
     tmp_path, write, monkeypatch
 ):

@@ -125,6 +125,7 @@ def test_damaged_file_is_named_and_leaves_no_map(tmp_path):
     assert [path.name for path in (tmp_path / ".tokenized.mapped").iterdir()] == ["train.lock"]
 
 
+@pytest.mark.promise("killed-writer")
 def test_killed_process_leaves_nothing_and_one_of_several_makes_the_map(tmp_path):
     folder = write(tmp_path / "tokenized", ROWS, ROWS)
     killed = start(folder, seconds=60)

@@ -35,6 +35,7 @@ def test_texts_are_found_by_ids_of_any_type_the_latest_first(root, ids):
     assert list(texts(found).values()) == ["pay", "new", "no parcel", "hello"], "in the order of the ids"
 
 
+@pytest.mark.promise("replaced-input")
 def test_input_that_is_not_the_scored_one_gives_no_text(root):
     """A truncated copy would give the label to a part of the text."""
     (root / "data/archive/old.csv").write_text("id,text\n1,old\n2,hel")

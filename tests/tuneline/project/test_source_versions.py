@@ -13,6 +13,7 @@ from tuneline.project.dvc import read_lock
 from tuneline.project.source_versions import other_versions, require_present, set_back
 
 
+@pytest.mark.promise("data-before-pull")
 def test_data_before_a_pull_is_named_with_the_commit_and_what_to_do(clone):
     assert other_versions(clone) == []
     pull(clone)
@@ -87,6 +88,7 @@ def test_doctor_says_it_instead_of_dvc_repro(clone):
     ]
 
 
+@pytest.mark.promise("data-before-pull")
 def test_tuneline_run_and_the_first_stages_refuse_a_file_that_dvc_has_set_back(clone, monkeypatch):
     command = [sys.executable, "-m", "tuneline.project.source_versions", "--within-repro"]
     assert sh(*command, cwd=clone).stderr == ""

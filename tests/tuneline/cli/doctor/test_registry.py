@@ -65,6 +65,7 @@ def results(root: Path) -> list[tuple[str, str]]:
     return [(result.level, result.message) for result in checks.check_registry(root)]
 
 
+@pytest.mark.promise("garbage-collection")
 def test_recommended_garbage_collection_keeps_every_registered_version(project):
     (command,) = re.findall(r"dvc gc(?: --[a-z-]+)+", FREE_DISK_HINT)
     (project / "seed").write_text("3")
@@ -74,6 +75,7 @@ def test_recommended_garbage_collection_keeps_every_registered_version(project):
     assert (project / "fetched/model.onnx").read_text() == "1"
 
 
+@pytest.mark.promise("no-second-copy")
 def test_production_without_a_second_copy_is_a_warning_that_says_what_is_missing(project, tmp_path):
     ((level, message),) = results(project)
     assert level == "warning"
@@ -151,6 +153,7 @@ def test_folder_of_a_remote_that_is_gone_is_not_created(project, tmp_path):
     assert not (tmp_path / "shelf").exists()
 
 
+@pytest.mark.promise("incomplete-remote")
 def test_upload_that_fails_is_an_error(project, tmp_path):
     add_remote(project, tmp_path / "shelf")
     command = on_full_disk(tmp_path / "shelf", 4, sys.executable, "-P", "-m", "tuneline.project.dvc", "push")
@@ -158,6 +161,7 @@ def test_upload_that_fails_is_an_error(project, tmp_path):
     assert (done.returncode, done.stderr.splitlines()[-1:]) == (1, ["ERROR: 1 files failed to upload"])
 
 
+@pytest.mark.promise("incomplete-remote")
 def test_file_that_the_remote_lost_is_missed_and_pushed_again(project, tmp_path):
     """DVC itself looks for the list of a folder's files only."""
     add_remote(project, tmp_path / "shelf")

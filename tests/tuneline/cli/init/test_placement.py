@@ -52,6 +52,7 @@ def test_rows_without_labels_stay_in_a_folder_of_originals(init, folder, tickets
     assert {path.name for path in folder.iterdir()} == {"train.csv", "test.csv"}
 
 
+@pytest.mark.promise("your-originals")
 def test_copy_that_would_replace_a_file_beside_the_original_is_refused(init, project, folder, tickets):
     tickets.rename(folder / "may.csv")
     (folder / "all.csv").write_text("id,text,label\n1,another original,damage\n")
@@ -87,6 +88,7 @@ def test_copy_onto_a_link_is_refused(init, project, folder, tickets, exists):
     )
 
 
+@pytest.mark.promise("your-originals")
 def test_copy_onto_another_name_of_an_original_is_refused(init, project, folder, tickets):
     (project / "my-test.csv").write_bytes(tickets.read_bytes())
     tickets.rename(project / "my-train.csv")

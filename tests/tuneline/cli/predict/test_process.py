@@ -110,6 +110,7 @@ def send_until_ended(running, number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.promise("interrupted-predict")
 def test_interrupted_run_leaves_no_file(classification, tmp_path, number):
     words = ("predict", "--model", classification / "models/onnx", "--window", 1, "-o", tmp_path / "out.csv")
     command, options = tuneline(*words)

@@ -37,6 +37,7 @@ def test_device_stays_a_device(device):
     assert list(device.parent.iterdir()) == [device]
 
 
+@pytest.mark.promise("output-behind-link")
 def test_pipe_gets_what_is_written_and_stays_a_pipe(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -51,6 +52,7 @@ def test_pipe_gets_what_is_written_and_stays_a_pipe(tmp_path):
 
 
 @pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.promise("output-behind-link")
 def test_file_behind_links_is_replaced_and_the_links_stay(tmp_path, exists):
     (tmp_path / "real").mkdir()
     target = tmp_path / "real/out.csv"
