@@ -67,7 +67,7 @@ def test_learning_rate_is_a_number_in_every_version_of_yaml(project, tickets, ch
 
 
 def test_parameters_can_be_kept_as_a_task_that_experiments_start_from(project, root, tickets, checkpoint):
-    """As docs/your-data.md says."""
+    """As docs/parameters.md says."""
     init(tickets, "--checkpoint", checkpoint, "--force", "--no-trial")
     shutil.copytree(root / "conf", project / "conf", dirs_exist_ok=True)
     (project / "conf/task/mine.yaml").write_text(
