@@ -39,10 +39,10 @@ from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.runs.repository import Repository
 from flows.runs.results import Run
-from flows.settings import PromotionPolicy, Settings
 from tests.dvc_files import add_remote
 from tests.flows.conftest import make_toy, sh
 from tuneline.project import dvc
+from tuneline.settings import PromotionPolicy, Settings
 
 PROMOTED, WEEK, MONTH = 10, 7, 30
 SLOWER = 1.5

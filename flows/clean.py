@@ -32,7 +32,6 @@ from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.runs.results import RUN_TRAILER
 from flows.server.worker import end_with_worker
-from flows.settings import Retention, Scoring, Settings, load_settings
 from tuneline.core.files import RESUMABLE
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS
@@ -40,6 +39,7 @@ from tuneline.core.records import Record
 from tuneline.project.dvc import cache_folder
 from tuneline.project.garbage import BUSY
 from tuneline.project.scored import scored_record
+from tuneline.settings import Retention, Scoring, Settings, load_settings
 
 DAY = 86400.0
 EXAMPLES = 3

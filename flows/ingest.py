@@ -30,7 +30,6 @@ from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.runs.results import RUN_TRAILER, NotFastForwardError, fast_forward, follow_origin
 from flows.server.worker import end_with_worker
-from flows.settings import IngestSource, Name, Settings, load_settings
 from tuneline.analysis.text import Keys
 from tuneline.checkpoints.hub import hub_errors_explained
 from tuneline.core.errors import ParamsError
@@ -47,6 +46,7 @@ from tuneline.project.dvc import require_remote
 from tuneline.project.registry import Version
 from tuneline.project.scored import TakenRecord, find_texts
 from tuneline.reports.checks import Checks
+from tuneline.settings import IngestSource, Name, Settings, load_settings
 
 ATTEMPTS = 5
 """Times that a run starts again if the branch has moved in the meantime."""

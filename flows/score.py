@@ -42,7 +42,6 @@ from flows.runs.pipeline import UNCACHED, OnLine, Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.server.worker import end_with_worker
-from flows.settings import DriftSettings, Scoring, Settings, load_settings
 from tuneline.core.errors import InputError
 from tuneline.core.files import replace_file
 from tuneline.core.locks import BusyError, locked
@@ -52,6 +51,7 @@ from tuneline.project.repo import why_no_gate
 from tuneline.project.scored import BEGINS, ENDS, METADATA, JobOptions, ScoredRecord
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import RowCounts, drift_measures
+from tuneline.settings import DriftSettings, Scoring, Settings, load_settings
 
 RESCORE_WAIT = 3600.0
 """Seconds that a run which was asked to score files again waits for another run."""

@@ -14,8 +14,8 @@ from flows.runs.pipeline import log_line
 from flows.runs.processes import Programs
 from flows.runs.repository import Repository, safe_name
 from flows.server.worker import end_with_worker
-from flows.settings import Ref, load_settings
 from flows.train import log_cancellation, machine_training_lock
+from tuneline.settings import Ref, load_settings
 from tuneline.sweeps.record import SWEEP_STATE, SweepRecord
 from tuneline.sweeps.results import configuration_rows, verdict, winner
 

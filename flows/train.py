@@ -48,9 +48,9 @@ from flows.runs.repository import Repository, UnreachableError, safe_name
 from flows.runs.results import Run, metrics_summary
 from flows.server.crashes import restarts
 from flows.server.worker import end_with_worker
-from flows.settings import Ref, Settings, load_settings
 from tuneline.core.locks import BusyError, lock, unlock
 from tuneline.project.dvc import require_remote
+from tuneline.settings import Ref, Settings, load_settings
 
 STAGE = "train"
 """The stage that trains. From it on a run has the machine to itself: later stages measure speed."""

@@ -39,7 +39,6 @@ from flows.promotion.changes import tell_of_changes
 from flows.promotion.registry import PATIENCE, Registry
 from flows.runs.repository import Repository
 from flows.runs.results import fetch_branch
-from flows.settings import Alerts, Scoring, Settings, load_settings
 from tuneline.core.files import write_json
 from tuneline.core.terminal import visible
 from tuneline.project.branches import parted, rewritten
@@ -47,6 +46,7 @@ from tuneline.project.drop_folder import labelled_files
 from tuneline.project.dvc import cache_folder, default_remote, remote_folder
 from tuneline.project.repo import why_no_gate, why_not_in_dvc_remote
 from tuneline.project.worktrees import GitError
+from tuneline.settings import Alerts, Scoring, Settings, load_settings
 
 TRAIN_FLOW = "train"
 """Name of the flow whose silence is an alert."""

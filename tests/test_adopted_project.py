@@ -121,7 +121,7 @@ CHANGES: list[Callable[[Project], None]] = [
 ]  # fmt: skip
 
 TESTS_OF_USERS_FILES = [
-    "tests/flows/settings/test_settings.py", "tests/stages/evaluate/behaviour/test_suite.py", "tests/stages/train/test_launch_files.py",
+    "tests/tuneline/test_settings.py", "tests/stages/evaluate/behaviour/test_suite.py", "tests/stages/train/test_launch_files.py",
     "tests/test_conf.py", "tests/test_dvc_yaml.py", "tests/tuneline/params/test_loading.py",
 ]  # fmt: skip
 

@@ -34,7 +34,6 @@ from flows.ingestion.known import (
     read_known,
 )
 from flows.ingestion.ledger import PLACES, Ingested, Ledger, Read
-from flows.settings import IngestSource
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import file_hash, replace_file
 from tuneline.core.tables import ROW_GROUP, numpy_values, rebatch, write_batches
@@ -44,6 +43,7 @@ from tuneline.readers.files import shown, version_of
 from tuneline.readers.inputs import Input, open_table
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows, plain_text
 from tuneline.readers.rows import ENDINGS, BadRows, RowProblem
+from tuneline.settings import IngestSource
 
 Log = Callable[[str], None]
 FETCHED_ROWS = 10_000

@@ -14,8 +14,7 @@ from flows.promotion.registry import ConflictError, Registry, RegistryError
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from flows.settings import load_settings
-from tuneline.core.errors import DataError
+from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.locks import BusyError
 from tuneline.core.paths import REFERENCE_PROFILE
 from tuneline.core.terminal import say, visible
@@ -23,10 +22,19 @@ from tuneline.project.dvc import NoRemoteError, require_remote
 from tuneline.project.registry import Version
 from tuneline.project.repo import ArtifactError
 from tuneline.project.worktrees import GitError
+from tuneline.settings import load_settings
 
 LOCK_WAIT = 60.0
 """Seconds to wait for a promotion that is in progress."""
-ERRORS = (BusyError, ConflictError, GitError, NoRemoteError, ProgramError, RegistryError)
+ERRORS = (
+    BusyError,
+    ConflictError,
+    GitError,
+    NoRemoteError,
+    ParamsError,
+    ProgramError,
+    RegistryError,
+)
 
 
 def main() -> None:
@@ -56,10 +64,10 @@ def main() -> None:
     )
     options = parser.parse_args()
     repository = Repository.here()
-    settings = load_settings(repository.root)
-    policy = settings.promotion
-    registry = Registry(repository, policy.artifact)
     try:
+        settings = load_settings(repository.root)
+        policy = settings.promotion
+        registry = Registry(repository, policy.artifact)
         if options.command == "publish":
             publish_registry(registry)
         elif options.command == "reference":

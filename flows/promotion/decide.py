@@ -30,12 +30,12 @@ from flows.runs.pipeline import UNCACHED, Pipeline, push_artifacts
 from flows.runs.processes import ProgramError
 from flows.runs.repository import Repository, UnreachableError
 from flows.runs.results import Run, RunResult, commit_run, earlier_result
-from flows.settings import PromotionPolicy, Settings
 from tuneline.core.files import write_json
 from tuneline.project.dvc import read_lock
 from tuneline.project.registry import Version
 from tuneline.project.repo import artifact_path
 from tuneline.project.worktrees import GitError
+from tuneline.settings import PromotionPolicy, Settings
 
 PROMOTION_WAIT = 900.0
 """Seconds to wait for the promotion of another run: each candidate is compared with the one promoted before it."""

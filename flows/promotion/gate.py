@@ -18,7 +18,6 @@ from flows.promotion.registry import Registry
 from flows.runs.pipeline import UNCACHED, Pipeline
 from flows.runs.processes import ProgramError
 from flows.runs.results import read_metrics
-from flows.settings import PromotionPolicy
 from tuneline.core.errors import DataError
 from tuneline.core.files import read_yaml
 from tuneline.core.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED
@@ -30,6 +29,7 @@ from tuneline.project.paired import McNemar, PairedComparison
 from tuneline.project.registry import Version
 from tuneline.project.repo import ArtifactError, artifact_path, lock_at
 from tuneline.reports.checks import Checks
+from tuneline.settings import PromotionPolicy
 from tuneline.tasks import Task, read_task
 
 HOLD_CRITERION = "hold"

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository, UnreachableError
 from flows.runs.results import HEADLINE, NotFastForwardError, contains, fast_forward, fetch_branch
-from flows.settings import PromotionPolicy
 from tuneline.core.paths import PARAMS
 from tuneline.project.registry import Version
 from tuneline.project.repo import metrics_at
 from tuneline.project.worktrees import GitError
+from tuneline.settings import PromotionPolicy
 
 PROMOTION_TRAILER = "Tuneline-Promotion"
 """Trailer of the commit: tells the commits of promotions from those of people."""

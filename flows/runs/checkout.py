@@ -22,13 +22,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from flows.runs.processes import RUN_VARIABLE
 from flows.runs.repository import Repository
-from flows.settings import load_settings
 from tuneline.core.errors import ParamsError
 from tuneline.core.files import read_yaml
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.terminal import visible
 from tuneline.project.worktrees import IsolatedTree
+from tuneline.settings import load_settings
 
 
 @dataclass(frozen=True)

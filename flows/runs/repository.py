@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.settings import load_settings
 from tuneline.core.terminal import say
 from tuneline.project.worktrees import GitError, run_git
+from tuneline.settings import load_settings
 
 _TEMPORARY = re.compile(r"Internal Server Error|returned error: (408|429|5\d\d)")
 _PERMANENT = re.compile(

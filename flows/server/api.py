@@ -34,7 +34,9 @@ from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.routing import APIRoute, Mount
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
-from flows.settings import load_settings
+from tuneline.core.errors import ParamsError
+from tuneline.core.terminal import visible
+from tuneline.settings import load_settings
 
 VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM"
 """Start of the names of the settings of the service that removes old runs."""
@@ -46,7 +48,11 @@ def create_app() -> TrustedHostMiddleware:
     """Return the application."""
     hosts, origins = served_at(os.environ)
     os.environ["PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS"] = ",".join(origins)
-    for name, value in vacuum(load_settings(ROOT).retention.prefect_days).items():
+    try:
+        settings = load_settings(ROOT)
+    except ParamsError as error:
+        sys.exit(visible(str(error)))
+    for name, value in vacuum(settings.retention.prefect_days).items():
         os.environ.setdefault(name, value)
     from prefect.server.api import server  # reads the settings when it is imported
     from prefect.settings import get_current_settings

@@ -26,10 +26,10 @@ from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import get_current_settings
 from pydantic import SecretStr, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from flows.runs.repository import Repository
+from tuneline.core.errors import ParamsError
+from tuneline.core.files import read_yaml
 from tuneline.core.terminal import say, visible
 
 
@@ -125,7 +125,7 @@ def main() -> None:
     try:
         with get_client(sync_client=True) as client:
             say("\n".join(_run(action, client)))
-    except (AddressError, NotificationsError) as error:
+    except (AddressError, NotificationsError, ParamsError) as error:
         sys.exit(visible(str(error)))
     except httpx.HTTPError as error:
         sys.exit(
@@ -169,12 +169,18 @@ def read_address() -> str:
 
 
 def read_entries(root: Path) -> list[dict[str, Any]]:
-    """Return the automations of ``conf/notifications.yaml``, still without the block that sends."""
+    """Return the automations of ``conf/notifications.yaml``, still without the block that sends.
+
+    Raises:
+        ParamsError: The file is missing, or is not valid YAML.
+        NotificationsError: It has no automations, or invalid ones.
+    """
     file = root / NOTIFICATIONS
+    content = read_yaml(file)
     try:
-        entries = YAML(typ="safe", pure=True).load(file)["automations"]
+        entries = content["automations"]
         automations_of(entries, UUID(int=0))
-    except (OSError, YAMLError, TypeError, LookupError, AttributeError) as error:
+    except (TypeError, LookupError, AttributeError) as error:
         raise NotificationsError(
             f"{file} is not a list `automations` of Prefect automations: {error}"
         ) from None

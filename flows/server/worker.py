@@ -23,7 +23,6 @@ from rich.console import Console  # noqa: TID251 - the one that Prefect prints w
 
 from flows.runs.repository import REPOSITORY_VARIABLE, Repository
 from flows.server.deploy import POOL, ROOT
-from flows.settings import load_settings
 from tuneline import NO_TELEMETRY
 from tuneline.core import processes
 from tuneline.core.files import working_directory
@@ -32,6 +31,7 @@ from tuneline.core.terminal import say, visible
 from tuneline.project.programs import run_dvc
 from tuneline.project.worktrees import GitError
 from tuneline.readers.files import redacted
+from tuneline.settings import load_settings
 
 ORIGIN, DVC_REMOTE = "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"
 HEARTBEAT = 30

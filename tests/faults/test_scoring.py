@@ -29,7 +29,6 @@ from flows.promotion.registry import Version
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.score import Results, score_files
-from flows.settings import Scoring
 from tests.conftest import ROOT
 from tests.faults.disks import on_small_disk
 from tests.faults.kills import changes, kills, some_of
@@ -38,6 +37,7 @@ from tests.flows.conftest import TOY, tickets
 from tuneline.core.locks import locked
 from tuneline.project.scored import METADATA, scored_record
 from tuneline.reports.checks import Profile
+from tuneline.settings import Scoring
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import pytest
 from prefect.settings import PREFECT_API_DATABASE_CONNECTION_URL, temporary_settings
 
 from flows.runs.repository import Repository
-from flows.settings import Scoring, Settings
 from flows.watch import (
     Condition,
     disk_filling,
@@ -22,6 +21,7 @@ from flows.watch import (
     weekly_growth,
 )
 from tests.dvc_files import add_remote
+from tuneline.settings import Scoring, Settings
 
 
 @pytest.mark.parametrize(

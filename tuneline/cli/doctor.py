@@ -25,7 +25,6 @@ from rich.text import Text
 
 from tuneline.cli.console import Console
 from tuneline.core.errors import DataError, ParamsError, StageError
-from tuneline.core.files import read_yaml
 from tuneline.core.paths import BASE, BASE_RECORD, BASE_SOURCE, CORRECTIONS, ONNX, PARAMS, SOURCE
 from tuneline.core.provenance import BaseSource
 from tuneline.onnx.records import EXPORT_RECORD, UsageRecord
@@ -50,6 +49,7 @@ from tuneline.project.repo import (
 )
 from tuneline.project.source_versions import OtherVersion, other_versions
 from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
+from tuneline.settings import load_settings
 
 if TYPE_CHECKING:
     from tuneline.core.launch import Devices
@@ -247,7 +247,6 @@ def check_int8(folder: Path) -> Iterator[DoctorResult]:
     yield warning(f"{folder / model.file} has 8-bit weights{effect}", hint)
 
 
-FLOWS = Path("conf/flows.yaml")
 OUTPUT_FOLDERS = ("data", "models", "metrics", "plots", "reports", "checkpoints")
 
 
@@ -308,15 +307,14 @@ def check_data_and_outs(root: Path) -> Iterator[DoctorResult]:
 def check_branch(root: Path) -> Iterator[DoctorResult]:
     """Check the branch that flow ``ingest`` commits to, and that no labelled file waits for it."""
     try:
-        settings = read_yaml(root / FLOWS) if (root / FLOWS).exists() else {}
+        ingest = load_settings(root).ingest
     except ParamsError as invalid:
         yield error(invalid.problem, invalid.hint)
         return
-    ingest = (settings or {}).get("ingest") or {}
-    branch = str(ingest.get("branch", "main"))
-    for problem in filter(None, (rewritten(root, branch), parted(root, branch))):
-        yield warning(problem.message, problem.hint)
-    folders = [Path(source["folder"]) for source in ingest.get("sources") or () if source.get("folder")]
+    for problem in (rewritten(root, ingest.branch), parted(root, ingest.branch)):
+        if problem is not None:
+            yield warning(problem.message, problem.hint)
+    folders = [source.folder for source in ingest.sources if source.folder is not None]
     for folder in folders:
         late = [
             path

@@ -1,9 +1,12 @@
-"""Reader of ``params.yaml``. Its errors name the dotted key or the line, and the nearest known key."""
+"""Reader of ``params.yaml``, and what other readers of sections share with it: keys, defaults, errors.
+
+An error names the line, or the dotted key and for an unknown key the nearest known one.
+"""
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard, get_args
+from typing import Any, TypeGuard, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -25,102 +28,192 @@ def load_params(path: Path = PARAMS) -> Params:
             of them, each with its dotted key. Or it names a function in ``project/`` that does not exist.
     """
     params = parse_params(read_yaml(path), path)
-    pipeline = path.with_name(PIPELINE.name)
-    check_functions(
-        params.functions, path.parent, read_yaml(pipeline) if params.functions and pipeline.exists() else None
-    )
+
+    pipeline = None
+    pipeline_file = path.with_name(PIPELINE.name)
+    if params.functions and pipeline_file.exists():
+        pipeline = read_yaml(pipeline_file)
+    check_functions(params.functions, path.parent, pipeline)
     return params
 
 
 def parse_params(values: Any, path: Path = PARAMS, given: Collection[str] = ()) -> Params:
-    """Check the contents of a parameter file, in which some keys are ``given`` by the user of a command: their errors are not the file's.
+    """Check the contents of a parameter file.
 
     A key that is missing is an error, although it has a default in code: DVC sees only what the file says, so
     a later version with another default would change results without running a stage again.
 
+    Args:
+        values: The contents.
+        path: The file, for messages.
+        given: Dotted keys that the user of a command set. If all errors are in them, they are at fault, not
+            the file.
+
     Raises:
         ParamsError: A key is missing or unknown, or a value is invalid.
     """
-    if not isinstance(values, dict):
-        raise ParamsError(
-            f"{path}: expected a mapping of sections (seed, data, tokenize, ...), not"
-            f" {type(values).__name__}."
-        )
+    require_mapping(values, path, Params)
     problems = {key: f"{key}: missing" for key in missing_keys(values)}
     try:
         params = Params.model_validate(values)
     except ValidationError as error:
-        problems |= {
-            ".".join(map(str, problem["loc"])): describe_problem(problem) for problem in error.errors()
-        }
+        for problem in error.errors():
+            problems[dotted_key(problem)] = describe_problem(problem)
     if not problems:
         return params
-    subject = "What was given has" if problems.keys() <= set(given) else f"{path} has"
-    lines = [f"{subject} {len(problems)} error{'s' * (len(problems) > 1)}:", *problems.values()]
-    hint = (
-        "`tuneline upgrade` adds missing keys with their defaults, and translates the keys of an earlier"
-        " version."
-    )
-    keys_differ = any(": missing" in line or ": unknown key" in line for line in lines)
-    raise ParamsError("\n  ".join(lines), hint if keys_differ else None)
+
+    subject = "What was given" if problems.keys() <= set(given) else str(path)
+    hint = None
+    if any(": missing" in line or ": unknown key" in line for line in problems.values()):
+        hint = (
+            "`tuneline upgrade` adds missing keys with their defaults, and translates the keys of an earlier"
+            " version."
+        )
+    raise ParamsError(_list_problems(subject, problems.values()), hint)
 
 
-def describe_problem(problem: ErrorDetails) -> str:
-    """Describe one error in one line: the dotted key, what is wrong, and for an unknown key the nearest known one."""
-    key = ".".join(map(str, problem["loc"]))
+def require_mapping(values: Any, path: Path, section: type[BaseModel]) -> None:
+    """Refuse the content of a file that is no mapping; the ``ParamsError`` names keys that it should have."""
+    if not isinstance(values, dict):
+        first_keys = ", ".join([key for key, _ in _fields(section)][:3])
+        raise ParamsError(
+            f"{path}: expected a mapping of sections ({first_keys}, ...), not {type(values).__name__}."
+        )
+
+
+def describe_error(error: ValidationError, path: Path, section: type[BaseModel]) -> str:
+    """Describe all errors of a file that is a section: one line for the file, and one for each error."""
+    lines = [describe_problem(problem, section) for problem in error.errors()]
+    return _list_problems(str(path), lines)
+
+
+def _list_problems(subject: str, lines: Collection[str]) -> str:
+    count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
+    return "\n  ".join([f"{subject} has {count}:", *lines])
+
+
+def dotted_key(problem: ErrorDetails) -> str:
+    """Return the key of an error in its file, such as ``train.warmup_ratio``."""
+    return ".".join(map(str, problem["loc"]))
+
+
+PLAIN_MESSAGES = {
+    "model_type": "should be a mapping of keys",
+    "dict_type": "should be a mapping of keys",
+    "path_type": "should be a path",
+}
+"""Messages in place of those of pydantic that name classes of Python."""
+
+
+def describe_problem(problem: ErrorDetails, section: type[BaseModel] = Params) -> str:
+    """Describe an error in one line: the dotted key, and what is wrong; for an unknown key, the nearest one.
+
+    Args:
+        problem: The error, as pydantic describes it.
+        section: What the whole file should be.
+    """
+    key = dotted_key(problem)
     if problem["type"] == "extra_forbidden":
-        return f"{key}: unknown key{suggestion(key)}"
+        return f"{key}: unknown key{suggestion(key, list(known_keys(section, optional=True)))}"
     if problem["type"] == "missing":
         return f"{key}: missing"
-    message = problem["msg"].removeprefix("Value error, ")
-    if (
-        problem["type"] == "value_error"
-    ):  # validators of a section name the key themselves, relative to the section
+    if problem["type"] == "value_error":
+        # Validators of a section name the key themselves, relative to the section.
+        message = problem["msg"].removeprefix("Value error, ")
         return f"{key}.{message}" if key else message
+    message = PLAIN_MESSAGES.get(problem["type"], problem["msg"])
     return f"{key}: {message[0].lower()}{message[1:]}, not {problem['input']!r}"
 
 
-def suggestion(key: str) -> str:
+def suggestion(key: str, keys: Sequence[str]) -> str:
     """Return the end of a message about an unknown key: the nearest known key, or all keys of its section.
 
     Searches the same section first, then all sections: a key may be in the wrong one.
+
+    Args:
+        key: The unknown key.
+        keys: All known keys. ``*`` in one stands for any index or name.
     """
     section, _, name = key.rpartition(".")
-    keys = list(known_keys(optional=True))
-    siblings = [key for key in keys if key.rpartition(".")[0] == section]
+    siblings = []
+    for known_key in keys:
+        known_section, _, known_name = known_key.rpartition(".")
+        if matches_key(known_section, section):
+            siblings.append(f"{section}.{known_name}" if section else known_name)
+
     if not siblings:  # the section is misspelled, too
         close = difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
-        return (
-            f"; did you mean {close[0]}?"
-            if close
-            else f"; known sections are {', '.join(key for key in keys if '.' not in key)}"
-        )
+        if close:
+            return f"; did you mean {close[0]}?"
+        sections = [known_key for known_key in keys if "." not in known_key]
+        return f"; known sections are {', '.join(sections)}"
+
     for candidates in (siblings, keys):
-        names = {key.rpartition(".")[2]: key for key in reversed(candidates)}  # the first of equal names
-        if full := next(
-            (one for one in names if "_" in one and "".join(word[:1] for word in one.split("_")) == name),
-            None,
-        ):
-            return f"; did you mean {names[full]}?"
-        if close := difflib.get_close_matches(name, list(names), n=1, cutoff=0.6):
-            return f"; did you mean {names[close[0]]}?"
-    return f"; known keys are {', '.join(key.rpartition('.')[2] for key in siblings)}"
+        nearest = _nearest(name, candidates)
+        if nearest is not None:
+            return f"; did you mean {nearest}?"
+    sibling_names = [sibling.rpartition(".")[2] for sibling in siblings]
+    return f"; known keys are {', '.join(sibling_names)}"
+
+
+def _nearest(name: str, keys: Sequence[str]) -> str | None:
+    """Return the key whose last part has the name as initials (``lr``: ``learning_rate``) or resembles it."""
+    # Reversed: of two keys with the same last part, the first one counts.
+    key_of = {key.rpartition(".")[2]: key for key in reversed(keys)}
+    for last_part, key in key_of.items():
+        initials = "".join(word[:1] for word in last_part.split("_"))
+        if "_" in last_part and initials == name:
+            return key
+    close = difflib.get_close_matches(name, list(key_of), n=1, cutoff=0.6)
+    return key_of[close[0]] if close else None
+
+
+def matches_key(pattern: str, key: str) -> bool:
+    """Return True if a key is the known key ``pattern``, in which ``*`` stands for any index or name."""
+    pattern_parts = pattern.split(".")
+    parts = key.split(".")
+    if len(parts) != len(pattern_parts):
+        return False
+    pairs = zip(parts, pattern_parts, strict=True)
+    return all(pattern_part in ("*", part) for part, pattern_part in pairs)
 
 
 def known_keys(section: type[BaseModel] = Params, prefix: str = "", optional: bool = False) -> Iterator[str]:
-    """Yield all dotted keys, of sections and of their parameters, in the order of the file; ``optional``, of sections that may be null."""
-    for key, field in _fields(section):
-        yield f"{prefix}{key}"
-        for inner in filter(
-            _is_section, (field.annotation, *(get_args(field.annotation) if optional else ()))
-        ):
-            yield from known_keys(inner, f"{prefix}{key}.", optional)
+    """Yield all dotted keys, of sections and of what is in them, in the order of the file.
+
+    Args:
+        section: The section, or what the whole file is.
+        prefix: Dotted key of the section, with a dot at its end.
+        optional: Also yield keys in sections that may be null, and in sections that are in a list or mapping,
+            with ``*`` for the index or name: ``stages.*``, ``stages.*.retries``.
+    """
+    for name, field in _fields(section):
+        key = f"{prefix}{name}"
+        yield key
+        if _is_section(field.annotation):
+            yield from known_keys(field.annotation, f"{key}.", optional)
+        elif optional:
+            yield from _optional_keys(field.annotation, key)
+
+
+def _optional_keys(annotation: Any, key: str) -> Iterator[str]:
+    """Yield the keys in sections that a parameter may have; of a list or mapping, those of its entries."""
+    if get_origin(annotation) in (list, dict):
+        key = f"{key}.*"
+    for argument in get_args(annotation):
+        if _is_section(argument):
+            if key.endswith(".*"):
+                yield key
+            yield from known_keys(argument, f"{key}.", optional=True)
 
 
 def missing_keys(
     values: Mapping[str, Any], section: type[BaseModel] = Params, prefix: str = ""
 ) -> Iterator[str]:
-    """Yield the dotted keys that a file lacks: a whole section as one key, and no key inside a section that may be null."""
+    """Yield the dotted keys that a file lacks.
+
+    A section that is missing as a whole is one key. A section that may be null lacks none.
+    """
     for key, field in _fields(section):
         if key not in values:
             yield f"{prefix}{key}"
@@ -129,9 +222,9 @@ def missing_keys(
 
 
 def default_values(section: type[BaseModel] = Params) -> dict[str, Any]:
-    """Return all parameters with their defaults, as a file has them, without those that every project sets itself.
+    """Return all parameters with their defaults, as a file has them, except what every project sets itself.
 
-    Hydra composes ``conf/task/`` with them, as ``/base`` (``conf/hydra_plugins/defaults.py``), and ``tuneline
+    Hydra composes ``conf/task/`` with them, as ``/base`` (``tuneline/params/hydra_plugins/``), and ``tuneline
     upgrade`` adds them.
     """
     values: dict[str, Any] = {}
@@ -146,7 +239,9 @@ def default_values(section: type[BaseModel] = Params) -> dict[str, Any]:
 
 
 def _fields(section: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
-    return ((field.alias or name, field) for name, field in section.model_fields.items())
+    """Yield the keys of a section as its file has them, with their fields."""
+    for name, field in section.model_fields.items():
+        yield field.alias or name, field
 
 
 def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
@@ -159,7 +254,8 @@ FINE_TUNING_RATE = 2.0e-4
 
 def find_warnings(params: Params) -> list[str]:
     """Return one line for each doubtful value."""
-    train, warnings = params.train, []
+    train = params.train
+    warnings = []
     adam = train.optimizer in {"adamw", "adam"}
     tuned = params.model.checkpoint is not None and params.model.head != "frozen"
     if tuned and adam and train.lora is None and train.learning_rate > FINE_TUNING_RATE:

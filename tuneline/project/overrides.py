@@ -58,7 +58,7 @@ def with_alternatives(values: Mapping[str, Any]) -> dict[str, Any]:
 def check_key(key: str) -> None:
     """Check that there is such a parameter, else a ``ParamsError`` names the nearest one."""
     if not _is_known(key):
-        raise ParamsError(f"{key}: unknown key{suggestion(key)}")
+        raise ParamsError(f"{key}: unknown key{suggestion(key, list(known_keys(optional=True)))}")
 
 
 def params_with(root: Path, values: Mapping[str, Any], groups: Sequence[str] = ()) -> str:

@@ -7,35 +7,16 @@ up. The distances are those of the data checks (``tuneline/analysis/drift.py``).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict, Field
 
 from tuneline.analysis.drift import Counts, bin_counts, kolmogorov_smirnov, population_stability
 from tuneline.analysis.text import VocabularyCounts, normalized, words
 from tuneline.reports.checks import Profile
-
-
-class DriftLimits(BaseModel):
-    """Limits beyond which new texts drifted from the training data, if the difference is also significant.
-
-    Attributes:
-        significance: Differences with a p-value of at least this are ignored.
-        min_known_words: Smallest share of words that were common in training, relative to their share in
-            training.
-        min_rows: Number of rows below which drift is not measured.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    max_psi: Annotated[float, Field(gt=0)] = 0.25
-    max_ks: Annotated[float, Field(gt=0, le=1)] = 0.2
-    significance: Annotated[float, Field(gt=0, lt=1)] = 0.001
-    min_known_words: Annotated[float, Field(ge=0, le=1)] = 0.7
-    min_rows: Annotated[int, Field(ge=1)] = 200
+from tuneline.settings import DriftLimits
 
 
 @dataclass(frozen=True)

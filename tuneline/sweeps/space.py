@@ -145,7 +145,7 @@ class Sweep(Section):
             return cls.model_validate(read_yaml(path))
         except ValidationError as error:
             lines = [
-                describe_problem(problem)
+                describe_problem(problem, cls)
                 for problem in error.errors()
                 if problem["type"] != "extra_forbidden" or "parameters" not in problem["loc"]
             ]

@@ -13,8 +13,8 @@ from flows.promotion.registry import Registry
 from flows.runs.checkout import isolated
 from flows.runs.repository import Repository
 from flows.runs.results import Run, RunResult, commit_run
-from flows.settings import Retention
 from tests.faults.clones import git
+from tuneline.settings import Retention
 
 KEEP_ALL = Retention(
     **dict.fromkeys(Retention.model_fields.keys() - {"cache_wait_minutes", "own_cache", "remote"})

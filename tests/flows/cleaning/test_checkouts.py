@@ -3,8 +3,8 @@ import time
 from flows.clean import clean_checkouts, clean_leftovers, clean_models, clean_refused_batches
 from flows.ingestion.ledger import REFUSED_BATCHES
 from flows.runs.checkout import isolated
-from flows.settings import Scoring
 from tests.faults.clones import git
+from tuneline.settings import Scoring
 
 
 def left(clone) -> set[str]:

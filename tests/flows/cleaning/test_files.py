@@ -7,9 +7,9 @@ import pytest
 from flows.clean import clean_leftovers, clean_scored
 from flows.inbox import RefusedRecord
 from flows.runs.checkout import isolated
-from flows.settings import Scoring
 from tuneline.core.locks import locked
 from tuneline.project.scored import METADATA, ScoredRecord
+from tuneline.settings import Scoring
 
 SCORING = Scoring()
 

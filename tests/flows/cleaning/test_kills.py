@@ -9,10 +9,10 @@ from flows.clean import clean_all
 from flows.inbox import RefusedRecord
 from flows.runs.checkout import isolated
 from flows.runs.repository import Repository
-from flows.settings import Settings
 from tests.faults.clones import git
 from tests.faults.kills import kills
 from tests.flows.cleaning.conftest import Past, cleaning_of
+from tuneline.settings import Settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -11,11 +11,11 @@ import pytest
 from flows.clean import DAY, clean_all
 from flows.promotion.production import fetch_model
 from flows.runs.repository import Repository
-from flows.settings import Retention, Settings
 from tests.faults.clones import git
 from tests.flows.cleaning.conftest import Past, cleaning_of
 from tuneline.project.dvc import cached_file, read_lock
 from tuneline.project.repo import lock_at
+from tuneline.settings import Retention, Settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -13,9 +13,9 @@ import pytest
 
 from flows.ingestion.harvest import Harvester, NewRows
 from flows.ingestion.ledger import LEDGER, Ledger
-from flows.settings import IngestSource
 from tests.params import params
 from tuneline.core.errors import ParamsError
+from tuneline.settings import IngestSource
 
 FILES = {"data.source": "files"}
 LABELS = IngestSource(name="labels", folder=Path("data/labelled"))

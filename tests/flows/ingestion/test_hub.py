@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.ingest import HubRevision, RefusedDataError
-from flows.settings import IngestSource
 from tests.hub import LoopbackHub
 from tests.params import change_params, write_params
 from tests.shards import into_shards
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.params.loading import load_params
+from tuneline.settings import IngestSource
 
 NAME = "someone/reviews"
 SOURCE = IngestSource(name="hub", hub=True)

@@ -14,8 +14,8 @@ import pytest
 
 from flows.ingestion.harvest import Delivery, collect_deliveries
 from flows.ingestion.ledger import Ingested, Ledger
-from flows.settings import IngestSource
 from tests.flows.postgres import postgres
+from tuneline.settings import IngestSource
 
 TICKETS = {"name": "tickets", "query": Path("labels.sql"), "database": "TICKETS_URL"}
 

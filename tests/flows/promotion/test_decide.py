@@ -24,11 +24,11 @@ from flows.promotion.gate import (
 from flows.runs.checkout import RunSpec
 from flows.runs.repository import Repository
 from flows.runs.results import Run, RunResult
-from flows.settings import PromotionPolicy
 from tests.faults.clones import Machine, clone, git, origin
 from tests.faults.truncation import damages
 from tests.flows.conftest import sh
 from tuneline.project.registry import Version
+from tuneline.settings import PromotionPolicy
 from tuneline.tasks import Classification
 
 

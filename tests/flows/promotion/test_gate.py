@@ -16,13 +16,13 @@ from flows.promotion.gate import (
 )
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
-from flows.settings import PromotionPolicy
 from tests.flows.conftest import sh
 from tests.shards import into_shards
 from tuneline.core.errors import DataError
 from tuneline.project.registry import Version
 from tuneline.project.repo import ArtifactError
 from tuneline.reports.checks import Checks
+from tuneline.settings import PromotionPolicy
 from tuneline.tasks import Classification, Regression
 
 NAMES = Classification(("billing", "parcel", "login", "other"))

@@ -76,3 +76,11 @@ def test_publication_without_a_place_to_publish_is_an_error(toy, publication, re
         sh("git", "remote", "add", "origin", "/nowhere/origin.git", cwd=toy.root)
     with pytest.raises(SystemExit, match=message):
         publication()
+
+
+def test_invalid_settings_are_a_message_that_names_the_key(toy, publication):
+    (toy.root / "conf" / "flows.yaml").write_text("promotion: {stagee: staging}\n")
+    with pytest.raises(
+        SystemExit, match=r"publish: .*flows\.yaml has 1 error:\n  promotion\.stagee: unknown key"
+    ):
+        publication()

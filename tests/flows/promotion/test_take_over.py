@@ -6,9 +6,9 @@ import pytest
 
 from flows.promotion.__main__ import rollback
 from flows.promotion.take_over import BRANCH, take_over
-from flows.settings import PromotionPolicy
 from tests.faults.clones import Machine, clone, git, origin
 from tuneline.project.registry import Version
+from tuneline.settings import PromotionPolicy
 
 DECISION = (
     "Promoted (v0.1.0 in production): every criterion is met.\n\n- + rows: 200 (required: >= 100)\n- + p|q: 1"

@@ -12,12 +12,12 @@ import pytest
 from flows.runs import checkout as checkouts
 from flows.runs.checkout import isolated
 from flows.runs.repository import Repository
-from flows.settings import Retention
 from tests.flows.conftest import sh
 from tuneline.core.errors import ParamsError
 from tuneline.core.locks import BusyError
 from tuneline.project.dvc import dvc_config
 from tuneline.project.worktrees import GitError
+from tuneline.settings import Retention
 
 KEPT = Retention().checkouts
 

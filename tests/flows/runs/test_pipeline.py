@@ -13,12 +13,12 @@ from flows.promotion.production import PROFILE
 from flows.runs import pipeline as pipelines
 from flows.runs.pipeline import KilledError, Pipeline, cause, killed_by, out_of_memory_kills, stage_task
 from flows.runs.processes import ProgramError, Programs
-from flows.settings import StagePolicy
 from tests.dvc_files import add_remote
 from tests.flows.conftest import sh
 from tuneline.core.errors import DataError
 from tuneline.project.dvc import cached_out, folder_hash, read_lock
 from tuneline.project.repo import ArtifactError, artifact_path, lock_at
+from tuneline.settings import StagePolicy
 
 
 @pytest.fixture

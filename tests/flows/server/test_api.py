@@ -8,7 +8,7 @@ import httpx
 import pytest
 from prefect.events import emit_event
 
-from flows.server.api import served_at, vacuum
+from flows.server.api import create_app, served_at, vacuum
 from flows.server.serve import APPLICATION, AUTH
 from tests.conftest import ROOT
 from tests.flows.prefect_server import LOGIN, until
@@ -121,6 +121,15 @@ def test_server_without_a_password_does_not_start(tmp_path, password):
     )
     assert done.returncode != 0
     assert f"The server has no password. Set {AUTH} to USER:PASSWORD" in done.stderr
+
+
+def test_server_with_invalid_settings_does_not_start(tmp_path, monkeypatch):
+    monkeypatch.setenv("PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS", "")  # which the application sets
+    monkeypatch.setattr("flows.server.api.ROOT", tmp_path)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "flows.yaml").write_text("retention: {prefect_day: 3}\n")
+    with pytest.raises(SystemExit, match=r"retention\.prefect_day: unknown key"):
+        create_app()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from flows.server import notifications
 from flows.server.notifications import AddressError, Recipient
 from tests.conftest import ROOT
 from tests.flows.prefect_server import until
+from tuneline.core.errors import ParamsError
 
 HIDDEN = "s3cret-T0ken"
 
@@ -77,8 +78,15 @@ def test_projects_own_notifications_are_valid_and_name_no_block():
     assert len({entry["name"] for entry in entries}) == len(entries)
 
 
+def test_notifications_that_are_no_yaml_are_named_with_their_line(tmp_path):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "notifications.yaml").write_text("automations:\n\t- name: a\n")
+    with pytest.raises(ParamsError, match=r"conf/notifications\.yaml, line 2: invalid YAML"):
+        notifications.read_entries(tmp_path)
+
+
 @pytest.mark.parametrize(
-    "content", ["", "automations:\n", "automations: [{name: a}]\n", "automations: [", "automations: [1]\n"]
+    "content", ["", "automations:\n", "automations: [{name: a}]\n", "automations: [1]\n"]
 )
 def test_invalid_notifications_error_names_the_file(tmp_path, content):
     (tmp_path / "conf").mkdir()

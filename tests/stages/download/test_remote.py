@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from flows.settings import Training
 from stages.download.__main__ import main
 from stages.download.files import RemoteFolder
 from tests.stages.download.made import TEST, TRAIN, VALIDATION, write_params
 from tuneline.core.errors import DataError
 from tuneline.core.files import file_hash, replace_file
 from tuneline.readers.files import file_system
+from tuneline.settings import Training
 
 
 def raw() -> dict[str, bytes]:

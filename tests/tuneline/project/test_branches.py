@@ -110,5 +110,6 @@ def test_doctor_looks_at_the_branch_and_folders_of_the_settings(clone, colleague
     assert [one.message.partition(" has waited")[0] for one in check_branch(clone)] == [
         "data/labelled/late.csv"
     ]
-    (clone / "conf/flows.yaml").write_text("ingest: [\n")
-    assert [one.level for one in check_branch(clone)] == ["error"]
+    for invalid in ("ingest: [\n", "alerts: {branch_hour: 1}\n"):
+        (clone / "conf/flows.yaml").write_text(invalid)
+        assert [result.level for result in check_branch(clone)] == ["error"]

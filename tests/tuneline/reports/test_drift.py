@@ -8,7 +8,8 @@ from tuneline.analysis.drift import Distribution
 from tuneline.analysis.text import VocabularyCounts, normalized, words
 from tuneline.core.errors import DataError
 from tuneline.reports.checks import Profile
-from tuneline.reports.drift import DriftLimits, RowCounts, drift_measures
+from tuneline.reports.drift import RowCounts, drift_measures
+from tuneline.settings import DriftLimits
 
 NAMES = ["billing", "parcel", "login", "other"]
 LIMITS = DriftLimits()

@@ -84,7 +84,7 @@ def test_tpe_draws_the_same_after_the_same_results_and_learns_from_them():
         ),
         ({"trials": None}, "trials: give the number"),
         ({"sampler": "tea"}, "sampler"),
-        ({"trails": 3}, "trails"),
+        ({"trails": 3}, "trails: unknown key; did you mean trials?"),
         (
             {"objectives": ["accuracy", "int8_latency_ms"], "halving": {"first_steps": 4}},
             "halving: set it to null",

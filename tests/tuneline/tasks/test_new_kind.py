@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from flows.promotion.gate import PairedPredictions, decide_promotion
-from flows.settings import PromotionPolicy
 from tests.conftest import ROOT
 from tests.ordinal import Ordinal, nearest_ranks
 from tests.params import write_params
@@ -21,6 +20,7 @@ from tuneline.core.tables import read_table
 from tuneline.metrics.curves import probabilities
 from tuneline.params.data import TASK_KINDS
 from tuneline.params.loading import load_params
+from tuneline.settings import PromotionPolicy
 from tuneline.tasks import TASKS, read_task, register
 
 RATINGS = ("poor", "fair", "good")

@@ -68,12 +68,13 @@ from tuneline.readers.labelled import (
 from tuneline.readers.layout import detect_layout
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, listed
 from tuneline.reports.checks import Profile
-from tuneline.reports.drift import DriftLimits, DriftMeasure, RowCounts, drift_measures
+from tuneline.reports.drift import DriftMeasure, RowCounts, drift_measures
 from tuneline.results.figures import CURVES, draw_confidence, draw_residuals
 from tuneline.results.findings import Finding
 from tuneline.results.page import metric_names, render_report, tiles_of
 from tuneline.results.predictions import Confusion, ReportedPredictions, largest_errors
 from tuneline.results.verdict import RunFacts, judge_run
+from tuneline.settings import DriftLimits
 from tuneline.tasks import Task
 
 PROFILE = CHECKS / "profile.json"

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from tests.conftest import ROOT
 from tuneline.cli import app
 from tuneline.cli.explain import read_reference, walk
+from tuneline.settings import Settings
 
 runner = CliRunner(env={"COLUMNS": "100"})
 
@@ -25,7 +26,7 @@ def explained(*words: str) -> str:
 
 def test_explain_lists_all_sections():
     keys = [line.split()[0] for line in explained().splitlines() if line and line[0] != " "]
-    assert keys[:10] == [
+    assert keys[:11] == [
         "seed",
         "data",
         "tokenize",
@@ -36,6 +37,7 @@ def test_explain_lists_all_sections():
         "evaluate",
         "export",
         "compare",
+        "flows",
     ]
 
 
@@ -60,6 +62,47 @@ def test_explain_prints_the_present_value_beside_the_default(tmp_path, monkeypat
     assert "Value" not in explained("data.split.validation")
     (tmp_path / "params.yaml").write_text("train: {learning_rate\n")
     assert "Default: 0.0007\n" in explained("train.learning_rate"), "a broken params.yaml"
+
+
+def test_explain_flows_lists_the_sections_of_the_settings():
+    keys = [line.split()[0] for line in explained("flows").splitlines() if line and line[0] != " "]
+    assert keys[: len(Settings.model_fields)] == [f"flows.{name}" for name in Settings.model_fields]
+
+
+def test_explain_prints_meaning_type_default_and_value_of_a_setting_and_no_stages(tmp_path, monkeypatch):
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    (tmp_path / "conf").mkdir()
+    settings = tmp_path / "conf" / "flows.yaml"
+    monkeypatch.chdir(tmp_path)
+    assert "Default: 0.95. Value: 0.95\n" in explained("flows.promotion.confidence"), "no conf/flows.yaml"
+    settings.write_text("promotion: {confidence: 0.99}\nscoring: {inbox: data/new}\n")
+    output = explained("flows.promotion.confidence")
+    assert output.startswith("flows.promotion.confidence\n    Level of the paired bootstrap interval")
+    assert "Type: number > 0.5 and < 1. Default: 0.95. Value: 0.99\n" in output
+    assert "reruns" not in output
+    assert "Default: data/inbox. Value: data/new\n" in explained("flows.scoring.inbox")
+    assert "Default: 100. Value: 100\n" in explained("flows.promotion.min_rows"), "a key that the file lacks"
+    settings.write_text("promotion: {confidence\n")
+    assert "Default: 0.95\n" in explained("flows.promotion.confidence"), "a broken conf/flows.yaml"
+
+
+def test_explain_prints_all_settings_of_a_section():
+    output = explained("flows.scoring")
+    assert output.startswith("flows.scoring\n    Flow `score`")
+    assert "\nflows.scoring.bad_rows\n" in output
+    assert "\nflows.scoring.drift.max_psi\n" in output
+
+
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [
+        ("flows.stages.train", "flows.stages.*"),
+        ("flows.stages.train.retries", "flows.stages.*.retries"),
+        ("flows.ingest.sources.0.folder", "flows.ingest.sources.*.folder"),
+    ],
+)
+def test_explain_of_an_entry_explains_what_all_entries_have(key, found):
+    assert explained(key).startswith(f"{found}\n")
 
 
 def test_explain_prints_all_parameters_of_a_section():
@@ -93,6 +136,11 @@ def test_explain_of_a_key_inside_a_mapping_explains_the_mapping(key):
         ("warmup_ratio", "train.warmup_ratio"),
         ("trian", "train"),
         ("validate.leakge.max", "validate.leakage.max"),
+        ("flow", "flows"),
+        ("promotion.min_gain", "flows.promotion.min_gain"),
+        ("flows.promotoin", "flows.promotion"),
+        ("flows.promotion.min_gian", "flows.promotion.min_gain"),
+        ("flows.stages.train.retrys", "flows.stages.train.retries"),
     ],
 )
 def test_explain_of_an_unknown_key_names_the_nearest_one(wrong, nearest):
@@ -131,9 +179,10 @@ def test_explain_all_prints_every_parameter():
 def test_explain_imports_no_numeric_library():
     """It answers a question, so it starts at once."""
     code = (
-        "import sys\nfrom tuneline.cli import app\napp(['explain', 'train'], standalone_mode=False)\nheavy ="
-        " {'numpy', 'pyarrow', 'torch', 'transformers', 'datasets', 'dvc'} & set(sys.modules)\nassert not"
-        " heavy, heavy\n"
+        "import sys\nfrom tuneline.cli import app\n"
+        "app(['explain', 'flows.scoring'], standalone_mode=False)\n"
+        "heavy = {'numpy', 'pyarrow', 'torch', 'transformers', 'datasets', 'dvc'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

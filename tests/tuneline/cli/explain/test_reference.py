@@ -4,6 +4,7 @@ from tests.conftest import ROOT
 from tuneline.cli.explain import REQUIRED, VARIES, find_parameter, flow, nested, read_reference, walk
 from tuneline.core.files import read_yaml
 from tuneline.params.loading import default_values, known_keys
+from tuneline.settings import Settings
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,9 @@ def test_every_parameter_has_a_meaning(reference):
 
 
 def test_reference_has_every_known_key(reference):
-    assert set(known_keys(optional=True)) <= {parameter.key for parameter in walk(reference)}
+    keys = {parameter.key for parameter in walk(reference)}
+    assert set(known_keys(optional=True)) <= keys
+    assert set(known_keys(Settings, "flows.", optional=True)) <= keys
 
 
 def test_defaults_are_those_that_tasks_start_from(reference):
@@ -36,7 +39,7 @@ def test_only_the_columns_have_no_default(reference):
     without = [
         parameter.key
         for parameter in walk(reference)
-        if parameter.default is REQUIRED and parameter.type != ""
+        if parameter.default is REQUIRED and parameter.type != "" and not parameter.key.startswith("flows.")
     ]
     assert [key for key in without if not key.startswith("train.")] == [
         "data.text_columns",

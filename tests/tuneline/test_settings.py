@@ -1,0 +1,159 @@
+import subprocess
+import sys
+
+import pytest
+
+from flows.runs.processes import for_stages
+from stages.train.launch import child_command
+from tuneline.core.errors import ParamsError
+from tuneline.settings import Retention, Settings, load_settings
+
+
+def test_projects_own_settings_are_valid(root):
+    assert load_settings(root).max_attempts >= 1
+
+
+def test_projects_retention_is_the_default(root):
+    assert load_settings(root).retention == Retention()
+
+
+def test_missing_settings_file_gives_defaults(tmp_path):
+    assert load_settings(tmp_path) == Settings()
+
+
+def test_default_folders_of_scoring_are_ignored_by_git(root):
+    scoring = Settings().scoring
+    for folder in (scoring.inbox, scoring.outbox, scoring.archive):
+        assert (
+            subprocess.run(
+                ["git", "check-ignore", "--quiet", folder / "tickets.csv"], cwd=root, check=False
+            ).returncode
+            == 0
+        )
+
+
+@pytest.fixture
+def refusal(tmp_path):
+    """Returns the message about a settings file."""
+
+    def refusal(content: str) -> str:
+        file = tmp_path / "conf" / "flows.yaml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(content)
+        with pytest.raises(ParamsError) as refused:
+            load_settings(tmp_path)
+        assert str(file) in str(refused.value)
+        return str(refused.value)
+
+    return refusal
+
+
+@pytest.mark.parametrize("content", ["", "# promotion: {min_rows: 5}\n"])
+def test_empty_settings_file_gives_defaults(tmp_path, content):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "flows.yaml").write_text(content)
+    assert load_settings(tmp_path) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("content", "wrong", "nearest"),
+    [
+        ("promotion: {min_gian: 0.1}\n", "promotion.min_gian", "promotion.min_gain"),
+        ("promotoin: {min_gain: 0.1}\n", "promotoin", "promotion"),
+        ("min_gain: 0.1\n", "min_gain", "promotion.min_gain"),
+        ("stages: {train: {retrys: 3}}\n", "stages.train.retrys", "stages.train.retries"),
+        (
+            "ingest: {sources: [{name: a, foldr: data/a}]}\n",
+            "ingest.sources.0.foldr",
+            "ingest.sources.0.folder",
+        ),
+    ],
+)
+def test_unknown_key_is_refused_with_the_nearest_one(refusal, content, wrong, nearest):
+    assert f"\n  {wrong}: unknown key; did you mean {nearest}?" in refusal(content)
+
+
+def test_all_wrong_values_are_named_with_their_keys(refusal):
+    message = refusal("promotion: {min_gain: high}\nscoring: {inbox: 3}\nretention:\nmax_attempts: '3'\n")
+    assert "has 4 errors" in message
+    assert "promotion.min_gain: input should be a valid number, not 'high'" in message
+    assert "scoring.inbox: should be a path, not 3" in message
+    assert "retention: should be a mapping of keys, not None" in message
+    assert "max_attempts: input should be a valid integer, not '3'" in message
+
+
+@pytest.mark.parametrize("content", ["- promotion\n", "[]\n", "just text\n"])
+def test_file_without_a_mapping_is_refused(refusal, content):
+    assert "expected a mapping of sections (stages, training, promotion, ...)" in refusal(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [("max_attempts: 2\nmax_attempts: 3\n", 2), ("git:\n\tretries: 1\n", 2), ("ingest: [\n", 2)],
+)
+def test_invalid_yaml_is_named_with_its_line(refusal, content, line):
+    assert f"flows.yaml, line {line}: invalid YAML" in refusal(content)
+
+
+def test_conflict_of_a_merge_is_named_with_its_line_and_how_to_find_its_commit(refusal):
+    message = refusal("max_attempts: 2\n<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> other\n")
+    assert "flows.yaml, line 2: a merge left a conflict.\n  `git log -1 -- conf/flows.yaml` names" in message
+
+
+@pytest.mark.parametrize(
+    "folders", [{"archive": "data/inbox/"}, {"outbox": "./data/inbox"}, {"inbox": "data/x/../archive"}]
+)
+def test_folders_of_scoring_must_differ(folders):
+    assert Settings.model_validate({"scoring": {"archive": None}}).scoring.archive is None
+    with pytest.raises(ValueError, match="different folders"):
+        Settings.model_validate({"scoring": folders})
+
+
+def test_last_retry_delay_repeats():
+    settings = Settings.model_validate({"stages": {"default": {"retries": 3, "retry_delay_seconds": [1, 5]}}})
+    assert settings.policy("any").delays == [1, 5, 5]
+
+
+def test_more_delays_than_retries_is_an_error():
+    with pytest.raises(ValueError, match="more delays than retries"):
+        Settings.model_validate({"stages": {"train": {"retries": 1, "retry_delay_seconds": [1, 5]}}})
+
+
+def test_command_of_the_training_reaches_its_stage_word_by_word():
+    environment = Settings.model_validate(
+        {"training": {"command": ["srun", "--comment=my run"]}}
+    ).training.environment
+    command, _ = child_command([], for_stages(environment))
+    assert command[:3] == ["srun", "--comment=my run", sys.executable]
+    assert Settings().training.environment == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ({}, "exactly one of folder, url, query, hub, not none"),
+        ({"folder": "data/labelled", "url": "https://host/labels.csv"}, "not folder and url"),
+        ({"folder": "/data/labelled"}, "outside the repository"),
+        ({"folder": "../labelled"}, "outside the repository"),
+        ({"query": "conf/tickets.sql"}, "database: missing in 'tickets'; a query needs"),
+        (
+            {"query": "conf/tickets.sql", "database": "postgresql://reader:secret@host/db"},
+            "should match pattern",
+        ),
+        (
+            {"query": "conf/tickets.sql", "database": "URL", "watermark": "closed"},
+            "since: missing in 'tickets'",
+        ),
+        ({"url": "https://reader:secret@host/labels.csv"}, "contains a password"),
+        ({"url": "s3://bucket/labels.csv", "options": {"secret": "se/cret+"}}, "should match pattern"),
+    ],
+)
+def test_source_that_cannot_be_read_is_an_error(source, reason):
+    with pytest.raises(ValueError, match=reason):
+        Settings.model_validate({"ingest": {"sources": [{"name": "tickets", **source}]}})
+
+
+def test_names_of_sources_must_differ():
+    source = {"name": "tickets", "folder": "data/labelled"}
+    with pytest.raises(ValueError, match="'tickets'"):
+        Settings.model_validate({"ingest": {"sources": [source, source]}})

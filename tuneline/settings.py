@@ -1,0 +1,476 @@
+"""Settings of the flows, ``conf/flows.yaml``: typed and frozen, like the parameters of ``tuneline/params/``.
+
+No stage reads them: a stage reads ``params.yaml``. They stand here and not in ``flows/``, because ``tuneline
+explain`` and ``tuneline doctor`` read them too.
+"""
+
+import os
+import shlex
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError, model_validator
+
+from tuneline.core.errors import ParamsError
+from tuneline.core.files import read_yaml
+from tuneline.params.loading import describe_error, require_mapping
+from tuneline.params.section import Positive, PositiveFloat, Rate, Section
+from tuneline.readers.files import ADDRESSES
+from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB
+
+SETTINGS = Path("conf/flows.yaml")
+
+Count = Annotated[int, Field(ge=0)]
+Duration = Annotated[float, Field(ge=0)]
+"""A time; the name of its setting has the unit."""
+FilePath = Annotated[Path, Field(strict=False)]
+"""A path. Not strict, because YAML has texts and no paths."""
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""Name of an environment variable."""
+Ref = Annotated[str, Field(pattern=r"^[^-\s][^\s]*$")]
+"""A git ref, which git cannot take for an option."""
+ArtifactName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*[a-z0-9]$")]
+"""Name of an artifact or stage of the model registry, in the form that gto accepts."""
+
+
+class StagePolicy(Section):
+    """``stages.NAME``: retries and timeout of a stage.
+
+    A stage whose parameters or data are wrong (exit code 78) is never tried again.
+    """
+
+    retries: Count = 0
+    """Attempts after a failure. Of use only where a second attempt can succeed: a network can come back."""
+    retry_delay_seconds: list[Duration] = []
+    """Seconds before each retry. The last one repeats."""
+    retries_after_signal: Count = 2
+    """Attempts after the system killed the stage: memory ran out, or a driver failed.
+
+    They do not count as ``retries``. A training resumes from its checkpoint.
+    """
+    timeout_minutes: PositiveFloat = 60
+    """Minutes after which an attempt is ended."""
+
+    @property
+    def delays(self) -> list[float]:
+        """One delay for each retry, in seconds."""
+        delays = self.retry_delay_seconds[: self.retries]
+        if not delays:
+            delays = [0.0]
+        repeated = [delays[-1]] * (self.retries - len(delays))
+        return delays + repeated
+
+
+LAUNCHER = "TUNELINE_LAUNCHER"
+"""Environment variable that ``stages/train/launch.py`` reads."""
+
+
+class Training(Section):
+    """What flow ``train`` runs, where results go, and what a training shares with others."""
+
+    ref: Ref = "main"
+    """What is run: ``main``, of this folder.
+
+    ``origin/main``: what several people or machines share, fetched by each run.
+    """
+    push: bool = False
+    """Push results to the remotes of DVC and git, from where flow ``clean`` removes old branches, too.
+
+    DVC needs a default remote.
+    """
+    one_per: Literal["machine", "gpu"] | None = "machine"
+    """``machine``: one training at a time on a machine, across deployments.
+
+    ``gpu``: on each GPU in ``CUDA_VISIBLE_DEVICES`` of the worker. ``null``: no limit.
+    """
+    command: list[str] = []
+    """Starts the training on several machines, such as ``[srun, --nodes=2]`` (docs/training.md).
+
+    Empty: it runs on the worker's machine.
+    """
+    checkpoints: str | None = None
+    """Where other machines find checkpoints: a shared folder, an address of fsspec (``s3://...``), or ``dvc``
+    for the DVC remote. ``null``: nowhere.
+    """
+    addresses: list[Annotated[str, Field(pattern=r"^[a-z0-9+.-]+:/\S*/$")]] | None = None
+    """Prefixes of the addresses that ``data.path`` of a run may name: ``[s3://bucket/tickets/]``.
+
+    ``null``: all object stores; no ``file://`` and no ``http://``.
+    """
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables by which the stages learn ``command`` and ``addresses``."""
+        environment = {}
+        if self.command:
+            environment[LAUNCHER] = shlex.join(self.command)
+        if self.addresses is not None:
+            environment[ADDRESSES] = " ".join(self.addresses)
+        return environment
+
+
+class GitHost(Section):
+    """Retries while a git remote cannot be reached."""
+
+    retry_delay_seconds: list[Duration] = [2, 5, 15, 30, 60]
+    """Seconds before each retry of a fetch or push."""
+
+
+class PromotionPolicy(Section):
+    """Conditions under which a model replaces the one in production (docs/promotion.md)."""
+
+    artifact: ArtifactName = "onnx"
+    """What is registered: an artifact of ``dvc.yaml``."""
+    stage: ArtifactName = "production"
+    """Stage of the model registry that a promotion assigns."""
+    metric: str | None = None
+    """A metric with an interval in ``tuneline/metrics/table.py``.
+
+    ``null``: accuracy, or pearson for a regression.
+    """
+    confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+    """Level of the paired bootstrap interval, and of McNemar's test."""
+    resamples: Annotated[int, Field(ge=200)] = 5000
+    """Number of resamples of the bootstrap."""
+    min_rows: Positive = 100
+    """Smallest number of rows of the reported split; fewer decide nothing."""
+    min_gain: float = 0.0
+    """The whole interval of the difference must be above it.
+
+    Negative: a model that is worse by less than this is promoted as well.
+    """
+    min_agreement: Rate = 0.999
+    """Smallest fraction of rows for which ``model.onnx`` and the trained model predict the same."""
+    max_abs_diff: Annotated[float, Field(ge=0)] = 1e-3
+    """Largest difference of a logit between the two."""
+    max_megabytes: PositiveFloat = 1000
+    """Largest size of ``model.onnx`` with its external data."""
+    max_latency_ms: PositiveFloat = 250
+    """Largest latency of one row at a time on one core, at the 95th percentile."""
+    take_over: Literal["none", "pull_request", "fast_forward"] = "none"
+    """What happens to the commit of a promoted run.
+
+    ``pull_request``: it goes to the branch ``tuneline/promotion``. ``fast_forward``: ``branch`` moves to it.
+    """
+    branch: Annotated[str, Field(pattern=r"^[\w][\w./-]*$")] = "main"
+    """Branch that results are taken over into."""
+    push_options: list[str] = []
+    """Options of the push of ``tuneline/promotion``, with which GitLab opens a merge request."""
+
+    def conditions(self) -> str:
+        """Return what decisions depend on, as JSON: all but the take-over."""
+        return self.model_dump_json(exclude={"take_over", "branch", "push_options"})
+
+
+class SizeLimits(Section):
+    """Largest sizes of a file that is scored, decoded; beyond them, the file is refused.
+
+    A small file can unpack to more than memory and disk hold.
+    """
+
+    max_cell_characters: Positive = DEFAULT_LIMITS.cell
+    """Longest cell."""
+    max_row_group_mb: Positive = DEFAULT_LIMITS.row_group // MB
+    """Largest row group of a Parquet file, and largest 10,000 rows of any file."""
+    max_unpacked_mb: Positive = DEFAULT_LIMITS.unpacked // MB
+    """Largest file after unpacking."""
+
+
+class DriftLimits(Section):
+    """Limits beyond which new texts drifted from the training data, if the difference is also significant."""
+
+    max_psi: PositiveFloat = 0.25
+    """Largest population stability index."""
+    max_ks: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """Largest Kolmogorov-Smirnov distance."""
+    significance: Annotated[float, Field(gt=0, lt=1)] = 0.001
+    """Differences with a p-value of at least this are ignored."""
+    min_known_words: Rate = 0.7
+    """Smallest share of words that were common in training, relative to their share in training."""
+    min_rows: Positive = 200
+    """Number of rows below which drift is not measured."""
+
+
+class DriftSettings(DriftLimits):
+    """Limits of the drift of scored rows, and the rows that are compared with the training data."""
+
+    window_rows: Positive = 5000
+    """Number of last scored rows that are compared, rounded up to whole files."""
+    repeat_hours: Duration = 24
+    """Hours between two events about the same model."""
+
+
+class Scoring(Section):
+    """Settings of flow ``score`` (docs/scoring.md)."""
+
+    inbox: FilePath = Path("data/inbox")
+    """Folder of new files: CSV, TSV, JSONL or Parquet, plain or .gz."""
+    outbox: FilePath = Path("data/scored")
+    """Folder of the results: ``FILE.parquet``, or ``FILE.error.json`` for a file that was refused.
+
+    The second result of a name is ``FILE.2.parquet``.
+    """
+    archive: FilePath | None = Path("data/archive")
+    """An input is moved here when its result is complete. ``null``: it stays in the inbox."""
+    keep: list[str] = []
+    """Input columns that are copied to the output."""
+    bad_rows: Literal["stop", "skip"] = "stop"
+    """A row that cannot be read or has no text.
+
+    ``stop``: the file is refused. ``skip``: the row is left out.
+    """
+    max_bad_share: Rate = MAX_SHARE
+    """skip: a file with a larger fraction of bad rows is refused."""
+    settle_seconds: Duration = 10
+    """A file that changed more recently is scored by the next run."""
+    engine: Literal["local", "ray"] = "local"
+    """``ray``: several files at a time on the workers of a Ray cluster: of ``RAY_ADDRESS``, else here."""
+    workers: Positive | None = None
+    """ray: files at a time. ``null``: one for each CPU of the cluster."""
+    limits: SizeLimits = SizeLimits()
+    """Largest sizes of a file, decoded; beyond them, it is refused."""
+    drift: DriftSettings = DriftSettings()
+    """Limits of the drift of scored rows, and the rows that are compared with the training data."""
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        folders = [self.inbox, self.outbox]
+        if self.archive is not None:
+            folders.append(self.archive)
+        if len({os.path.normpath(folder) for folder in folders}) < len(folders):
+            raise ValueError("outbox: inbox, outbox and archive must be different folders")
+        return self
+
+
+class Retention(Section):
+    """What flow ``clean`` keeps, and how long; ``null``: for ever (docs/operations.md)."""
+
+    branch_days: Duration | None = 90
+    """Branches ``runs/*``, since a run last came to that result.
+
+    Never the one in production; tags keep their commits.
+    """
+    checkouts: Count | None = 3
+    """Number of checkouts of failed runs."""
+    checkout_days: Duration | None = 30
+    """Checkouts of failed runs."""
+    checkpoint_days: Duration | None = 14
+    """Checkpoints of failed runs, which are not resumed without them."""
+    models: Positive | None = 3
+    """Number of models that the flows have fetched."""
+    cache_days: Duration | None = 14
+    """Objects of DVC's cache that no ref, stash or working tree names."""
+    cache_wait_minutes: Duration = 360
+    """The cache is collected while no run trains; how long a run of ``clean`` waits for that."""
+    own_cache: bool = False
+    """Collect a cache outside of the repository (``cache.dir``) as well. Only if no other clone uses it."""
+    remote: bool = False
+    """Collect the DVC remote as well. Only if no other clone uses it."""
+    scored_days: Duration | None = None
+    """Scored files with their archived inputs, if they are not in the inbox any more."""
+    refused_days: Duration | None = 90
+    """Batches that ``ingest`` refused, and the reasons why ``score`` refused files.
+
+    A reason stays as long as its file is in the inbox.
+    """
+    prefect_days: Annotated[float, Field(ge=1)] | None = 90
+    """Runs of Prefect with their logs and artifacts.
+
+    The server removes them, and reads this when it starts.
+    """
+
+
+SOURCE_KINDS = ("folder", "url", "query", "hub")
+
+
+class IngestSource(Section):
+    """A source of new labelled rows: a drop folder, a URL, a database query, or a branch of the hub."""
+
+    name: Name
+    """Part of the names of its batch files."""
+    folder: FilePath | None = None
+    """Drop folder, relative to the repository. Ingested files are moved to its folder ``done/``."""
+    settle_seconds: Duration = 10
+    """folder: seconds since its last change before a file is read."""
+    url: str | None = None
+    """Address of a file for fsspec, or a pattern with ``*``."""
+    options: dict[str, Variable] = {}
+    """url: storage options, each by the name of the environment variable that has its value."""
+    query: FilePath | None = None
+    """SQL file, relative to the repository. The connection is read-only."""
+    database: Variable | None = None
+    """query: environment variable with the SQLAlchemy URL of the database."""
+    watermark: str | None = None
+    """query: column whose largest value is the parameter ``:since`` of the next run."""
+    since: str | int | None = None
+    """query: value of ``:since`` in the first run."""
+    hub: bool = False
+    """Follow ``revision`` of the data set that ``data.path`` names."""
+    revision: str = "main"
+    """hub: branch or tag."""
+    id: str | None = None
+    """Column of an id.
+
+    A file or query with this column and without the text columns has late labels of scored texts.
+    """
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        kinds = [kind for kind in SOURCE_KINDS if getattr(self, kind)]
+        if len(kinds) != 1:
+            kinds_text = " and ".join(kinds) or "none"
+            raise ValueError(
+                f"name: {self.name!r} must have exactly one of {', '.join(SOURCE_KINDS)}, not {kinds_text}"
+            )
+        if self.query and not self.database:
+            raise ValueError(
+                f"database: missing in {self.name!r}; a query needs database, the name of the environment"
+                " variable with the database's URL"
+            )
+        if self.watermark and self.since is None:
+            raise ValueError(
+                f"since: missing in {self.name!r}; watermark needs since, the value of :since in the first"
+                " run"
+            )
+        if self.url and urlsplit(self.url).password is not None:
+            raise ValueError(
+                f"url: that of {self.name!r} contains a password; name an environment variable in options"
+                " instead"
+            )
+        for key in ("folder", "query"):
+            path = getattr(self, key)
+            if path is not None and (path.is_absolute() or ".." in path.parts):
+                raise ValueError(f"{key}: {path} of {self.name!r} is outside the repository")
+        return self
+
+
+class Ingest(Section):
+    """Settings of flow ``ingest`` (docs/ingest.md)."""
+
+    branch: Ref = "main"
+    """Branch that new data is committed to."""
+    push: bool = False
+    """Push the data to the DVC remote and the branch to origin; the run starts from origin's branch."""
+    min_rows: Count = 1
+    """Fewer new rows wait for the next run."""
+    key: str | None = None
+    """Column that identifies a row. ``null``: its texts alone do."""
+    max_conflict_share: Rate = 0.05
+    """An event is sent if a larger fraction of the rows has another label in the data."""
+    sources: list[IngestSource] = []
+    """Where new rows come from, such as ``{name: labels, folder: data/labelled}``."""
+
+    @model_validator(mode="after")
+    def _unique(self) -> Self:
+        names = [source.name for source in self.sources]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"sources: {name!r} is the name of two sources")
+        return self
+
+
+Limit = PositiveFloat | None
+
+
+class Alerts(Section):
+    """Limits beyond which flow ``watch``, which looks every hour, sends an alert; ``null``: no alert."""
+
+    runs_silent_hours: Limit = 36
+    """No run of flow ``train`` succeeded for so long."""
+    production_old_days: Limit = 60
+    """The model in production was trained before."""
+    scoring_behind_hours: Limit = 3
+    """A file waits in the inbox for so long, or is in an inbox and never read."""
+    ingest_behind_hours: Limit = 36
+    """A file waits in a drop folder of flow ``ingest`` for so long."""
+    branch_hours: Limit = 1
+    """The branch of ``ingest`` was rewritten in origin, or has parted from this clone's, for so long."""
+    one_copy_hours: Limit = 1
+    """The model in production was trained before, and the DVC remote lacks files of it."""
+    disk_full_days: Limit = 14
+    """The disk of DVC's cache, of the DVC remote or of Prefect's database is full before.
+
+    Measured by the growth in the last week.
+    """
+    repeat_hours: Duration = 24
+    """Hours between two events of the same alert."""
+
+
+class Settings(Section):
+    """Settings of the flows, in ``conf/flows.yaml``."""
+
+    stages: dict[str, StagePolicy] = {}
+    """Retries and timeout of each stage, by its name; ``default`` for stages without an entry."""
+    training: Training = Training()
+    """What flow ``train`` runs, where results go, and what a training shares with others."""
+    promotion: PromotionPolicy = PromotionPolicy()
+    """Conditions under which a model replaces the one in production (docs/promotion.md)."""
+    scoring: Scoring = Scoring()
+    """Flow ``score``: its folders, bad rows, limits and drift (docs/scoring.md)."""
+    retention: Retention = Retention()
+    """What flow ``clean`` keeps, and how long; ``null``: for ever (docs/operations.md)."""
+    ingest: Ingest = Ingest()
+    """Flow ``ingest``: its branch and its sources of new rows (docs/ingest.md)."""
+    git: GitHost = GitHost()
+    """Retries while a git remote cannot be reached."""
+    alerts: Alerts = Alerts()
+    """Limits beyond which flow ``watch``, which looks every hour, sends an alert; ``null``: no alert."""
+    lock_wait_seconds: Duration = 600
+    """How long a run waits for DVC's lock, while a person works in the same checkout."""
+    max_attempts: Positive = 4
+    """Attempts of a run that crashes (a killed worker, a machine that went down), the first one included."""
+
+    def policy(self, stage: str) -> StagePolicy:
+        """Return the policy of a stage."""
+        if stage in self.stages:
+            return self.stages[stage]
+        return self.stages.get("default", StagePolicy())
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name, policy in self.stages.items():
+            if len(policy.retry_delay_seconds) > policy.retries:
+                raise ValueError(
+                    f"stages.{name}.retry_delay_seconds: more delays than retries ({policy.retries})"
+                )
+        return self
+
+
+def load_settings(root: Path) -> Settings:
+    """Read the settings of a repository; defaults where the file has none, or if there is no file.
+
+    Raises:
+        ParamsError: The file is not valid YAML, or has an unknown key or an invalid value. The message names
+            the line, or lists all dotted keys.
+    """
+    path = root / SETTINGS
+    values = read_settings(root)
+    require_mapping(values, path, Settings)
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        hint = "`tuneline explain flows.KEY` prints what a setting accepts."
+        raise ParamsError(describe_error(error, path, Settings), hint) from None
+
+
+def read_settings(root: Path) -> Any:
+    """Return the content of the file, unchecked; empty if there is no file, or nothing but comments in it.
+
+    Raises:
+        ParamsError: The file is not valid YAML.
+    """
+    path = root / SETTINGS
+    if not path.exists():
+        return {}
+    try:
+        values = read_yaml(path)
+    except ParamsError as error:
+        # The file of the clone and not of the commit that is trained: the worker pulls it when it starts.
+        hint = (
+            f"`git log -1 -- {SETTINGS}` names its last commit. Correct it in a new one, then `git pull"
+            f" --ff-only` in {root}."
+        )
+        raise ParamsError(error.problem, hint) from None
+    return {} if values is None else values
