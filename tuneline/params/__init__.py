@@ -37,7 +37,9 @@ class Params(Section):
     model: ModelParams
     """The checkpoint to fine-tune, or the configuration of a new model."""
     validate_: ValidateParams = Field(alias="validate")
-    """Severities and thresholds of the data checks, by the name of the check. docs/data-checks.md has the reasons for the defaults."""
+    """Severities and thresholds of the data checks, by the name of the check. docs/data-checks.md has the
+    reasons for the defaults.
+    """
     train: TrainParams
     """Training: length, optimizer, loss, precision, and the choice of the weights to publish."""
     run: RunParams
@@ -57,18 +59,18 @@ class Params(Section):
     @property
     def functions(self) -> list[tuple[str, FunctionName]]:
         """Parameter and name of each function of the user, in the folder ``project/``."""
-        named = [("train.loss", self.train.loss), ("train.metric", self.train.metric)]
-        of_training = [
-            (key, FunctionName.parse(key, text))
-            for key, text in named
-            if text is not None and FunctionName.matches(text)
-        ]
-        return [*of_training, *(("evaluate.metrics", name) for name in self.evaluate.functions)]
+        functions = []
+        for key, text in [("train.loss", self.train.loss), ("train.metric", self.train.metric)]:
+            if text is not None and FunctionName.matches(text):
+                functions.append((key, FunctionName.parse(key, text)))
+        for name in self.evaluate.functions:
+            functions.append(("evaluate.metrics", name))
+        return functions
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        same = self.tokenize.tokenizer is not None and self.tokenize.tokenizer == self.model.checkpoint
-        if same and self.tokenize.revision not in (None, self.model.revision):
+        same_name = self.tokenize.tokenizer is not None and self.tokenize.tokenizer == self.model.checkpoint
+        if same_name and self.tokenize.revision not in (None, self.model.revision):
             raise ValueError(
                 f"tokenize.revision: {self.tokenize.revision!r} is not model.revision"
                 f" ({self.model.revision!r}), and both are of {self.model.checkpoint}; set model.revision,"
@@ -80,13 +82,10 @@ class Params(Section):
                 " the last, or report on test and take validation from train (data.split: {validation: 0.1,"
                 " test: 0})"
             )
-        int8 = self.compare.int8
-        if (
-            "int8" in self.export.precisions
-            and not self.export.int8.reduce_range
-            and int8.required
-            and not int8.allow_saturation
-        ):
+
+        may_saturate = "int8" in self.export.precisions and not self.export.int8.reduce_range
+        tolerance = self.compare.int8
+        if may_saturate and tolerance.required and not tolerance.allow_saturation:
             raise ValueError(
                 "export.int8.reduce_range: weights in 8 bits saturate on processors without VNNI, so compare"
                 " refuses the model; keep true, or set compare.int8.allow_saturation: true if every server"

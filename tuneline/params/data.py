@@ -10,7 +10,10 @@ from tuneline.params.model import invalid_name
 from tuneline.params.section import Fraction, Positive, Rate, Section
 
 TASK_KINDS = ["classification", "regression"]
-"""The kinds of task that ``tuneline/tasks`` has, which adds to them: its import would load NumPy and Arrow for each command."""
+"""The kinds of task that ``tuneline/tasks`` has.
+
+That package adds to the list. Its import would load NumPy and Arrow for each command.
+"""
 
 
 def _known_task(kind: str) -> str:
@@ -86,7 +89,8 @@ class FilesParams(Section):
             raise ValueError(
                 f"delimiter: must be one character other than a quote or a line end, not {self.delimiter!r}"
             )
-        if self.columns is not None and (duplicate := _first_duplicate(self.columns)):
+        duplicate = _first_duplicate(self.columns or [])
+        if duplicate:
             raise ValueError(f"columns: {duplicate!r} is listed twice")
         try:
             "".encode(self.encoding)
@@ -98,7 +102,10 @@ class FilesParams(Section):
 
 
 def _first_duplicate(names: list[str]) -> str | None:
-    return next((name for name in names if names.count(name) > 1), None)
+    for name in names:
+        if names.count(name) > 1:
+            return name
+    return None
 
 
 class Splits(Section):
@@ -154,16 +161,18 @@ class DataParams(Section):
     ``files``: your files under ``data/source/``. ``hub``: a data set of the Hugging Face Hub.
     """
     path: str | None = None
-    """hub: id of the data set. files: a folder under ``data/source/`` (``null``: that folder itself), or of a storage, such as
-    ``s3://bucket/folder``: its files are copied to ``data/fetched/``, and ``dvc repro -f download`` reads
-    them again after a change.
+    """hub: id of the data set. files: a folder under ``data/source/`` (``null``: that folder itself), or of a
+    storage, such as ``s3://bucket/folder``: its files are copied to ``data/fetched/``, and ``dvc repro -f
+    download`` reads them again after a change.
     """
     name: str | None = None
     """hub: the configuration, for example ``mrpc``. ``null``: the data set has only one."""
     revision: str | None = None
     """hub: a commit, tag or branch. ``null``: main. ``data/raw/source.json`` records the commit."""
     splits: Splits
-    """What each split is taken from, in the slice syntax of the datasets library, for example ``train[:90%]`` or ``part1+part2``."""
+    """What each split is taken from, in the slice syntax of the datasets library, for example ``train[:90%]``
+    or ``part1+part2``.
+    """
     split: SplitParams | None = None
     """Divide one split of the source. ``null``: the source has three splits, or ``splits`` slices them."""
     text_columns: Annotated[list[str], Field(min_length=1, max_length=2)]
@@ -177,8 +186,10 @@ class DataParams(Section):
     max_rows: Positive | None = None
     """Maximal number of rows of each split, sampled with ``seed``. ``null``: all rows."""
     shard_rows: Positive = 1_000_000
-    """Maximal number of rows of one file in ``data/raw`` and ``data/tokenized``; a larger split is several shards. A shard is the unit of
-    work: what a killed stage need not repeat, and what a worker of ``run.engine: ray`` does at a time."""
+    """Maximal number of rows of one file in ``data/raw`` and ``data/tokenized``; a larger split is several
+    shards. A shard is the unit of work: what a killed stage need not repeat, and what a worker of
+    ``run.engine: ray`` does at a time.
+    """
     bad_rows: Literal["stop", "skip"] = "stop"
     """A row that cannot be read, or has no text or label.
 
@@ -192,8 +203,9 @@ class DataParams(Section):
     ``null``: all batches.
     """
     last_days: Positive | None = None
-    """files: only batches of the last days before ``as_of`` or the newest batch; beside a folder of batches, a file without a date is left
-    out. ``null``: all days."""
+    """files: only batches of the last days before ``as_of`` or the newest batch; beside a folder of batches,
+    a file without a date is left out. ``null``: all days.
+    """
     sample: SampleParams
     """Size and difficulty of the built-in sample."""
     files: FilesParams
@@ -204,66 +216,70 @@ class DataParams(Section):
         if self.source == "hub" and not self.path:
             raise ValueError("path: source 'hub' needs the id of a data set, for example 'nyu-mll/glue'")
         if self.source != "hub" and (self.name or self.revision):
-            raise ValueError(
-                f"{'name' if self.name else 'revision'}: only source 'hub' uses it; source is {self.source!r}"
-            )
+            key = "name" if self.name else "revision"
+            raise ValueError(f"{key}: only source 'hub' uses it; source is {self.source!r}")
         if self.source == "sample" and self.path:
             raise ValueError(
                 "path: source 'sample' reads no files; set source to 'files' or 'hub', or path to null"
             )
         if self.source != "files" and (self.as_of or self.last_days):
-            other = (
-                "a data set of the hub has revisions" if self.source == "hub" else "the sample never changes"
-            )
-            raise ValueError(
-                f"{'as_of' if self.as_of else 'last_days'}: only files are in batches with dates; {other};"
-                " set it to null"
-            )
+            key = "as_of" if self.as_of else "last_days"
+            reason = "the sample never changes"
+            if self.source == "hub":
+                reason = "a data set of the hub has revisions"
+            raise ValueError(f"{key}: only files are in batches with dates; {reason}; set it to null")
         return self
 
     @model_validator(mode="after")
     def _consistent_columns(self) -> Self:
-        if duplicate := _first_duplicate(self.text_columns):
+        duplicate = _first_duplicate(self.text_columns)
+        if duplicate:
             raise ValueError(f"text_columns: {duplicate!r} is listed twice")
         if self.label_column in self.text_columns:
             raise ValueError(f"label_column: {self.label_column!r} is also a text column")
-        if reserved := {"labels", "idx"} & set(self.text_columns):
+        reserved = {"labels", "idx"} & set(self.text_columns)
+        if reserved:
             raise ValueError(
                 f"text_columns: {reserved.pop()!r} is a column that the pipeline adds; rename the column of"
                 " the source"
             )
-        by = [self.split.by] if self.split and self.split.by else []
-        missing = [
-            name
-            for name in (*self.text_columns, self.label_column, *by)
-            if name not in (self.files.columns or [name])
-        ]
-        if missing and self.source == "files":
-            raise ValueError(
-                f"files.columns: {missing[0]!r} is missing, and text_columns, label_column or split.by"
-                " requires it"
-            )
+        if self.source == "files" and self.files.columns:
+            self._check_listed_columns(self.files.columns)
         return self
+
+    def _check_listed_columns(self, columns: list[str]) -> None:
+        """Refuse a list of columns without one that is read."""
+        required = [*self.text_columns, self.label_column]
+        if self.split is not None and self.split.by:
+            required.append(self.split.by)
+        for name in required:
+            if name not in columns:
+                raise ValueError(
+                    f"files.columns: {name!r} is missing, and text_columns, label_column or split.by"
+                    " requires it"
+                )
 
     @model_validator(mode="after")
     def _consistent_split(self) -> Self:
         for name in self.divided:
-            if (source := getattr(self.splits, name)) != name:
+            source = getattr(self.splits, name)
+            fraction = getattr(self.split, name)
+            if source != name:
                 raise ValueError(
-                    f"splits.{name}: {source!r} contradicts split.{name}, which takes"
-                    f" {getattr(self.split, name):.0%} of splits.train; set split.{name} to 0, or"
-                    f" splits.{name} to its default, {name}"
+                    f"splits.{name}: {source!r} contradicts split.{name}, which takes {fraction:.0%} of"
+                    f" splits.train; set split.{name} to 0, or splits.{name} to its default, {name}"
                 )
         return self
 
     @property
     def divided(self) -> list[str]:
-        """The splits that ``split`` takes from ``splits.train``: their own entries in ``splits`` are not read."""
-        return [
-            name
-            for name in ("validation", "test")
-            if self.split is not None and getattr(self.split, name) > 0
-        ]
+        """The splits that ``split`` takes from ``splits.train``.
+
+        Their own entries in ``splits`` are not read.
+        """
+        if self.split is None:
+            return []
+        return [name for name in ("validation", "test") if getattr(self.split, name) > 0]
 
     @property
     def source_specs(self) -> dict[str, str]:
@@ -279,7 +295,8 @@ class DataParams(Section):
             raise ValueError("label_names: a regression has no classes")
         if len(names) < 2 or "" in names:
             raise ValueError("label_names: must list at least two classes, each with a non-empty name")
-        if duplicate := _first_duplicate(names):
+        duplicate = _first_duplicate(names)
+        if duplicate:
             raise ValueError(f"label_names: {duplicate!r} is listed twice")
         return self
 
@@ -309,6 +326,8 @@ class TokenizeParams(Section):
                 "revision: there is no tokenize.tokenizer; set it to null. The tokenizer of model.checkpoint"
                 " has its revision"
             )
-        if self.tokenizer is not None and (problem := invalid_name(self.tokenizer, self.revision)):
-            raise ValueError(f"tokenizer: {problem}")
+        if self.tokenizer is not None:
+            problem = invalid_name(self.tokenizer, self.revision)
+            if problem is not None:
+                raise ValueError(f"tokenizer: {problem}")
         return self

@@ -19,8 +19,9 @@ class EvaluateParams(Section):
     split: Split = "test"
     """The reported split."""
     metrics: list[str] | None = None
-    """More metrics: ``project/FILE.py:FUNCTION`` (docs/custom-loss.md), and names of the evaluate library, such as
-    ``spearmanr`` or ``glue:mrpc``. ``null``: those of ``tuneline/metrics/table.py``, which need no network.
+    """More metrics: ``project/FILE.py:FUNCTION`` (docs/custom-loss.md), and names of the evaluate library,
+    such as ``spearmanr`` or ``glue:mrpc``. ``null``: those of ``tuneline/metrics/table.py``, which need no
+    network.
     """
     f1: Literal["binary", "macro"] | None = None
     """Averaging of F1 over the classes. ``null``: binary with two classes, macro with more."""
@@ -32,9 +33,8 @@ class EvaluateParams(Section):
     @property
     def functions(self) -> list[FunctionName]:
         """The functions among ``metrics``."""
-        return [
-            FunctionName.parse("metrics", text) for text in self.metrics or [] if FunctionName.matches(text)
-        ]
+        texts = [text for text in self.metrics or [] if FunctionName.matches(text)]
+        return [FunctionName.parse("metrics", text) for text in texts]
 
     @property
     def library_metrics(self) -> list[str]:
@@ -51,11 +51,12 @@ class EvaluateParams(Section):
                     f" has: load it in a function, {PROJECT}/FILE.py:FUNCTION"
                 )
         names = [name.function for name in self.functions]
-        if duplicate := next((name for name in names if names.count(name) > 1), None):
-            raise ValueError(
-                f"metrics: two functions are named {duplicate!r}, which is their key in"
-                " metrics/evaluate.json; rename one"
-            )
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(
+                    f"metrics: two functions are named {name!r}, which is their key in"
+                    " metrics/evaluate.json; rename one"
+                )
         return self
 
 
@@ -70,9 +71,12 @@ class Int8Params(Section):
     in fp32 where needed.
     """
     calibration_rows: Positive = 256
-    """Number of calibration rows of ``smoothed`` and ``static``, sampled from the train split with ``seed``."""
+    """Number of calibration rows of ``smoothed`` and ``static``, sampled from the train split with ``seed``.
+    """
     max_fp32: Rate = 0.2
-    """``best``: largest fraction of the linear layers' weights that stays in fp32 where predictions change by int8. ``0``: none."""
+    """``best``: largest fraction of the linear layers' weights that stays in fp32 where predictions change by
+    int8. ``0``: none.
+    """
     reduce_range: bool = True
     """Weights of 7 bits, with the same products on every processor.
 
@@ -130,7 +134,9 @@ class CompareParams(Section):
     batch_size: Positive = 64
     """Rows per batch of ONNX Runtime."""
     close_rmse: PositiveFloat = 0.25
-    """Regression: two predictions agree if they differ by at most so many root mean squared errors of the trained model."""
+    """Regression: two predictions agree if they differ by at most so many root mean squared errors of the
+    trained model.
+    """
     fp32: Tolerance = Tolerance(
         max_abs_diff=1.0e-3, min_agreement=0.9999, max_metric_drop=1.0e-4, required=True
     )

@@ -1,4 +1,7 @@
-"""Section ``model``: the checkpoint to fine-tune, or the configuration of a new model; and names of pretrained models."""
+"""Section ``model``: the checkpoint to fine-tune, or the configuration of a new model.
+
+And the form of the names of pretrained models, which the section ``tokenize`` checks, too.
+"""
 
 from pathlib import PurePosixPath
 from typing import Any, Literal, Self
@@ -10,9 +13,9 @@ from tuneline.params.section import Section
 
 STRUCTURE = frozenset(
     {
-        "model_type", "vocab_size", "type_vocab_size", "max_position_embeddings", "embedding_size", "hidden_size", "dim", "d_model",
-        "intermediate_size", "hidden_dim", "num_hidden_layers", "n_layers", "num_attention_heads", "n_heads", "num_key_value_heads",
-        "head_dim",
+        "model_type", "vocab_size", "type_vocab_size", "max_position_embeddings", "embedding_size",
+        "hidden_size", "dim", "d_model", "intermediate_size", "hidden_dim", "num_hidden_layers", "n_layers",
+        "num_attention_heads", "n_heads", "num_key_value_heads", "head_dim",
     }
 )  # fmt: skip
 """Keys of a configuration that a checkpoint determines, because its weights have these sizes."""
@@ -34,12 +37,15 @@ ENCODERS = "an encoder, such as BERT, RoBERTa, DeBERTa, ELECTRA or ModernBERT"
 
 
 def is_folder(name: str) -> bool:
-    """Return True if a pretrained model is named by the path of a folder in the project, not by its name on the hub."""
+    """Return True if a pretrained model is named by a folder in the project, not by its name on the hub."""
     return PurePosixPath(name).parts[: len(BASE_SOURCE.parts)] == BASE_SOURCE.parts
 
 
 def invalid_name(name: str, revision: str | None) -> str | None:
-    """Return what is wrong with a name on the hub (``owner/name`` or ``name``) or a folder ``models/source/NAME``, or ``None``."""
+    """Return what is wrong with the name of a pretrained model; ``None`` if nothing is.
+
+    It is ``owner/name`` or ``name`` on the hub, or a folder ``models/source/NAME``.
+    """
     path = PurePosixPath(name)
     if is_folder(name):
         if len(path.parts) != len(BASE_SOURCE.parts) + 1 or ".." in path.parts:
@@ -52,7 +58,10 @@ def invalid_name(name: str, revision: str | None) -> str | None:
             f"{name!r} is neither a name on the hub nor a folder in {BASE_SOURCE}/; copy the folder to"
             f" {folder} and write that, because DVC detects changes only there"
         )
-    return None if path.as_posix() == name else f"{name!r} should be written {path.as_posix()!r}"
+
+    if path.as_posix() != name:
+        return f"{name!r} should be written {path.as_posix()!r}"
+    return None
 
 
 class ModelParams(Section):
@@ -75,18 +84,17 @@ class ModelParams(Section):
     come from the data. With a checkpoint: overrides of its configuration, such as dropout. ``null``: none."""
 
     head: Literal["frozen", "auto"] | None = None
-    """``frozen``: the checkpoint stays as it is, and a linear model is fitted to its mean-pooled vectors in seconds
-    (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed``, ``metric`` and ``evaluation_batch_size``
-    then have an effect. ``null``: train the whole model. ``auto``: both, and the validation split decides
-    which is published (stages/train/choice.py).
+    """``frozen``: the checkpoint stays as it is, and a linear model is fitted to its mean-pooled vectors in
+    seconds (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed``, ``metric`` and
+    ``evaluation_batch_size`` then have an effect. ``null``: train the whole model. ``auto``: both, and the
+    validation split decides which is published (stages/train/choice.py).
     """
 
     @field_validator("config", mode="before")
     @classmethod
     def _no_overrides(cls, value: Any) -> Any:
-        return (
-            {} if value is None else value
-        )  # Hydra cannot empty a mapping: `-S model.config={}` changes nothing
+        # Hydra cannot empty a mapping: `-S model.config={}` changes nothing.
+        return {} if value is None else value
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -100,15 +108,19 @@ class ModelParams(Section):
                 )
             if "model_type" not in self.config:
                 raise ValueError("config: without a checkpoint it needs 'model_type', for example 'bert'")
-            if reason := UNSUPPORTED.get(self.config["model_type"]):
+            reason = UNSUPPORTED.get(self.config["model_type"])
+            if reason is not None:
                 raise ValueError(
                     f"config.model_type: {self.config['model_type']!r} cannot be trained: {reason}; choose"
                     f" {ENCODERS}"
                 )
             return self
-        if problem := invalid_name(self.checkpoint, self.revision):
+
+        problem = invalid_name(self.checkpoint, self.revision)
+        if problem is not None:
             raise ValueError(f"checkpoint: {problem}")
-        if structure := sorted(STRUCTURE & self.config.keys()):
+        structure = sorted(STRUCTURE & self.config.keys())
+        if structure:
             raise ValueError(
                 f"config: {', '.join(structure)}: the weights of model.checkpoint determine this; a new model"
                 " would be described here. Set model.config to null (-S model.config=null), or to other keys"

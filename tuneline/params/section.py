@@ -1,4 +1,4 @@
-"""Base class of the sections of ``params.yaml``, and types that several sections use."""
+"""Base class of the sections of ``params.yaml`` and ``conf/flows.yaml``, and types that they share."""
 
 import re
 import symtable
@@ -37,7 +37,12 @@ _NAME = re.compile(r"(?P<file>.+\.py):(?P<function>[^:]*)")
 
 @dataclass(frozen=True)
 class FunctionName:
-    """A function in a Python file of the folder ``project/``; the path is relative to the root of the repository."""
+    """A function in a Python file of the folder ``project/``.
+
+    Attributes:
+        file: Path of the file, relative to the root of the repository.
+        function: Name of the function.
+    """
 
     file: Path
     function: str
@@ -47,7 +52,10 @@ class FunctionName:
 
     @staticmethod
     def matches(text: str) -> bool:
-        """Return True if a text names a function of a file, not a metric of the table or of the evaluate library."""
+        """Return True if a text names a function of a file.
+
+        Otherwise it is a metric of the table or of the evaluate library.
+        """
         return _NAME.fullmatch(text) is not None
 
     @classmethod
@@ -58,18 +66,15 @@ class FunctionName:
             ValueError: The text is not of this form, or the file is not in ``project/``.
         """
         match = _NAME.fullmatch(text)
-        path = Path(match["file"] if match else "")
-        parts = path.with_suffix("").parts if match else ()
-        if (
-            not match
-            or not all(part.isidentifier() for part in (*parts, match["function"]))
-            or parts[:1] != PROJECT.parts
-        ):
-            raise ValueError(
-                f"{key}: {text!r} is not a function in the folder {PROJECT}/; write"
-                f" {PROJECT}/FILE.py:FUNCTION"
-            )
-        return cls(path, match["function"])
+        if match is not None:
+            path = Path(match["file"])
+            parts = path.with_suffix("").parts
+            identifiers = [*parts, match["function"]]
+            if parts[:1] == PROJECT.parts and all(part.isidentifier() for part in identifiers):
+                return cls(path, match["function"])
+        raise ValueError(
+            f"{key}: {text!r} is not a function in the folder {PROJECT}/; write {PROJECT}/FILE.py:FUNCTION"
+        )
 
     @property
     def module(self) -> str:
@@ -99,18 +104,21 @@ def _check_defined(parameter: str, name: FunctionName, root: Path) -> None:
             f"{parameter}: {name.file} does not exist.",
             "Write the function into that file, or correct the name.",
         ) from None
-    except (SyntaxError, ValueError) as error:  # ValueError: null bytes
+    except (SyntaxError, ValueError) as error:  # ValueError: null bytes, which are in no line
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise ParamsError(
             f"{parameter}: {name.file}{line} is not valid Python: {error.args[0]}.", "Correct the file."
         ) from None
-    defined = {
-        symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()
-    }
+
+    defined = set()
+    for symbol in table.get_symbols():
+        if symbol.is_assigned() or symbol.is_imported():
+            defined.add(symbol.get_name())
     if name.function not in defined:
-        known = ", ".join(sorted(word for word in defined if not word.startswith("_"))) or "nothing"
+        public = sorted(symbol_name for symbol_name in defined if not symbol_name.startswith("_"))
+        definitions = ", ".join(public) or "nothing"
         raise ParamsError(
-            f"{parameter}: {name.file} has no function {name.function!r}.", f"It defines {known}."
+            f"{parameter}: {name.file} has no function {name.function!r}.", f"It defines {definitions}."
         )
 
 

@@ -7,8 +7,9 @@ from pydantic import Field, model_validator
 from tuneline.params.section import Fraction, FunctionName, Positive, PositiveFloat, Section
 
 Schedule = Literal[
-    "linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt", "reduce_lr_on_plateau",
-    "cosine_with_min_lr", "cosine_warmup_with_min_lr", "warmup_stable_decay", "greedy",
+    "linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup",
+    "inverse_sqrt", "reduce_lr_on_plateau", "cosine_with_min_lr", "cosine_warmup_with_min_lr",
+    "warmup_stable_decay", "greedy",
 ]  # fmt: skip
 WITHOUT_WARMUP = ("constant", "reduce_lr_on_plateau", "greedy")
 """Schedules that transformers builds without a warmup, whatever is given."""
@@ -62,7 +63,9 @@ class TrainParams(Section):
     Gradient accumulation follows from both.
     """
     micro_batch_tokens: Positive | None = None
-    """Tokens in one forward pass of one process, padding included: of longer rows, fewer than ``micro_batch_size``. ``null``: no limit."""
+    """Tokens in one forward pass of one process, padding included: of longer rows, fewer than
+    ``micro_batch_size``. ``null``: no limit.
+    """
     bucket_window: Positive = 50
     """Number of batches that are sorted by length together, which reduces padding.
 
@@ -95,7 +98,9 @@ class TrainParams(Section):
     ``constant``, ``reduce_lr_on_plateau`` and ``greedy`` have no warmup.
     """
     schedule_options: dict[str, Any] = {}
-    """Other arguments of the schedule's function in ``transformers.optimization``, for example ``{num_cycles: 2}``."""
+    """Other arguments of the schedule's function in ``transformers.optimization``, for example ``{num_cycles:
+    2}``.
+    """
     warmup_ratio: Fraction | None = 0.1
     """Warmup as a fraction of all optimizer steps, rounded up.
 
@@ -144,7 +149,9 @@ class TrainParams(Section):
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
     first_token_only: bool = True
-    """Compute the last layer for the first token only, where the classifier reads no other: less work for the same logits and gradients."""
+    """Compute the last layer for the first token only, where the classifier reads no other: less work for the
+    same logits and gradients.
+    """
     compile: str | None = None
     """Backend of ``torch.compile``, for example ``inductor``. ``null``: do not compile."""
 
@@ -158,12 +165,15 @@ class TrainParams(Section):
     keep: Literal["best", "last"] = "best"
     """Weights to publish: the best by ``metric`` on the validation split, or the last."""
     metric: str = "accuracy"
-    """Validation metric of the best weights: one of the task in ``tuneline/metrics/table.py`` with a formula, or
-    ``project/FILE.py:FUNCTION`` (docs/custom-loss.md)."""
+    """Validation metric of the best weights: one of the task in ``tuneline/metrics/table.py`` with a formula,
+    or ``project/FILE.py:FUNCTION`` (docs/custom-loss.md).
+    """
     early_stopping: EarlyStopping | None = None
     """Stop when ``metric`` on the validation split no longer improves. ``null``: train to the end."""
     log_every_steps: Positive = 10
-    """Optimizer steps between rows of the training curve; the loss of a row is the mean since the previous row."""
+    """Optimizer steps between rows of the training curve; the loss of a row is the mean since the previous
+    row.
+    """
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -28,14 +28,18 @@ class AtMost(Rule):
     """A check with an upper limit for a fraction."""
 
     max: Rate = 0.0
-    """Largest allowed fraction of violating rows; of unknown tokens for ``unknown_rate``; of the largest class for ``class_balance``."""
+    """Largest allowed fraction of violating rows; of unknown tokens for ``unknown_rate``; of the largest
+    class for ``class_balance``.
+    """
 
 
 class AtLeast(Rule):
     """A check with a lower limit for a fraction."""
 
     min: Rate
-    """Smallest allowed fraction: of word occurrences for a vocabulary; of the earlier number of rows for ``promoted_rows``."""
+    """Smallest allowed fraction: of word occurrences for a vocabulary; of the earlier number of rows for
+    ``promoted_rows``.
+    """
 
 
 class RowCount(Rule):
@@ -53,7 +57,7 @@ class DecodedText(AtMost):
 
 
 class RareClasses(AtMost):
-    """``rare_classes``: rows of train whose class is rare, or is missing in validation or in the reported split."""
+    """``rare_classes``: rows of train whose class is rare, or missing in validation or the reported split."""
 
     min_rows: Positive
     """Smallest number of rows of a class in train."""
@@ -76,20 +80,28 @@ class LearnableLabels(Rule):
     """
 
     min_auc: Rate
-    """Smallest allowed area under the ROC curve; 0.5 is that of labels that have nothing to do with the texts."""
+    """Smallest allowed area under the ROC curve; 0.5 is the area of labels that have nothing to do with
+    the texts.
+    """
     max_auc_drop: Rate
     """By how much the area may be smaller than on train."""
     max_disagreement: Rate
-    """Largest allowed fraction of other labels among the fifth of the rows of which the model is surest: a bound of random label noise."""
+    """Largest allowed fraction of other labels among the fifth of the rows of which the model is surest: a
+    bound of random label noise.
+    """
 
 
 class Revealing(AtMost):
     """``revealing_words``, ``revealing_length``: what predicts a label almost alone."""
 
     max: Rate
-    """Largest fraction of the rows of a label that may have the same revealing word, or a revealing length or number."""
+    """Largest fraction of the rows of a label that may have the same revealing word, or a revealing length or
+    number.
+    """
     precision: Annotated[float, Field(gt=0, lt=1)]
-    """From when a word is revealing: the precision closes at least this fraction of the gap between the label's share and 1."""
+    """From when a word is revealing: the precision closes at least this fraction of the gap between the
+    label's share and 1.
+    """
 
 
 class DriftRule(Rule):
@@ -103,7 +115,8 @@ class DriftRule(Rule):
     max_ks: Annotated[float, Field(gt=0, le=1)] = 0.2
     """Largest allowed Kolmogorov-Smirnov distance; not applied to class labels, which have no order."""
     significance: Annotated[float, Field(gt=0, lt=1)] = 0.001
-    """A distance with a p-value above this passes, however large it is, because small splits vary by chance."""
+    """A distance with a p-value above this passes, however large it is, because small splits vary by chance.
+    """
 
 
 class ValidateParams(Section):
@@ -124,7 +137,9 @@ class ValidateParams(Section):
     mixed_encoding: AtMost = AtMost(severity="warning")
     """No row has such characters; not checked where ``broken_encoding`` fails."""
     length_outliers: AtMost = AtMost(severity="warning", max=0.01)
-    """The number of characters of a row is within three interquartile ranges of train's quartiles, on a log scale."""
+    """The number of characters of a row is within three interquartile ranges of train's quartiles, on a log
+    scale.
+    """
     label_set: AtMost = AtMost()
     """Labels are ids of the label names; in a regression, finite numbers."""
     absent_classes: Rule = Rule()
