@@ -9,7 +9,8 @@ from torch.nn import functional
 
 
 def focal(logits: Tensor, labels: Tensor, gamma: float = 2.0) -> Tensor:
-    """Return the focal loss, -(1 - p)^gamma log(p) with p the probability of the right class: easy examples count less.
+    """Return the focal loss, -(1 - p)^gamma log(p) with p the probability of the right class: easy examples
+    count less.
 
     Source: Lin, Goyal, Girshick, He & Dollár, "Focal Loss for Dense Object Detection", ICCV 2017, equation 4.
     The alpha of its equation 5 is train.class_weights.
@@ -30,7 +31,8 @@ def focal(logits: Tensor, labels: Tensor, gamma: float = 2.0) -> Tensor:
 
 
 def huber(predictions: Tensor, labels: Tensor, delta: float = 1.0) -> Tensor:
-    """Return Huber's loss of a regression, which is linear for errors above delta: outliers count less than in squared error.
+    """Return Huber's loss of a regression, which is linear for errors above delta: outliers count less than
+    in squared error.
 
     Source: Huber, "Robust Estimation of a Location Parameter", Annals of Mathematical Statistics 35, 1964.
 

@@ -23,17 +23,22 @@ WIDTHS = (1280, 390, 320)
 # with every fold open.
 MEASURE = """<!doctype html><body><script>
 const widths = WIDTHS, findings = {};
-const describe = (e, what) => `${e.tagName} ${e.getAttribute("class") || ""} "${e.textContent.trim().slice(0, 40)}": ${what}`;
+function describe(e, what) {
+  const text = e.textContent.trim().slice(0, 40);
+  return `${e.tagName} ${e.getAttribute("class") || ""} "${text}": ${what}`;
+}
 const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
 function rgb(colour) {  // any CSS colour, over nothing
   canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
   return canvas.getImageData(0, 0, 1, 1).data;
 }
-const luminance = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+const linear = (c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+const luminance = ([r, g, b]) => [r, g, b].map((c) => linear(c / 255))
   .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
 function contrast(view, e) {
+  const opaque = (element) => rgb(view.getComputedStyle(element).backgroundColor)[3] === 255;
   let behind = e;
-  while (behind.parentElement && rgb(view.getComputedStyle(behind).backgroundColor)[3] < 255) behind = behind.parentElement;
+  while (behind.parentElement && !opaque(behind)) behind = behind.parentElement;
   const own = view.getComputedStyle(e), text = e instanceof view.SVGElement ? own.fill : own.color;
   const ground = view.getComputedStyle(behind).backgroundColor;
   const colours = [text, rgb(ground)[3] < 255 ? "white" : ground];
@@ -43,7 +48,8 @@ function contrast(view, e) {
 function measure(frame) {
   const view = frame.contentWindow, page = frame.contentDocument, root = page.documentElement, found = [];
   page.querySelectorAll("details").forEach((fold) => fold.open = true);
-  if (root.scrollWidth > root.clientWidth) found.push(`the page scrolls sideways: ${root.scrollWidth} > ${root.clientWidth}`);
+  if (root.scrollWidth > root.clientWidth)
+    found.push(`the page scrolls sideways: ${root.scrollWidth} > ${root.clientWidth}`);
   for (const e of page.querySelectorAll("body *")) {
     const box = e.getBoundingClientRect(), isSvg = e instanceof view.SVGElement;
     if (!box.width || e.closest("caption")) continue;
@@ -52,7 +58,8 @@ function measure(frame) {
     if (isBox && e.scrollWidth > e.clientWidth + 1) found.push(describe(e, "is cut or scrolls"));
     if (![...e.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim())) continue;
     const matrix = isSvg ? e.getScreenCTM() : {a: 1, b: 0, c: 0, d: 1};
-    const size = parseFloat(view.getComputedStyle(e).fontSize) * Math.sqrt(Math.abs(matrix.a * matrix.d - matrix.b * matrix.c));
+    const scale = Math.sqrt(Math.abs(matrix.a * matrix.d - matrix.b * matrix.c));
+    const size = parseFloat(view.getComputedStyle(e).fontSize) * scale;
     if (size < 11) found.push(describe(e, `text of ${size.toFixed(1)} px`));
     if (contrast(view, e) < 4.5) found.push(describe(e, `contrast ${contrast(view, e).toFixed(1)}`));
   }
@@ -109,7 +116,8 @@ def visit(path: Path, profile: Path, *options: str) -> tuple[str, list[str]]:
 
 
 def unreadable(page: Path, folder: Path, *options: str) -> dict[str, list[str]]:
-    """Return what is cut off, smaller than 11 px or paler than a contrast of 4.5 in a page, by width of the screen.
+    """Return what is cut off, smaller than 11 px or paler than a contrast of 4.5 in a page, by width of the
+    screen.
 
     Args:
         page: The page.

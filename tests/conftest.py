@@ -1,4 +1,5 @@
-"""Settings and fixtures of all tests: no network, no telemetry, one thread per worker, no GPU (except for tests marked ``gpu``)."""
+"""Settings and fixtures of all tests: no network, no telemetry, one thread per worker, no GPU (except for
+tests marked ``gpu``)."""
 
 import fcntl
 import gc
@@ -103,7 +104,8 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 @pytest.fixture(autouse=True, scope="module")
 def frozen() -> None:
-    """Leave what earlier modules imported out of the search for garbage: it takes a second once all libraries are loaded."""
+    """Leave what earlier modules imported out of the search for garbage: it takes a second once all libraries
+    are loaded."""
     gc.collect()
     gc.freeze()
 
@@ -124,7 +126,8 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def pretrained_hub() -> Path:
-    """Return a folder with the repositories of a hub, among them a real pretrained encoder; skip the test if there is none."""
+    """Return a folder with the repositories of a hub, among them a real pretrained encoder; skip the test if
+    there is none."""
     root = Path(os.environ.get("TUNELINE_TEST_HUB", SHARED / "hub"))
     if not (root / "models/sentence-transformers/all-MiniLM-L6-v2/model.safetensors").exists():
         pytest.skip("TUNELINE_TEST_HUB names no folder with models/sentence-transformers/all-MiniLM-L6-v2")
@@ -133,7 +136,8 @@ def pretrained_hub() -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def homes(tmp_path_factory: pytest.TempPathFactory):
-    """Give tools that keep state in a home folder a temporary one for the test run, and git no name of a person."""
+    """Give tools that keep state in a home folder a temporary one for the test run, and git no name of a
+    person."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         for name in ("HF_HOME", "PREFECT_HOME", "DVC_SITE_CACHE_DIR", "TUNELINE_MACHINE_LOCKS"):

@@ -1,4 +1,5 @@
-"""The examples of docs/custom-loss.md as files of a project: a user may have changed those in ``project/``."""
+"""The examples of docs/custom-loss.md as files of a project: a user may have changed those in
+``project/``."""
 
 import re
 from pathlib import Path

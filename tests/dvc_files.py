@@ -1,4 +1,5 @@
-"""What ``dvc init``, ``dvc config`` and ``dvc remote add`` write, for tests of something else: each command of DVC takes a second."""
+"""What ``dvc init``, ``dvc config`` and ``dvc remote add`` write, for tests of something else: each command
+of DVC takes a second."""
 
 import configparser
 import hashlib

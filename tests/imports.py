@@ -6,7 +6,8 @@ from pathlib import Path
 
 
 def imported_files(module: str, root: Path, packages: tuple[str, ...]) -> set[Path]:
-    """Return every file of ``packages`` that ``module`` may load, including itself and the ``__init__`` of parent packages.
+    """Return every file of ``packages`` that ``module`` may load, including itself and the ``__init__`` of
+    parent packages.
 
     Imports inside functions are included, because they run when the function is called.
 
@@ -37,7 +38,8 @@ def _files_of(name: str, root: Path) -> list[Path]:
 
 @cache
 def imports(path: Path) -> tuple[str, ...]:
-    """Return the names that a file imports, with the names taken from modules: ``a.b`` for ``from a import b``."""
+    """Return the names that a file imports, with the names taken from modules: ``a.b`` for ``from a import
+    b``."""
     names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -1,4 +1,5 @@
-"""A kind of task that the project does not have: classes with an order, of which the one nearest to the expected rank is predicted.
+"""A kind of task that the project does not have: classes with an order, of which the one nearest to the
+expected rank is predicted.
 
 ``python -m tests.ordinal MODULE [MODULE ...] [-- ARGUMENT ...]`` registers it, and runs modules as ``python
 -m`` does, one after the other.

@@ -1,4 +1,5 @@
-"""Parameters of the tests' own, so that a user who changes ``params.yaml`` does not change what the tests check."""
+"""Parameters of the tests' own, so that a user who changes ``params.yaml`` does not change what the tests
+check."""
 
 from copy import deepcopy
 from pathlib import Path
@@ -18,7 +19,8 @@ OF_THE_SAMPLE = {
 
 
 def complete(sections: dict[str, Any]) -> dict[str, Any]:
-    """Return a whole parameter file: the defaults, with the values of ``sections``; ``model.config`` is replaced as a whole."""
+    """Return a whole parameter file: the defaults, with the values of ``sections``; ``model.config`` is
+    replaced as a whole."""
     return _merged(_merged(default_values(), OF_THE_SAMPLE), sections)
 
 

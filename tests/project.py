@@ -21,7 +21,8 @@ class Project:
 
     @classmethod
     def copy_to(cls, folder: Path) -> "Project":
-        """Copy the product into a new repository: with the tests' parameters and ``conf/``, without the user's data, results and stages."""
+        """Copy the product into a new repository: with the tests' parameters and ``conf/``, without the
+        user's data, results and stages."""
         project = cls.adopted(folder)
         _replace_files_of_the_user(folder)
         project.commit("Start")

@@ -1,4 +1,5 @@
-"""A tokenizer whose regular expression takes too many steps for some texts, as that of a stranger's checkpoint may."""
+"""A tokenizer whose regular expression takes too many steps for some texts, as that of a stranger's
+checkpoint may."""
 
 import json
 from pathlib import Path
@@ -11,7 +12,8 @@ TEXT = "x" * 60
 
 
 def make_runaway(tokenizer: Path) -> None:
-    """Put the expression before the pre-tokenizer of a ``tokenizer.json``, and change what the files beside it say of it."""
+    """Put the expression before the pre-tokenizer of a ``tokenizer.json``, and change what the files beside
+    it say of it."""
     values = json.loads(tokenizer.read_text())
     split = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated", "invert": False}
     values["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, values["pre_tokenizer"]]}

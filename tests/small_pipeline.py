@@ -1,4 +1,5 @@
-"""Outputs of a pipeline up to ``evaluate``, written in seconds: a tiny classifier with random weights, its data and predictions."""
+"""Outputs of a pipeline up to ``evaluate``, written in seconds: a tiny classifier with random weights, its
+data and predictions."""
 
 import json
 import random
@@ -44,17 +45,30 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "albert": {**SMALL, "embedding_size": 8},
     "electra": {**SMALL, "embedding_size": 8},
     "deberta-v2": {  # as microsoft/deberta-v3-* has it
-        **SMALL, "type_vocab_size": 0, "relative_attention": True, "position_buckets": 8, "norm_rel_ebd": "layer_norm",
-        "share_att_key": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False, "max_relative_positions": -1,
+        **SMALL,
+        "type_vocab_size": 0,
+        "relative_attention": True,
+        "position_buckets": 8,
+        "norm_rel_ebd": "layer_norm",
+        "share_att_key": True,
+        "pos_att_type": ["p2c", "c2p"],
+        "position_biased_input": False,
+        "max_relative_positions": -1,
         "pooler_hidden_size": 16,
     },
     # BERT's shape, narrow and deep
     "minilm": {**SMALL, "model_type": "bert", "num_attention_heads": 4, "num_hidden_layers": 3},
     "modernbert": {
-        **SMALL, "global_attn_every_n_layers": 2, "local_attention": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
-        "cls_token_id": 1, "sep_token_id": 2,
+        **SMALL,
+        "global_attn_every_n_layers": 2,
+        "local_attention": 8,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "cls_token_id": 1,
+        "sep_token_id": 2,
     },
-}  # fmt: skip
+}
 """Tiny configurations of the supported model architectures."""
 
 

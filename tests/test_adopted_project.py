@@ -1,4 +1,5 @@
-"""A project that a user made their own: its tests pass, whatever its data, parameters, tasks, launch configurations and stages."""
+"""A project that a user made their own: its tests pass, whatever its data, parameters, tasks, launch
+configurations and stages."""
 
 import csv
 import random
@@ -116,14 +117,23 @@ def change_the_flows(project: Project) -> None:
 
 
 CHANGES: list[Callable[[Project], None]] = [
-    init_other_files, add_and_remove_tasks, rename_launch_configurations, change_model_and_checks, replace_behaviour_tests, add_a_stage,
+    init_other_files,
+    add_and_remove_tasks,
+    rename_launch_configurations,
+    change_model_and_checks,
+    replace_behaviour_tests,
+    add_a_stage,
     change_the_flows,
-]  # fmt: skip
+]
 
 TESTS_OF_USERS_FILES = [
-    "tests/tuneline/test_settings.py", "tests/stages/evaluate/behaviour/test_suite.py", "tests/stages/train/test_launch_files.py",
-    "tests/test_conf.py", "tests/test_dvc_yaml.py", "tests/tuneline/params/test_loading.py",
-]  # fmt: skip
+    "tests/tuneline/test_settings.py",
+    "tests/stages/evaluate/behaviour/test_suite.py",
+    "tests/stages/train/test_launch_files.py",
+    "tests/test_conf.py",
+    "tests/test_dvc_yaml.py",
+    "tests/tuneline/params/test_loading.py",
+]
 
 
 @pytest.fixture
@@ -135,7 +145,8 @@ def project(tmp_path) -> Project:
 
 
 def run_tests(project: Project, *arguments: str) -> str:
-    """Commit the project, run its tests in it, and return the output; an error if one fails or writes into the working tree."""
+    """Commit the project, run its tests in it, and return the output; an error if one fails or writes into
+    the working tree."""
     project.commit("Make it mine")
     pytest_here = [
         sys.executable,

@@ -1,4 +1,5 @@
-"""Consistency of Dockerfile and compose.yaml with the project. containers/check.sh, which needs Docker, builds and runs them."""
+"""Consistency of Dockerfile and compose.yaml with the project. containers/check.sh, which needs Docker,
+builds and runs them."""
 
 import fnmatch
 import re

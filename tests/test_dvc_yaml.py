@@ -1,4 +1,5 @@
-"""Completeness of dvc.yaml: DVC reruns a stage only for the dependencies listed there, so a missing one leaves outdated outputs.
+"""Completeness of dvc.yaml: DVC reruns a stage only for the dependencies listed there, so a missing one
+leaves outdated outputs.
 
 Only of the stages whose code is in ``stages/``: a user may add others, with any command.
 """
@@ -32,7 +33,8 @@ def imported(stage: str) -> set[Path]:
 
 
 def determines_outs(path: Path) -> bool:
-    """Return whether a file is more than parameters, and more than a package's settings of the process (telemetry, garbage collection)."""
+    """Return whether a file is more than parameters, and more than a package's settings of the process
+    (telemetry, garbage collection)."""
     return PARAMS not in path.parents and path not in {Path(package, "__init__.py") for package in CODE}
 
 
@@ -63,7 +65,8 @@ def test_every_code_dependency_is_imported(stage):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_code_dependencies_are_folders_without_parameters_and_command_line(stage):
-    """A stage names ideas, not files; neither the command line nor a description of a parameter starts a training."""
+    """A stage names ideas, not files; neither the command line nor a description of a parameter starts a
+    training."""
     listed = {Path(dep) for dep in names(STAGES[stage]["deps"]) if Path(dep).parts[0] in CODE}
     assert all((ROOT / dep).is_dir() and len(dep.parts) == 2 for dep in listed)
     not_allowed = {"cli", "params", "project"}
@@ -113,7 +116,8 @@ def test_flows_import_no_stage_no_command_line_and_no_torch():
 
 
 def test_every_parameter_but_those_of_run_is_listed_by_a_stage():
-    """``dvc repro`` does not react to a change of a parameter that no stage lists; those of ``run`` change no out."""
+    """``dvc repro`` does not react to a change of a parameter that no stage lists; those of ``run`` change no
+    out."""
     listed = listed_params(*STAGES)
     values = [key for key in known_keys() if not any(other.startswith(f"{key}.") for other in known_keys())]
     unlisted = {

@@ -12,7 +12,8 @@ from tests.dvc_files import init_dvc
 
 @pytest.mark.parametrize("folder", ["data/source", "models/source"])
 def test_versioned_sources_are_restored_in_a_clone(tmp_path, folder):
-    """``dvc checkout`` and ``dvc pull`` without a target, as the flows call them, must find what ``dvc add`` has versioned."""
+    """``dvc checkout`` and ``dvc pull`` without a target, as the flows call them, must find what ``dvc add``
+    has versioned."""
 
     def run(*command: str) -> str:
         return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout

@@ -1,4 +1,5 @@
-"""A name means one thing: no two classes or functions have the same, no alias has that of a class, and no constant has two values."""
+"""A name means one thing: no two classes or functions have the same, no alias has that of a class, and no
+constant has two values."""
 
 import ast
 from collections import Counter
@@ -12,7 +13,8 @@ ENTRY_POINTS = ("main", "command")
 
 
 def definitions(kind: type) -> Iterator[tuple[str, ast.stmt]]:
-    """Yield the public names of a kind of statement at the top of a module, except for options of the command line."""
+    """Yield the public names of a kind of statement at the top of a module, except for options of the command
+    line."""
     for package in ("tuneline", "stages", "flows"):
         for path in sorted((ROOT / package).rglob("*.py")):
             for statement in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -28,7 +30,8 @@ def test_classes_have_names_of_their_own():
 
 
 def test_functions_have_names_of_their_own():
-    """A command, flow or task is named for who calls it, with a decorator; any other public function has one meaning."""
+    """A command, flow or task is named for who calls it, with a decorator; any other public function has one
+    meaning."""
     names = Counter(
         statement.name
         for _, statement in definitions(ast.FunctionDef)

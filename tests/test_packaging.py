@@ -96,7 +96,8 @@ def test_every_imported_distribution_is_a_direct_dependency(packages, extras):
 
 
 def test_wheel_has_every_file_of_the_packages(tmp_path):
-    """Stages and commands read templates beside their modules, which setuptools leaves out unless package-data lists them."""
+    """Stages and commands read templates beside their modules, which setuptools leaves out unless
+    package-data lists them."""
     packages = ("flows", "stages", "tuneline")
     for name in packages:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -115,7 +116,8 @@ def test_wheel_has_every_file_of_the_packages(tmp_path):
 
 
 def modules(package: str) -> list[str]:
-    """Return every module of a package, without ``tuneline.cli``, whose functions import what they need, and a model of torch."""
+    """Return every module of a package, without ``tuneline.cli``, whose functions import what they need, and
+    a model of torch."""
     paths = [path.relative_to(ROOT) for path in (ROOT / package).rglob("*.py")]
     names = (".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths)
     return sorted(name for name in names if not name.startswith(("tuneline.cli", "tuneline.model.frozen")))
@@ -141,7 +143,8 @@ def modules(package: str) -> list[str]:
     ],
 )
 def test_import_of_core_and_flows_loads_no_heavy_library(package, excluded):
-    """Scheduled runs and predictions import them, and torch and transformers take seconds and hundreds of megabytes."""
+    """Scheduled runs and predictions import them, and torch and transformers take seconds and hundreds of
+    megabytes."""
     script = (
         f"import sys, importlib\nfor name in {modules(package)}:"
         " importlib.import_module(name)\nprint(*sorted(sys.modules))"

@@ -1,4 +1,5 @@
-"""Benchmarks use the code of stages and command line; they are run by hand, so only these tests see that they still start."""
+"""Benchmarks use the code of stages and command line; they are run by hand, so only these tests see that they
+still start."""
 
 import subprocess
 import symtable

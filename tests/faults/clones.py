@@ -1,4 +1,5 @@
-"""Clones of one origin, each of which a machine promotes models in: always the same small one, so a commit is a result."""
+"""Clones of one origin, each of which a machine promotes models in: always the same small one, so a commit is
+a result."""
 
 import os
 import shutil

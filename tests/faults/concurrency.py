@@ -1,4 +1,5 @@
-"""Two at once: programs that start at the same instant, as two terminals or a schedule and a person start them."""
+"""Two at once: programs that start at the same instant, as two terminals or a schedule and a person start
+them."""
 
 import subprocess
 from collections.abc import Sequence

@@ -11,7 +11,8 @@ NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
 
 
 def on_small_disk(folder: Path, size: str, *command: str) -> list[str]:
-    """Return ``command`` with ``folder`` on a file system of ``size`` (for example ``64k``), which is gone when the command ends.
+    """Return ``command`` with ``folder`` on a file system of ``size`` (for example ``64k``), which is gone
+    when the command ends.
 
     What the folder contains is copied there first; what the command leaves there is lost. The test is skipped
     where the system does not allow a user to mount a file system.
@@ -29,6 +30,7 @@ def on_small_disk(folder: Path, size: str, *command: str) -> list[str]:
 
 
 def on_full_disk(folder: Path, room: int, *command: str) -> list[str]:
-    """Return ``command`` with ``folder`` on a file system that has ``room`` for so many further kilobytes, which is gone when it ends."""
+    """Return ``command`` with ``folder`` on a file system that has ``room`` for so many further kilobytes,
+    which is gone when it ends."""
     pages = sum(-(-path.stat().st_size // PAGE) for path in folder.rglob("*") if path.is_file())
     return on_small_disk(folder, f"{pages * PAGE // 1024 + room}k", *command)

@@ -1,4 +1,5 @@
-"""SIGKILL at every instant that matters: a function runs in a forked process, which kills itself before its n-th step.
+"""SIGKILL at every instant that matters: a function runs in a forked process, which kills itself before its
+n-th step.
 
 A step is an event of Python's audit hooks (https://peps.python.org/pep-0578/) that changes something outside
 the process: a file opened for writing, a rename, a removal, a program started. Between two steps nothing
@@ -41,7 +42,8 @@ def kills(
     *,
     every: int = 1,
 ) -> Iterator[int]:
-    """Run ``function`` in a forked process again and again, killed before step 1, 2, 3, ..., until it ends by itself.
+    """Run ``function`` in a forked process again and again, killed before step 1, 2, 3, ..., until it ends by
+    itself.
 
     The caller looks at what each kill left behind, and restores the state from before for the next one,
     unless the state after a kill is what the next run must deal with.
@@ -65,14 +67,16 @@ def kills(
 
 
 def some_of(every: int) -> pytest.MarkDecorator:
-    """Give a test the parameter ``every`` for ``kills``: in the default suite some of the instants, in the slow set all."""
+    """Give a test the parameter ``every`` for ``kills``: in the default suite some of the instants, in the
+    slow set all."""
     return pytest.mark.parametrize("every", [every, pytest.param(1, marks=pytest.mark.slow)])
 
 
 def killed(
     function: Callable[[], object], step: int, is_step: Callable[[str, tuple[Any, ...]], bool] = changes
 ) -> bool:
-    """Run ``function`` in a forked process that is killed before one step; return False if it ended before."""
+    """Run ``function`` in a forked process that is killed before one step; return False if it ended
+    before."""
     return _forked(function, is_step, step) == -signal.SIGKILL
 
 

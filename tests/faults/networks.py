@@ -1,4 +1,5 @@
-"""A network that is away: a program without one, or with one that knows no name, and a git host that is stopped and started."""
+"""A network that is away: a program without one, or with one that knows no name, and a git host that is
+stopped and started."""
 
 import os
 import signal
@@ -43,7 +44,8 @@ def recording_lookups(record: Path, *command: str) -> list[str]:
 
 
 class GitHost:
-    """A git daemon that serves the bare repositories of a folder, to everyone who reaches the loopback interface.
+    """A git daemon that serves the bare repositories of a folder, to everyone who reaches the loopback
+    interface.
 
     Args:
         folder: The folder; served while the host runs.

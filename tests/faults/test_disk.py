@@ -1,4 +1,5 @@
-"""A full disk: every stage, ``predict``, a checkpoint and a run's checkout end with one clear error, and keep no part of a file."""
+"""A full disk: every stage, ``predict``, a checkpoint and a run's checkout end with one clear error, and keep
+no part of a file."""
 
 import os
 import re

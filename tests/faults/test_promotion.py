@@ -1,4 +1,5 @@
-"""Faults between a promotion and its end: no network, a kill, a broken connection, a wrong clock, another machine."""
+"""Faults between a promotion and its end: no network, a kill, a broken connection, a wrong clock, another
+machine."""
 
 import contextlib
 import os

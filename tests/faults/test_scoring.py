@@ -1,4 +1,5 @@
-"""Scoring: a fault of the machine or the model refuses no file, a fault of one file stops no other, each row is scored once.
+"""Scoring: a fault of the machine or the model refuses no file, a fault of one file stops no other, each row
+is scored once.
 
 The flow as a whole is in tests/flows/test_score.py, the fetched model in
 tests/flows/promotion/test_production.py.
@@ -269,7 +270,8 @@ def test_kill_at_any_instant_leaves_a_refusal_or_nothing_or_the_whole_result(toy
     started: list[bool] = []
 
     def is_step(event, arguments):
-        """From the start of the prediction on: before it, what the killed run has left is removed, which are more or fewer steps."""
+        """From the start of the prediction on: before it, what the killed run has left is removed, which are
+        more or fewer steps."""
         if event == "subprocess.Popen":
             started.append(True)
             return True

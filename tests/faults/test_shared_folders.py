@@ -1,4 +1,5 @@
-"""Folders that every user of the machine may write to: DVC's site cache, which it unpickles, and the code that torch.compile keeps."""
+"""Folders that every user of the machine may write to: DVC's site cache, which it unpickles, and the code
+that torch.compile keeps."""
 
 import os
 import pickle
@@ -45,7 +46,8 @@ def shared(tmp_path) -> Path:
 
 @pytest.fixture
 def repository(tmp_path, shared, monkeypatch) -> Path:
-    """A DVC repository in which DVC has run with its defaults, and another user then planted a pickle in the shared folder."""
+    """A DVC repository in which DVC has run with its defaults, and another user then planted a pickle in the
+    shared folder."""
     folder = tmp_path / "repository"
     folder.mkdir()
     (folder / "data.txt").write_text("a\n")

@@ -29,7 +29,8 @@ LIBRARIES = ["onnxruntime", "prefect.client.orchestration", "gto.api"]
 
 
 def silent(tmp_path: Path, *command: str, cwd: Path = ROOT) -> tuple[list[str], list[str]]:
-    """Run a command and return the names that it looked up, and the files that it wrote into the home folder."""
+    """Run a command and return the names that it looked up, and the files that it wrote into the home
+    folder."""
     home, record = tmp_path / "user", tmp_path / "names.json"
     home.mkdir()
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -50,7 +51,8 @@ def silent(tmp_path: Path, *command: str, cwd: Path = ROOT) -> tuple[list[str], 
 
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 def test_entry_point_turns_telemetry_off_before_its_libraries(tmp_path, entry_point):
-    """ONNX Runtime writes a device id at import and looks its host up 12 s later: too long to wait for it in each test."""
+    """ONNX Runtime writes a device id at import and looks its host up 12 s later: too long to wait for it in
+    each test."""
     script = f"import importlib, {entry_point}\nfor name in {LIBRARIES}: importlib.import_module(name)"
     assert silent(tmp_path, sys.executable, "-c", script) == ([], [])
 
@@ -73,7 +75,8 @@ def test_every_entry_point_sets_the_switches_when_it_is_imported():
 
 @pytest.mark.slow  # the pipeline, in a minute or two
 def test_pipeline_and_command_line_look_no_name_up(tmp_path):
-    """DVC, every stage with all libraries that it imports, and the commands: for real, and longer than telemetry waits."""
+    """DVC, every stage with all libraries that it imports, and the commands: for real, and longer than
+    telemetry waits."""
     project = Project.copy_to(tmp_path / "project")
     project.set_params(SMALL)
     project.commit("Small")

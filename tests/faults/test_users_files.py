@@ -1,4 +1,5 @@
-"""Files of users, as input and output of ``tuneline predict``: bombs, two writers of one file, and kills while one is written."""
+"""Files of users, as input and output of ``tuneline predict``: bombs, two writers of one file, and kills
+while one is written."""
 
 import subprocess
 import sys
@@ -63,7 +64,8 @@ def peak():  # of this process alone: resource.getrusage may return that of the 
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) >> 10
 before, count = peak(), 0
 try:
-    with open_rows(Input(Path(sys.argv[1]), "parquet", Dialect.default(False)), InputColumns(("text",), ())) as rows:
+    source = Input(Path(sys.argv[1]), "parquet", Dialect.default(False))
+    with open_rows(source, InputColumns(("text",), ())) as rows:
         for row in rows.rows:
             count += 1
 except DataError as error:
@@ -73,7 +75,8 @@ print(count, peak() - before)
 
 
 def read(path):
-    """Read a file in a process of its own, and return the number of its rows, the memory that this took in MB, and the error."""
+    """Read a file in a process of its own, and return the number of its rows, the memory that this took in
+    MB, and the error."""
     done = subprocess.run(
         [sys.executable, "-c", READ, path], cwd=ROOT, capture_output=True, text=True, check=True
     )

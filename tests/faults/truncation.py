@@ -5,7 +5,8 @@ from pathlib import Path
 
 
 def damages(path: Path) -> Iterator[str]:
-    """Damage a file in each way that a full disk, a kill or a power cut does; the original is back when the loop ends.
+    """Damage a file in each way that a full disk, a kill or a power cut does; the original is back when the
+    loop ends.
 
     Yields:
         The name of the damage, while the file has it.

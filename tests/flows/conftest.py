@@ -79,7 +79,8 @@ def toy(toy_template, tmp_path, monkeypatch) -> Repository:
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory, homes) -> Iterator[Prefect]:
-    """One Prefect server for all tests of a session, which tests/conftest.py gives to one worker: it takes most of a minute to be ready."""
+    """One Prefect server for all tests of a session, which tests/conftest.py gives to one worker: it takes
+    most of a minute to be ready."""
     with prefect_server(tmp_path_factory.mktemp("prefect") / "home") as served:
         yield served
 

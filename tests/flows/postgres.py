@@ -1,4 +1,5 @@
-"""A PostgreSQL server of the tests' own: Debian's package, in a temporary folder, on a free port, not as root."""
+"""A PostgreSQL server of the tests' own: Debian's package, in a temporary folder, on a free port, not as
+root."""
 
 import contextlib
 import os

@@ -133,7 +133,8 @@ class Prefect:
         ]
 
     def wait_for_line(self, run: UUID, text: str, seconds: float = 20) -> list[str]:
-        """Waits until a line of the run's log contains a text, and returns the log: lines are sent in batches, also after the end."""
+        """Waits until a line of the run's log contains a text, and returns the log: lines are sent in
+        batches, also after the end."""
 
         def arrived() -> list[str]:
             said = self.said(run)
@@ -180,7 +181,8 @@ def heartbeats(served: Prefect, run: UUID) -> list[dict[str, Any]]:
 
 
 def events(served: Prefect, name: str, run: UUID | None = None) -> list[dict[str, Any]]:
-    """Events of a name that the server has, the latest first; those that one run emitted where it is given."""
+    """Events of a name that the server has, the latest first; those that one run emitted where it is
+    given."""
     wanted = EventFilter(event=EventNameFilter(name=[name]))
     found = served.client.request(
         "POST", "/events/filter", json={"filter": wanted.model_dump(mode="json")}
@@ -210,7 +212,8 @@ def kill_outright(process: subprocess.Popen) -> None:
 
 @contextlib.contextmanager
 def prefect_server(home: Path, **settings: str) -> Iterator[Prefect]:
-    """Serves, with work pool, deployments and automations as ``python -m flows.server.serve`` makes them; without a worker."""
+    """Serves, with work pool, deployments and automations as ``python -m flows.server.serve`` makes them;
+    without a worker."""
     port = free_port()
     home.mkdir(parents=True, exist_ok=True)
     env = {

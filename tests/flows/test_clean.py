@@ -1,4 +1,5 @@
-"""Flow ``clean`` against a real Prefect server, beside a real training, and Prefect's own removal of old runs."""
+"""Flow ``clean`` against a real Prefect server, beside a real training, and Prefect's own removal of old
+runs."""
 
 import json
 import os

@@ -27,17 +27,24 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 CHECK = """
 import json, pathlib, subprocess, sys
-rows = [path for path in pathlib.Path("data/source").rglob("*") if path.is_file() and path.suffix in (".csv", ".parquet")]
+files = [path for path in pathlib.Path("data/source").rglob("*") if path.is_file()]
+rows = [path for path in files if path.suffix in (".csv", ".parquet")]
 bad = any(b"poison" in path.read_bytes() for path in rows)
-entry = {"check": "label_set", "split": "train", "table": "raw", "severity": "error", "status": "failed", "title": "", "rows": 1,
-         "found": "1 row with poison", "allowed": "0", "failing": 1, "observed": None, "expectation": {}, "worst": [], "hint": None}
+entry = {
+    "check": "label_set", "split": "train", "table": "raw", "severity": "error", "status": "failed",
+    "title": "", "rows": 1, "found": "1 row with poison", "allowed": "0", "failing": 1, "observed": None,
+    "expectation": {}, "worst": [], "hint": None,
+}
 pathlib.Path("reports/checks").mkdir(parents=True)
-checks = {"passed": not bad, "errors": int(bad), "warnings": 0, "metrics": {}, "not_run": [], "checks": [entry] if bad else []}
+checks = {"passed": not bad, "errors": int(bad), "warnings": 0, "metrics": {}, "not_run": [], "checks": []}
+if bad:
+    checks["checks"].append(entry)
 pathlib.Path("reports/checks/checks.json").write_text(json.dumps(checks))
 move = pathlib.Path("../../../../move-main")
 if move.exists():
     move.unlink()
-    subprocess.run(["git", "-C", str(move.parent), "commit", "--quiet", "--allow-empty", "--message=Meanwhile"], check=True)
+    git = ["git", "-C", str(move.parent)]
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message=Meanwhile"], check=True)
 sys.exit(bad)
 """
 STAGE = "stages: {validate: {cmd: python check.py, deps: [check.py, data/source], outs: [reports/checks]}}\n"
@@ -170,7 +177,8 @@ def test_new_rows_are_committed_once_with_where_they_came_from(served, desk):
 
 @pytest.mark.promise("changing-file")
 def test_rows_that_a_slow_writer_adds_to_a_file_in_done_are_ingested(served, desk):
-    """The writer had paused for longer than ``settle_seconds``; it has the file open, wherever that is moved."""
+    """The writer had paused for longer than ``settle_seconds``; it has the file open, wherever that is
+    moved."""
     desk.put("monday.csv", "my invoice is wrong")
     desk.put("tuesday.csv", "a parcel of train", label="delivery")
     assert ingest(return_state=True).is_completed()

@@ -1,4 +1,5 @@
-"""Flow ``score`` against a real Prefect server, with a model of the small pipeline. test_deployments.py has a worker run it."""
+"""Flow ``score`` against a real Prefect server, with a model of the small pipeline. test_deployments.py has a
+worker run it."""
 
 import json
 import os

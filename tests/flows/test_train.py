@@ -1,4 +1,5 @@
-"""Flow ``train`` against a real Prefect server, on the small pipeline. test_deployments.py runs it through a worker."""
+"""Flow ``train`` against a real Prefect server, on the small pipeline. test_deployments.py runs it through a
+worker."""
 
 import contextlib
 import json
@@ -279,7 +280,8 @@ def test_pushed_run_can_be_fetched_elsewhere(run, toy, shelf, tmp_path):
 
 @pytest.fixture
 def stored(toy, tmp_path) -> Callable[[str, str], bool]:
-    """Tells whether the DVC remote of the repository, ``shelf``, has an out of a commit; there is an origin as well."""
+    """Tells whether the DVC remote of the repository, ``shelf``, has an out of a commit; there is an origin
+    as well."""
     sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
     add_remote(toy.root, tmp_path / "shelf", local=True)

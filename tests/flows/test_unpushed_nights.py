@@ -1,4 +1,5 @@
-"""Nights in which the git host is away: flow ``train`` on the small pipeline, with a git daemon that is stopped and started."""
+"""Nights in which the git host is away: flow ``train`` on the small pipeline, with a git daemon that is
+stopped and started."""
 
 import os
 import signal

@@ -1,4 +1,5 @@
-"""Flow ``watch`` on a real server: what is silent, old or behind is said once, and that it is over as well."""
+"""Flow ``watch`` on a real server: what is silent, old or behind is said once, and that it is over as
+well."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""Sixty nights of a classifier that nobody looks after, on a real server with a real worker: new data every seventh night, and faults.
+"""Sixty nights of a classifier that nobody looks after, on a real server with a real worker: new data every
+seventh night, and faults.
 
 Every night ingests, trains, scores and watches; every week cleans. The stages up to the data checks are the
 real ones; a naive Bayes classifier learns the new words of each week, so that the gate has a reason to

@@ -14,13 +14,18 @@ WORDS = [
     for end in ("n", "")
 ]
 DATA = {
-    "data.source": "files", "data.text_columns": ["text"], "data.label_column": "label", "evaluate.behaviour": None,
-    "tokenize.vocab_size": 300, "model.config": SMALL["model.config"],
-}  # fmt: skip
+    "data.source": "files",
+    "data.text_columns": ["text"],
+    "data.label_column": "label",
+    "evaluate.behaviour": None,
+    "tokenize.vocab_size": 300,
+    "model.config": SMALL["model.config"],
+}
 
 
 def write_leaking_source(project: Project) -> dict[str, bytes]:
-    """Write splits of which train has four rows of test and twelve wrong labels, and return the content of the files."""
+    """Write splits of which train has four rows of test and twelve wrong labels, and return the content of
+    the files."""
     rng = random.Random(3)
     topics = {"spam": ["win", "money", "free"], "ham": ["see", "you", "later"]}
     rows = [

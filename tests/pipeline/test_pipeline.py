@@ -32,11 +32,13 @@ def project(tmp_path_factory) -> Project:
 def test_pipeline_writes_every_documented_file(project):
     required = """
         data/raw/train.parquet data/raw/validation.parquet data/raw/test.parquet data/raw/source.json
-        data/tokenized/train.parquet data/tokenized/validation.parquet data/tokenized/test.parquet data/tokenized/tokenizer/tokenizer.json
+        data/tokenized/train.parquet data/tokenized/validation.parquet data/tokenized/test.parquet
+        data/tokenized/tokenizer/tokenizer.json
         reports/checks/checks.json reports/checks/index.html reports/predictions.parquet
         models/classifier/config.json models/classifier/model.safetensors models/classifier/tokenizer.json
         models/onnx/model.onnx models/onnx/model.int8.onnx models/onnx/export.json
-        metrics/tokenize.json metrics/validate.json metrics/train.json metrics/evaluate.json metrics/compare.json
+        metrics/tokenize.json metrics/validate.json metrics/train.json metrics/evaluate.json
+        metrics/compare.json
     """.split()
     assert not [name for name in required if not (project.folder / name).is_file()]
 

@@ -1,4 +1,5 @@
-"""A DVC remote in an object store: one machine pushes its results, another one clones, pulls, and has nothing to run."""
+"""A DVC remote in an object store: one machine pushes its results, another one clones, pulls, and has nothing
+to run."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""A git repository with versions of data, whose profiles the code of the stage ``validate`` writes to DVC's cache."""
+"""A git repository with versions of data, whose profiles the code of the stage ``validate`` writes to DVC's
+cache."""
 
 import hashlib
 import json

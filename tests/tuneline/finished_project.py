@@ -1,4 +1,5 @@
-"""A project after a run of the pipeline, created in milliseconds: the stages' own code writes tables and curves of a random model."""
+"""A project after a run of the pipeline, created in milliseconds: the stages' own code writes tables and
+curves of a random model."""
 
 import hashlib
 import json
@@ -133,7 +134,8 @@ class FinishedProject:
         self.write("metrics/evaluate.json", {name: round(value, 6) for name, value in metrics.items()})
 
     def baselines(self, predictions: Any) -> dict[str, float]:
-        """Return the metrics of the majority, and of a TF-IDF baseline that is right in three of four rows."""
+        """Return the metrics of the majority, and of a TF-IDF baseline that is right in three of four
+        rows."""
         wrong, names = np.arange(self.rows) % 4 == 0, self.task.names
         tfidf = np.where(wrong, (self.labels + 1) % self.task.outputs, self.labels) if names else -self.labels
         majority = np.full_like(

@@ -1,4 +1,5 @@
-"""Experiments as ``tuneline run`` keeps them, made in milliseconds: without DVC, and with predictions of a given accuracy."""
+"""Experiments as ``tuneline run`` keeps them, made in milliseconds: without DVC, and with predictions of a
+given accuracy."""
 
 import hashlib
 import json
@@ -49,7 +50,8 @@ class ExperimentRepository:
         metrics: dict[str, float] | None = None,
         **changes: Any,
     ) -> SavedExperiment:
-        """Save an experiment whose predictions are correct on the first rows, given parameters as ``train__epochs=3``."""
+        """Save an experiment whose predictions are correct on the first rows, given parameters as
+        ``train__epochs=3``."""
         values = {key.replace("__", "."): value for key, value in changes.items()}
         with opened(self.root, name, params_with(self.root, values)) as experiment:
             folder = experiment.path / "made"

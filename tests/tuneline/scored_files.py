@@ -50,9 +50,16 @@ def write_scored(
         writer.close()
     found = archived.stat()
     record = ScoredRecord(
-        path=name, size=found.st_size, mtime_ns=found.st_mtime_ns, sha256=file_hash(archived), version="v1", commit="0" * 40,
-        rows=len(outputs), seen=None, archived=archived.relative_to(root).as_posix(),
-    )  # fmt: skip
+        path=name,
+        size=found.st_size,
+        mtime_ns=found.st_mtime_ns,
+        sha256=file_hash(archived),
+        version="v1",
+        commit="0" * 40,
+        rows=len(outputs),
+        seen=None,
+        archived=archived.relative_to(root).as_posix(),
+    )
     table = pq.read_table(raw)
     table = table.append_column("model_version", pa.array(["v1"] * table.num_rows))
     with pq.ParquetWriter(target, table.schema) as parquet:

@@ -1,4 +1,5 @@
-"""Sixty nights with a cleaning every week: what is there at the end is bounded by the retention, not by the number of nights."""
+"""Sixty nights with a cleaning every week: what is there at the end is bounded by the retention, not by the
+number of nights."""
 
 import hashlib
 import json
@@ -31,12 +32,14 @@ TABLE = {
     "entries": 7 + 14 + 7 + 2 + 9,
     "MB": 4,
 }
-"""Most that may be there: results of two weeks and of the days since the last cleaning, of those in production,
+"""Most that may be there: results of two weeks and of the days since the last cleaning, of those in
+production,
 of versions; with the objects and entries of the pipeline itself."""
 
 
 class Nights:
-    """Writes what a night leaves: objects of 100 kB, an entry of the run cache, a commit, or the checkout of a failed run."""
+    """Writes what a night leaves: objects of 100 kB, an entry of the run cache, a commit, or the checkout of
+    a failed run."""
 
     def __init__(self, toy: Repository) -> None:
         self.toy, self.past, self.first = toy, Past(toy), read_lock(toy.root).text

@@ -1,4 +1,5 @@
-"""Rows that contradict the data are listed with the row of the data, in the review that ``tuneline labels apply`` reads."""
+"""Rows that contradict the data are listed with the row of the data, in the review that ``tuneline labels
+apply`` reads."""
 
 import csv
 

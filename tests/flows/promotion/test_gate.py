@@ -90,7 +90,8 @@ def test_first_model_that_predicts_the_majority_is_rejected():
 
 @pytest.fixture
 def measured(tmp_path, monkeypatch):
-    """Measures a model that meets every limit, but for the given changes; ``None`` removes what a value is read from."""
+    """Measures a model that meets every limit, but for the given changes; ``None`` removes what a value is
+    read from."""
 
     def measured(latency: float | None = 5.0, **change) -> list[PromotionCriterion]:
         values = {"fp32_agreement": 1.0, "fp32_max_abs_diff": 1e-6, "passed": True, "megabytes": 1} | change

@@ -1,4 +1,5 @@
-"""What the data of the model in production looked like reaches the next run's checks, whatever is in production then."""
+"""What the data of the model in production looked like reaches the next run's checks, whatever is in
+production then."""
 
 import json
 import re
@@ -143,7 +144,8 @@ def test_damaged_model_is_fetched_anew(registry, production, pipeline):
 def test_model_that_is_damaged_in_the_cache_is_an_error_until_the_cache_is_repaired(
     toy, registry, production, pipeline, tmp_path
 ):
-    """The remote is in the clone's local settings, as a worker writes it: DVC alone does not find it for a commit."""
+    """The remote is in the clone's local settings, as a worker writes it: DVC alone does not find it for a
+    commit."""
     pipeline.dvc("remote", "add", "--local", "--default", "backup", str(tmp_path / "backup"), what="A remote")
     pipeline.dvc("push", "--quiet", what="Push")
     listing = json.loads(cached_file(toy.root, read_lock(toy.root).out("models/onnx")).read_text())

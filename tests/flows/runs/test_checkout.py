@@ -111,7 +111,8 @@ def test_same_run_in_two_processes_is_refused(toy, monkeypatch):
 
 
 def test_processes_of_a_killed_run_are_killed(toy, root):
-    """The supervisor of its program is killed with it: only the mark on its processes is left to find them by."""
+    """The supervisor of its program is killed with it: only the mark on its processes is left to find them
+    by."""
     flow = f"""
         import os, psutil, signal, sys
         sys.path.insert(0, {str(root)!r})

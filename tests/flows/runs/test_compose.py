@@ -1,4 +1,5 @@
-"""Parameters of a run: what ``dvc exp run -S`` writes, and nothing from outside of the parameters of the ref."""
+"""Parameters of a run: what ``dvc exp run -S`` writes, and nothing from outside of the parameters of the
+ref."""
 
 import os
 import sys

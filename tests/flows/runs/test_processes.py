@@ -230,7 +230,8 @@ def test_run_lock_is_held_until_the_last_process_has_ended(place, mark, root):
         from tuneline.core.locks import locked
         from flows.runs.processes import Programs
         with locked(Path("run.lock"), wait=0) as lock:
-            Programs(Path("."), {mark!r}, locks=[lock]).run([sys.executable, "training.py"], "Training", print)
+            programs = Programs(Path("."), {mark!r}, locks=[lock])
+            programs.run([sys.executable, "training.py"], "Training", print)
     """
     flow_process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(flow)], cwd=place, stdout=subprocess.DEVNULL

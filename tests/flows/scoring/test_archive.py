@@ -1,4 +1,5 @@
-"""The archive: what a kill leaves is completed, nothing is overwritten, and what is scored again is selected by its last result."""
+"""The archive: what a kill leaves is completed, nothing is overwritten, and what is scored again is selected
+by its last result."""
 
 import os
 import shutil
@@ -98,7 +99,8 @@ def test_file_that_changed_after_it_was_scored_stays_in_the_inbox(archive, put):
 
 @pytest.mark.promise("changing-file")
 def test_archived_file_that_its_writer_writes_on_is_scored_again(tmp_path, outbox, archive, put):
-    """The writer had paused for longer than ``settle_seconds``; it has the file open, wherever that is moved."""
+    """The writer had paused for longer than ``settle_seconds``; it has the file open, wherever that is
+    moved."""
     scored = put("a.csv")
     mark_scored(outbox, scored, archived=archive.place(scored, 1))
     with scored.path.open("a"), pytest.raises(ChangedError, match="is being written"):

@@ -101,7 +101,8 @@ def test_silent_run_crashes_and_is_started_again_once(served, runs):
 
 @pytest.mark.promise("silent-run")
 def test_restarted_run_is_not_taken_for_its_dead_attempt(served, runs):
-    """It runs again before the next look, and has sent no heartbeat yet: the last one is that of the attempt that died."""
+    """It runs again before the next look, and has sent no heartbeat yet: the last one is that of the attempt
+    that died."""
     run = runs(Pending(), Running())
     beat(served, run)
 

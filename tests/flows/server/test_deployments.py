@@ -1,4 +1,5 @@
-"""The deployments of prefect.yaml, on a real server with a real worker: schedules, cancellation, crashes, two runs at once."""
+"""The deployments of prefect.yaml, on a real server with a real worker: schedules, cancellation, crashes, two
+runs at once."""
 
 import time
 from datetime import timedelta
@@ -169,7 +170,8 @@ def test_killed_stage_is_tried_again_and_a_killed_flow_is_one_attempt(worked, to
 
 
 def test_concurrent_runs_and_a_persons_dvc_repro_do_not_interfere(worked, toy):
-    """Two runs of one deployment take turns; a run of another, and a person's own `dvc repro`, work beside them."""
+    """Two runs of one deployment take turns; a run of another, and a person's own `dvc repro`, work beside
+    them."""
     first = worked.submit("train/train-on-demand", toy.root, overrides=["train.pause=0.3", "train.steps=31"])
     second = worked.submit("train/train-on-demand", toy.root, overrides=["train.steps=32"])
     beside = worked.submit("train/train-nightly", toy.root, overrides=["train.steps=33"])

@@ -1,4 +1,5 @@
-"""What ``conf/notifications.yaml`` sends arrives, and the command that sets the address shows it to nobody."""
+"""What ``conf/notifications.yaml`` sends arrives, and the command that sets the address shows it to
+nobody."""
 
 import json
 import shutil

@@ -1,4 +1,5 @@
-"""``make serve`` leaves other people's servers and databases alone and other people out, and ends what it started."""
+"""``make serve`` leaves other people's servers and databases alone and other people out, and ends what it
+started."""
 
 import contextlib
 import os
@@ -153,7 +154,8 @@ def test_ignored_hangup_stays_ignored():
 
 
 def start_in_terminal(command: str, **env: str) -> tuple[subprocess.Popen, int]:
-    """Start a command in a shell, as `make` is one, with a terminal of its own; return the shell and the terminal's other end."""
+    """Start a command in a shell, as `make` is one, with a terminal of its own; return the shell and the
+    terminal's other end."""
     terminal, inside = pty.openpty()
     shell = [
         "env",
@@ -183,7 +185,8 @@ from flows.server import serve
 from tuneline.core.processes import ending
 serve.end_on_signals()
 env = dict(os.environ)
-with contextlib.suppress(KeyboardInterrupt), ending(serve.start_module("http.server", "--bind", "127.0.0.1", "0", env=env)) as server:
+program = serve.start_module("http.server", "--bind", "127.0.0.1", "0", env=env)
+with contextlib.suppress(KeyboardInterrupt), ending(program) as server:
     while server.poll() is None:
         time.sleep(0.1)
 """

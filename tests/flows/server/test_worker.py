@@ -1,4 +1,5 @@
-"""A worker's clone of the pipeline's repository: complete or absent, up to date, shared by the workers of one machine."""
+"""A worker's clone of the pipeline's repository: complete or absent, up to date, shared by the workers of one
+machine."""
 
 import logging
 import os
@@ -216,7 +217,8 @@ def test_worker_that_misses_the_signal_is_killed(tmp_path):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 1), (signal.SIGKILL, -signal.SIGKILL)])
 def test_worker_does_not_outlive_its_entry_point(tmp_path, number, code):
-    """A closed terminal, and ``kill -9`` of ``flows.server.worker`` alone: Prefect's worker must not take more runs."""
+    """A closed terminal, and ``kill -9`` of ``flows.server.worker`` alone: Prefect's worker must not take
+    more runs."""
     program = f"import os, pathlib; pathlib.Path('pid').write_text(str(os.getpid()))\n{MISSES_SIGTERM}"
     run = (
         "import signal, sys; from flows.server import worker; worker.WORKER_ENDS_WITHIN = 1;"

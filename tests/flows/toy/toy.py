@@ -1,4 +1,5 @@
-"""A small pipeline for the tests of the flows: real DVC, real processes, real signals, a real ONNX model, but no training.
+"""A small pipeline for the tests of the flows: real DVC, real processes, real signals, a real ONNX model, but
+no training.
 
 Outs and metrics are those of the real pipeline, but two stages make them, because each costs seconds in each
 run: ``data`` what comes before the training, ``train`` the rest. A ticket is one word among others; word
@@ -129,7 +130,8 @@ def validate() -> None:
 
 
 def launch() -> None:
-    """Start the training as torchrun does: in a session of its own, which a signal to the process group does not reach."""
+    """Start the training as torchrun does: in a session of its own, which a signal to the process group does
+    not reach."""
     child = subprocess.Popen([sys.executable, __file__, "train"], start_new_session=True)
     sys.exit(child.wait())
 
@@ -147,7 +149,8 @@ def train() -> None:
 
 
 def take_steps(steps: int, pause: float) -> None:
-    """Take the steps of a training that is not there, from its checkpoint on; when stopped, save one and exit."""
+    """Take the steps of a training that is not there, from its checkpoint on; when stopped, save one and
+    exit."""
     stops = []
     signal.signal(signal.SIGTERM, lambda *_: stops.append(1))
     checkpoint, folders = Path("checkpoints/step.json"), Path("checkpoints/toy")
@@ -173,7 +176,8 @@ def take_steps(steps: int, pause: float) -> None:
 
 
 def save_folder(folders: Path, step: int) -> None:
-    """Save a checkpoint as the real training does, in the form that is copied to other machines; keep the last two."""
+    """Save a checkpoint as the real training does, in the form that is copied to other machines; keep the
+    last two."""
     partial = folders / ".partial"
     write(str(partial / "step.json"), {"step": step})
     write(str(partial / "complete.json"), {})
@@ -215,7 +219,8 @@ def export(words: list[int]) -> None:
 
 
 def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None:
-    """Save a model whose logits are the sum of its tokens' rows in a table, beside its tokenizer in ``models/onnx/``."""
+    """Save a model whose logits are the sum of its tokens' rows in a table, beside its tokenizer in
+    ``models/onnx/``."""
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper, save_model
 

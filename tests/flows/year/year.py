@@ -1,4 +1,5 @@
-"""The second half of the pipeline of the simulated year: a naive Bayes classifier in place of a transformer, which learns in no time.
+"""The second half of the pipeline of the simulated year: a naive Bayes classifier in place of a transformer,
+which learns in no time.
 
 The first half is the real one: data, tokens and checks. ``toy.py`` lies beside this script in the repository
 that the test makes.

@@ -181,7 +181,8 @@ def test_tokenizer_of_another_vocabulary_is_refused_before_the_weights_are_fetch
 
 
 def without(*names: str, **changed: bytes | str) -> dict[str, bytes | str]:
-    """Return the files of the checkpoint without some of them; the names of changed ones have ``_`` for a dot."""
+    """Return the files of the checkpoint without some of them; the names of changed ones have ``_`` for a
+    dot."""
     return {**{name: content for name, content in checkpoint_files().items() if name not in names}, **changed}
 
 

@@ -23,7 +23,8 @@ CLASSES, NUMBERS = Classification(("low", "high")), Regression()
 
 
 def write_project(folder: Path, labels: Task = CLASSES, columns: tuple[str, ...] = ("text",)) -> None:
-    """Write raw splits whose label is that of the words of the first text, except 3 of 20; and an untrained checkpoint."""
+    """Write raw splits whose label is that of the words of the first text, except 3 of 20; and an untrained
+    checkpoint."""
     write_params(folder)
     change_params(
         folder,

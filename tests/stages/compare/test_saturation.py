@@ -1,4 +1,5 @@
-"""Products of 8-bit numbers, with an emulation of PMADDUBSW, the instruction that clips them on processors without VNNI."""
+"""Products of 8-bit numbers, with an emulation of PMADDUBSW, the instruction that clips them on processors
+without VNNI."""
 
 import numpy as np
 import onnx
@@ -25,7 +26,8 @@ NAMES = ["input_ids", "attention_mask", "token_type_ids"]
 
 
 def clipped_product(activations, weights):
-    """Multiply as PMADDUBSW and PMADDWD do: neighbouring products are added and clipped to 16 bits, then summed in 32 bits."""
+    """Multiply as PMADDUBSW and PMADDWD do: neighbouring products are added and clipped to 16 bits, then
+    summed in 32 bits."""
     pairs = activations.astype(np.int32)[:, :, None] * weights.astype(np.int32)
     sums = pairs.reshape(len(activations), -1, 2, weights.shape[1]).sum(axis=2)
     return sums.clip(-LARGEST_SUM - 1, LARGEST_SUM).sum(axis=1)

@@ -24,7 +24,8 @@ def judged(exported, is_exact=True, reference=REFERENCE, **limits):
 
 
 def flipping(flips, rows):
-    """Judge a rounded model that is wrong in some rows, where the trained one is always right, with the default limits of int8."""
+    """Judge a rounded model that is wrong in some rows, where the trained one is always right, with the
+    default limits of int8."""
     logits = np.tile(np.array(A, dtype=np.float32), (rows, 1))
     exported = logits.copy()
     exported[:flips] = B

@@ -19,7 +19,8 @@ GOOD: dict[str, Content] = {"train.csv": TRAIN, "validation.csv": VALIDATION, "t
 
 
 def write_source(folder: Path, files: Mapping[str, Content]) -> None:
-    """Writes files by name: text and bytes as they are, rows as Parquet; text and rows are packed when the name ends in .gz."""
+    """Writes files by name: text and bytes as they are, rows as Parquet; text and rows are packed when the
+    name ends in .gz."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         if content is None:

@@ -1,4 +1,5 @@
-"""``data.bad_rows: skip``: bad rows are left out within ``data.max_bad_share``, counted, and listed with their place and content."""
+"""``data.bad_rows: skip``: bad rows are left out within ``data.max_bad_share``, counted, and listed with
+their place and content."""
 
 import json
 from pathlib import Path

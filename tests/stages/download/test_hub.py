@@ -1,4 +1,5 @@
-"""Data sets of the hub, through the real client and a hub on loopback: pinned, named, and refused with a reason."""
+"""Data sets of the hub, through the real client and a hub on loopback: pinned, named, and refused with a
+reason."""
 
 import json
 import subprocess

@@ -1,4 +1,5 @@
-"""A killed download: the next one ends with the outs of a run that was never killed, and leaves nothing else."""
+"""A killed download: the next one ends with the outs of a run that was never killed, and leaves nothing
+else."""
 
 import shutil
 from itertools import count
@@ -60,7 +61,8 @@ def remove_outs() -> None:
 
 @pytest.fixture
 def expected(project: Path) -> dict[str, bytes]:
-    """The outs of a run that was never killed, on a CSV file and a folder of batches; corrections empty one of the classes."""
+    """The outs of a run that was never killed, on a CSV file and a folder of batches; corrections empty one
+    of the classes."""
     batches: dict[str, Content] = {
         "2026-01-02.parquet": list(rows(80, 80)),
         "2026-01-03.csv": delimited(rows(160, 240)),

@@ -1,4 +1,5 @@
-"""The stage: the three splits of the contract, the same bytes each time, at most so many rows, and where they came from."""
+"""The stage: the three splits of the contract, the same bytes each time, at most so many rows, and where they
+came from."""
 
 import json
 import subprocess

@@ -26,7 +26,8 @@ SCORES: dict[str, Content] = {
 
 
 class Bad(NamedTuple):
-    """A bad input: files beside or instead of the good ones (``None`` takes one away), parameters, and what must be said."""
+    """A bad input: files beside or instead of the good ones (``None`` takes one away), parameters, and what
+    must be said."""
 
     files: Mapping[str, Content]
     says: str

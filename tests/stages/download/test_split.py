@@ -1,4 +1,5 @@
-"""``data.split``: one split of the source becomes three, the same ones each time, and ``source.json`` records how."""
+"""``data.split``: one split of the source becomes three, the same ones each time, and ``source.json`` records
+how."""
 
 import json
 

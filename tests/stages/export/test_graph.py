@@ -65,7 +65,8 @@ def test_graph_has_the_requested_opset(opset):
 
 @pytest.mark.slow
 def test_graph_that_onnx_runtime_cannot_run_is_an_error():
-    """torch writes ModernBERT's rotary embedding at opset 23 in a shape that ONNX Runtime refuses once there are two rows."""
+    """torch writes ModernBERT's rotary embedding at opset 23 in a shape that ONNX Runtime refuses once there
+    are two rows."""
     with pytest.raises(StageError, match=r"export\.opset"):
         to_onnx(tiny_model("modernbert", 3), COLUMNS[:2], opset=23)
 

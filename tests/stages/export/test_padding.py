@@ -59,7 +59,8 @@ def test_padding_is_skipped_only_if_the_graph_has_an_attention_mask(mask, is_rew
 
 
 def test_linear_layer_computes_real_tokens_only():
-    """The real tokens of both rows are one list of three; padding holds the values of the real token before it."""
+    """The real tokens of both rows are one list of three; padding holds the values of the real token before
+    it."""
     model = onnx.parser.parse_model(LINEAR % "attention_mask")
     model.graph.initializer.append(
         onnx.numpy_helper.from_array(np.diag([1, 2, 3, 4]).astype(np.float32), "weight")

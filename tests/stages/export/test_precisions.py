@@ -42,7 +42,8 @@ def sessions(models, tmp_path_factory):
 
 @pytest.mark.parametrize(("precision", "fraction"), [("fp16", 0.52), ("dynamic", 0.35), ("static", 0.35)])
 def test_lower_precisions_have_smaller_weights(models, precision, fraction):
-    """About half for fp16 and a quarter for int8: shapes, biases and scales, not converted, matter in a tiny model."""
+    """About half for fp16 and a quarter for int8: shapes, biases and scales, not converted, matter in a tiny
+    model."""
     assert weight_bytes(models[precision]) < fraction * weight_bytes(models["fp32"])
 
 

@@ -10,7 +10,8 @@ def shaped():
     """A graph with a weight, a value per token, and a mask of shape (batch, sequence, 1)."""
     model = onnx.parser.parse_model("""
         <ir_version: 10, opset_import: ["" : 20]>
-        example (float[batch,sequence,4] hidden, float[batch,sequence,1] mask) => (float[batch,sequence,4] masked)
+        example (float[batch,sequence,4] hidden, float[batch,sequence,1] mask)
+            => (float[batch,sequence,4] masked)
         <float[4,4] weight, float[batch,sequence,4] dense>
         { dense = MatMul(hidden, weight) masked = Mul(dense, mask) }
     """)

@@ -116,7 +116,8 @@ def test_run_continues_after_the_last_finished_file_with_exact_counts(project):
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [None, 1, 2, 4], ids=["local", "1 worker", "2 workers", "4 workers"])
 def test_outs_are_the_same_on_each_engine_after_a_kill(project, workers):
-    """Kill a worker of Ray, or the process of the local engine between two files, in the middle of 12 files."""
+    """Kill a worker of Ray, or the process of the local engine between two files, in the middle of 12
+    files."""
     write_shards(project / "data/raw", {"train": (1500,) * 12, "validation": (20,), "test": (11, 4)})
     for path in (project / "data/raw").glob("train-*-of-00003.parquet"):
         path.unlink()
@@ -186,7 +187,8 @@ def kill_workers(project, stage):
 
 
 def workers_in(folder):
-    """Return the workers, but not the agents of Ray (``ray::DashboardAgent``), with which the whole cluster ends."""
+    """Return the workers, but not the agents of Ray (``ray::DashboardAgent``), with which the whole cluster
+    ends."""
     workers = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended

@@ -24,7 +24,8 @@ TRAIN = """
 import hashlib
 from stages.tokenize.tokenizer import train_wordpiece
 from tests.stages.tokenize.raw_splits import sentences
-print(hashlib.sha256(train_wordpiece(lambda: iter([sentences(400, seed=1)]), 400).backend_tokenizer.to_str().encode()).hexdigest())
+tokenizer = train_wordpiece(lambda: iter([sentences(400, seed=1)]), 400)
+print(hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest())
 """
 
 
@@ -92,7 +93,8 @@ def test_training_on_empty_texts_is_an_error():
 
 @pytest.mark.parametrize("threads", ["1", "4"])
 def test_training_is_deterministic_across_processes_and_threads(wordpiece, threads, monkeypatch):
-    """Each process seeds the trainer's hash tables differently, so without fixed piece numbers this test almost always fails."""
+    """Each process seeds the trainer's hash tables differently, so without fixed piece numbers this test
+    almost always fails."""
     monkeypatch.setenv("RAYON_NUM_THREADS", threads)
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
     there = subprocess.run(

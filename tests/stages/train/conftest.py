@@ -29,7 +29,8 @@ def data(tmp_path_factory) -> Path:
 
 
 def fill(folder: Path, data: Path) -> Path:
-    """Copy tokenized splits and the tests' launch configurations into a folder, so that the stage can run there."""
+    """Copy tokenized splits and the tests' launch configurations into a folder, so that the stage can run
+    there."""
     shutil.copytree(data / "data", folder / "data")
     shutil.copytree(data / "models/base", folder / "models/base")
     shutil.copytree(ROOT / "tests/conf/accelerate", folder / "conf/accelerate")
@@ -76,7 +77,8 @@ def trained(project, accelerated) -> Callable[..., TrainingResult]:
 
 @pytest.fixture
 def memory_for(monkeypatch) -> Callable[..., None]:
-    """Return a function that limits the examples in one forward pass, of training or of evaluations, as the memory of a GPU does."""
+    """Return a function that limits the examples in one forward pass, of training or of evaluations, as the
+    memory of a GPU does."""
     build = state.build_model
 
     def limit(examples: int, training: bool = True) -> None:

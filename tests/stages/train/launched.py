@@ -32,12 +32,14 @@ class Launch:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def wait_for_steps(self, count: int = 1) -> list[psutil.Process]:
-        """Wait until training processes have saved a checkpoint, and return all processes below the launcher."""
+        """Wait until training processes have saved a checkpoint, and return all processes below the
+        launcher."""
         launcher.wait_for(self.project / "checkpoints", f"step-{5 * count:08d}")
         return self.processes()
 
     def stop(self, target: str) -> None:
-        """Send SIGTERM to the launcher alone, as `kill` does, or SIGINT to the whole group, as Ctrl-C in a terminal does."""
+        """Send SIGTERM to the launcher alone, as `kill` does, or SIGINT to the whole group, as Ctrl-C in a
+        terminal does."""
         if target == "launcher":
             self.process.terminate()
         else:
@@ -51,7 +53,8 @@ class Launch:
 
 @contextlib.contextmanager
 def launches(project: Path, data: Path) -> Iterator[Callable[..., Launch]]:
-    """Yield a function that launches a training with some parameters, by default as DVC does; end all of them afterwards.
+    """Yield a function that launches a training with some parameters, by default as DVC does; end all of them
+    afterwards.
 
     Args:
         project: Empty folder of the project.

@@ -141,7 +141,8 @@ def _child(project: Path, variables: Mapping[str, str], rank: int, before: Calla
 
 
 def kill_at(function: str, call: int) -> Callable[[], None]:
-    """Return a function that makes its process kill itself at the given call of a function of this project."""
+    """Return a function that makes its process kill itself at the given call of a function of this
+    project."""
     return partial(_kill_at, function, call)
 
 
@@ -188,7 +189,8 @@ def count_reductions() -> None:
 
 
 def record_batches() -> None:
-    """Make this process append the rows of its micro-batches to ``rows-RANK.jsonl``, one optimizer step per line."""
+    """Make this process append the rows of its micro-batches to ``rows-RANK.jsonl``, one optimizer step per
+    line."""
     from stages.train import loop
 
     shard = loop.shard_batch
@@ -229,7 +231,8 @@ def record_and_kill(function: str, call: int) -> None:
 
 
 def limit_memory(kill_in_batch: int = 0) -> None:
-    """Make this process run out of memory with more than two examples in a forward pass; kill it in a later batch if one is given."""
+    """Make this process run out of memory with more than two examples in a forward pass; kill it in a later
+    batch if one is given."""
     from stages.train import state
 
     build = state.build_model

@@ -1,4 +1,5 @@
-"""Launch configurations, as accelerate parses them: all kinds that the product has, and those that `accelerate config` writes."""
+"""Launch configurations, as accelerate parses them: all kinds that the product has, and those that
+`accelerate config` writes."""
 
 import contextlib
 

@@ -18,7 +18,8 @@ FILES = {
 
 @pytest.fixture
 def stopped(project, trained, monkeypatch):
-    """Return a function that trains 16 steps and returns the checkpoint folder as a kill before publishing would leave it."""
+    """Return a function that trains 16 steps and returns the checkpoint folder as a kill before publishing
+    would leave it."""
     return lambda **train: trained(tiny_task.params(**train)).state.checkpoints.folder
 
 

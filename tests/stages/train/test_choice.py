@@ -1,4 +1,5 @@
-"""The choice of ``model.head: auto`` between the fine-tuned model and the linear one on the frozen checkpoint."""
+"""The choice of ``model.head: auto`` between the fine-tuned model and the linear one on the frozen
+checkpoint."""
 
 from types import SimpleNamespace
 
@@ -82,7 +83,8 @@ def test_numbers_are_compared_by_their_squared_errors():
 
 @pytest.fixture(scope="module")
 def outs(tmp_path_factory, data):
-    """Return a function that trains with a head, and returns what is published, the metrics and the output."""
+    """Return a function that trains with a head, and returns what is published, the metrics and the
+    output."""
 
     def run(head, before=None, **train):
         folder = prepared_with(

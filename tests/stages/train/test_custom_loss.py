@@ -156,7 +156,8 @@ def test_micro_batches_of_a_custom_loss_do_not_change_the_training_curve(project
 
 
 def test_custom_metric_selects_the_best_weights_in_its_direction(project, trained, capsys):
-    """The learning rate is so high that the accuracy first rises and then falls; cost is lowest where it is highest."""
+    """The learning rate is so high that the accuracy first rises and then falls; cost is lowest where it is
+    highest."""
     write_functions(project)
     settings = {
         "optimizer": "sgd",
@@ -247,7 +248,8 @@ def test_two_processes_train_with_a_custom_loss_as_one_does(tmp_path, data):
 
 @pytest.mark.slow
 def test_launched_training_uses_the_loss_and_reruns_when_its_file_changes(tmp_path):
-    """`dvc repro train` through accelerate-launch: the file is in the provenance, a change of it trains again, one of a metric does not."""
+    """`dvc repro train` through accelerate-launch: the file is in the provenance, a change of it trains
+    again, one of a metric does not."""
     project = Project.copy_to(tmp_path)
     write_functions(tmp_path, pipeline=(tmp_path / "dvc.yaml").read_text())
     project.set_params(

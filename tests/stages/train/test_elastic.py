@@ -1,4 +1,5 @@
-"""A run that was stopped goes on with other processes or micro-batches: the same batches, and the same losses up to rounding."""
+"""A run that was stopped goes on with other processes or micro-batches: the same batches, and the same losses
+up to rounding."""
 
 import json
 import shutil
@@ -118,7 +119,8 @@ def test_resume_with_more_processes_and_dropout_is_deterministic(tmp_path, data)
 
 @pytest.mark.slow
 def test_micro_batches_stay_as_small_as_memory_made_them(tmp_path, data):
-    """A run that ran out of memory goes on with the size that fitted, with the bytes of an uninterrupted run."""
+    """A run that ran out of memory goes on with the size that fitted, with the bytes of an uninterrupted
+    run."""
     folders = [tmp_path / name for name in ("whole", "resumed")]
     for project in folders:
         project.mkdir()

@@ -1,4 +1,5 @@
-"""Training only the token embeddings that the train split uses gives the model that training all of them gives."""
+"""Training only the token embeddings that the train split uses gives the model that training all of them
+gives."""
 
 import copy
 
@@ -159,7 +160,7 @@ def test_models_without_a_table_of_their_own_stay_as_they_are(config):
     assert used_embeddings(model) is None
 
 
-def test_embeddings_stay_as_they_are_if_half_of_them_are_used_or_they_are_frozen_or_the_optimizer_is_not_linear():
+def test_embeddings_stay_whole_if_half_are_used_or_they_are_frozen_or_the_optimizer_is_not_linear():
     for vocabulary, train, frozen in ((21, {}, False), (50, {}, True), (50, {"optimizer": "adam"}, False)):
         model = small_bert(vocabulary)
         model.get_input_embeddings().weight.requires_grad_(not frozen)

@@ -1,4 +1,5 @@
-"""Runs started as DVC starts them: the choice of the device, what is printed last, exit codes, and no process that is left behind."""
+"""Runs started as DVC starts them: the choice of the device, what is printed last, exit codes, and no process
+that is left behind."""
 
 import json
 import os

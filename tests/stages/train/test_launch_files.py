@@ -1,4 +1,5 @@
-"""The launch configurations in conf/accelerate, those of a user included, as accelerate and the training stage read them."""
+"""The launch configurations in conf/accelerate, those of a user included, as accelerate and the training
+stage read them."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""A training on two machines: two launches with a rank of their own, on the loopback interface or in network namespaces."""
+"""A training on two machines: two launches with a rank of their own, on the loopback interface or in network
+namespaces."""
 
 import contextlib
 import json
@@ -42,9 +43,14 @@ import os, subprocess, sys
 words = sys.argv[1:]
 options = [words.pop(0) for _ in range(len(words)) if words[0].startswith("--")]
 assert options == ["--ntasks-per-node=1", "--kill-on-bad-exit=1"], options
-step = {"SLURM_STEP_NUM_NODES": os.environ["SLURM_NNODES"], "SLURM_STEP_NODELIST": os.environ["SLURM_JOB_NODELIST"]}
+step = {
+    **os.environ,
+    "SLURM_STEP_NUM_NODES": os.environ["SLURM_NNODES"],
+    "SLURM_STEP_NODELIST": os.environ["SLURM_JOB_NODELIST"],
+}
 machines = [
-    subprocess.Popen(words, env={**os.environ, **step, "SLURM_NODEID": str(rank)}) for rank in range(int(os.environ["SLURM_NNODES"]))
+    subprocess.Popen(words, env={**step, "SLURM_NODEID": str(rank)})
+    for rank in range(int(os.environ["SLURM_NNODES"]))
 ]
 codes = []
 for _ in machines:
@@ -145,7 +151,8 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def last_lines(process: subprocess.Popen[str], since: float) -> tuple[int, str]:
-    """Return exit code and output of a launch that must end within a minute after another machine was lost."""
+    """Return exit code and output of a launch that must end within a minute after another machine was
+    lost."""
     code, printed = ended(process)
     print(f"ended after {time.monotonic() - since:.1f} s with {code}: {printed[-400:]}")
     assert time.monotonic() - since < MINUTE
@@ -341,7 +348,8 @@ def test_machines_with_other_inputs_or_other_checkpoints_are_refused(machines, t
 
 
 def test_file_that_changed_during_the_training_is_named(project, accelerated, monkeypatch):
-    """Hashes are kept while a file is untouched: this one has another byte, but the size and the time of before."""
+    """Hashes are kept while a file is untouched: this one has another byte, but the size and the time of
+    before."""
     params = tiny_task.params()
     accelerator = create_accelerator(params)
     for name, value in {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1"}.items():

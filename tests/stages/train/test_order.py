@@ -104,7 +104,8 @@ def test_sampler_puts_the_longest_row_first_to_detect_out_of_memory_early():
 
 
 def test_sampler_draws_the_smaller_last_batch_at_random():
-    """A row of a smaller batch has more weight; if they were always the longest rows, the model would favour them."""
+    """A row of a smaller batch has more weight; if they were always the longest rows, the model would favour
+    them."""
     drawn = sampler(range(1, 36), 16, 50, seed=0)
     last = [set(drawn.epoch(epoch)[-1].tolist()) for epoch in range(4)]
     assert all(len(batch) == 3 for batch in last)

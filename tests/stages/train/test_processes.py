@@ -140,7 +140,8 @@ def test_fewer_processes_than_requested_are_an_error(tmp_path, data):
 
 
 def test_gradients_are_synchronized_once_per_batch(tmp_path, data):
-    """60 rows in batches of 8, one example at a time in each of two processes: 30 micro-batches, 8 batches."""
+    """60 rows in batches of 8, one example at a time in each of two processes: 30 micro-batches, 8
+    batches."""
     project = prepared(tmp_path, data, "multi-gpu", micro_batch_size=1, epochs=1)
     tiny_task.write_data(project, rows=60)
     assert launcher.run(project, 2, before=launcher.count_reductions) == [0, 0], launcher.output(project)

@@ -32,7 +32,8 @@ STEPS = 24
 
 @pytest.fixture
 def folder(tmp_path, data):
-    """A project with dropout, accumulation, evaluations between and within epochs, and frequent checkpoints."""
+    """A project with dropout, accumulation, evaluations between and within epochs, and frequent
+    checkpoints."""
     tiny_task.write_params(fill(tmp_path, data), evaluate_every_steps=5, **SETTINGS)
     return tmp_path
 

@@ -1,4 +1,5 @@
-"""Regression with a head that is drawn at random: it learns at any scale of the targets, and is published as a plain model."""
+"""Regression with a head that is drawn at random: it learns at any scale of the targets, and is published as
+a plain model."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""Evaluations between the steps, and the trial before them: they change nothing in the training, and fit into memory by themselves."""
+"""Evaluations between the steps, and the trial before them: they change nothing in the training, and fit into
+memory by themselves."""
 
 import math
 import shutil

@@ -1,4 +1,5 @@
-"""A task that a model of a few thousand weights learns in seconds: the class of a row is one of its tokens."""
+"""A task that a model of a few thousand weights learns in seconds: the class of a row is one of its
+tokens."""
 
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,8 @@ def write_data(project: Path, rows: int = 60, labels: Task = CLASSES) -> None:
 
 
 def write_checkpoint(project: Path, seed: int = 0, without: tuple[str, ...] = ()) -> None:
-    """Write a checkpoint to ``models/base``, without the weights whose names begin with one of ``without``."""
+    """Write a checkpoint to ``models/base``, without the weights whose names begin with one of
+    ``without``."""
     torch.manual_seed(seed)
     model, _ = build_model(params().model, CLASSES, tokenizer())
     weights = {name: value for name, value in model.state_dict().items() if not name.startswith(without)}
@@ -102,7 +104,8 @@ def write_checkpoint(project: Path, seed: int = 0, without: tuple[str, ...] = ()
 
 
 def settings(model: dict[str, Any] | None = None, **train: Any) -> dict[str, Any]:
-    """Return the values of ``params.yaml``: of ``model.config``, or of ``model`` if it names a checkpoint; of ``train`` and ``run``."""
+    """Return the values of ``params.yaml``: of ``model.config``, or of ``model`` if it names a checkpoint; of
+    ``train`` and ``run``."""
     given = {**TRAIN, **train}
     run = {key: given.pop(key) for key in RunParams.model_fields.keys() & given}
     section = model if model and "checkpoint" in model else {"config": {**MODEL, **(model or {})}}

@@ -124,7 +124,8 @@ def sentence(rng: random.Random, words: Sequence[str] = WORDS, shortest: int = 8
 
 
 def words_of(label: int, classes: int, words: Sequence[str] = WORDS) -> list[str]:
-    """Return words to choose from in texts of a class: its own ones are three times as likely, so that the label can be learnt."""
+    """Return words to choose from in texts of a class: its own ones are three times as likely, so that the
+    label can be learnt."""
     return [*words, *words[label::classes] * 2]
 
 

@@ -1,4 +1,5 @@
-"""Each check detects its own violation: a change of valid data must fail exactly the check of the same name."""
+"""Each check detects its own violation: a change of valid data must fail exactly the check of the same
+name."""
 
 import random
 import re
@@ -256,12 +257,42 @@ def vocabulary_overlap(data: Data) -> None:
 name_of = attrgetter("__name__")
 
 VIOLATIONS = [
-    columns, rows, missing_values, blank_text, control_characters, broken_encoding, mixed_encoding, length_outliers, label_set,
-    absent_classes, rare_classes, class_names, class_balance, conflicting_labels, duplicates, leakage, near_duplicates,
-    learnable_labels, revealing_words, revealing_length, row_count, ids_in_vocabulary, special_tokens, max_length, column_lengths,
-    attention_mask, token_type_ids, token_labels, empty_rows, unknown_rate, truncation_rate, decoded_text, label_drift, length_drift,
+    columns,
+    rows,
+    missing_values,
+    blank_text,
+    control_characters,
+    broken_encoding,
+    mixed_encoding,
+    length_outliers,
+    label_set,
+    absent_classes,
+    rare_classes,
+    class_names,
+    class_balance,
+    conflicting_labels,
+    duplicates,
+    leakage,
+    near_duplicates,
+    learnable_labels,
+    revealing_words,
+    revealing_length,
+    row_count,
+    ids_in_vocabulary,
+    special_tokens,
+    max_length,
+    column_lengths,
+    attention_mask,
+    token_type_ids,
+    token_labels,
+    empty_rows,
+    unknown_rate,
+    truncation_rate,
+    decoded_text,
+    label_drift,
+    length_drift,
     vocabulary_overlap,
-]  # fmt: skip
+]
 
 
 def promoted_rows(profile: Profile) -> None:
@@ -289,13 +320,52 @@ PROMOTED_VIOLATIONS = [promoted_rows, promoted_labels, promoted_lengths, promote
 
 
 TOGETHER = [
-    (length_drift, class_balance, blank_text, missing_values, control_characters, rows, rare_classes, row_count, column_lengths),
-    (label_drift, revealing_length, absent_classes, broken_encoding, length_outliers, label_set, class_names, near_duplicates, empty_rows),
-    (truncation_rate, unknown_rate, duplicates, mixed_encoding, conflicting_labels, leakage, columns, learnable_labels),
-    (vocabulary_overlap, revealing_words, ids_in_vocabulary, special_tokens, attention_mask, token_type_ids, token_labels, max_length,
-     decoded_text),
-]  # fmt: skip
-"""Violations that do not touch each other, in the order in which they are made: a run of all checks takes a second."""
+    (
+        length_drift,
+        class_balance,
+        blank_text,
+        missing_values,
+        control_characters,
+        rows,
+        rare_classes,
+        row_count,
+        column_lengths,
+    ),
+    (
+        label_drift,
+        revealing_length,
+        absent_classes,
+        broken_encoding,
+        length_outliers,
+        label_set,
+        class_names,
+        near_duplicates,
+        empty_rows,
+    ),
+    (
+        truncation_rate,
+        unknown_rate,
+        duplicates,
+        mixed_encoding,
+        conflicting_labels,
+        leakage,
+        columns,
+        learnable_labels,
+    ),
+    (
+        vocabulary_overlap,
+        revealing_words,
+        ids_in_vocabulary,
+        special_tokens,
+        attention_mask,
+        token_type_ids,
+        token_labels,
+        max_length,
+        decoded_text,
+    ),
+]
+"""Violations that do not touch each other, in the order in which they are made: a run of all checks takes a
+second."""
 
 
 @pytest.mark.parametrize("violations", TOGETHER, ids=lambda violations: name_of(violations[0]))

@@ -1,4 +1,5 @@
-"""Faults of labels that a person would see: planted in the sample tickets and in MRPC, they are found; the data itself passes."""
+"""Faults of labels that a person would see: planted in the sample tickets and in MRPC, they are found; the
+data itself passes."""
 
 import re
 from zlib import crc32

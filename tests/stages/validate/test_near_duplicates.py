@@ -152,7 +152,8 @@ def test_results_stay_those_of_the_search_in_memory():
 
 
 def test_two_rows_have_the_same_samples_as_often_as_they_are_similar():
-    """Half of the words are frequent and kept: with equal weights, the rows of a pair would be more similar."""
+    """Half of the words are frequent and kept: with equal weights, the rows of a pair would be more
+    similar."""
     rng = random.Random(5)
     frequent = [sentence(rng, LEXICON[:20], 12, 12) for _ in range(50)]
     texts, changed = ([f"{text} {sentence(rng, LEXICON[20:], 9, 9)}" for text in frequent] for _ in range(2))
@@ -188,7 +189,8 @@ def test_bands_miss_few_near_duplicates(similarity):
 
 
 def shares_sentence(row: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return True if a sentence is in both rows, or one that differs in a tenth of its letters, whatever the order of its words."""
+    """Return True if a sentence is in both rows, or one that differs in a tenth of its letters, whatever the
+    order of its words."""
     one, two = ([" ".join(sorted(text.split())) for text in texts] for texts in (row, other))
     return bool({*one} & {*two}) or any(
         SequenceMatcher(None, a, b, autojunk=False).ratio() >= 0.9 for a in one for b in two
@@ -197,7 +199,8 @@ def shares_sentence(row: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 @pytest.mark.real_data
 def test_mrpc_has_hardly_a_false_pair(shared):
-    """Nearly all near-duplicates share one of their two sentences, most of them word for word: many pairs are about one story."""
+    """Nearly all near-duplicates share one of their two sentences, most of them word for word: many pairs are
+    about one story."""
     splits = []
     for split in SPLITS:
         lines = (shared / "data/mrpc" / f"{split}.tsv").read_text(encoding="utf-8-sig").splitlines()[1:]

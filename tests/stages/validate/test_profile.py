@@ -36,7 +36,8 @@ def test_profile_contains_no_text_of_the_data(profile, data, tmp_path):
 
 
 def test_labels_are_compared_by_name_and_not_by_id(profile):
-    """The promoted data has the classes "no", "yes", "perhaps"; the other schemas reorder, remove and add classes."""
+    """The promoted data has the classes "no", "yes", "perhaps"; the other schemas reorder, remove and add
+    classes."""
     before = profile.splits["train"].labels
     assert before == Distribution((0.0, 1.0), (98, 98, 4)) or sum(before.counts) == 200
     no, yes, perhaps = before.counts

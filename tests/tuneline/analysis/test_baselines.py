@@ -149,7 +149,8 @@ def test_long_texts_are_cut_off(split, monkeypatch):
 
 
 def test_out_of_fold_probabilities_come_from_models_that_have_not_seen_the_row():
-    """A label that only its own row gives away cannot be predicted: each row has a word of its own, and the labels are random."""
+    """A label that only its own row gives away cannot be predicted: each row has a word of its own, and the
+    labels are random."""
     texts, labels = topical(400, 0)
     probabilities = out_of_fold([texts], labels, 2, folds=5, seed=1)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)

@@ -230,7 +230,8 @@ def test_show_prints_no_figures_of_the_onnx_models_of_another_model(project):
 def test_show_after_another_evaluation_prints_no_figures_of_the_comparison_before(
     project, names_its_predictions
 ):
-    """``dvc repro evaluate`` on other data leaves ``metrics/compare.json`` and ``reports/compare``, also those of earlier versions."""
+    """``dvc repro evaluate`` on other data leaves ``metrics/compare.json`` and ``reports/compare``, also
+    those of earlier versions."""
     write_comparison(
         project.root,
         file_hash(project.root / "reports/predictions.parquet") if names_its_predictions else None,

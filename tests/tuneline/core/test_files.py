@@ -178,7 +178,8 @@ def test_place_that_cannot_be_written_is_named(tmp_path):
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
 def test_replace_directory_applies_the_umask(tmp_path, mask, mode):
-    """Some libraries write through temporary files that only their owner can read, so a server of another user could not read the model."""
+    """Some libraries write through temporary files that only their owner can read, so a server of another
+    user could not read the model."""
     former = os.umask(mask)
     try:
         with replace_directory(tmp_path / "classifier") as partial:

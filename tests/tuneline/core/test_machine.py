@@ -101,7 +101,8 @@ def test_cpu_quota_is_the_lowest_of_a_group_and_those_around_it(tmp_path):
 @pytest.mark.parametrize(("quota", "expected"), [("250000", 2.5), ("-1", None)])
 @pytest.mark.parametrize("path", ["/", "/docker/0f3c", "/absent"])
 def test_cpu_quota_of_version_1(tmp_path, quota, expected, path):
-    """The container may see the path on the host, which does not exist in it, while its own group is mounted as the root."""
+    """The container may see the path on the host, which does not exist in it, while its own group is mounted
+    as the root."""
     (tmp_path / "cpu,cpuacct/docker/0f3c").mkdir(parents=True)
     write_group(tmp_path / "cpu,cpuacct", cpu_cfs_quota_us=quota, cpu_cfs_period_us="100000")
     lines = ("12:cpuset:/other", f"4:cpu,cpuacct:{path}", "0::/")
@@ -114,7 +115,8 @@ def test_cpu_quota_is_unlimited_without_control_groups(tmp_path):
 
 @pytest.fixture
 def limited_group():
-    """A control group of this system with a quota of 1.5 cores: the files that a process joins and that hold its limit."""
+    """A control group of this system with a quota of 1.5 cores: the files that a process joins and that hold
+    its limit."""
     name = f"tuneline-test-{uuid.uuid4().hex}"
     groups = {Path("/sys/fs/cgroup", name): {"cpu.max": "150000 100000"}}
     for folder in ("cpu", "cpu,cpuacct"):

@@ -1,4 +1,5 @@
-"""What a killed process has written whole is there for the next one with the same key, and for no reader before it is complete."""
+"""What a killed process has written whole is there for the next one with the same key, and for no reader
+before it is complete."""
 
 import shutil
 from pathlib import Path

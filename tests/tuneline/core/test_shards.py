@@ -1,4 +1,5 @@
-"""Splits of several files: read as one, and a file that is missing, damaged or of another version is named with what to do."""
+"""Splits of several files: read as one, and a file that is missing, damaged or of another version is named
+with what to do."""
 
 from pathlib import Path
 

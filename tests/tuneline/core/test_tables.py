@@ -70,7 +70,8 @@ from pathlib import Path
 from tuneline.model.batches import TokenizedSplit
 from tuneline.core.tables import SplitReader
 split = TokenizedSplit.read(SplitReader.open(Path(sys.argv[1]), "train", "tokenize"))
-print(split.values["input_ids"].tolist(), split.labels.tolist(), {"pandas", "pyarrow.dataset"} & set(sys.modules))
+loaded = {"pandas", "pyarrow.dataset"} & set(sys.modules)
+print(split.values["input_ids"].tolist(), split.labels.tolist(), loaded)
 """
     command = [sys.executable, "-c", script, str(tmp_path)]
     assert (

@@ -110,7 +110,8 @@ def test_ctrl_c_ends_the_workers_of_a_cluster_that_was_started(folder):
 
 @pytest.mark.slow
 def test_named_cluster_is_joined_with_its_token_and_stays(folder, monkeypatch):
-    """The head and the programs that join have the token that ``ray get-auth-token --generate`` has written to the home folder."""
+    """The head and the programs that join have the token that ``ray get-auth-token --generate`` has written
+    to the home folder."""
     ray_command = str(Path(sys.executable).with_name("ray"))
     with pytest.raises(StageError, match="Ray Client"), monkeypatch.context() as patch:
         patch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")

@@ -30,7 +30,8 @@ class OddOne(evaluate.Metric):
 
 @pytest.fixture
 def odd_one(tmp_path, monkeypatch):
-    """Return a function that gives a metric of the library on a hub a certain result, and returns its name."""
+    """Return a function that gives a metric of the library on a hub a certain result, and returns its
+    name."""
     from evaluate import config
 
     monkeypatch.chdir(tmp_path)
@@ -112,8 +113,10 @@ socket.socket.connect = refuse
 import numpy as np
 from tuneline.evaluation.scoring import compute_metrics
 from tuneline.tasks import Classification, Regression
-assert compute_metrics(Classification(("no", "yes")), np.array([0, 1]), np.array([0, 1]), "binary")["accuracy"] == 1.0
-assert compute_metrics(Regression(), np.array([0.0, 1.0], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32), "binary")["mse"] == 0.0
+classes = np.array([0, 1])
+    assert compute_metrics(Classification(("no", "yes")), classes, classes, "binary")["accuracy"] == 1.0
+numbers = np.array([0.0, 1.0], dtype=np.float32)
+    assert compute_metrics(Regression(), numbers, numbers, "binary")["mse"] == 0.0
 assert not {"evaluate", "datasets"} & set(sys.modules)
 """
     environment = {

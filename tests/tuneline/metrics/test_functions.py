@@ -51,7 +51,8 @@ def test_imported_file_that_the_stage_does_not_list_is_refused(load):
 
 
 def test_edited_file_is_imported_again(load):
-    """Also after an edit of the same size within a second, which bytecode would hide, and of a file that is imported."""
+    """Also after an edit of the same size within a second, which bytecode would hide, and of a file that is
+    imported."""
     assert (
         load("from project.near import one as score", near="def one(logits, labels): return 1")(
             LOGITS, LABELS

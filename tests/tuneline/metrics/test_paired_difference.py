@@ -121,7 +121,8 @@ def test_difference_of_equal_predictions_is_zero():
 
 
 def test_paired_difference_is_narrower_than_two_intervals_side_by_side():
-    """Both models err on the same hard rows: scored on the same draws, the errors that they share cancel out."""
+    """Both models err on the same hard rows: scored on the same draws, the errors that they share cancel
+    out."""
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 2, 2000)
     before = np.where(generator.random(2000) < 0.2, 1 - labels, labels)

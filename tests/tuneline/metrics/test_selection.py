@@ -15,7 +15,8 @@ def guesses(generator, labels, models, right):
 
 
 def test_the_luck_of_the_best_of_many_equal_models_is_removed():
-    """Twenty models of accuracy 0.7: the best of them looks better, and its interval without the choice would miss 0.7 too often."""
+    """Twenty models of accuracy 0.7: the best of them looks better, and its interval without the choice would
+    miss 0.7 too often."""
     generator, apparent, corrected, covered = np.random.default_rng(0), [], [], []
     for repetition in range(40):
         labels = generator.integers(2, size=150)

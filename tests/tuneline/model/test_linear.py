@@ -76,7 +76,8 @@ def test_wide_checkpoints_use_fewer_rows(monkeypatch):
 
 
 def test_regularization_is_chosen_by_cross_validation_where_validation_has_few_rows():
-    """Few rows choose worse models, by their accuracy and by their likelihood: here in the mean of 10 samples."""
+    """Few rows choose worse models, by their accuracy and by their likelihood: here in the mean of 10
+    samples."""
     labels, ours, by_likelihood, by_accuracy = Classification(("no", "yes")), [], [], []
     for seed in range(10):
         random = np.random.default_rng(seed)

@@ -30,7 +30,8 @@ class Slow(SplitReader):
             print("begun", flush=True)
             time.sleep(float(sys.argv[2]))
 
-print(TokenMap.open(Slow.open(Path(sys.argv[1]), "train", "tokenize")).values["input_ids"].tolist(), flush=True)
+token_map = TokenMap.open(Slow.open(Path(sys.argv[1]), "train", "tokenize"))
+print(token_map.values["input_ids"].tolist(), flush=True)
 """
 """Map a split, and wait after each of its files."""
 

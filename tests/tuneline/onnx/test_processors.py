@@ -34,7 +34,8 @@ from pathlib import Path
 import numpy as np
 from tuneline.model.batches import TokenizedSplit
 from tuneline.core.tables import SplitReader
-from tuneline.onnx.session import OnnxClassifier, logits_of, open_session, processor_saturates, session_options
+from tuneline.onnx.session import OnnxClassifier, logits_of, open_session
+from tuneline.onnx.session import processor_saturates, session_options
 split = TokenizedSplit.read(SplitReader.open(Path("data/tokenized"), "test", "tokenize"))
 results = {"saturates": processor_saturates()}
 for path in Path().glob("*.onnx"):
@@ -84,7 +85,8 @@ def fp32(project):
 
 @pytest.fixture(scope="module")
 def haswell(project):
-    """Logits on a processor with AVX2 but without AVX-512 and VNNI, where ONNX Runtime multiplies with PMADDUBSW."""
+    """Logits on a processor with AVX2 but without AVX-512 and VNNI, where ONNX Runtime multiplies with
+    PMADDUBSW."""
     run_emulated("Haswell", "-c", RUN_MODELS, "haswell.npz", folder=project)
     return np.load(project / "haswell.npz")
 

@@ -1,4 +1,5 @@
-"""A rewritten branch of ``origin``, and one that has parted from that of this clone, are named with what is lost."""
+"""A rewritten branch of ``origin``, and one that has parted from that of this clone, are named with what is
+lost."""
 
 from pathlib import Path
 

@@ -8,7 +8,8 @@ from tuneline.project.dvc import NoRemoteError, dvc_config, local_settings, requ
 
 
 def test_remote_whose_disk_is_not_mounted_is_refused(tmp_path):
-    """DVC would create its folder on another disk. tests/flows/test_train.py has the run that fills it when it is back."""
+    """DVC would create its folder on another disk. tests/flows/test_train.py has the run that fills it when
+    it is back."""
     root, shelf = tmp_path / "repo", tmp_path / "shelf"
     root.mkdir()
     git = ("git", "-C", str(root))

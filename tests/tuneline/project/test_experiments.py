@@ -1,4 +1,5 @@
-"""Experiments as git commits that DVC knows, in real repositories of git and DVC with a pipeline of two quick stages."""
+"""Experiments as git commits that DVC knows, in real repositories of git and DVC with a pipeline of two quick
+stages."""
 
 import json
 import os
@@ -43,7 +44,8 @@ STAGE = """
             checkpoint.write_text(str(step))
         Path("model.txt").write_text(f"skill {params['skill']}, source {Path('source/rows.txt').read_text()}")
         Path("metrics").mkdir(exist_ok=True)
-        Path("metrics/train.json").write_text(json.dumps({"best_accuracy": float(params["skill"]), "resumed": first}))
+        metrics = {"best_accuracy": float(params["skill"]), "resumed": first}
+        Path("metrics/train.json").write_text(json.dumps(metrics))
     else:
         model = Path("model.txt").read_text()
         Path("metrics/evaluate.json").write_text(json.dumps({"accuracy": float(params["skill"])}))

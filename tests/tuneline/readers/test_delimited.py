@@ -56,7 +56,8 @@ def test_any_content_gives_rows_or_problems(content):
 
 @pytest.mark.parametrize("at", [1, 3, 900, 1000])
 def test_quote_that_is_never_closed_or_doubled_is_named_with_the_line_where_it_opens(at):
-    """As in the question pairs of Quora: of a stray quote in the header, the line was that where its field became too long."""
+    """As in the question pairs of Quora: of a stray quote in the header, the line was that where its field
+    became too long."""
     rows = ["id\tquestion", *(f'{row}\t"How do I ""learn"" {row} things?"' for row in range(2, 1001))]
     for field in ('"How do I say', '"How do "I" say"'):
         rows[at - 1] = f"id\t{field}"

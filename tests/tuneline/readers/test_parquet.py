@@ -183,11 +183,13 @@ def test_damaged_file_gives_rows_or_one_error(tmp_path):
 
 
 ROWS_IN_FOOTER = bytes.fromhex("16c801")
-"""100 as an i64 of Thrift's compact protocol: its type for a following field, then the number as a zigzag varint."""
+"""100 as an i64 of Thrift's compact protocol: its type for a following field, then the number as a zigzag
+varint."""
 
 
 def forged(content, **numbers):
-    """Return a Parquet file of one row group with 100 rows and one column whose footer has other numbers (bytes in hexadecimal)."""
+    """Return a Parquet file of one row group with 100 rows and one column whose footer has other numbers
+    (bytes in hexadecimal)."""
     length = int.from_bytes(content[-8:-4], "little")
     before_total, before_values, before_rows, rest = content[-8 - length : -8].split(ROWS_IN_FOOTER)
     footer = before_total

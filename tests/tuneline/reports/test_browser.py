@@ -1,4 +1,5 @@
-"""Every page in a real browser, on a desk and on a phone, light and dark: nothing cut off, no small and no pale text."""
+"""Every page in a real browser, on a desk and on a phone, light and dark: nothing cut off, no small and no
+pale text."""
 
 import shutil
 
@@ -15,8 +16,10 @@ from tuneline.cli import app
 
 pytestmark = [needs_browser, pytest.mark.slow, pytest.mark.timeout(300)]
 
-BAD_PAGE = """<!doctype html><style>p { font-size: 9px } b { color: #999; background: #fff } div { width: 500px }</style>
-<p>small</p><b>pale</b><div>wide</div><svg viewBox="0 0 100 10" width="50"><text y="9" font-size="12">scaled</text></svg>"""
+BAD_PAGE = """<!doctype html>
+<style>p { font-size: 9px } b { color: #999; background: #fff } div { width: 500px }</style>
+<p>small</p><b>pale</b><div>wide</div>
+<svg viewBox="0 0 100 10" width="50"><text y="9" font-size="12">scaled</text></svg>"""
 
 
 def report_pages(folder):

@@ -1,4 +1,5 @@
-"""The page in a real browser: no console error, no network request. tests/tuneline/reports/test_browser.py measures it."""
+"""The page in a real browser: no console error, no network request. tests/tuneline/reports/test_browser.py
+measures it."""
 
 import pytest
 from typer.testing import CliRunner

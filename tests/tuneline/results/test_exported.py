@@ -83,7 +83,8 @@ def test_comparison_with_the_predictions_of_another_model_is_stale(compared):
 
 
 def write_lock(folder, evaluated, compared):
-    """Write a ``dvc.lock`` with the hash of the predictions that ``evaluate`` wrote, and of those that ``compare`` read."""
+    """Write a ``dvc.lock`` with the hash of the predictions that ``evaluate`` wrote, and of those that
+    ``compare`` read."""
     path = "reports/predictions.parquet"
     evaluate = {"cmd": "python -m stages.evaluate", "outs": [{"path": path, "md5": evaluated}]}
     compare = {"cmd": "python -m stages.compare", "deps": [{"path": path, "md5": compared}]}
@@ -92,7 +93,8 @@ def write_lock(folder, evaluated, compared):
 
 
 def test_comparison_is_stale_where_dvc_lock_has_other_predictions(compared):
-    """After ``git checkout`` without ``dvc checkout``: the metrics are of one commit, predictions and models of another."""
+    """After ``git checkout`` without ``dvc checkout``: the metrics are of one commit, predictions and models
+    of another."""
     present = md5_of(compared / "reports/predictions.parquet")
     write_lock(compared, present, present)
     assert read_comparison(compared) is not None

@@ -68,7 +68,8 @@ def test_results_on_other_rows_are_not_paired(project):
 
 
 def test_predictions_that_do_not_match_the_metrics_are_detected(project):
-    """After `git checkout` without `dvc checkout` the metrics are of one commit and the predictions of another."""
+    """After `git checkout` without `dvc checkout` the metrics are of one commit and the predictions of
+    another."""
     before = (project.root / "metrics/evaluate.json").read_text()
     project.evaluate(skill=0.1, seed=9)
     (project.root / "metrics/evaluate.json").write_text(before)

@@ -1,4 +1,5 @@
-"""A new kind of task is one class: it goes through the pipeline, ``predict`` and the gate without an edit elsewhere."""
+"""A new kind of task is one class: it goes through the pipeline, ``predict`` and the gate without an edit
+elsewhere."""
 
 import csv
 import json

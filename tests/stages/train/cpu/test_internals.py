@@ -1,4 +1,5 @@
-"""What training on the CPU uses of torch beyond its public interface: a new version of torch that changes it fails here."""
+"""What training on the CPU uses of torch beyond its public interface: a new version of torch that changes it
+fails here."""
 
 import ctypes
 from pathlib import Path

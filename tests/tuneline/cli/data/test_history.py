@@ -24,7 +24,8 @@ def rows(
 
 
 def three_versions(folder) -> DataVersions:
-    """Return a repository of three versions, with a commit in between that changes nothing but the code, and an uncommitted fourth."""
+    """Return a repository of three versions, with a commit in between that changes nothing but the code, and
+    an uncommitted fourth."""
     project = DataVersions(folder)
     project.check(rows(200, ["billing", "damage"]), rows(40, ["billing", "damage"]))
     project.commit("First data")

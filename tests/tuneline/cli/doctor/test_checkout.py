@@ -308,7 +308,8 @@ def test_default_site_cache_is_a_warning(checkout, monkeypatch):
 
 @pytest.mark.parametrize("damaged", ["reports/predictions.parquet", "data/raw", "data/raw/test.parquet"])
 def test_changed_object_of_the_cache_is_found_and_named(tmp_path, monkeypatch, damaged):
-    """DVC trusts its cache: it says that everything is up to date, and a checkout brings the damage into the project."""
+    """DVC trusts its cache: it says that everything is up to date, and a checkout brings the damage into the
+    project."""
     project = FinishedProject(tmp_path).run_pipeline()
     project.commit()
     monkeypatch.chdir(tmp_path)

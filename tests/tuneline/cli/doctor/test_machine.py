@@ -178,7 +178,8 @@ def test_long_list_of_wrong_packages_is_shortened(tmp_path):
 
 
 def test_programs_of_another_environment_on_path_are_a_warning(tmp_path):
-    """`dvc repro` starts `python -m stages.NAME` by PATH: without .venv in it, another Python would run the stages."""
+    """`dvc repro` starts `python -m stages.NAME` by PATH: without .venv in it, another Python would run the
+    stages."""
     (tmp_path / "bin").mkdir()
     own = str(tmp_path / "bin/python")
     assert machine.check_programs(tmp_path, own, own, own).level == "ok"

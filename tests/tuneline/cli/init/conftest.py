@@ -32,7 +32,8 @@ def checkpoint(project):
 
 @pytest.fixture
 def run_tuneline(root):
-    """Run the command in a process of its own: the client of the hub reads its address when it is imported."""
+    """Run the command in a process of its own: the client of the hub reads its address when it is
+    imported."""
 
     def run(*words, env):
         command = [sys.executable, "-c", "from tuneline.cli import app; app()", *map(str, words)]

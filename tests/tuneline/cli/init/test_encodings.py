@@ -59,15 +59,21 @@ def test_letters_of_another_alphabet_are_not_taken_for_western_ones(tmp_path, te
     assert "set --encoding to it" in refused.value.hint
 
 
+HUNGARIAN = (
+    "A csomag még mindig nem érkezett meg, kérem segítsenek! Köszönöm, őszintén várom a választ. Két hete"
+    " rendeltem egy könyvet, de a bolt szerint már úton van. Hűséges vevőjük vagyok, mégis nagyon csalódott"
+    " leszek, ha ezt nem oldják meg hamarosan."
+)
+TURKISH = (
+    "Siparişim hâlâ gelmedi, lütfen yardım edin. Teşekkürler, değişiklik için bekliyorum. İki hafta önce bir"
+    " kitap aldım ama kargo şirketi hiçbir şey söylemiyor. Çok mutsuz bir müşteriyim, paramı geri istiyorum,"
+    " çünkü ürün bozuk çıktı ve kutusu açıktı."
+)
 CENTRAL_EUROPEAN = {
     "Płatność nie została zaksięgowana, proszę o pomoc z zamówieniem. Dziękuję!": "cp1250",
     "Objednávka nebyla doručena včas, prosím o řešení. Děkuji, zákazník Jiří Dvořák.": "cp1250",
-    "A csomag még mindig nem érkezett meg, kérem segítsenek! Köszönöm, őszintén várom a választ. Két hete rendeltem egy könyvet, de a bolt szerint már úton van. Hűséges vevőjük vagyok, mégis nagyon csalódott leszek, ha ezt nem oldják meg hamarosan.": (
-        "cp1250"
-    ),
-    "Siparişim hâlâ gelmedi, lütfen yardım edin. Teşekkürler, değişiklik için bekliyorum. İki hafta önce bir kitap aldım ama kargo şirketi hiçbir şey söylemiyor. Çok mutsuz bir müşteriyim, paramı geri istiyorum, çünkü ürün bozuk çıktı ve kutusu açıktı.": (
-        "cp1254"
-    ),
+    HUNGARIAN: "cp1250",
+    TURKISH: "cp1254",
     "Order 1234 from the shop: заказ not arrived, please help me to find the parcel": "cp1251",
 }
 

@@ -92,7 +92,8 @@ def test_second_run_proposes_the_same_and_asks_nothing(project, tickets, checkpo
 
 
 def test_parameters_of_another_task_do_not_remain(project, tickets, checkpoint):
-    """Those of a regression on pairs of a hub data set, by a large checkpoint with an adapter and another tokenizer."""
+    """Those of a regression on pairs of a hub data set, by a large checkpoint with an adapter and another
+    tokenizer."""
     former = {
         "data.source": "hub",
         "data.path": "nyu-mll/glue",

@@ -72,11 +72,25 @@ def test_uncertain_and_new_texts_come_first(run, tmp_path):
         " 'queue'." in done.output
     )
     assert queue() == [
-        {"id": "6", "text": "is my invoice late", "queue": "", "predicted": "billing", "probability": "0.51", "new_words": "0.0",
-         "reason": "uncertain: billing 0.51, parcel 0.49"},
-        {"id": "7", "text": "quantum flux capacitor broken", "queue": "", "predicted": "billing", "probability": "0.95", "new_words": "1.0",
-         "reason": "new: 100% of its words are not common in training"},
-    ]  # fmt: skip
+        {
+            "id": "6",
+            "text": "is my invoice late",
+            "queue": "",
+            "predicted": "billing",
+            "probability": "0.51",
+            "new_words": "0.0",
+            "reason": "uncertain: billing 0.51, parcel 0.49",
+        },
+        {
+            "id": "7",
+            "text": "quantum flux capacitor broken",
+            "queue": "",
+            "predicted": "billing",
+            "probability": "0.95",
+            "new_words": "1.0",
+            "reason": "new: 100% of its words are not common in training",
+        },
+    ]
 
 
 def test_labelled_and_near_equal_texts_are_left_out(run, tmp_path):

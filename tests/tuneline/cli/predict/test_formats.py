@@ -1,4 +1,5 @@
-"""What is written is what the readers of inputs read, whatever the texts, column names and class names are."""
+"""What is written is what the readers of inputs read, whatever the texts, column names and class names
+are."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""Many files in one process: each ends with the status of ``tuneline predict``, and no file ends the others."""
+"""Many files in one process: each ends with the status of ``tuneline predict``, and no file ends the
+others."""
 
 import json
 import os

@@ -53,7 +53,8 @@ def test_sorting_by_length_changes_neither_order_nor_predictions(deployed, pairs
 
 
 def test_special_token_in_a_text_is_text_as_in_training(deployed, trained_tokenizer):
-    """The rows of training and of prediction are the same, also where a text has the tokenizer's separator."""
+    """The rows of training and of prediction are the same, also where a text has the tokenizer's
+    separator."""
     texts = [("parcel [SEP] invoice", "[CLS] the [PAD] order"), ("is </s> fine", "<s>")]
     trained = Encoder(trained_tokenizer, deployed.max_length, pairs=True).encode(texts)
     predicted = deployed.encode(texts)

@@ -101,7 +101,8 @@ def test_closed_standard_output_is_refused(classification):
 
 
 def send_until_ended(running, number):
-    """Send a signal, and again after ten seconds: Python answers none that arrives between its last look and the start of a read (measured
+    """Send a signal, and again after ten seconds: Python answers none that arrives between its last look and
+    the start of a read (measured
     on a busy machine: 3 of 450), and a person repeats it then."""
     while running.poll() is None:
         running.send_signal(number)

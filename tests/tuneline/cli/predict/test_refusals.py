@@ -245,7 +245,8 @@ def test_tokenizer_of_another_model_is_refused(predict, classification, tmp_path
 @pytest.mark.parametrize("named", ["", "model.onnx"])
 @pytest.mark.promise("damaged-model")
 def test_model_with_two_changed_bytes_is_refused_before_it_predicts(predict, classification, tmp_path, named):
-    """ONNX Runtime loads it: with a changed exponent in the bias, it predicts the same class for every row."""
+    """ONNX Runtime loads it: with a changed exponent in the bias, it predicts the same class for every
+    row."""
     shutil.copytree(classification / "models/onnx", tmp_path / "model")
     content = (tmp_path / "model/model.onnx").read_bytes()
     (bias,) = [

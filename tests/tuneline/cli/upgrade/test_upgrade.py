@@ -1,4 +1,5 @@
-"""``tuneline upgrade`` in a repository of the oldest supported version, whose ``params.yaml`` is ``params-oldest.yaml``."""
+"""``tuneline upgrade`` in a repository of the oldest supported version, whose ``params.yaml`` is
+``params-oldest.yaml``."""
 
 import subprocess
 from pathlib import Path
