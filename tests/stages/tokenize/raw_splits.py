@@ -10,8 +10,8 @@ from tuneline.core.tables import raw_schema, write_table
 from tuneline.tasks import Classification, Task
 
 NO_YES = Classification(("no", "yes"))
-WORDS = """the parcel is missing invoice was paid twice cannot log in since Monday café naïve résumé über straße
-東京 please help order number 4711 refund! (again) what? don't it's e-mail user@example.org""".split()
+WORDS = """the parcel is missing invoice was paid twice cannot log in since Monday café naïve résumé über
+straße 東京 please help order number 4711 refund! (again) what? don't it's e-mail user@example.org""".split()
 
 
 def sentences(count: int, seed: int = 0, longest: int = 14) -> list[str]:

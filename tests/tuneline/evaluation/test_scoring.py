@@ -114,9 +114,9 @@ import numpy as np
 from tuneline.evaluation.scoring import compute_metrics
 from tuneline.tasks import Classification, Regression
 classes = np.array([0, 1])
-    assert compute_metrics(Classification(("no", "yes")), classes, classes, "binary")["accuracy"] == 1.0
+assert compute_metrics(Classification(("no", "yes")), classes, classes, "binary")["accuracy"] == 1.0
 numbers = np.array([0.0, 1.0], dtype=np.float32)
-    assert compute_metrics(Regression(), numbers, numbers, "binary")["mse"] == 0.0
+assert compute_metrics(Regression(), numbers, numbers, "binary")["mse"] == 0.0
 assert not {"evaluate", "datasets"} & set(sys.modules)
 """
     environment = {
