@@ -38,8 +38,8 @@ CODE_FOLDERS = ("project/", "stages/", "tuneline/")
 def load_yaml(text: str) -> Any:
     """Return the content of a YAML file, which must not be changed.
 
-    It is kept, because a run reads the same ``dvc.lock`` ten times. Parsed as DVC does, by the C library where
-    it is installed: ``dvc.lock`` in 0.04 s instead of 0.17.
+    It is kept, because a run reads the same ``dvc.lock`` ten times. Parsed as DVC does, by the C library
+    where it is installed: ``dvc.lock`` in 0.04 s instead of 0.17.
 
     Raises:
         YAMLError: It is not valid YAML.
