@@ -1,9 +1,10 @@
-"""Training data: the tokenized splits, checked before anything expensive starts; micro-batches; padded tensors.
+"""Training data: tokenized splits, checked before anything expensive starts; batches; padded tensors.
 
 A *batch* holds the examples of one optimizer step over all processes. Splitting it into micro-batches changes
 rounding only.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,11 +58,12 @@ def model_input_files() -> Iterator[Path]:
 
 
 def read_inputs(params: TrainParams) -> Inputs:
-    """Read the splits and the tokenizer; check that splits have rows and labels, and that metric and class weights fit the labels."""
-    train, validation = (
-        _read_split(SplitReader.open(TOKENIZED, split, made_by="tokenize"))
-        for split in ("train", "validation")
-    )
+    """Read the splits and the tokenizer.
+
+    Splits must have rows and labels, and metric and class weights must fit the labels.
+    """
+    train = _read_split(SplitReader.open(TOKENIZED, "train", made_by="tokenize"))
+    validation = _read_split(SplitReader.open(TOKENIZED, "validation", made_by="tokenize"))
     check_label_params(params, train.task)
     tokenizer = AutoTokenizer.from_pretrained(require(TOKENIZER, made_by="tokenize"), trust_remote_code=False)
     return Inputs(train, validation, tokenizer)
@@ -72,8 +74,11 @@ def _read_split(rows: SplitReader) -> MappedSplit:
     split = TokenizedSplit.read(rows)
     if not len(split):
         raise DataError(f"{rows.name} has no rows.", f"Check data.splits.{rows.split}.")
-    if len(unusable := np.flatnonzero(~np.isfinite(split.labels))[:10]):
+
+    unusable = np.flatnonzero(~np.isfinite(split.labels))[:10]
+    if len(unusable):
         raise DataError(f"Labels that are NaN or infinite, in {rows.places(unusable)}.", "Correct them.")
+
     unlabelled = split.task.unlabelled(split.labels)
     if unlabelled.any():
         row = int(np.argmax(unlabelled))
@@ -83,42 +88,41 @@ def _read_split(rows: SplitReader) -> MappedSplit:
 
 def check_label_params(params: TrainParams, labels: Task) -> None:
     """Check that metric, class weights and label smoothing fit the labels."""
-    known = [metric.name for metric in labels.metrics if metric.validated]
-    if params.metric not in known and not FunctionName.matches(params.metric):
+    names = [metric.name for metric in labels.metrics if metric.validated]
+    if params.metric not in names and not FunctionName.matches(params.metric):
         raise ParamsError(
             f"train.metric: {params.metric!r} is not a metric of {labels.kind}.",
-            f"Choose one of {', '.join(known)}, or write project/FILE.py:FUNCTION.",
+            f"Choose one of {', '.join(names)}, or write project/FILE.py:FUNCTION.",
         )
     labels.check_class_params(params.class_weights, params.label_smoothing)
 
 
 def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:
     """Check that the data fit the model: on a GPU, an index out of range ends in an unclear CUDA error."""
+    # by attribute: GPT-2's configuration stores it by another name
+    positions = getattr(config, "max_position_embeddings", None)
+    limit = token_limit({**config.to_dict(), "max_position_embeddings": positions})
     for split in (inputs.train, inputs.validation):
-        longest, highest = split.tokens.longest, split.tokens.highest
-        positions = getattr(
-            config, "max_position_embeddings", None
-        )  # GPT-2's configuration stores it by another name
-        limit = token_limit({**config.to_dict(), "max_position_embeddings": positions})
+        longest = split.tokens.longest
         if limit is not None and longest > limit:
             raise ParamsError(
                 f"model: it has {limit} positions, but a row has {longest} tokens.",
                 f"Set tokenize.max_length to {limit}.",
             )
-        if highest >= config.vocab_size:
+        if split.tokens.highest >= config.vocab_size:
             raise ParamsError(
                 f"model: its highest token id is {config.vocab_size - 1}, but the data contain the id"
-                f" {highest}.",
+                f" {split.tokens.highest}.",
                 "Set tokenize.tokenizer to the tokenizer of the model.",
             )
 
 
 def split_into_micro_batches(batch: Rows, micro_batch_size: int, processes: int) -> list[Rows]:
-    """Split a batch into micro-batches whose sizes differ by at most one; every process gets the same number of them.
+    """Split a batch into micro-batches whose sizes differ by at most one, as many for each process.
 
     Processes compute in lockstep, so a batch with fewer rows than processes gives empty micro-batches.
     """
-    rounds = -(-len(batch) // (micro_batch_size * processes))
+    rounds = math.ceil(len(batch) / (micro_batch_size * processes))
     return np.array_split(batch, rounds * processes)
 
 
@@ -138,13 +142,16 @@ class BatchLoader:
     pad_token_id: int
     device: torch.device
     multiple: int = 1
-    """Tokens to a multiple of which a batch is padded, but not beyond the longest row of the split: a model may have no more positions."""
+    """Number of tokens to a multiple of which a batch is padded.
+
+    It is not padded beyond the longest row of the split: a model may have no more positions.
+    """
 
     def width(self, rows: Rows) -> int:
         """Return the tokens to which a batch of these rows is padded."""
         longest_row = int(self.split.lengths_of(rows).max(initial=0))
-        rounded = -(-longest_row // self.multiple) * self.multiple
-        return max(longest_row, min(rounded, self.split.tokens.longest))
+        rounded_up = math.ceil(longest_row / self.multiple) * self.multiple
+        return max(longest_row, min(rounded_up, self.split.tokens.longest))
 
     def inputs(self, rows: Rows) -> dict[str, Tensor]:
         """Return the model inputs, int64 of shape ``(examples, width)``.
@@ -152,8 +159,9 @@ class BatchLoader:
         An empty micro-batch becomes the first row of the split, whose logits the caller drops: every process
         must call the model equally often, or the others wait forever for its gradients.
         """
-        present = rows if len(rows) else np.zeros(1, dtype=np.int64)
-        padded = self.split.pad(present, self.pad_token_id, self.width(present))
+        if not len(rows):
+            rows = np.zeros(1, dtype=np.int64)
+        padded = self.split.pad(rows, self.pad_token_id, self.width(rows))
         return {name: self._to_device(torch.from_numpy(values)) for name, values in padded.items()}
 
     def labels(self, rows: Rows) -> Tensor:
@@ -161,11 +169,13 @@ class BatchLoader:
         return self._to_device(torch.from_numpy(self.split.labels[rows]))
 
     def _to_device(self, tensor: Tensor) -> Tensor:
-        pinned = tensor.pin_memory() if self.device.type == "cuda" else tensor
-        return pinned.to(self.device, non_blocking=True)
+        if self.device.type == "cuda":  # only pinned memory is copied while the GPU computes
+            tensor = tensor.pin_memory()
+        return tensor.to(self.device, non_blocking=True)
 
 
 MIN_WINDOWS_PER_EPOCH = 4
+"""An epoch that is one window would be sorted by length from its first to its last batch."""
 
 
 class LengthBucketedSampler:
@@ -191,7 +201,7 @@ class LengthBucketedSampler:
     @property
     def batches_per_epoch(self) -> int:
         """Number of optimizer steps of one epoch, including a smaller last batch."""
-        return -(-len(self.rows) // self.batch_size)
+        return math.ceil(len(self.rows) / self.batch_size)
 
     def epoch(self, epoch: int) -> "EpochBatches":
         """Return the batches of one epoch; every row is in exactly one.
@@ -204,32 +214,34 @@ class LengthBucketedSampler:
             self._drawn = None  # its memory is free before more is taken
             permutation = np.arange(len(self.rows), dtype=np.min_scalar_type(len(self.rows)))
             np.random.default_rng((self.seed, epoch)).shuffle(permutation)
-            self._drawn = (
-                epoch,
-                EpochBatches(self, permutation, self._longest(permutation) if epoch == 0 else 0),
-            )
+            longest = 0
+            if epoch == 0:
+                longest = self._longest(permutation)
+            self._drawn = (epoch, EpochBatches(self, permutation, longest))
         return self._drawn[1]
 
     def sort_by_length(self, rows: NDArray[Any]) -> Rows:
-        """Return rows with the longest first; those of equal length keep their order."""
+        """Return rows with the longest first; rows of equal length keep their order."""
         return rows[np.argsort(-self.rows.lengths_of(rows), kind="stable")].astype(np.int64)
 
     def _longest(self, permutation: NDArray[Any]) -> int:
-        """Return the first full batch with the longest row of all full batches: the first batch of a window."""
-        span, end = self.window * self.batch_size, self.full_batches * self.batch_size
-        longest = [
-            self.rows.lengths_of(permutation[start : min(start + span, end)]).max()
-            for start in range(0, end, span)
-        ]
-        return int(np.argmax(longest)) * self.window if longest else 0
+        """Return the position of the full batch with the longest row: it is the first one of its window."""
+        window_rows = self.window * self.batch_size
+        end = self.full_batches * self.batch_size
+        longest_rows = []
+        for start in range(0, end, window_rows):
+            rows = permutation[start : min(start + window_rows, end)]
+            longest_rows.append(self.rows.lengths_of(rows).max())
+        if not longest_rows:  # the epoch has no full batch
+            return 0
+        return int(np.argmax(longest_rows)) * self.window
 
 
 class EpochBatches(Sequence[Rows]):
     """The batches of one epoch, or of a slice at ``positions``.
 
-    A window is sorted when one of its batches is asked for.
-
-    The batch ``longest`` changes places with the first one.
+    The batch at the position ``longest`` changes places with the first one. A window is sorted when one of
+    its batches is asked for, and the last one is kept: batches are read in order.
     """
 
     def __init__(
@@ -242,7 +254,9 @@ class EpochBatches(Sequence[Rows]):
         self._sampler = sampler
         self._permutation = permutation
         self._longest = longest
-        self._positions = range(sampler.batches_per_epoch) if positions is None else positions
+        if positions is None:
+            positions = range(sampler.batches_per_epoch)
+        self._positions = positions
         self._sorted: tuple[int, Rows] | None = None
 
     def __len__(self) -> int:
@@ -258,15 +272,25 @@ class EpochBatches(Sequence[Rows]):
         if isinstance(index, slice):
             return EpochBatches(self._sampler, self._permutation, self._longest, self._positions[index])
         position = self._positions[index]
-        return self._batch(self._longest - position if position in {0, self._longest} else position)
+        if position == 0:
+            position = self._longest
+        elif position == self._longest:
+            position = 0
+        return self._batch(position)
 
     def _batch(self, position: int) -> Rows:
-        size, end = self._sampler.batch_size, self._sampler.full_batches
-        if position == end:
-            return self._sampler.sort_by_length(self._permutation[end * size :])
-        window, index = divmod(position, self._sampler.window)
+        """Return the batch at a position of the permutation."""
+        sampler = self._sampler
+        size = sampler.batch_size
+        full_batches = sampler.full_batches
+        if position == full_batches:  # the smaller last batch
+            return sampler.sort_by_length(self._permutation[full_batches * size :])
+
+        window, index = divmod(position, sampler.window)
         if self._sorted is None or self._sorted[0] != window:
-            first = window * self._sampler.window
-            rows = self._permutation[first * size : min(first + self._sampler.window, end) * size]
-            self._sorted = window, self._sampler.sort_by_length(rows)
-        return self._sorted[1][index * size :][:size]
+            first = window * sampler.window
+            end = min(first + sampler.window, full_batches)
+            rows = self._permutation[first * size : end * size]
+            self._sorted = (window, sampler.sort_by_length(rows))
+        _, rows = self._sorted
+        return rows[index * size : (index + 1) * size]

@@ -39,16 +39,19 @@ def create_accelerator(params: Params) -> Accelerator:
     it would be stepped once per process.
     """
     check_trackers(params.run.trackers)
-    requested = params.train.mixed_precision
+    precision: str | None = params.train.mixed_precision
+    if precision == "auto":
+        precision = None  # accelerate takes what the launcher has chosen
     try:
         accelerator = Accelerator(
-            mixed_precision=None if requested == "auto" else requested,  # None: what the launcher has chosen
+            mixed_precision=precision,
             step_scheduler_with_optimizer=False,
             log_with=list(params.run.trackers) or None,
             project_dir=LIVE,
         )
     except ValueError as error:
         raise ParamsError(f"train.mixed_precision: {error}", "'no' works on every device.") from None
+
     check_precision(accelerator.mixed_precision, accelerator.device)
     enable_fsdp_on_cpu(accelerator)
     accelerator.register_save_state_pre_hook(drop_frozen_weights)
@@ -61,15 +64,16 @@ def create_accelerator(params: Params) -> Accelerator:
 
 def frozen_weights(model: nn.Module) -> frozenset[str]:
     """Return the names of the parameters that are not trained."""
-    return frozenset(
-        name for name, weight in model.named_parameters(remove_duplicate=False) if not weight.requires_grad
-    )
+    # with duplicates: a shared parameter is in the weights by each of its names
+    parameters = model.named_parameters(remove_duplicate=False)
+    return frozenset(name for name, parameter in parameters if not parameter.requires_grad)
 
 
 def drop_frozen_weights(models: list[nn.Module], weights: list[dict[str, Tensor]], _folder: str) -> None:
-    """Leave frozen weights out of a checkpoint: a run that resumes has them from ``models/base`` or from the seed.
+    """Leave frozen weights out of a checkpoint.
 
-    ``weights`` is empty with FSDP and DeepSpeed, which save whole models themselves.
+    A run that resumes has them from ``models/base`` or from the seed. ``weights`` is empty with FSDP and
+    DeepSpeed, which save whole models themselves.
     """
     for model, values in zip(models, weights, strict=False):
         for name in frozen_weights(model):
@@ -80,24 +84,26 @@ def load_trained_weights(models: list[nn.Module], folder: str) -> None:
     """Load what ``drop_frozen_weights`` has left, in the place of accelerate, which expects all weights."""
     for model in models:
         missing, unexpected = load_model(model, Path(folder) / SAFE_WEIGHTS_NAME, strict=False)
-        if wrong := {*missing, *unexpected} - frozen_weights(model):
-            raise RuntimeError(f"{folder}: {min(wrong)} is missing in the checkpoint or in the model.")
-    models.clear()
+        unmatched = set(missing).union(unexpected) - frozen_weights(model)
+        if unmatched:
+            raise RuntimeError(f"{folder}: {min(unmatched)} is missing in the checkpoint or in the model.")
+    models.clear()  # accelerate loads the models that are left in the list
 
 
 def check_precision(precision: str, device: torch.device) -> None:
-    """Refuse a precision that the device does not support; on a CPU, accelerate accepts fp16 and computes in float32."""
+    """Refuse a precision that the device does not support.
+
+    On a CPU, accelerate would accept fp16 and compute in float32.
+    """
     if precision not in ("no", "fp16", "bf16"):
         raise ParamsError(f"mixed precision {precision!r} is not supported.", "Choose no, fp16 or bf16.")
     if precision == "fp16" and device.type == "cpu":
         raise ParamsError(
             "fp16 needs a GPU; this run is on the CPU.", "Set train.mixed_precision to bf16 or 'no'."
         )
-    if (
-        precision == "bf16"
-        and device.type == "cuda"
-        and not torch.cuda.is_bf16_supported(including_emulation=False)
-    ):
+    if precision != "bf16" or device.type != "cuda":
+        return
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
         name = torch.cuda.get_device_name(device)
         raise ParamsError(
             f"{name} does not support bf16 (Ampere and later GPUs do).",
@@ -106,17 +112,17 @@ def check_precision(precision: str, device: torch.device) -> None:
 
 
 def check_devices(launch: str, accelerator: Accelerator) -> None:
-    """Compare the running processes and their device with the launch configuration: the result would be attributed to another.
+    """Check that the running processes and their device are those of the launch configuration.
 
-    ``torchrun`` and ``accelerate launch`` start the training with any configuration, and accelerate uses the
-    CPU if torch finds no GPU.
+    The result would be attributed to another configuration: ``torchrun`` and ``accelerate launch`` start the
+    training with any of them, and accelerate uses the CPU if torch finds no GPU.
     """
     requested = read_launch(launch).get("num_processes")
     running = accelerator.num_processes
     if isinstance(requested, int) and running != requested:
+        verb = "is" if running == 1 else "are"
         raise StageError(
-            f"{launch_file(launch)} requests {requested} process{'es' * (requested != 1)}, but {running} "
-            f"{'is' if running == 1 else 'are'} running.",
+            f"{launch_file(launch)} requests {_count_processes(requested)}, but {running} {verb} running.",
             "Start the training with `dvc repro`, or correct num_processes in that file.",
         )
     if accelerator.device.type == "cpu" and needs_gpu(launch):
@@ -127,11 +133,15 @@ def check_devices(launch: str, accelerator: Accelerator) -> None:
         )
 
 
+def _count_processes(count: int) -> str:
+    return f"{count} process" if count == 1 else f"{count} processes"
+
+
 def sharding(accelerator: Accelerator) -> dict[str, Any] | None:
-    """Return what determines the files of a sharded checkpoint; ``None`` if each process holds the whole state, as with DDP.
+    """Return what determines the files of a sharded checkpoint.
 
     FSDP, DeepSpeed and Megatron-LM save a part per process: a run with another number of processes starts
-    anew.
+    anew. The result is ``None`` if each process holds the whole state, as with DDP.
     """
     kind = accelerator.distributed_type.value
     if kind == DistributedType.NO.value or kind.startswith("MULTI_"):
@@ -140,13 +150,20 @@ def sharding(accelerator: Accelerator) -> dict[str, Any] | None:
 
 
 def launch_settings() -> dict[str, str]:
-    """Return what accelerate's launcher has set up for FSDP, DeepSpeed or Megatron-LM: variables, and the hash of a file that one names.
+    """Return the environment variables that accelerate's launcher sets for FSDP, DeepSpeed or Megatron-LM.
 
-    Two of their configurations write checkpoints that differ in format or cannot be exchanged.
+    Where one names a configuration file, the value is the hash of the file. Two of their configurations write
+    checkpoints that differ in format or cannot be exchanged.
     """
-    settings = {name: value for name, value in os.environ.items() if name.startswith(_LAUNCH_SETTINGS)}
-    files = {name: Path(value) for name, value in settings.items() if name.endswith("CONFIG_FILE")}
-    return {**settings, **{name: file_hash(path) for name, path in files.items() if path.is_file()}}
+    settings = {}
+    for name, value in os.environ.items():
+        if not name.startswith(_LAUNCH_SETTINGS):
+            continue
+        if name.endswith("CONFIG_FILE") and Path(value).is_file():
+            settings[name] = file_hash(Path(value))
+        else:
+            settings[name] = value
+    return settings
 
 
 INSTRUCTIONS = (
@@ -156,24 +173,33 @@ INSTRUCTIONS = (
     "MKL_CBWR",
     "MKL_ENABLE_INSTRUCTIONS",
 )
-"""Environment variables that limit the instructions of torch, oneDNN and MKL, each of which rounds sums in its own way."""
+"""Environment variables that limit the instructions of torch, oneDNN and MKL.
+
+Each set of instructions rounds sums in its own way.
+"""
 
 
 def processor_kind(device: torch.device, precision: str) -> str:
-    """Return the name of a GPU, or the instructions of the CPU that torch uses and the variables that limit those of its libraries."""
+    """Return the name of a GPU, or the instructions of a CPU that determine how sums are rounded.
+
+    These are the instructions that torch uses, and the variables that limit its libraries.
+    """
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    limits = [f"{name}={os.environ[name]}" for name in INSTRUCTIONS if os.environ.get(name)]
     kinds = [torch.backends.cpu.get_cpu_capability()]
     if precision == "bf16" and mkl_gemm() is not None:
         kinds.append("AMX")
     if precision == "no" and onednn_is_faster():
         kinds.append("linear layers by oneDNN")
-    return ", ".join([*kinds, *limits])
+    for name in INSTRUCTIONS:
+        value = os.environ.get(name)
+        if value:
+            kinds.append(f"{name}={value}")
+    return ", ".join(kinds)
 
 
 def devices_used(segments: Sequence[TrainingSegment]) -> DevicesUsed:
-    """Return the devices that this process has trained on, and the segments of the run if there are several."""
+    """Return the devices that this process has trained on, with the segments of the run if it has several."""
     state = AcceleratorState()
     return DevicesUsed(
         type=state.device.type,
@@ -187,26 +213,26 @@ def devices_used(segments: Sequence[TrainingSegment]) -> DevicesUsed:
 def describe_devices(accelerator: Accelerator) -> str:
     """Return one line with device type and name, precision, and number of processes."""
     device = accelerator.device
-    name = (
-        torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else f"{platform.processor() or platform.machine()}"
-    )
-    threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
-    kind = (
-        ""
-        if accelerator.distributed_type == DistributedType.NO
-        else f" ({accelerator.distributed_type.value})"
-    )
-    precision = {"no": "float32"}.get(accelerator.mixed_precision, accelerator.mixed_precision)
-    return (
-        f"{device.type} {name}{threads}, {precision}, {accelerator.num_processes}"
-        f" process{'es' * (accelerator.num_processes > 1)}{kind}"
-    )
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+    else:
+        name = platform.processor() or platform.machine()
+    if device.type == "cpu":
+        name += f", {torch.get_num_threads()} threads"
+
+    precision = accelerator.mixed_precision
+    if precision == "no":
+        precision = "float32"
+
+    processes = _count_processes(accelerator.num_processes)
+    if accelerator.distributed_type != DistributedType.NO:
+        processes += f" ({accelerator.distributed_type.value})"
+    return f"{device.type} {name}, {precision}, {processes}"
 
 
 def compile_in_place(model: nn.Module, backend: str) -> None:
-    """Compile the forward pass with ``torch.compile`` for any sequence length, without renaming the weights."""
+    """Compile the forward pass for any sequence length, without renaming the weights."""
+    # list_backends hides those for debugging
     available = [*torch.compiler.list_backends(), "aot_eager", "eager"]
     if backend not in available:
         raise ParamsError(
@@ -234,11 +260,12 @@ def enable_fsdp_on_cpu(accelerator: Accelerator) -> None:
 def configure_plugins(
     accelerator: Accelerator, model: nn.Module, micro_batch_size: int, max_grad_norm: float | None
 ) -> None:
-    """Set what FSDP and DeepSpeed need beyond the launch configuration: layers to wrap, micro-batch size, clipping.
+    """Set what FSDP and DeepSpeed need beyond the launch configuration.
 
-    accelerate 1.15 derives them from a dataloader or from the launch configuration; this loop passes it no
-    dataloader, and a launch configuration does not know the model. So the plugins' attributes are set before
-    ``prepare`` reads them.
+    FSDP needs the layers to wrap, DeepSpeed the micro-batch size and the norm at which it clips. accelerate
+    1.15 derives them from a dataloader or from the launch configuration; this loop passes it no dataloader,
+    and a launch configuration does not know the model. So the plugins' attributes are set before ``prepare``
+    reads them.
     """
     if accelerator.distributed_type == DistributedType.FSDP:
         plugin = accelerator.state.fsdp_plugin
@@ -251,15 +278,18 @@ def configure_plugins(
 
 
 def transformer_layer_class(model: nn.Module) -> str:
-    """Return the class name of the model's layers: the most common one among the members of its module lists."""
-    members = [member for module in model.modules() if isinstance(module, nn.ModuleList) for member in module]
-    return Counter(type(member).__name__ for member in members).most_common(1)[0][0]
+    """Return the class name of the model's layers: the most common one in its module lists."""
+    names: Counter[str] = Counter()
+    for module in model.modules():
+        if isinstance(module, nn.ModuleList):
+            names.update(type(member).__name__ for member in module)
+    return names.most_common(1)[0][0]
 
 
 def gradient_synchronization(
     accelerator: Accelerator, model: nn.Module, last: bool
 ) -> contextlib.AbstractContextManager[None]:
-    """Return the context of a backward pass that synchronizes gradients between processes only if ``last`` is True.
+    """Return the context of a backward pass, which synchronizes gradients only if ``last`` is True.
 
     DeepSpeed does not support ``no_sync``. In accelerate 1.15 its engine takes an optimizer step in the
     backward pass in which ``gradient_state.sync_gradients`` is True; the flag has no public setter, because
@@ -268,9 +298,9 @@ def gradient_synchronization(
     if accelerator.distributed_type == DistributedType.DEEPSPEED:
         accelerator.gradient_state._set_sync_gradients(last)
         return contextlib.nullcontext()
-    context: contextlib.AbstractContextManager[None] = (
-        contextlib.nullcontext() if last else accelerator.no_sync(model)
-    )
+    if last:
+        return contextlib.nullcontext()
+    context: contextlib.AbstractContextManager[None] = accelerator.no_sync(model)
     return context
 
 
@@ -286,8 +316,9 @@ def check_trackers(names: Sequence[str]) -> None:
 
 def several_machines() -> bool:
     """Return True if processes of this training run on other machines, as torchrun and mpirun count them."""
-    everywhere, here = os.environ.get("WORLD_SIZE", "1"), os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return int(everywhere) > int(here)
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    processes_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return processes > processes_here
 
 
 def clip_gradients(accelerator: Accelerator, model: nn.Module, optimizer: Any, max_norm: float) -> float:
@@ -296,14 +327,18 @@ def clip_gradients(accelerator: Accelerator, model: nn.Module, optimizer: Any, m
     On the CPU, fused optimizers divide gradients by ``grad_scale`` while they read them, which saves a pass
     over them, and a dot product is twice as fast as torch's norm. FSDP gives a DTensor, DeepSpeed ``None``.
     """
-    if (
-        accelerator.device.type != "cpu"
-        or sharding(accelerator) is not None
-        or not optimizer.defaults.get("fused")
-    ):
+    on_plain_cpu = accelerator.device.type == "cpu" and sharding(accelerator) is None
+    if not on_plain_cpu or not optimizer.defaults.get("fused"):
         norm: Any = accelerator.clip_grad_norm_(model.parameters(), max_norm)
-        return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm or 0.0)
-    gradients = [parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None]
-    total = torch.stack([torch.dot(gradient, gradient) for gradient in gradients]).sum().sqrt()
+        if hasattr(norm, "full_tensor"):
+            norm = norm.full_tensor()
+        return float(norm or 0.0)
+
+    squares = []
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            gradient = parameter.grad.flatten()
+            squares.append(torch.dot(gradient, gradient))
+    total = torch.stack(squares).sum().sqrt()
     optimizer.optimizer.grad_scale = torch.clamp(total / max_norm, min=1.0)
     return float(total)

@@ -12,6 +12,7 @@ from accelerate.utils import find_executable_batch_size
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from numpy.typing import NDArray
 from torch import nn
+from torch.nn import functional
 
 from stages.train.checkpoints import check_unchanged, training_lock
 from stages.train.cpu import fast_training
@@ -63,16 +64,19 @@ def train_model(
             resume(state)
             if state.progress.step == 0:
                 print_startup_summary(state)
+
             open_logger = state.logger.open(state.progress, state.total_steps)
             with open_logger, saving_when_interrupted(state):
                 train_to_end(state)
+
+                # the weights to publish, and their logits
                 load_kept(state)
-                logits = (
-                    predict_within_memory(state)
-                    if state.validation_logits is None
-                    else state.validation_logits
-                )
+                logits = state.validation_logits
+                if logits is None:
+                    logits = predict_within_memory(state)
                 result = training_result(state, params, inputs, logits)
+
+                # a file that changed meanwhile would be recorded as an input of this model
                 check_unchanged(accelerator, state.identity, params, function_files(state.loss, state.metric))
                 return result
 
@@ -82,10 +86,11 @@ def train_model(
 def retry_on_out_of_memory(
     train_with: Callable[[int], TrainingResult], micro_batch_size: int, accelerator: Accelerator
 ) -> TrainingResult:
-    """Call ``train_with`` with a micro-batch size that is halved each time the device is out of memory, until one example does not fit.
+    """Call ``train_with``, and halve its micro-batch size each time the device is out of memory.
 
-    The batch with the longest row comes first, so the first step shows it. Several processes do not retry:
-    one may be out of memory alone, while the others wait for its gradients.
+    It gives up when one example does not fit. The batch with the longest row comes first, so the first step
+    shows it. Several processes do not retry: one may be out of memory alone, while the others wait for its
+    gradients.
     """
     size = micro_batch_size
 
@@ -102,11 +107,12 @@ def retry_on_out_of_memory(
     try:
         if accelerator.num_processes > 1:
             return train_with(size)
-        result: TrainingResult = find_executable_batch_size(
+        train_within_memory = find_executable_batch_size(
             train_once, starting_batch_size=size, reduce_batch_size_fn=halve
-        )()
+        )
+        result: TrainingResult = train_within_memory()
     except RuntimeError as error:
-        if size == 0 or should_reduce_batch_size(error):
+        if size == 0 or should_reduce_batch_size(error):  # at 0, accelerate raises an error of its own
             raise ParamsError(
                 f"Out of memory with train.micro_batch_size {max(size, 1)}.",
                 "Halve it (global_batch_size can stay), lower tokenize.max_length, or set"
@@ -118,18 +124,25 @@ def retry_on_out_of_memory(
 
 @contextlib.contextmanager
 def saving_when_interrupted(state: TrainState) -> Iterator[None]:
-    """Save a checkpoint if a signal or a pause stops the block, or a signal arrives before its end: what follows publishes the model."""
+    """Save a checkpoint if a signal or a pause stops the block, also if the signal arrives at its very end.
+
+    What follows the block publishes the model, and cannot be stopped.
+    """
     try:
         yield
         state.coordinator.check_interruption()  # a process whose parent has ended must not publish
     except TrainingInterrupted as interrupted:
         state.checkpoints.save(state.progress)
-        progress, found = state.progress, state.progress.best
-        best = {"metric": state.metric.name, "value": found.metric, "step": found.step} if found else None
+
+        evaluation = state.progress.best
+        best = None
+        if evaluation is not None:
+            best = {"metric": state.metric.name, "value": evaluation.metric, "step": evaluation.step}
         if interrupted.signal == PAUSE_AT_STEP:
             write_paused_predictions(state)
+
         raise TrainingInterrupted(
-            interrupted.signal, progress.step, state.total_steps, state.checkpoints.current, best
+            interrupted.signal, state.progress.step, state.total_steps, state.checkpoints.current, best
         ) from None
 
 
@@ -150,161 +163,200 @@ def write_paused_predictions(state: TrainState) -> None:
 
 def train_to_end(state: TrainState) -> None:
     """Train from ``state.progress`` to the end of the run."""
+    progress = state.progress
+
+    # what the start or a resumed checkpoint leaves to do
     try_evaluation(state)
     _evaluate_and_save(state)  # a checkpoint may have been saved just before an evaluation
-    state.coordinator.check_pause(state.progress.step, finished=state.is_finished())
+    state.coordinator.check_pause(progress.step, finished=state.is_finished())
+
     while not state.is_finished():
-        epoch, position = divmod(state.progress.step, state.sampler.batches_per_epoch)
+        epoch, position = divmod(progress.step, state.sampler.batches_per_epoch)
         for batch in state.sampler.epoch(epoch)[position:]:
-            result = train_batch(state, batch)
-            state.progress.step += 1
-            log_now = (
-                state.progress.step % state.params.log_every_steps == 0
-                or state.progress.step == state.total_steps
-            )
-            state.logger.log_step(
-                result, batch, state.rows_at_once(batch), state.progress.record_step(result, log_now)
-            )
+            step = train_batch(state, batch)
+            progress.step += 1
+
+            # training curve
+            log_now = progress.step % state.params.log_every_steps == 0 or progress.step == state.total_steps
+            logged = progress.record_step(step, log_now)
+            state.logger.log_step(step, batch, state.rows_at_once(batch), logged)
+
             _evaluate_and_save(state)
-            state.coordinator.check_pause(state.progress.step, finished=state.is_finished())
-            if state.is_finished():
+            state.coordinator.check_pause(progress.step, finished=state.is_finished())
+            if state.is_finished():  # early stopping or max_steps may end the run within an epoch
                 return
 
 
 def train_batch(state: TrainState, batch: Rows) -> TrainingStep:
-    """Take one optimizer step on the mean loss over a batch, however it is split into micro-batches and processes.
+    """Take one optimizer step on the mean loss over a batch.
 
+    The step is the same, up to rounding, however the batch is split into micro-batches and processes.
     Gradients are averaged over the processes when they are synchronized, so each process multiplies its loss
     by their number. They are synchronized once, after the last micro-batch. After a signal, weights and
     optimizer are unchanged. A loss or gradient that is NaN or infinite ends the run.
     """
     accelerator = state.accelerator
-    micro_batches = shard_batch(
-        batch, state.rows_at_once(batch), accelerator.num_processes, accelerator.process_index
-    )
-    total_weight = state.loss.total_weight(state.train_loader.split.labels[batch])
+    loader = state.train_loader
+    rows_at_once = state.rows_at_once(batch)
+
+    # batch: each process takes its micro-batches; the weight is of the whole batch, in every process
+    micro_batches = shard_batch(batch, rows_at_once, accelerator.num_processes, accelerator.process_index)
+    total_weight = state.loss.total_weight(loader.split.labels[batch])
     total_loss = torch.zeros((), device=accelerator.device)
+
     for index, rows in enumerate(micro_batches):
+        is_last = index == len(micro_batches) - 1
         state.coordinator.check_interruption()
         _seed_dropout(state, index)
-        with gradient_synchronization(accelerator, state.model, last=index == len(micro_batches) - 1):
-            logits = state.model(**state.train_loader.inputs(rows)).logits[: len(rows)]
-            loss = state.loss.per_example(logits, state.train_loader.labels(rows)).sum() / total_weight
+        with gradient_synchronization(accelerator, state.model, last=is_last):
+            # forward: an empty micro-batch gives the logits of a stand-in row, which are cut off
+            logits = state.model(**loader.inputs(rows)).logits[: len(rows)]
+            losses = state.loss.per_example(logits, loader.labels(rows))
+            loss = losses.sum() / total_weight
+
             accelerator.backward(loss * accelerator.num_processes)
         total_loss += loss.detach()
-    return _optimizer_step(state, batch, float(accelerator.reduce(total_loss, "sum")))
+
+    batch_loss = float(accelerator.reduce(total_loss, "sum"))
+    return _optimizer_step(state, batch, batch_loss)
 
 
 def _seed_dropout(state: TrainState, micro_batch: int) -> None:
-    """Make dropout a function of (seed, step, micro-batch, process), so that a resumed run draws the same masks."""
+    """Make dropout a function of (seed, step, micro-batch, process): a resumed run draws the same masks."""
     entropy = (state.sampler.seed, state.progress.step, micro_batch, state.accelerator.process_index)
     torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]))
 
 
 def _optimizer_step(state: TrainState, batch: Rows, loss: float) -> TrainingStep:
     """Clip the gradients, step optimizer and schedule, and reset the gradients."""
-    accelerator = state.accelerator
-    norm = clip_gradients(accelerator, state.model, state.optimizer, state.params.max_grad_norm or math.inf)
-    if not math.isfinite(loss) or not (
-        math.isfinite(norm) or accelerator.scaler is not None
-    ):  # the scaler skips such steps
+    step = state.progress.step + 1
+    max_norm = state.params.max_grad_norm or math.inf
+    norm = clip_gradients(state.accelerator, state.model, state.optimizer, max_norm)
+
+    # the scaler of fp16 skips a step whose gradients overflowed, and lowers its factor
+    norm_is_valid = math.isfinite(norm) or state.accelerator.scaler is not None
+    if not math.isfinite(loss) or not norm_is_valid:
         places = SplitReader.open(TOKENIZED, "train", made_by="tokenize").places(batch)
         raise DataError(
-            f"Step {state.progress.step + 1}: loss {loss:g}, gradient norm {norm:g}. Rows of its batch in"
-            f" {places}.",
+            f"Step {step}: loss {loss:g}, gradient norm {norm:g}. Rows of its batch in {places}.",
             "Lower train.learning_rate, lengthen the warmup, set train.max_grad_norm, or train with"
             " mixed_precision 'no' or bf16.",
         )
-    result = TrainingStep(
-        state.progress.step + 1,
-        loss,
-        float(state.optimizer.param_groups[0]["lr"]),
-        norm if math.isfinite(norm) else 0.0,
-    )
+    if not math.isfinite(norm):
+        norm = 0.0
+
+    # before the schedule moves on: the rate of this step
+    learning_rate = float(state.optimizer.param_groups[0]["lr"])
     state.optimizer.step()
     if state.params.schedule not in STEPPED_BY_VALIDATION_LOSS:
         state.schedule.step()
     state.optimizer.zero_grad()
-    return result
+    return TrainingStep(step, loss, learning_rate, norm)
 
 
 def _evaluate_and_save(state: TrainState) -> None:
-    step, interval = state.progress.step, state.params.evaluate_every_steps or state.sampler.batches_per_epoch
-    is_evaluated = bool(state.progress.evaluated) and state.progress.evaluated[-1].step == step
-    is_due = step > 0 and not is_evaluated and (step % interval == 0 or step == state.total_steps)
-    improved = is_due and evaluate_validation(state)
+    """Evaluate if it is due and not done yet, and save a checkpoint if it is due or has the best weights."""
+    improved = _evaluation_due(state) and evaluate_validation(state)
     if (improved and state.params.keep == "best") or _checkpoint_due(state):
         state.checkpoints.save(state.progress)
         state.coordinator.restart_checkpoint_timer()
 
 
+def _evaluation_due(state: TrainState) -> bool:
+    """Return True after the configured number of steps, by default an epoch, and after the last step."""
+    step = state.progress.step
+    if step == 0:
+        return False
+    evaluated = state.progress.evaluated
+    if evaluated and evaluated[-1].step == step:  # a resumed checkpoint has the evaluation of its step
+        return False
+    interval = state.params.evaluate_every_steps or state.sampler.batches_per_epoch
+    return step % interval == 0 or step == state.total_steps
+
+
 def _checkpoint_due(state: TrainState) -> bool:
     """Return True after the configured number of steps, epochs or minutes."""
     time_elapsed = state.coordinator.checkpoint_time_elapsed()  # first: every process must ask equally often
-    run, step = state.run, state.progress.step
+    step = state.progress.step
     if step == 0:
         return False
-    intervals = [
-        run.checkpoint_every_steps,
-        (run.checkpoint_every_epochs or 0) * state.sampler.batches_per_epoch,
-    ]
-    return time_elapsed or any(interval and step % interval == 0 for interval in intervals)
+    if time_elapsed:
+        return True
+
+    # 0 or None: no checkpoint at an interval of this unit
+    every_steps = state.run.checkpoint_every_steps
+    every_epochs = (state.run.checkpoint_every_epochs or 0) * state.sampler.batches_per_epoch
+    return any(interval and step % interval == 0 for interval in (every_steps, every_epochs))
 
 
 def try_evaluation(state: TrainState) -> None:
-    """Predict the longest rows of the validation split before the first step: it shows at once if an evaluation fits into memory."""
+    """Predict the longest rows of the validation split before the first step.
 
-    def longest(batch_size: int) -> torch.Tensor:
-        batches = _shards(state.accelerator, state.validation_loader, batch_size)[
-            state.accelerator.process_index
-        ]
+    It shows at once if an evaluation fits into memory, and not after the first epoch.
+    """
+
+    def predict_longest(batch_size: int) -> torch.Tensor:
+        shards = _shards(state.accelerator, state.validation_loader, batch_size)
+        batches = shards[state.accelerator.process_index]
         return _logits(state.model, state.validation_loader, batches[:1], state.coordinator)
 
     if state.progress.step == 0:
-        within_memory(state, longest)
+        within_memory(state, predict_longest)
 
 
 def evaluate_validation(state: TrainState) -> bool:
     """Compute loss and metric of the validation split; return True if the weights are the best so far."""
-    params, progress = state.params, state.progress
-    row, logits = _measure(state)
-    stopping = params.early_stopping
-    min_gain = stopping.min_gain if stopping else 0.0
-    improved = progress.record_evaluation(row, state.metric.greater_is_better, min_gain)
-    progress.stopped_early = (
-        stopping is not None and progress.evaluations_without_improvement >= stopping.patience
-    )
-    if params.schedule in STEPPED_BY_VALIDATION_LOSS:
-        state.schedule.step(row.loss)
-    state.logger.log_evaluation(row, improved)
-    if improved or params.keep == "last":
+    progress = state.progress
+    evaluation, logits = _measure(state)
+
+    # best weights and early stopping
+    stopping = state.params.early_stopping
+    if stopping is None:
+        improved = progress.record_evaluation(evaluation, state.metric.greater_is_better)
+        progress.stopped_early = False
+    else:
+        improved = progress.record_evaluation(evaluation, state.metric.greater_is_better, stopping.min_gain)
+        progress.stopped_early = progress.evaluations_without_improvement >= stopping.patience
+
+    if state.params.schedule in STEPPED_BY_VALIDATION_LOSS:
+        state.schedule.step(evaluation.loss)
+    state.logger.log_evaluation(evaluation, improved)
+    if improved or state.params.keep == "last":
         state.validation_logits = logits
     return improved
 
 
 def _measure(state: TrainState) -> tuple[Evaluation, Logits]:
     """Return loss and metric of the current weights on the validation split, and the logits."""
-    split, step = state.validation_loader.split, state.progress.step
+    split = state.validation_loader.split
+    step = state.progress.step
     logits = predict_within_memory(state)
     metrics = state.metric.scores(logits, split.labels, split.task)
-    if not math.isfinite(metrics["loss"]):
-        hint = "Lower train.learning_rate, or train with mixed_precision 'no' or bf16."
-        raise DataError(f"Step {step}: the loss on the validation split is {metrics['loss']}.", hint)
-    return Evaluation(step, metrics["loss"], metrics[state.metric.name]), logits
+    loss = metrics["loss"]
+    if not math.isfinite(loss):
+        raise DataError(
+            f"Step {step}: the loss on the validation split is {loss}.",
+            "Lower train.learning_rate, or train with mixed_precision 'no' or bf16.",
+        )
+    return Evaluation(step, loss, metrics[state.metric.name]), logits
 
 
 def predict_within_memory(state: TrainState) -> Logits:
     """Return the logits of the validation split."""
-    return within_memory(
-        state,
-        lambda size: predict_split(
-            state.accelerator, state.model, state.validation_loader, size, state.coordinator
-        ),
-    )
+
+    def predict(batch_size: int) -> Logits:
+        return predict_split(
+            state.accelerator, state.model, state.validation_loader, batch_size, state.coordinator
+        )
+
+    return within_memory(state, predict)
 
 
 def within_memory(state: TrainState, compute: Callable[[int], T]) -> T:
-    """Call a function of the evaluation batch size, which becomes smaller, from now on, if the device is out of memory."""
+    """Call a function of the evaluation batch size, and again with half of it if the device is out of memory.
+
+    Later evaluations keep the smaller size.
+    """
     while True:
         size = state.evaluation_batch_size
         try:
@@ -312,11 +364,13 @@ def within_memory(state: TrainState, compute: Callable[[int], T]) -> T:
         except RuntimeError as error:
             if not should_reduce_batch_size(error):
                 raise
-            if size == 1 or state.accelerator.num_processes > 1:
-                hint = "Lower it." if size > 1 else "Lower tokenize.max_length."
-                raise ParamsError(
-                    f"Out of memory in an evaluation with train.evaluation_batch_size {size}.", hint
-                ) from None
+            problem = f"Out of memory in an evaluation with train.evaluation_batch_size {size}."
+            if size == 1:
+                raise ParamsError(problem, "Lower tokenize.max_length.") from None
+            if state.accelerator.num_processes > 1:  # the others do not know of it, and would wait
+                raise ParamsError(problem, "Lower it.") from None
+
+        # after the except block: the traceback of the error holds the tensors that do not fit
         state.evaluation_batch_size = size // 2
         clear_device_cache(garbage_collection=True)
         state.logger.info(
@@ -327,13 +381,17 @@ def within_memory(state: TrainState, compute: Callable[[int], T]) -> T:
 def predict_split(
     accelerator: Accelerator, model: nn.Module, loader: BatchLoader, batch_size: int, coordinator: Coordinator
 ) -> Logits:
-    """Return the logits of a split, of shape ``(rows, outputs)``, the same in every process, from batches of similar length."""
+    """Return the logits of a split, shape ``(rows, outputs)``, the same in every process.
+
+    Each process predicts a shard, in batches of rows of similar length.
+    """
     shards = _shards(accelerator, loader, batch_size)
-    shard = shards[accelerator.process_index]
-    largest = max(sum(len(rows) for rows in shard) for shard in shards)
-    rows, values = _gather(
-        accelerator, np.concatenate(shard), _logits(model, loader, shard, coordinator), largest
-    )
+    row_numbers = [np.concatenate(batches) for batches in shards]
+    largest = max(len(rows) for rows in row_numbers)
+
+    logits = _logits(model, loader, shards[accelerator.process_index], coordinator)
+
+    rows, values = _gather(accelerator, row_numbers[accelerator.process_index], logits, largest)
     return restore_file_order(rows, values, len(loader.split))
 
 
@@ -389,9 +447,10 @@ def _gather(accelerator: Accelerator, rows: Rows, logits: torch.Tensor, largest:
     if accelerator.num_processes == 1:
         return rows, logits.cpu().numpy()
     missing = largest - len(rows)
-    padded_rows = torch.nn.functional.pad(torch.from_numpy(rows), (0, missing), value=-1).to(
-        accelerator.device
-    )
-    all_rows = accelerator.gather(padded_rows).cpu().numpy()
-    values = accelerator.gather(torch.nn.functional.pad(logits, (0, 0, 0, missing))).cpu().numpy()
-    return all_rows[all_rows >= 0], values[all_rows >= 0]
+    padded_rows = functional.pad(torch.from_numpy(rows), (0, missing), value=-1)
+    padded_logits = functional.pad(logits, (0, 0, 0, missing))
+
+    all_rows = accelerator.gather(padded_rows.to(accelerator.device)).cpu().numpy()
+    all_logits = accelerator.gather(padded_logits).cpu().numpy()
+    is_row = all_rows >= 0
+    return all_rows[is_row], all_logits[is_row]

@@ -71,29 +71,34 @@ def label_config(labels: Task) -> dict[str, Any]:
 
 
 def new_config(values: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
-    """Return the configuration of a new model: ``model.config``, with vocabulary size and padding id of the tokenizer."""
-    options = {key: value for key, value in values.items() if key != "model_type"}
+    """Return the configuration of a new model: ``model.config``, completed from the tokenizer.
+
+    The tokenizer has the vocabulary size and the padding id.
+    """
+    options = dict(values)
+    model_type = options.pop("model_type")
     try:
-        default = AutoConfig.for_model(values["model_type"])
+        default = AutoConfig.for_model(model_type)
     except ValueError:
-        message = (
-            f"model.config.model_type: transformers does not have a model type {values['model_type']!r}."
-        )
-        raise ParamsError(message, "Set it to 'bert', for example.") from None
+        raise ParamsError(
+            f"model.config.model_type: transformers does not have a model type {model_type!r}.",
+            "Set it to 'bert', for example.",
+        ) from None
     check_keys(options, default)
-    return AutoConfig.for_model(
-        values["model_type"],
-        **{"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **options},
-    )
+    options.setdefault("vocab_size", len(tokenizer))
+    options.setdefault("pad_token_id", tokenizer.pad_token_id)
+    return AutoConfig.for_model(model_type, **options)
 
 
 def check_keys(options: dict[str, Any], config: PretrainedConfig) -> None:
     """Refuse unknown configuration keys: transformers accepts any key, so a typo would have no effect."""
-    names = {*config.to_dict(), *config.attribute_map}
+    names = config.to_dict().keys() | config.attribute_map.keys()
     for key in options:
         if key not in names:
-            close = difflib.get_close_matches(key, list(names), n=1)
-            suggestion = f" Did you mean {close[0]}?" if close else ""
+            suggestion = ""
+            close_names = difflib.get_close_matches(key, list(names), n=1)
+            if close_names:
+                suggestion = f" Did you mean {close_names[0]}?"
             raise ParamsError(
                 f"model.config.{key}: the configuration of {config.model_type} does not have this"
                 f" key.{suggestion}"
@@ -103,13 +108,17 @@ def check_keys(options: dict[str, Any], config: PretrainedConfig) -> None:
 def _from_checkpoint(
     folder: Path, params: ModelParams, labels: Task, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[PreTrainedModel, frozenset[str]]:
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call] # say() in _from_checkpoint says in one line what its table of keys says
+    """Load the checkpoint, fit its head to the labels, and say in one line which weights are new."""
+    # transformers would print a table of keys and a bar: the line below says the same
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+
+    # configuration and weights
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         check_keys(params.config, config)
-        stored = [config.id2label[index] for index in sorted(config.id2label)]
-        if config.pad_token_id is None:  # that of the tokenizer was added later
+        stored_labels = [config.id2label[index] for index in sorted(config.id2label)]
+        if config.pad_token_id is None:  # the padding token was added to the tokenizer later
             config.pad_token_id = tokenizer.pad_token_id
         config.update({**params.config, **label_config(labels)})
         loaded: tuple[PreTrainedModel, dict[str, Any]] = AutoModelForSequenceClassification.from_pretrained(
@@ -127,12 +136,15 @@ def _from_checkpoint(
         raise ParamsError(f"model.checkpoint: {params.checkpoint} could not be loaded: {error}") from None
     model, info = loaded
     new = _missing_weights(model, info, params)
-    outputs = frozenset(_output_weights(model))
+
+    # head: one that was loaded may be of other classes
+    head_weights = frozenset(_output_weights(model))
     start: HeadStart = "kept"
-    if not new & outputs:
-        start = match_head(model, stored, labels)
+    if new.isdisjoint(head_weights):
+        start = match_head(model, stored_labels, labels)
     if start == "drawn":
-        new |= outputs
+        new |= head_weights
+
     if params.head is None:
         names = ", ".join(sorted(new)) or "none"
         say(f"train: loaded {params.checkpoint}; new weights: {names}{HEAD_NOTES[start]}")
@@ -146,15 +158,16 @@ def _missing_weights(model: PreTrainedModel, info: dict[str, Any], params: Model
 
     Weights of the body are refused: they would be trained from random values without a warning.
     """
-    new = frozenset(
-        [
-            *info["missing_keys"],
-            *(key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"]),
-        ]
-    )
-    body = sorted(
-        key for key in new if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key
-    )
+    new: set[str] = set(info["missing_keys"])
+    for key in info["mismatched_keys"]:
+        if isinstance(key, tuple):  # (name, stored shape, shape of the model)
+            new.add(key[0])
+        else:
+            new.add(key)
+
+    # the pooler belongs to the head: many checkpoints lack it
+    prefix = f"{model.base_model_prefix}."
+    body = sorted(name for name in new if name.startswith(prefix) and ".pooler." not in name)
     if body:
         raise ParamsError(
             f"model.checkpoint: {params.checkpoint} lacks {len(body)} weights of the model, or has them in"
@@ -162,7 +175,7 @@ def _missing_weights(model: PreTrainedModel, info: dict[str, Any], params: Model
             "Remove keys from model.config that change shapes; if there are none, config.json and the weights"
             " do not belong together.",
         )
-    return new
+    return frozenset(new)
 
 
 HeadStart = Literal["kept", "moved", "drawn"]
@@ -184,15 +197,19 @@ def match_head(model: PreTrainedModel, stored: Sequence[str], labels: Task) -> H
     """
     if labels.matches_head(stored):
         return "kept"
-    weights = dict(model.named_parameters())
-    names = _output_weights(model)
+    weight_names = _output_weights(model)
+
+    # the same classes in another order
     if set(stored) == set(labels.output_names):
-        rows = torch.tensor([list(stored).index(name) for name in labels.output_names])
+        weights = dict(model.named_parameters())
+        rows = torch.tensor([stored.index(name) for name in labels.output_names])
         with torch.no_grad():
-            for name in names:
+            for name in weight_names:
                 weights[name].copy_(weights[name][rows])
         return "moved"
-    for name in names:
+
+    # other classes
+    for name in weight_names:
         if name.endswith(".weight"):
             layer: nn.Module = model.get_submodule(name.removesuffix(".weight"))
             for parameter in layer.parameters():
@@ -210,16 +227,15 @@ def _output_weights(model: PreTrainedModel) -> list[str]:
 
 
 def _output_layer(model: PreTrainedModel) -> str | None:
-    """Return the name of the last linear layer behind the body that has as many rows as the model has outputs."""
+    """Return the name of the last linear layer behind the body with as many rows as the model has outputs."""
     body = f"{model.base_model_prefix}."
-    layers = [
-        (name, module)
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and not name.startswith(body)
-    ]
-    return next(
-        (name for name, layer in reversed(layers) if layer.out_features == model.config.num_labels), None
-    )
+    output_layer = None
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.Linear) or name.startswith(body):
+            continue
+        if module.out_features == model.config.num_labels:
+            output_layer = name
+    return output_layer
 
 
 def adapt(model: PreTrainedModel, params: TrainParams, drawn: Collection[str]) -> nn.Module:
@@ -234,11 +250,14 @@ def adapt(model: PreTrainedModel, params: TrainParams, drawn: Collection[str]) -
 
 
 def freeze(model: PreTrainedModel, names: list[str]) -> None:
-    """Freeze modules and everything inside them; names are dotted, with or without the model's own prefix: ``encoder.layer.0``."""
+    """Freeze modules and everything inside them.
+
+    Names are dotted, such as ``encoder.layer.0``, with or without the model's own prefix.
+    """
+    modules = dict(model.named_modules())
     for name in names:
-        modules = dict(model.named_modules())
         module = modules.get(name) or modules.get(f"{model.base_model_prefix}.{name}")
-        if not name or module is None:
+        if not name or module is None:  # the empty name is that of the whole model
             available = ", ".join(child for child, _ in model.base_model.named_children())
             raise ParamsError(
                 f"train.freeze: the model has no module {name!r}.",
@@ -252,10 +271,7 @@ def freeze(model: PreTrainedModel, names: list[str]) -> None:
 
 
 def add_adapters(model: PreTrainedModel, params: LoraParams, drawn: Collection[str]) -> nn.Module:
-    """Return the model with LoRA adapters (Hu et al.
-
-    2021). Besides them, the modules of ``trained_modules`` learn.
-    """
+    """Return the model with LoRA adapters (Hu et al. 2021); the modules of ``trained_modules`` learn, too."""
     from peft import LoraConfig, TaskType, get_peft_model
 
     config = LoraConfig(
@@ -269,42 +285,41 @@ def add_adapters(model: PreTrainedModel, params: LoraParams, drawn: Collection[s
     try:
         adapted: nn.Module = get_peft_model(model, config)
     except ValueError as error:
-        linear = sorted(
-            {
-                name.rpartition(".")[2]
-                for name, module in model.named_modules()
-                if isinstance(module, nn.Linear)
-            }
-        )
+        layers = set()
+        for name, module in model.named_modules():
+            if isinstance(module, nn.Linear):
+                layers.add(name.rpartition(".")[2])
         raise ParamsError(
-            f"train.lora.target_modules: {error}", f"Linear layers of this model: {', '.join(linear)}"
+            f"train.lora.target_modules: {error}",
+            f"Linear layers of this model: {', '.join(sorted(layers))}",
         ) from None
     return adapted
 
 
 def trained_modules(model: PreTrainedModel, drawn: Collection[str]) -> list[str]:
-    """Return the modules that learn as a whole: those outside of the body, and the body's pooler if it was drawn at random.
+    """Return the modules that learn as a whole: all outside of the body, and a pooler drawn at random.
 
     peft alone trains modules named ``classifier`` and ``score``, and would leave what is drawn between them
     and the body (the pooler of BERT, ``head`` of ModernBERT, ``pre_classifier`` of DistilBERT) at random
     values.
     """
     body = model.base_model_prefix
-    heads = [
-        name
-        for name, module in model.named_children()
-        if name != body and next(module.parameters(), None) is not None
-    ]
-    poolers = {
-        name[: name.index(".pooler.")] + ".pooler"
-        for name in drawn
-        if name.startswith(f"{body}.") and ".pooler." in name
-    }
-    return [*heads, *sorted(poolers)]
+    heads = []
+    for name, module in model.named_children():
+        has_weights = any(True for _ in module.parameters())
+        if name != body and has_weights:
+            heads.append(name)
+
+    poolers = set()
+    for name in drawn:
+        module_name, pooler, _ = name.partition(".pooler.")
+        if name.startswith(f"{body}.") and pooler:
+            poolers.add(f"{module_name}.pooler")
+    return heads + sorted(poolers)
 
 
 def compute_first_token_only(model: PreTrainedModel) -> bool:
-    """Restrict the last layer to the first token, and return True, if the model type's classifier reads only that one.
+    """Restrict the last layer to the first token, and return True, if the classifier reads no other one.
 
     After the last attention, no information passes between tokens. So query and attention output (a twelfth
     of a layer's arithmetic each) and the feed-forward part (two thirds) are needed for the first token only.
@@ -314,20 +329,20 @@ def compute_first_token_only(model: PreTrainedModel) -> bool:
     convolution.
     """
     architecture = architecture_of(model.config.to_dict())
-    name = architecture.after_attention
-    layers = max(
-        (module for module in model.base_model.modules() if isinstance(module, nn.ModuleList)),
-        key=len,
-        default=nn.ModuleList(),
-    )
-    if name is None or len(layers) < 2:
+    module_lists = [module for module in model.base_model.modules() if isinstance(module, nn.ModuleList)]
+    layers = max(module_lists, key=len, default=nn.ModuleList())
+    if architecture.after_attention is None or len(layers) < 2:
         return False
-    layers[-1].get_submodule(name).register_forward_pre_hook(
-        lambda _, inputs: tuple(tensor[:, :1] for tensor in inputs)
-    )
+    last = layers[-1]
+    last.get_submodule(architecture.after_attention).register_forward_pre_hook(_keep_first_token)
     if architecture.query is not None and model.config._attn_implementation == "sdpa":
-        _attend_with_first_token(layers[-1], architecture.query)
+        _attend_with_first_token(last, architecture.query)
     return True
+
+
+def _keep_first_token(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Cut the inputs of a module, shape ``(batch, tokens, features)``, to the first token."""
+    return tuple(tensor[:, :1] for tensor in inputs)
 
 
 def _attend_with_first_token(layer: nn.Module, query: str) -> None:
@@ -344,22 +359,30 @@ def _attend_with_first_token(layer: nn.Module, query: str) -> None:
 
 
 def _project_first_token(linear: nn.Linear, hidden: Tensor) -> Tensor:
-    """Return the query of the first token, repeated for all tokens, of shape ``(batch, tokens, features)``."""
-    return type(linear).forward(linear, hidden[:, :1].contiguous()).expand(-1, hidden.shape[1], -1)
+    """Return the query of the first token, repeated for all tokens, shape ``(batch, tokens, features)``."""
+    query = type(linear).forward(linear, hidden[:, :1].contiguous())
+    return query.expand(-1, hidden.shape[1], -1)
 
 
 def _first_token_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
-    """Return what the first token attends to, repeated for all tokens, of shape ``(batch, tokens, heads, features)``, and no weights."""
-    first = None if mask is None else mask[:, :, :1]
-    output, weights = ALL_ATTENTION_FUNCTIONS["sdpa"](module, query[:, :, :1], key, value, first, **options)
+    """Return the attention output of the first token, repeated for all tokens, and no weights.
+
+    The output has the shape ``(batch, tokens, heads, features)``.
+    """
+    if mask is not None:
+        mask = mask[:, :, :1]
+    output, weights = ALL_ATTENTION_FUNCTIONS["sdpa"](module, query[:, :, :1], key, value, mask, **options)
     return output.expand(-1, query.shape[2], -1, -1), weights
 
 
 @dataclass(frozen=True)
 class TargetScale:
-    """Mean and standard deviation (1 if all are equal) of the training targets, applied to the output of the linear layer ``head``."""
+    """Mean and standard deviation of the training targets, applied to the output of the layer ``head``.
+
+    The deviation is 1 if all targets are equal.
+    """
 
     head: str
     mean: float
@@ -368,10 +391,10 @@ class TargetScale:
 
     @classmethod
     def apply(cls, model: PreTrainedModel, drawn: Collection[str], targets: NDArray[Any]) -> Self | None:
-        """Let a regression model predict in the unit of the targets, if its head was drawn at random and has a bias.
+        """Let a regression model predict in the unit of its targets, if its head was drawn and has a bias.
 
-        A head that was loaded predicts in its own unit already. The targets, shape ``(rows,)``, are those of
-        the train split.
+        A head that was loaded predicts in its own unit already. ``targets`` are the labels of the train
+        split, shape ``(rows,)``.
         """
         head = _output_layer(model)
         if head is None or f"{head}.bias" not in drawn:
@@ -382,21 +405,26 @@ class TargetScale:
         def restore(_: nn.Module, __: Any, output: Tensor) -> Tensor:
             return output.float() * deviation + mean
 
-        return cls(head, mean, deviation, model.get_submodule(head).register_forward_hook(restore))
+        hook = model.get_submodule(head).register_forward_hook(restore)
+        return cls(head, mean, deviation, hook)
 
     def fold(self, weights: dict[str, Tensor]) -> None:
         """Make the scale part of trained weights, and remove the hook."""
         self.hook.remove()
-        weight, bias = f"{self.head}.weight", f"{self.head}.bias"
-        weights[weight] = (
-            weights[weight].float() * self.deviation
-        )  # new tensors: those of the model stay as they were trained
+        weight = f"{self.head}.weight"
+        bias = f"{self.head}.bias"
+        # new tensors: the weights in the model stay as they were trained
+        weights[weight] = weights[weight].float() * self.deviation
         weights[bias] = weights[bias].float() * self.deviation + self.mean
 
 
 def _mean(targets: NDArray[Any], function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
-    """Return the mean of a function of the finite targets."""
-    parts = (targets[start : start + _PART] for start in range(0, len(targets), _PART))
-    finite = (part[np.isfinite(part)].astype(np.float64) for part in parts)
-    sums = [(float(function(values).sum()), len(values)) for values in finite]
-    return sum(total for total, _ in sums) / sum(count for _, count in sums)
+    """Return the mean of a function of the finite targets, which are read in parts."""
+    totals = []
+    count = 0
+    for start in range(0, len(targets), _PART):
+        part = targets[start : start + _PART]
+        finite = part[np.isfinite(part)].astype(np.float64)
+        totals.append(float(function(finite).sum()))
+        count += len(finite)
+    return sum(totals) / count

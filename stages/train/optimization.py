@@ -30,7 +30,7 @@ _ROWS = 6
 _TOLERANCE = 1e-4
 """Largest difference between the loss of an example in two batches that counts as rounding."""
 STEPPED_BY_VALIDATION_LOSS = (SchedulerType.REDUCE_ON_PLATEAU.value, SchedulerType.GREEDY.value)
-"""Schedules that are stepped after each evaluation, with the validation loss, instead of after each optimizer step."""
+"""Schedules that are stepped after each evaluation, with its loss, instead of after each optimizer step."""
 
 
 @dataclass(frozen=True)
@@ -47,27 +47,29 @@ class Loss:
     function: ProjectFunction | None = None
 
     def per_example(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the weighted loss of each example, float32 of shape ``(examples,)``, also for half-precision logits.
+        """Return the weighted loss of each example, float32 of shape ``(examples,)``.
 
-        Logits have the shape ``(examples, outputs)``; labels, ``(examples,)``, are int64 classes or float32
-        targets.
+        Args:
+            logits: Shape ``(examples, outputs)``, in float32 or half precision.
+            labels: Shape ``(examples,)``, int64 classes or float32 targets.
         """
         outputs = self.task.model_outputs(logits)
-        weight = (
-            None if self.class_weights is None else torch.as_tensor(self.class_weights, device=logits.device)
-        )
-        if self.function is not None:
-            losses: Tensor = self.function(outputs, labels).float()
-            return losses if weight is None else losses * weight[labels]
-        return self.task.losses(outputs, labels, weight, self.label_smoothing)
+        weight = None
+        if self.class_weights is not None:
+            weight = torch.as_tensor(self.class_weights, device=logits.device)
+        if self.function is None:
+            return self.task.losses(outputs, labels, weight, self.label_smoothing)
+
+        losses: Tensor = self.function(outputs, labels).float()
+        if weight is not None:
+            losses = losses * weight[labels]
+        return losses
 
     def total_weight(self, labels: NDArray[np.int64] | NDArray[np.float32]) -> float:
-        """Return the divisor of the summed losses: the number of examples, or the sum of their class weights."""
-        return float(
-            len(labels)
-            if self.class_weights is None
-            else self.class_weights[labels.astype(np.int64)].sum(dtype=np.float64)
-        )
+        """Return the divisor of the summed losses: the number of examples, or their summed class weights."""
+        if self.class_weights is None:
+            return float(len(labels))
+        return float(self.class_weights[labels.astype(np.int64)].sum(dtype=np.float64))
 
 
 def build_loss(params: TrainParams, split: TokenizedSplit) -> Loss:
@@ -77,24 +79,31 @@ def build_loss(params: TrainParams, split: TokenizedSplit) -> Loss:
 
 
 def class_weights(params: TrainParams, split: TokenizedSplit) -> NDArray[np.float32] | None:
-    """Return the weight of each class from ``train.class_weights``, shape ``(classes,)``; classes it does not name weigh 1."""
+    """Return the weight of each class from ``train.class_weights``, shape ``(classes,)``.
+
+    Classes that the parameter does not name weigh 1.
+    """
     if params.class_weights is None:
         return None
     if params.class_weights == "balanced":
         return balanced_weights(split)
-    return np.array(
-        [params.class_weights.get(name, 1.0) for name in split.task.output_names], dtype=np.float32
-    )
+    weights = [params.class_weights.get(name, 1.0) for name in split.task.output_names]
+    return np.array(weights, dtype=np.float32)
 
 
 def balanced_weights(split: TokenizedSplit) -> NDArray[np.float32]:
-    """Return rows / (classes x rows of the class), which gives every class the same total weight (King & Zeng 2001)."""
-    counts = np.bincount(split.labels.astype(np.int64, copy=False), minlength=split.task.outputs)
-    return (len(split) / (split.task.outputs * np.maximum(counts, 1))).astype(np.float32)
+    """Return rows / (classes x rows of the class), shape ``(classes,)``.
+
+    It gives every class the same total weight (King & Zeng 2001).
+    """
+    classes = split.task.outputs
+    counts = np.bincount(split.labels.astype(np.int64, copy=False), minlength=classes)
+    weights = len(split) / (classes * np.maximum(counts, 1))
+    return weights.astype(np.float32)
 
 
 def load_loss(params: TrainParams, labels: Task) -> ProjectFunction | None:
-    """Import and check the function in ``train.loss``; ``None`` if the parameter is.
+    """Import and check the function in ``train.loss``; ``None`` if the parameter is ``None``.
 
     The function gets logits, float32 of shape ``(examples, classes)``, and labels, int64 of shape
     ``(examples,)``. In a regression both are float32 of shape ``(examples,)``. It returns the loss of each
@@ -110,12 +119,16 @@ def load_loss(params: TrainParams, labels: Task) -> ProjectFunction | None:
 
 def _example(labels: Task) -> tuple[Tensor, Tensor]:
     """Return logits that require a gradient, and labels of several classes."""
-    logits = torch.randn((_ROWS, labels.outputs), generator=torch.Generator().manual_seed(0))
-    return labels.model_outputs(logits).requires_grad_(), torch.from_numpy(labels.example_labels(_ROWS))
+    # a generator of its own: trying a function must not move the random numbers of the run
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn((_ROWS, labels.outputs), generator=generator)
+    example_labels = torch.from_numpy(labels.example_labels(_ROWS))
+    return labels.model_outputs(logits).requires_grad_(), example_labels
 
 
 def _check_losses(function: ProjectFunction, logits: Tensor, labels: Tensor) -> None:
-    """Check shape, type, values and gradient of the losses, of a batch, of a smaller one, and of an empty one."""
+    """Check shape, type, values and gradient of the losses of a batch, of a part of it, and of none of it."""
+    # the whole batch
     losses = function(logits, labels)
     _check_shape(function, losses, logits)
     if not losses.requires_grad:
@@ -124,12 +137,14 @@ def _check_losses(function: ProjectFunction, logits: Tensor, labels: Tensor) -> 
             "Compute them from the logits with torch, without detach and argmax.",
         )
     (gradient,) = torch.autograd.grad(losses.sum(), logits)
-    if not torch.isfinite(losses).all() or not torch.isfinite(gradient).all():
-        what = "losses" if not torch.isfinite(losses).all() else "a gradient"
-        raise function.error(
-            f"gives {what} with NaN or infinity for logits around 0.",
-            "Use log_softmax instead of the log of a softmax.",
-        )
+    for name, values in (("losses", losses), ("a gradient", gradient)):
+        if not torch.isfinite(values).all():
+            raise function.error(
+                f"gives {name} with NaN or infinity for logits around 0.",
+                "Use log_softmax instead of the log of a softmax.",
+            )
+
+    # a part of it
     fewer = function(logits[:2], labels[:2])
     _check_shape(function, fewer, logits[:2])
     if not torch.allclose(fewer, losses[:2], atol=_TOLERANCE):
@@ -138,29 +153,34 @@ def _check_losses(function: ProjectFunction, logits: Tensor, labels: Tensor) -> 
             "Compute the loss of each example on its own: how a batch is split into micro-batches must not"
             " change the model.",
         )
-    _check_shape(
-        function, function(logits[:0], labels[:0]), logits[:0]
-    )  # of a process without rows in the last batch
+
+    # nothing: a process may have no rows in the last batch
+    empty = function(logits[:0], labels[:0])
+    _check_shape(function, empty, logits[:0])
 
 
 def _check_shape(function: ProjectFunction, losses: Any, logits: Tensor) -> None:
+    """Check that a result of the function is a floating-point loss for each example."""
     examples = len(logits)
-    if not isinstance(losses, Tensor) or losses.shape != (examples,) or not losses.is_floating_point():
-        found = (
-            f"{losses.dtype} of shape {tuple(losses.shape)}"
-            if isinstance(losses, Tensor)
-            else type(losses).__name__
-        )
-        raise function.error(
-            f"returns {found} for {examples} examples.",
-            f"Return the loss of each example, of shape ({examples},), as torch.nn.functional does with"
-            " reduction='none'.",
-        )
+    if not isinstance(losses, Tensor):
+        result = type(losses).__name__
+    elif losses.shape == (examples,) and losses.is_floating_point():
+        return
+    else:
+        result = f"{losses.dtype} of shape {tuple(losses.shape)}"
+    raise function.error(
+        f"returns {result} for {examples} examples.",
+        f"Return the loss of each example, of shape ({examples},), as torch.nn.functional does with"
+        " reduction='none'.",
+    )
 
 
 @dataclass(frozen=True)
 class ValidationMetric:
-    """The metric that selects the best weights: ``train.metric``, of the metric table or a function of the user (``custom``)."""
+    """The metric that selects the best weights: ``train.metric``.
+
+    It is a metric of the table, or a function of the user (``custom``).
+    """
 
     name: str
     greater_is_better: bool
@@ -175,17 +195,22 @@ class ValidationMetric:
         return cls(custom.name, custom.greater_is_better, custom)
 
     def scores(self, logits: Logits, labels: NDArray[Any], task: Task) -> Mapping[str, float]:
-        """Return the metrics of a split by name: those of its task, the loss, and this one."""
+        """Return the metrics of a split by name: the metrics of its task, the loss, and this one."""
         metrics = metrics_of(logits, labels, task)
-        return metrics if self.custom is None else {**metrics, self.name: self.custom.compute(logits, labels)}
+        if self.custom is None:
+            return metrics
+        return {**metrics, self.name: self.custom.compute(logits, labels)}
 
     def interval(self, logits: Logits, labels: NDArray[Any], task: Task, seed: int) -> Interval | None:
-        """Return the interval of this metric; ``None`` if the table gives it none, or it is a function of the user."""
+        """Return the interval of this metric; ``None`` without one in the table, or for a user's function."""
         if self.custom is not None:
             return None
-        predictions, average = task.predictions(logits), task.averaging(None)
-        estimate = metric_interval(METRIC_TABLE[self.name], labels, predictions, average=average, seed=seed)
-        return None if estimate is None else Interval(estimate.low, estimate.high)
+        metric = METRIC_TABLE[self.name]
+        predictions = task.predictions(logits)
+        estimate = metric_interval(metric, labels, predictions, average=task.averaging(None), seed=seed)
+        if estimate is None:
+            return None
+        return Interval(estimate.low, estimate.high)
 
 
 def build_optimizer(model: nn.Module, params: TrainParams, device: torch.device) -> Optimizer:
@@ -195,17 +220,17 @@ def build_optimizer(model: nn.Module, params: TrainParams, device: torch.device)
     words, a step takes 5 ms instead of 45 ms.
     """
     groups = parameter_groups(model, params.weight_decay)
-    adam: dict[str, Any] = {
+    adam_options: dict[str, Any] = {
         "lr": params.learning_rate,
         "betas": (params.betas[0], params.betas[1]),
         "eps": params.epsilon,
+        "fused": device.type in ("cpu", "cuda", "xpu", "mps", "hpu"),
     }
-    fused = device.type in ("cpu", "cuda", "xpu", "mps", "hpu")
     match params.optimizer:
         case "adamw":
-            return torch.optim.AdamW(groups, **adam, fused=fused)
+            return torch.optim.AdamW(groups, **adam_options)
         case "adam":
-            return torch.optim.Adam(groups, **adam, fused=fused)
+            return torch.optim.Adam(groups, **adam_options)
         case "sgd":
             return torch.optim.SGD(groups, lr=params.learning_rate, momentum=params.momentum)
         case "adafactor":  # uses train.learning_rate and train.schedule instead of its own relative step size
@@ -217,30 +242,38 @@ def build_optimizer(model: nn.Module, params: TrainParams, device: torch.device)
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Return the optimizer's parameter groups: matrices with weight decay, vectors (biases, norms) without; no empty group."""
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    """Return the optimizer's parameter groups that are not empty.
+
+    Matrices have weight decay, vectors (biases, norms) have none.
+    """
+    matrices = []
+    vectors = []
+    for parameter in model.parameters():
+        if not parameter.requires_grad:
+            continue
+        if parameter.ndim >= 2:
+            matrices.append(parameter)
+        else:
+            vectors.append(parameter)
     groups: list[dict[str, Any]] = [
-        {
-            "params": [parameter for parameter in trainable if parameter.ndim >= 2],
-            "weight_decay": weight_decay,
-        },
-        {"params": [parameter for parameter in trainable if parameter.ndim < 2], "weight_decay": 0.0},
+        {"params": matrices, "weight_decay": weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]
 
 
 def total_steps(params: TrainParams, steps_per_epoch: int) -> int:
     """Return the number of optimizer steps of the whole run."""
-    return params.max_steps if params.max_steps is not None else steps_per_epoch * (params.epochs or 0)
+    if params.max_steps is not None:
+        return params.max_steps
+    return steps_per_epoch * (params.epochs or 0)
 
 
 def warmup_steps(params: TrainParams, total: int) -> int:
     """Return the number of optimizer steps over which the learning rate rises."""
-    return (
-        params.warmup_steps
-        if params.warmup_steps is not None
-        else math.ceil(total * (params.warmup_ratio or 0.0))
-    )
+    if params.warmup_steps is not None:
+        return params.warmup_steps
+    return math.ceil(total * (params.warmup_ratio or 0.0))
 
 
 def build_schedule(optimizer: Optimizer, params: TrainParams, total: int) -> Any:

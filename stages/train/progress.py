@@ -1,4 +1,4 @@
-"""Progress of a run: its step, curves and best evaluation, saved in every checkpoint; and how it is shown while it runs."""
+"""Progress of a run: its step, curves and best evaluation, saved in every checkpoint; and its display."""
 
 import contextlib
 import json
@@ -27,10 +27,14 @@ _JSON_KEYS = {"evaluations_without_improvement": "stale"}
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """Result of an optimizer step, or a row of the training curve, whose ``loss`` is the mean since the previous row.
+    """Result of an optimizer step, or a row of the training curve.
 
-    ``loss`` is the mean over the examples of the batch; ``gradient_norm`` is that before clipping, 0 if fp16
-    gradients overflowed and the optimizer skipped the step.
+    Attributes:
+        step: Number of the step, from 1.
+        loss: Mean over the examples of the batch; in the curve, the mean of the steps since the previous row.
+        learning_rate: Learning rate of the step.
+        gradient_norm: Norm of the gradients before clipping; 0 if fp16 gradients overflowed and the optimizer
+            skipped the step.
     """
 
     step: int
@@ -61,7 +65,7 @@ class TrainingProgress:
         best_step: Step of the best evaluation; 0 before the first.
         evaluations_without_improvement: Evaluations since the last gain, for early stopping.
         segments: Parts of the run, each with one layout (processes, micro-batches, threads) and kind of
-            machine. Others round differently.
+            machine: with another one, sums are rounded differently.
         requested_micro_batch_size: The parameter. The last segment has less if memory ran out.
     """
 
@@ -95,11 +99,13 @@ class TrainingProgress:
 
     def begin_segment(self, segment: TrainingSegment) -> TrainingSegment | None:
         """Go on with a layout. Return the last segment if it had another one."""
-        self.segments = [
-            earlier for earlier in self.segments if earlier.step < segment.step
-        ]  # others have trained nothing
-        last = self.segments[-1] if self.segments else None
-        if last is not None and last.has_layout_of(segment):
+        # a segment that began at the same step has trained nothing
+        self.segments = [earlier for earlier in self.segments if earlier.step < segment.step]
+        if not self.segments:
+            self.segments.append(segment)
+            return None
+        last = self.segments[-1]
+        if last.has_layout_of(segment):
             return None
         self.segments.append(segment)
         return last
@@ -107,7 +113,10 @@ class TrainingProgress:
     @property
     def best(self) -> Evaluation | None:
         """Best evaluation so far."""
-        return next((row for row in self.evaluated if row.step == self.best_step), None)
+        for evaluation in self.evaluated:
+            if evaluation.step == self.best_step:
+                return evaluation
+        return None
 
     def record_step(self, result: TrainingStep, log_now: bool) -> TrainingStep | None:
         """Record a step. With ``log_now``, add a row to the training curve and return it."""
@@ -126,15 +135,23 @@ class TrainingProgress:
         as the accuracy repeats while the model becomes surer. Early stopping counts only a gain of more than
         ``min_gain``.
         """
-        sign, best = 1 if greater_is_better else -1, self.best
-        gain = math.inf if best is None else sign * (row.metric - best.metric)
-        improved = gain > 0 or (best is not None and gain == 0 and row.loss < best.loss)
+        best = self.best
+        if best is None:
+            gain = math.inf
+            improved = True
+        else:
+            gain = row.metric - best.metric
+            if not greater_is_better:
+                gain = -gain
+            improved = gain > 0 or (gain == 0 and row.loss < best.loss)
+
         self.evaluated.append(row)
-        self.evaluations_without_improvement = (
-            0 if gain > min_gain else self.evaluations_without_improvement + 1
-        )
         if improved:
             self.best_step = self.step
+        if gain > min_gain:
+            self.evaluations_without_improvement = 0
+        else:
+            self.evaluations_without_improvement += 1
         return improved
 
 
@@ -163,11 +180,13 @@ class Throughput:
     @property
     def padding(self) -> float:
         """Share of positions that hold padding."""
-        return 1 - self.tokens / self.positions if self.positions else 0.0
+        if not self.positions:
+            return 0.0
+        return 1 - self.tokens / self.positions
 
 
 class TrainingLogger:
-    """Logger of the main process: a progress bar on a terminal, otherwise a line every few seconds; and live curves.
+    """Logger of the main process: a progress bar on a terminal, otherwise a line every few seconds; curves.
 
     Curves go to the trackers named in ``run.trackers``. A resumed run rewrites them from its checkpoint, so
     that each step is logged once.
@@ -180,21 +199,26 @@ class TrainingLogger:
         self._metric = metric
         self._enabled = accelerator.is_main_process
         self._bar: Any = None
-        self._total = self._resumed_step = self._steps_done = 0
+        self._total = 0
+        self._resumed_step = 0
+        self._steps_done = 0
         self._started = self._last_line = time.monotonic()
 
     @contextlib.contextmanager
     def open(self, progress: TrainingProgress, total_steps: int) -> Iterator[None]:
         """Open the progress bar and the trackers, and close them on exit, also after an error."""
-        self._total, self._resumed_step, self._steps_done = total_steps, progress.step, 0
+        self._total = total_steps
+        self._resumed_step = progress.step
+        self._steps_done = 0
         self._open_trackers(progress)
+        # after the trackers, which may replay a long curve
         self._started = self._last_line = time.monotonic()
         with suppress_logging_errors():
             self._bar = tqdm(
                 total=total_steps,
                 initial=progress.step,
                 unit="step",
-                disable=None if self._enabled else True,
+                disable=None if self._enabled else True,  # None: on a terminal only
                 leave=False,
             )
         try:
@@ -202,9 +226,8 @@ class TrainingLogger:
         finally:
             with suppress_logging_errors():
                 self._bar.close()
-            for tracker in getattr(
-                self._accelerator, "trackers", []
-            ):  # not end_training: it also ends the process group
+            # not end_training: it also ends the process group
+            for tracker in getattr(self._accelerator, "trackers", []):
                 with suppress_logging_errors():
                     tracker.finish()
 
@@ -229,10 +252,10 @@ class TrainingLogger:
 
     def log_evaluation(self, row: Evaluation, best: bool) -> None:
         """Log an evaluation."""
-        self.info(
-            f"step {row.step}: validation loss {row.loss:.4f}, {self._metric}"
-            f" {row.metric:.4f}{' (best)' * best}"
-        )
+        message = f"step {row.step}: validation loss {row.loss:.4f}, {self._metric} {row.metric:.4f}"
+        if best:
+            message += " (best)"
+        self.info(message)
         self._track(self._evaluation_row(row))
 
     def info(self, message: str) -> None:
@@ -243,35 +266,43 @@ class TrainingLogger:
                 sys.stdout.flush()
 
     def _show(self, result: TrainingStep) -> None:
+        """Show a step in the bar, and without a bar now and then in a line."""
+        samples_per_second = self.throughput.samples / self.seconds
+        tokens_per_second = self.throughput.tokens / self.seconds
         status = (
-            f"loss {result.loss:.4f}, lr {result.learning_rate:.3g},"
-            f" {self.throughput.samples / self.seconds:.0f} samples/s,"
-            f" {self.throughput.tokens / self.seconds:.0f} tokens/s, {self.throughput.padding:.1%} padding"
+            f"loss {result.loss:.4f}, lr {result.learning_rate:.3g}, {samples_per_second:.0f} samples/s,"
+            f" {tokens_per_second:.0f} tokens/s, {self.throughput.padding:.1%} padding"
         )
         self._bar.set_postfix_str(status, refresh=False)
-        if self._bar.disable and self._enabled and time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
+
+        line_is_due = time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES
+        if self._bar.disable and self._enabled and line_is_due:
             self._last_line = time.monotonic()
             step = self._resumed_step + self._steps_done
-            seconds_left = self.seconds / max(self._steps_done, 1) * (self._total - step)
+            seconds_per_step = self.seconds / max(self._steps_done, 1)
+            seconds_left = seconds_per_step * (self._total - step)
             self.info(f"step {step} of {self._total}: {status}, {seconds_left:.0f} s left")
 
     def _open_trackers(self, progress: TrainingProgress) -> None:
+        """Open the trackers, and send them the curves so far."""
         if not self._accelerator.log_with:
             return
         if self._enabled:
             shutil.rmtree(LIVE, ignore_errors=True)
             LIVE.mkdir(parents=True, exist_ok=True)
+
         options = {"dvclive": {"dir": str(LIVE), "save_dvc_exp": False, "dvcyaml": False}}
         try:
             self._accelerator.init_trackers("train", init_kwargs=options)
         except Exception as error:  # DVCLive 3.49, for example, in a git repository without a commit
             self.info(f"WARNING: there will be no live curves in {LIVE}: {error}")
             self._accelerator.trackers.clear()
+
         if self._enabled:
+            rows = [self._step_row(row) for row in progress.logged]
+            rows += [self._evaluation_row(row) for row in progress.evaluated]
             with suppress_logging_errors():
-                self._replay(
-                    [*map(self._step_row, progress.logged), *map(self._evaluation_row, progress.evaluated)]
-                )
+                self._replay(rows)
 
     def _replay(self, rows: Sequence[TrackedRow]) -> None:
         """Send the curves of a checkpoint, possibly thousands of rows, to the trackers.
@@ -285,25 +316,29 @@ class TrainingLogger:
                     tracker.log(values, step=step)
                 continue
             live = tracker.tracker
-            for live.step, values in rows:
+            for step, values in rows:
+                live.step = step
                 for name, value in values.items():
                     live.log_metric(name, value)
             if rows:
                 live.next_step()
 
     def _track(self, row: TrackedRow) -> None:
+        step, values = row
         with suppress_logging_errors():
-            self._accelerator.log(row[1], step=row[0])
+            self._accelerator.log(values, step=step)
 
     def _step_row(self, row: TrainingStep) -> TrackedRow:
-        return row.step, {
+        values = {
             "loss": row.loss,
             "learning_rate": row.learning_rate,
             "gradient_norm": row.gradient_norm,
         }
+        return row.step, values
 
     def _evaluation_row(self, row: Evaluation) -> TrackedRow:
-        return row.step, {"validation_loss": row.loss, f"validation_{self._metric}": row.metric}
+        values = {"validation_loss": row.loss, f"validation_{self._metric}": row.metric}
+        return row.step, values
 
 
 def suppress_logging_errors() -> contextlib.suppress:

@@ -1,4 +1,4 @@
-"""Training state: set up from the parameters, resumed from a checkpoint, and turned into the trained model."""
+"""Training state: set up from the parameters, resumed from a checkpoint, turned into the trained model."""
 
 import math
 import platform
@@ -76,15 +76,17 @@ class TrainState:
     logger: TrainingLogger
     progress: TrainingProgress = field(default_factory=TrainingProgress)
     validation_logits: Logits | None = None
-    """Those of the weights to publish, as far as known; ``None`` if they were computed before this process resumed."""
+    """Logits of the weights to publish so far; ``None`` if they were computed before this process resumed."""
 
     def rows_at_once(self, batch: Rows) -> int:
         """Return the number of examples of a batch that go through the model at once, in each process."""
         tokens = self.params.micro_batch_tokens
         if tokens is None:
             return self.micro_batch_size
-        allowed = tokens * self.micro_batch_size // self.params.micro_batch_size  # less if memory ran out
-        return max(min(self.micro_batch_size, allowed // self.train_loader.width(batch)), 1)
+        # after running out of memory, the tokens are reduced by the same factor as the size
+        allowed_tokens = tokens * self.micro_batch_size // self.params.micro_batch_size
+        allowed_rows = allowed_tokens // self.train_loader.width(batch)
+        return max(min(self.micro_batch_size, allowed_rows), 1)
 
     def is_finished(self) -> bool:
         """Return True if no training step is left."""
@@ -93,10 +95,13 @@ class TrainState:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Result of a run: its final state, and a plain model, without adapters or sharding, whose configuration is used.
+    """Result of a run.
 
-    The trained weights are by name; empty in processes other than the main one. ``logits`` are theirs, for
-    the validation split.
+    Attributes:
+        state: State after the last step.
+        model: Plain model, without adapters or sharding; only its configuration and class are used.
+        weights: Trained weights by name; empty in processes other than the main one.
+        logits: Logits of these weights for the validation split.
     """
 
     state: TrainState
@@ -114,24 +119,33 @@ def set_up(
 ) -> TrainState:
     """Build the state of a run before its first step."""
     settings = params.train
+
+    # objective: before the model is built, because functions of the user are tried, and may be wrong
     loss = build_loss(settings, inputs.train)
     metric = ValidationMetric.load(settings, inputs.labels)
     identity = common_identity(accelerator, params, function_files(loss, metric))
+
+    # model and data
     model, first_token_only, target_scale = _set_up_model(
         params, inputs, divisible=sharding(accelerator) is None
     )
     sampler = LengthBucketedSampler(
         inputs.train, settings.global_batch_size, settings.bucket_window, params.training_seed
     )
+    train_loader, validation_loader = _loaders(inputs, accelerator, settings)
+
+    # optimization
     steps = total_steps(settings, sampler.batches_per_epoch)
     optimizer = build_optimizer(model, settings, accelerator.device)
     schedule = build_schedule(optimizer, settings, steps)
+
+    # devices: the plugins are configured before ``prepare``, which reads them
     configure_plugins(accelerator, model, micro_batch_size, settings.max_grad_norm)
     if settings.compile is not None:
         compile_in_place(model, settings.compile)
-    train_loader, validation_loader = _loaders(inputs, accelerator, settings)
     prepared, optimizer, schedule = accelerator.prepare(model, optimizer, schedule)
     prepared.train()
+
     return TrainState(
         accelerator=accelerator,
         params=settings,
@@ -171,17 +185,19 @@ def _loaders(
 def _set_up_model(
     params: Params, inputs: Inputs, divisible: bool
 ) -> tuple[nn.Module, bool, TargetScale | None]:
-    """Return the model to train, whether its last layer computes only the first token, and the scale of its targets.
+    """Return the model to train, if its last layer computes one token only, and the scale of its targets.
 
     With ``divisible``, it trains only the token embeddings that the train split uses, if they are few.
     """
-    torch.manual_seed(params.training_seed)
+    torch.manual_seed(params.training_seed)  # new weights are drawn from torch's generator
     model, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
     check_fit(inputs, model.config)
+
+    # changes of the forward pass, then of what is trained
     first_token_only = params.train.first_token_only and compute_first_token_only(model)
-    target_scale = (
-        TargetScale.apply(model, drawn, inputs.train.labels) if inputs.labels.scales_targets else None
-    )
+    target_scale = None
+    if inputs.labels.scales_targets:
+        target_scale = TargetScale.apply(model, drawn, inputs.train.labels)
     adapted = adapt(model, params.train, drawn)
     if divisible and params.train.lora is None:
         train_used_embeddings(model, params.train, inputs.train.values["input_ids"], inputs.pad_token_id)
@@ -190,8 +206,12 @@ def _set_up_model(
 
 def function_files(loss: Loss, metric: ValidationMetric) -> list[Path]:
     """Return the files of the user that determine the model."""
-    functions = [loss.function, metric.custom.function if metric.custom else None]
-    return sorted({file for function in functions if function is not None for file in function.files})
+    files: set[Path] = set()
+    if loss.function is not None:
+        files.update(loss.function.files)
+    if metric.custom is not None:
+        files.update(metric.custom.function.files)
+    return sorted(files)
 
 
 def _open_checkpoints(params: Params, accelerator: Accelerator, identity: Mapping[str, Any]) -> Checkpoints:
@@ -204,44 +224,56 @@ def _open_checkpoints(params: Params, accelerator: Accelerator, identity: Mappin
 
 
 def resume(state: TrainState) -> None:
-    """Load the newest complete checkpoint, if there is one, whatever the layout of the processes that wrote it."""
+    """Load the newest complete checkpoint, if any, whatever the layout of the processes that wrote it."""
+    progress = state.progress
     newest = state.checkpoints.newest(needs_best=state.params.keep == "best")
-    progress = state.progress if newest is None else state.checkpoints.load(newest)
     if newest is not None:
+        progress = state.checkpoints.load(newest)
         state.logger.info(f"resumes from step {progress.step} of {state.total_steps} ({newest})")
-        if (
-            progress.requested_micro_batch_size == state.params.micro_batch_size
-        ):  # it may have been halved when memory ran out
+        # the size may have been halved when memory ran out; a parameter that changed since is a new request
+        if progress.requested_micro_batch_size == state.params.micro_batch_size:
             state.micro_batch_size = min(state.micro_batch_size, progress.segments[-1].micro_batch_size)
-    accelerator, device = state.accelerator, state.accelerator.device.type
-    segment = TrainingSegment(
-        step=progress.step,
-        device=device,
-        processes=accelerator.num_processes,
-        micro_batch_size=state.micro_batch_size,
-        micro_batch_tokens=state.params.micro_batch_tokens,
-        threads=torch.get_num_threads() if device == "cpu" else None,
-        processor=processor_kind(accelerator.device, accelerator.mixed_precision),
-        libraries={"python": platform.python_version(), **library_versions()},
-    )
-    before = progress.begin_segment(segment)
-    if before is not None:
+
+    segment = _training_segment(state, progress.step)
+    previous = progress.begin_segment(segment)
+    if previous is not None:
         _seed_generators(state, progress.step)
-        only_threads = before.has_layout_of(segment.model_copy(update={"threads": before.threads}))
-        hint = f" OMP_NUM_THREADS={before.threads} gives the same." if only_threads else ""
+        hint = ""
+        if previous.has_layout_of(segment.model_copy(update={"threads": previous.threads})):
+            hint = f" OMP_NUM_THREADS={previous.threads} gives the same."
         state.logger.info(
-            f"WARNING: the checkpoint was computed by {before}, and this run continues with {segment}. The"
+            f"WARNING: the checkpoint was computed by {previous}, and this run continues with {segment}. The"
             " batches are the same, but sums are rounded differently and dropout may draw other masks: the"
             f" model will not have the bytes of an uninterrupted run.{hint}"
         )
+
     progress.requested_micro_batch_size = state.params.micro_batch_size
     state.progress = progress
 
 
-def _seed_generators(state: TrainState, step: int) -> None:
-    """Seed all random generators of this process anew: the checkpoint has the states of other processes, and perhaps fewer.
+def _training_segment(state: TrainState, step: int) -> TrainingSegment:
+    """Return the layout and the machine that train from a step on."""
+    accelerator = state.accelerator
+    threads = None
+    if accelerator.device.type == "cpu":
+        threads = torch.get_num_threads()
+    return TrainingSegment(
+        step=step,
+        device=accelerator.device.type,
+        processes=accelerator.num_processes,
+        micro_batch_size=state.micro_batch_size,
+        micro_batch_tokens=state.params.micro_batch_tokens,
+        threads=threads,
+        processor=processor_kind(accelerator.device, accelerator.mixed_precision),
+        libraries={"python": platform.python_version(), **library_versions()},
+    )
 
-    Dropout does not need it (see ``stages.train.loop``), but a loss of the user may draw from any of them.
+
+def _seed_generators(state: TrainState, step: int) -> None:
+    """Seed all random generators of this process anew.
+
+    The checkpoint has the states of the generators of other processes, and perhaps of fewer. Dropout does not
+    need it (see ``stages.train.loop``), but a loss of the user may draw from any of them.
     """
     entropy = (state.sampler.seed, step, state.accelerator.process_index)
     set_seed(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
@@ -254,17 +286,21 @@ def load_kept(state: TrainState) -> None:
 
 
 def training_result(state: TrainState, params: Params, inputs: Inputs, logits: Logits) -> TrainingResult:
-    """Return the weights that are loaded, whose logits for the validation split are given, and a plain model for them."""
-    weights = state.accelerator.get_state_dict(state.model)
+    """Return the loaded weights, a plain model for them, and their logits for the validation split."""
+    weights = state.accelerator.get_state_dict(state.model)  # every process: FSDP gathers the weights
     model = state.accelerator.unwrap_model(state.model)
     if not state.accelerator.is_main_process:
         return TrainingResult(state, model, {}, logits)
+
+    # adapters are merged in a second model: the first one may be sharded
     if state.params.lora is not None:
         plain, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
         adapted: Any = adapt(plain, state.params, drawn)
         adapted.load_state_dict(weights)
         model = adapted.merge_and_unload()
         weights = model.state_dict()
+
+    # the published weights are those of an ordinary model, which predicts without hooks
     if state.target_scale is not None:
         state.target_scale.fold(weights)
     fold_embeddings(model, weights)
@@ -276,57 +312,83 @@ SHOWN_LABELS = 6
 
 
 def print_startup_summary(state: TrainState) -> None:
-    """Print device, trainable parameters, the first micro-batch (inputs, labels, logits), and the initial loss.
+    """Print device, trainable parameters, the first micro-batch (inputs, labels, logits) and its loss.
 
     A wrong device, a frozen body, swapped labels or a broken head is visible before the first step.
     """
     state.logger.info(describe_devices(state.accelerator))
-    parameters = [parameter for parameter in state.model.parameters() if parameter.is_floating_point()]
-    trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
-    state.logger.info(
-        f"{trainable:,} of {sum(parameter.numel() for parameter in parameters):,} parameters are trainable"
-    )
-    if found := used_embeddings(state.model):
-        used, known = len(found[1].weight) - 1, found[1].rows.shape[1]
-        state.logger.info(
-            f"of the token embeddings, it trains {used:,} of {known:,}: the train split has no other tokens"
-        )
+    _print_trained_parameters(state)
     if state.first_token_only:
         state.logger.info("the last layer computes only the first token, the one that the classifier reads")
-    if scale := state.target_scale:
+    scale = state.target_scale
+    if scale is not None:
         state.logger.info(
             f"the new head learns standardised targets: mean {scale.mean:.4g}, standard deviation"
             f" {scale.deviation:.4g}"
         )
-    processes, index = state.accelerator.num_processes, state.accelerator.process_index
+    _print_first_micro_batch(state)
+
+
+def _print_trained_parameters(state: TrainState) -> None:
+    """Print how many parameters are trained, and how many of the token embeddings."""
+    total = trainable = 0
+    for parameter in state.model.parameters():
+        if parameter.is_floating_point():  # the row numbers of ``UsedEmbeddings`` are no weights
+            total += parameter.numel()
+            if parameter.requires_grad:
+                trainable += parameter.numel()
+    state.logger.info(f"{trainable:,} of {total:,} parameters are trainable")
+
+    divided = used_embeddings(state.model)
+    if divided is not None:
+        _, embeddings = divided
+        used = len(embeddings.weight) - 1  # the last row stands for all other tokens
+        vocabulary = embeddings.rows.shape[1]
+        state.logger.info(
+            f"of the token embeddings, it trains {used:,} of {vocabulary:,}:"
+            " the train split has no other tokens"
+        )
+
+
+def _print_first_micro_batch(state: TrainState) -> None:
+    """Print inputs, labels and logits of the first micro-batch, and the initial loss over all processes."""
+    accelerator = state.accelerator
+    loader = state.train_loader
+
+    # forward
     batch = state.sampler.epoch(0)[0]
-    rows = shard_batch(batch, state.rows_at_once(batch), processes, index)[0]
-    inputs, labels = state.train_loader.inputs(rows), state.train_loader.labels(rows)
+    rows_at_once = state.rows_at_once(batch)
+    rows = shard_batch(batch, rows_at_once, accelerator.num_processes, accelerator.process_index)[0]
+    inputs = loader.inputs(rows)
+    labels = loader.labels(rows)
     state.model.eval()  # without dropout
     with torch.no_grad():
         logits = state.model(**inputs).logits[: len(rows)]
     state.model.train()
-    state.logger.info(
-        f"first micro-batch: {', '.join(f'{name} {tuple(tensor.shape)}' for name, tensor in inputs.items())}"
-    )
-    state.logger.info(f"its labels {describe_labels(labels, state.train_loader.split.task)}")
+
+    shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in inputs.items())
+    state.logger.info(f"first micro-batch: {shapes}")
+    state.logger.info(f"its labels {describe_labels(labels, loader.split.task)}")
     state.logger.info(f"its logits {tuple(logits.shape)} {_dtype(logits)}")
-    losses, weight = (
-        state.loss.per_example(logits, labels),
-        state.loss.total_weight(state.train_loader.split.labels[rows]),
-    )
-    total, weight = state.accelerator.reduce(
-        torch.tensor([float(losses.sum()), weight], device=state.accelerator.device), "sum"
-    ).tolist()
-    _print_initial_loss(state, total / weight)
+
+    # loss
+    losses = state.loss.per_example(logits, labels)
+    weight = state.loss.total_weight(loader.split.labels[rows])
+    sums = torch.tensor([float(losses.sum()), weight], device=accelerator.device)
+    total_loss, total_weight = accelerator.reduce(sums, "sum").tolist()
+    _print_initial_loss(state, total_loss / total_weight)
 
 
 def describe_labels(labels: Tensor, schema: Task) -> str:
     """Return shape, type and first values of labels, with class names."""
     first = labels[:SHOWN_LABELS].tolist()
-    values = [f"{value} {schema.names[value]}" if schema.names else f"{value:g}" for value in first]
-    more = ", ..." if len(labels) > SHOWN_LABELS else ""
-    return f"{tuple(labels.shape)} {_dtype(labels)}: {', '.join(values)}{more}"
+    if schema.names:
+        values = [f"{value} {schema.names[value]}" for value in first]
+    else:
+        values = [f"{value:g}" for value in first]
+    if len(labels) > SHOWN_LABELS:
+        values.append("...")
+    return f"{tuple(labels.shape)} {_dtype(labels)}: {', '.join(values)}"
 
 
 def _dtype(tensor: Tensor) -> str:
@@ -344,14 +406,14 @@ def _print_initial_loss(state: TrainState, loss: float) -> None:
     if logits is None:
         state.logger.info(f"initial loss {loss:.4f}")
         return
+
+    # the class does not matter: all have the same probability
     label = torch.zeros(1, dtype=torch.int64)
-    uniform = float(state.loss.per_example(torch.from_numpy(logits), label)) / state.loss.total_weight(
-        label.numpy()
-    )
+    uniform_loss = float(state.loss.per_example(torch.from_numpy(logits), label))
+    uniform = uniform_loss / state.loss.total_weight(label.numpy())
     state.logger.info(f"initial loss {loss:.4f}; a uniform prediction gives {uniform:.4f}")
     if loss > 1.5 * uniform + 0.5:
-        message = (
-            "the initial loss is far higher than that of a uniform prediction. Check the head, the label"
-            " order and the checkpoint."
+        state.logger.info(
+            "WARNING: the initial loss is far higher than that of a uniform prediction. Check the head, the"
+            " label order and the checkpoint."
         )
-        state.logger.info(f"WARNING: {message}")
