@@ -10,6 +10,7 @@ curves; metrics by slice; behaviour tests. Writes: ``reports/predictions.parquet
 """
 
 import csv
+import math
 import os
 import tempfile
 import time
@@ -66,8 +67,7 @@ from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.tasks import Task
 from tuneline.tasks.predictions import write_predictions
-
-Logits = NDArray[np.float32]
+from tuneline.tasks.task import Logits
 
 
 def make_split_slices(lengths: NDArray[np.int64], texts: LabelledTexts) -> Iterator[RowSlice]:
@@ -76,33 +76,45 @@ def make_split_slices(lengths: NDArray[np.int64], texts: LabelledTexts) -> Itera
     if len(texts.columns) == 2:
         yield from overlap_slices(texts.batches())
     yield from label_slices(texts.labels, texts.task.class_names)
-    yield from source_slices(*read_origin(texts.raw, RAW / "source.json"))
+    specification, positions = read_origin(texts.raw, RAW / "source.json")
+    yield from source_slices(specification, positions)
 
 
 def main() -> Measurements:
     """Predict the reported split, compute metrics, slices and behaviour tests, and write the outs."""
     params = load_params()
     settings = params.evaluate
+
+    # data
     split = read_split(SplitReader.open(TOKENIZED, settings.split, made_by="tokenize"))
     raw = SplitReader.open(RAW, settings.split, made_by="download")
     texts = LabelledTexts.of(raw, params.data.text_columns, split.labels, split.task)
-    require(split_file(BASELINES, settings.split), made_by="baseline")  # said before the model predicts
-    suite = None if settings.behaviour is None else read_suite(settings.behaviour)
+
+    # what else may be missing or invalid is reported before the model predicts, which takes longest
+    require(split_file(BASELINES, settings.split), made_by="baseline")
+    suite = None
+    if settings.behaviour is not None:
+        suite = read_suite(settings.behaviour)
     custom = [load_metric("evaluate.metrics", name, split.task) for name in settings.functions]
     require(CLASSIFIER, made_by="train")
 
     from stages.evaluate.classifier import Classifier
 
     classifier = Classifier.load(CLASSIFIER, split.task)
+
+    def predict_texts(rows: Sequence[tuple[str, ...]]) -> Logits:
+        return classifier.logits_of_texts(rows, settings.batch_size)
+
     with mapped_logits(REPORTS, len(split), split.task.outputs) as logits:
+        # predictions
         started = time.perf_counter()
         classifier.logits(split, settings.batch_size, logits)
         seconds = time.perf_counter() - started
-        behaviour = (
-            run_suite(suite, texts, lambda rows: classifier.logits_of_texts(rows, settings.batch_size))
-            if suite
-            else []
-        )
+        behaviour: list[BehaviourResult] = []
+        if suite is not None:
+            behaviour = run_suite(suite, texts, predict_texts)
+
+        # metrics and outs
         with progress("evaluate"):
             slices, metrics = measure_split(params, split, texts, logits, custom)
             metrics |= pass_rates(behaviour)
@@ -110,7 +122,10 @@ def main() -> Measurements:
                 metrics[f"worst_slice_{slices.metric}"] = slices.value(slices.worst)
             phase("writing")
             write_outs(split, logits, slices, behaviour, Metrics.of(metrics))
-    if violations := violations_of(behaviour):
+
+    # the outs are written: they show which cases failed
+    violations = violations_of(behaviour)
+    if violations:
         message = "\n  ".join(["the model fails behaviour tests:", *violations])
         raise GateError(message, f"Failed cases are in {REPORTS / 'behaviour.json'}.")
     return {"predicting_seconds": round(seconds, 2), "rows_per_second": round(len(split) / seconds, 1)}
@@ -123,21 +138,29 @@ def measure_split(
     logits: Logits,
     custom: Sequence[CustomMetric],
 ) -> tuple[Slices, dict[str, float]]:
-    """Return the metrics by slice, and those of the whole split: with the baselines, and without leaked rows."""
+    """Return the metrics by slice, and the metrics of the whole split.
+
+    The latter include the baselines, and the metric without leaked rows.
+    """
+    settings = params.evaluate
+    schema = split.task
+    rows = len(split)
+
     phase("slices")
-    schema, settings = split.task, params.evaluate
-    predicted = SplitPredictions(
-        split.labels, schema.predictions(logits), schema, schema.averaging(settings.f1), params.seed
-    )
-    slices = slices_report(
-        score_slices(make_split_slices(split.lengths, texts), predicted), predicted.primary.name
-    )
+    average = schema.averaging(settings.f1)
+    predicted = SplitPredictions(split.labels, schema.predictions(logits), schema, average, params.seed)
+    scores = score_slices(make_split_slices(split.lengths, texts), predicted)
+    slices = slices_report(scores, predicted.primary.name)
+
     phase("metrics")
-    metrics = split_metrics(settings, split.labels, schema, logits, custom) | spread_metrics(predicted)
-    for name, predictions in read_baselines(split_file(BASELINES, settings.split), len(split)).items():
+    metrics = split_metrics(settings, split.labels, schema, logits, custom)
+    metrics |= spread_metrics(predicted)
+    baselines = read_baselines(split_file(BASELINES, settings.split), rows)
+    for name, predictions in baselines.items():
         metrics |= baseline_metrics(predicted, name, predictions)
     if FAILING_ROWS.exists():  # else the data checks have not run here
-        metrics |= leak_metrics(predicted, leaked_rows(FAILING_ROWS, settings.split, len(split)))
+        leaked = leaked_rows(FAILING_ROWS, settings.split, rows)
+        metrics |= leak_metrics(predicted, leaked)
     return slices, metrics
 
 
@@ -160,19 +183,29 @@ def read_split(rows: SplitReader) -> TokenizedSplit:
 
 
 def read_origin(raw: SplitReader, source: Path) -> tuple[str, NDArray[np.int64]]:
-    """Read the specification of a raw split from ``source.json``, empty without that file, and the row numbers in its source."""
+    """Return the specification of a raw split, and the numbers of its rows in its source.
+
+    The specification is in ``source.json``, and empty without that file.
+    """
+    specification = ""
     record = RawSource.read_if_exists(source)
-    return record.splits[raw.split].specification if record else "", numpy_values(raw.read(["idx"])["idx"])
+    if record is not None:
+        specification = record.splits[raw.split].specification
+    positions = numpy_values(raw.read(["idx"])["idx"])
+    return specification, positions
 
 
 @contextmanager
 def mapped_logits(folder: Path, rows: int, outputs: int) -> Iterator[Logits]:
-    """Yield an empty array ``(rows, outputs)``, mapped to a file without a name in a folder: the system writes and evicts its pages."""
+    """Yield an empty array ``(rows, outputs)``, mapped to a file without a name in a folder.
+
+    The system writes and evicts its pages, so any number of rows fits into memory.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    size = 4 * rows * outputs  # bytes of float32
     with tempfile.TemporaryFile(dir=folder) as file:
-        os.posix_fallocate(
-            file.fileno(), 0, 4 * rows * outputs
-        )  # else a full disk would kill the process when it writes a page
+        # else a full disk would kill the process when it writes a page
+        os.posix_fallocate(file.fileno(), 0, size)
         yield np.asarray(np.memmap(file, np.float32, "r+", shape=(rows, outputs)))
 
 
@@ -189,14 +222,10 @@ def write_outs(
     Behaviour(tests=behaviour).write(REPORTS / "behaviour.json")
     with replace_directory(PLOTS / "evaluation") as partial:
         write_plots(partial, logits, split.labels, split.task)
-        scores = [
-            (
-                f"{slice_metrics.by}: {slice_metrics.name}",
-                f"{slices.value(slice_metrics):.6g}",
-                slice_metrics.rows,
-            )
-            for slice_metrics in slices.slices
-        ]
+        scores = []
+        for scored in slices.slices:
+            score = f"{slices.value(scored):.6g}"
+            scores.append((f"{scored.by}: {scored.name}", score, scored.rows))
         write_rows(partial / "slices.csv", ("slice", "score", "rows"), scores)
     metrics.write(METRICS / "evaluate.json")
 
@@ -208,43 +237,61 @@ SCATTERED = 2_000
 def write_plots(folder: Path, logits: Logits, labels: NDArray[Any], task: Task) -> None:
     """Write every plot of one split, from logits ``(rows, outputs)``.
 
-    Those of the other task get no rows: DVC warns of a missing file.
+    The plots of another kind of task get no rows: DVC warns of a missing file.
     """
-    numbers = labels[:0], logits[:0, 0]
+    # regression
+    scattered_labels = labels[:0]
+    scattered_predictions = logits[:0, 0]
     if not task.has_classes:
-        every = -(-len(labels) // SCATTERED)
-        numbers = labels[::every], logits[::every, 0]
-        logits, labels = np.empty((0, 1), dtype=np.float32), np.empty(0, dtype=np.int64)
-    probability = Softmax.of(logits)
-    named, starts = np.array(task.names or (), dtype=object), range(0, len(labels), ROW_GROUP)
-    parts = ((labels[start:][:ROW_GROUP], logits[start:][:ROW_GROUP].argmax(axis=1)) for start in starts)
-    confused = (
-        row for actual, predicted in parts for row in zip(named[actual], named[predicted], strict=True)
-    )
+        interval = math.ceil(len(labels) / SCATTERED)
+        scattered_labels = labels[::interval]
+        scattered_predictions = logits[::interval, 0]
+        logits = np.empty((0, 1), dtype=np.float32)
+        labels = np.empty(0, dtype=np.int64)
+    points = {"actual": scattered_labels, "predicted": scattered_predictions}
+    _write_columns(folder / "scatter.csv", points)
+
+    # classification
+    confused = _confused_classes(logits, labels, task.names or ())
     write_rows(folder / "confusion.csv", ("actual", "predicted"), confused)
-    _write_columns(folder / "scatter.csv", dict(zip(("actual", "predicted"), numbers, strict=True)))
+    probability = Softmax.of(logits)
     _write_columns(folder / "roc.csv", roc_curve(probability, labels))
     _write_columns(folder / "precision_recall.csv", precision_recall_curve(probability, labels))
     _write_columns(folder / "calibration.csv", calibration(probability, labels))
 
 
+def _confused_classes(
+    logits: Logits, labels: NDArray[Any], names: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the names of the actual and the predicted class of each row; a part of the rows is in memory."""
+    name_of = np.array(names, dtype=object)
+    for start in range(0, len(labels), ROW_GROUP):
+        actual = labels[start : start + ROW_GROUP]
+        predicted = logits[start : start + ROW_GROUP].argmax(axis=1)
+        yield from zip(name_of[actual], name_of[predicted], strict=True)
+
+
 def _write_columns(path: Path, columns: Columns | dict[str, NDArray[Any]]) -> None:
-    write_rows(
-        path,
-        list(columns),
-        ([f"{value:.6g}" for value in row] for row in zip(*columns.values(), strict=True)),
-    )
+    """Write columns of numbers as a CSV, with 6 digits."""
+    rows = zip(*columns.values(), strict=True)
+    write_rows(path, list(columns), map(_rounded, rows))
+
+
+def _rounded(numbers: Sequence[float]) -> list[str]:
+    return [f"{number:.6g}" for number in numbers]
 
 
 def write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a CSV with a header.
 
-    DVC puts names into a script of its page as they are, so ``<``, which could end that, is a code.
+    DVC puts names into a script of its page as they are, so ``<``, which could end the script, is a code.
     """
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(
-            SimpleNamespace(write=lambda line: file.write(line.replace("<", r"\u003c"))), lineterminator="\n"
-        )
+
+        def write_escaped(line: str) -> int:
+            return file.write(line.replace("<", r"\u003c"))
+
+        writer = csv.writer(SimpleNamespace(write=write_escaped), lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
 

@@ -1,12 +1,12 @@
-"""Tests of the model's behaviour, as in Ribeiro et al.
+"""Tests of the model's behaviour.
 
-2020, "Beyond Accuracy: Behavioral Testing of NLP Models with CheckList".
+They are as in Ribeiro et al. 2020, "Beyond Accuracy: Behavioral Testing of NLP Models with CheckList".
 """
 
 import itertools
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -25,6 +25,7 @@ from tuneline.metrics.stats import wilson_interval
 from tuneline.params.loading import describe_problem
 from tuneline.params.section import Rate, Section
 from tuneline.tasks import Task
+from tuneline.tasks.task import Logits
 
 FOLDER = Path("conf/behaviour")
 BLANK = re.compile(r"\{(\w+)\}")
@@ -73,8 +74,8 @@ class BehaviourTest(Section):
     templates: list[Annotated[list[str], Field(min_length=1, max_length=2)]] | None = None
     """Texts of generated rows in the order of ``data.text_columns``, with ``{name}`` as placeholder.
 
-    ``null``: rows of the reported
-    split."""
+    ``null``: rows of the reported split.
+    """
     fill: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(default_factory=dict)
     """Values of the placeholders; every combination is a case."""
     where: Label | None = None
@@ -146,29 +147,34 @@ class Suite(Section):
 
 
 def read_suite(name: str) -> Suite:
-    """Read ``conf/behaviour/NAME.yaml``; raise a ParamsError that names what is missing or invalid in it."""
+    """Read ``conf/behaviour/NAME.yaml``.
+
+    Raises:
+        ParamsError: If the file is missing, or has missing or invalid keys, which the message names.
+    """
     path = FOLDER / f"{name}.yaml"
     if not path.is_file():
-        available = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml"))) or "none"
+        names = sorted(file.stem for file in FOLDER.glob("*.yaml"))
+        available = ", ".join(names) or "none"
         raise ParamsError(f"evaluate.behaviour: {path} is missing.", f"Available: {available}. {_DISABLE}")
     try:
         return Suite.model_validate(read_yaml(path))
     except ValidationError as error:
-        messages = [
-            (
-                f"{'.'.join(map(str, detail['loc']))}: unknown key"
-                if detail["type"] == "extra_forbidden"
-                else describe_problem(detail)
-            )
-            for detail in error.errors()
-        ]
-        raise ParamsError("\n  ".join([f"{path}:", *messages])) from None
+        lines = [f"{path}:"]
+        for detail in error.errors():
+            if detail["type"] == "extra_forbidden":
+                key = ".".join(map(str, detail["loc"]))
+                lines.append(f"{key}: unknown key")
+            else:
+                lines.append(describe_problem(detail))
+        raise ParamsError("\n  ".join(lines)) from None
 
 
 def check_suitable(test: AnyTest, texts: int, task: Task) -> None:
     """Check that a test suits the data."""
     key = f"evaluate.behaviour, {test.name!r}"
-    for problem in _problems(test, texts, task):
+    problem = next(_problems(test, texts, task), None)
+    if problem is not None:
         raise ParamsError(f"{key}: {problem}", f"Correct the file; {_DISABLE}")
     if test.change in ("swap_texts", "same_text") and texts != 2:
         raise ParamsError(f"{key}: {test.change} needs rows of two texts.", f"Remove the test; {_DISABLE}")
@@ -185,20 +191,22 @@ def label_id(label: Label, task: Task, key: str) -> int:
         return names.index(label)
     if isinstance(label, int) and 0 <= label < len(names):
         return label
-    known = (
-        f"Its classes are {', '.join(map(repr, names))}." if names else "It has none: this is a regression."
-    )
-    raise ParamsError(f"{key}: {label!r} is not a class of the data. {known}", _DISABLE)
+    classes = "It has none: this is a regression."
+    if names:
+        classes = f"Its classes are {', '.join(map(repr, names))}."
+    raise ParamsError(f"{key}: {label!r} is not a class of the data. {classes}", _DISABLE)
 
 
 def _problems(test: AnyTest, texts: int, task: Task) -> Iterator[str]:
+    """Yield what in a test does not suit the texts or the task, as sentences."""
     for template in test.templates or []:
         if len(template) != texts:
             yield f"a template has {len(template)} text(s), a row has {texts}."
         for blank in BLANK.findall(" ".join(template)):
             if blank not in test.fill:
                 yield f"fill has no values for {{{blank}}}."
-    if _names_class(test) not in (None, task.has_classes):
+    names_class = _names_class(test)
+    if names_class is not None and names_class != task.has_classes:
         yield _CLASS_OR_NUMBER[test.kind]
 
 
@@ -210,7 +218,7 @@ _CLASS_OR_NUMBER = {
 
 
 def _names_class(test: AnyTest) -> bool | None:
-    """Return whether a test is about a class; ``None`` if it is about any prediction."""
+    """Return True if a test is about a class, False if about a number; ``None`` if about any prediction."""
     if isinstance(test, Direction):
         return test.label is not None
     if isinstance(test, MinimumFunctionality):
@@ -233,13 +241,13 @@ class LabelledTexts:
     @classmethod
     def of(cls, raw: SplitReader, columns: Sequence[str], labels: NDArray[Any], task: Task) -> Self:
         """Check that a raw split has the columns, and as many rows as the tokenized split has labels."""
-        known = raw.schema.names
-        missing = [name for name in columns if name not in known]
-        if missing:
-            raise DataError(
-                f"{raw.name} has no column {missing[0]!r}; it has {', '.join(known)}.",
-                "Check data.text_columns.",
-            )
+        raw_columns = raw.schema.names
+        for name in columns:
+            if name not in raw_columns:
+                raise DataError(
+                    f"{raw.name} has no column {name!r}; it has {', '.join(raw_columns)}.",
+                    "Check data.text_columns.",
+                )
         if raw.rows != len(labels):
             raise DataError(
                 f"{raw.name} has {raw.rows} rows, the tokenized split has {len(labels)}.",
@@ -254,8 +262,9 @@ class LabelledTexts:
 
     def take(self, rows: NDArray[np.int64]) -> list[Texts]:
         """Return the texts of chosen rows, whose numbers ascend."""
-        columns = self.raw.take(rows, self.columns).columns
-        return list(zip(*(column.to_pylist() for column in columns), strict=True))
+        table = self.raw.take(rows, self.columns)
+        columns = [column.to_pylist() for column in table.columns]
+        return list(zip(*columns, strict=True))
 
 
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
@@ -268,7 +277,10 @@ _AUXILIARY = re.compile(
 
 @dataclass(frozen=True)
 class Case:
-    """One row of a test: the changed texts, and the original ones unless the test looks at the changed texts only."""
+    """One row of a test: its texts before and after the change.
+
+    ``before`` is ``None`` if the test looks at the changed texts only.
+    """
 
     before: Texts | None
     after: Texts
@@ -277,45 +289,71 @@ class Case:
 def build_cases(test: AnyTest, split: LabelledTexts) -> list[Case]:
     """Return the cases of a test, at most ``test.cases``; rows with nothing to change are skipped."""
     check_suitable(test, len(split.columns), split.task)
+
+    # rows
     if test.templates is not None:
-        filled = [texts for texts in _filled(test) if _changed(test, texts) is not None]
-        chosen = [filled[place] for place in spaced(len(filled), test.cases)]
+        filled = []
+        for texts in _filled(test):
+            if _changed(test, texts) is not None:
+                filled.append(texts)
+        chosen = [filled[index] for index in spaced(len(filled), test.cases)]
     else:
         rows = _rows_to_change(test, split)
         chosen = split.take(rows[spaced(len(rows), test.cases)])
-    after_only = isinstance(test, MinimumFunctionality)
-    changes = ((texts, _changed(test, texts)) for texts in chosen)
-    return [Case(None if after_only else texts, changed) for texts, changed in changes if changed is not None]
+
+    # changes
+    cases = []
+    for texts in chosen:
+        changed = _changed(test, texts)
+        if changed is None:
+            continue
+        if isinstance(test, MinimumFunctionality):
+            cases.append(Case(None, changed))
+        else:
+            cases.append(Case(texts, changed))
+    return cases
 
 
 def spaced(count: int, at_most: int) -> list[int]:
-    """Return at most ``at_most`` of ``count`` places, evenly spaced, beginning with the first."""
-    return [index * count // at_most for index in range(at_most)] if count > at_most else list(range(count))
+    """Return at most ``at_most`` of ``count`` indices, evenly spaced, beginning with the first."""
+    if count <= at_most:
+        return list(range(count))
+    return [index * count // at_most for index in range(at_most)]
 
 
 def _changed(test: AnyTest, texts: Texts) -> Texts | None:
-    return texts if test.change is None else apply_change(test.change, texts, test.text)
+    """Return the changed texts of a row; ``None`` if there is nothing to change."""
+    if test.change is None:
+        return texts
+    return apply_change(test.change, texts, test.text)
 
 
 def _rows_to_change(test: AnyTest, split: LabelledTexts) -> NDArray[np.int64]:
     """Return the numbers of the rows with the label of the test in which there is something to change."""
-    label = None if test.where is None else label_id(test.where, split.task, test.name)
-    chosen = np.full(len(split.labels), fill_value=True) if label is None else split.labels == label
+    if test.where is None:
+        chosen = np.full(len(split.labels), fill_value=True)
+    else:
+        chosen = split.labels == label_id(test.where, split.task, test.name)
     if test.change is not None:
+        # in batches: the texts of a split may not fit into memory
         first = 0
         for columns in split.batches():
             for row, texts in enumerate(zip(*columns, strict=True), first):
-                chosen[row] = chosen[row] and _changed(test, texts) is not None
+                if chosen[row] and _changed(test, texts) is None:
+                    chosen[row] = False
             first += len(columns[0])
     return np.flatnonzero(chosen)
 
 
 def _filled(test: AnyTest) -> Iterator[Texts]:
+    """Yield the texts of the templates with every combination of values."""
     for template in test.templates or []:
+        # each placeholder once, in the order of the texts: it has the same value wherever it occurs
         blanks = list(dict.fromkeys(BLANK.findall(" ".join(template))))
-        for words in itertools.product(*(test.fill[blank] for blank in blanks)):
-            given = dict(zip(blanks, words, strict=True))
-            yield tuple(_fill(text, given) for text in template)
+        values = [test.fill[blank] for blank in blanks]
+        for combination in itertools.product(*values):
+            words = dict(zip(blanks, combination, strict=True))
+            yield tuple(_fill(text, words) for text in template)
 
 
 def _fill(text: str, words: dict[str, str]) -> str:
@@ -324,47 +362,75 @@ def _fill(text: str, words: dict[str, str]) -> str:
 
 
 def apply_change(change: TextChange, texts: Texts, where: str | None) -> Texts | None:
-    """Change the first, the last or all texts of a row, by default those of the change; return ``None`` if there is nothing to change."""
-    if change in ("swap_texts", "same_text"):
-        changed = texts[::-1] if change == "swap_texts" else texts[:1] * len(texts)
+    """Change the first, the last or all texts of a row; return ``None`` if there is nothing to change.
+
+    ``where`` is ``None`` for the texts that the change is usually applied to: the last one for what is added
+    or negated, else all.
+    """
+    if change == "same_text":
+        return texts[:1] * len(texts)
+    if change == "swap_texts":
+        changed = texts[::-1]
     else:
-        editor = _editor(change)
-        added = isinstance(change, Append | Prepend) or change == "negate"
-        where = where or ("last" if added else "all")
-        chosen = {"first": {0}, "last": {len(texts) - 1}, "all": set(range(len(texts)))}[where]
-        changed = tuple(editor(text) if index in chosen else text for index, text in enumerate(texts))
-    return changed if changed != texts or change == "same_text" else None
+        changed = _edit_texts(change, texts, where)
+    if changed == texts:
+        return None
+    return changed
+
+
+def _edit_texts(change: TextChange, texts: Texts, where: str | None) -> Texts:
+    """Apply a change of single texts to the first, the last or all texts of a row."""
+    if where is None:
+        is_added = isinstance(change, Append | Prepend) or change == "negate"
+        where = "last" if is_added else "all"
+    edit = _editor(change)
+    edited = list(texts)
+    if where == "first":
+        edited[0] = edit(texts[0])
+    elif where == "last":
+        edited[-1] = edit(texts[-1])
+    else:
+        edited = list(map(edit, texts))
+    return tuple(edited)
 
 
 def _editor(change: TextChange) -> Callable[[str], str]:
+    """Return the function that changes one text."""
     if isinstance(change, Append):
         return lambda text: f"{text.rstrip()} {change.append}"
     if isinstance(change, Prepend):
         return lambda text: f"{change.prepend} {text.lstrip()}"
     if isinstance(change, Replace):
-        words = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, change.replace))})(?!\w)")
+        alternatives = "|".join(map(re.escape, change.replace))
+        # not \b: a word may begin or end with punctuation
+        words = re.compile(rf"(?<!\w)({alternatives})(?!\w)")
         return lambda text: words.sub(lambda match: change.replace[match[1]], text)
-    return {
-        "typo": typo,
-        "lower_case": str.lower,
-        "upper_case": str.upper,
-        "no_final_punctuation": lambda text: _FINAL.sub("", text),
-        "negate": negate,
-    }[change]
+    return _EDITORS[change]
 
 
 def typo(text: str) -> str:
-    """Swap two neighbouring letters inside one word of four letters or more, chosen by a checksum of the text."""
-    checksum = zlib.crc32(text.encode())
-    words = [match for match in _LONG_WORD.finditer(text) if match[0].isalpha()]
-    inside = (
-        place for match in words for place in range(match.start() + 1, match.end() - 2)
-    )  # neither first nor last letter
-    swappable = [place for place in inside if text[place] != text[place + 1]]
+    """Swap two neighbouring letters inside a word of four letters or more.
+
+    A checksum of the text chooses them, so a text always gets the same typo.
+    """
+    swappable = []
+    for word in _LONG_WORD.finditer(text):
+        if not word[0].isalpha():
+            continue
+        # neither the first nor the last letter
+        for index in range(word.start() + 1, word.end() - 2):
+            if text[index] != text[index + 1]:
+                swappable.append(index)
     if not swappable:
         return text
+    checksum = zlib.crc32(text.encode())
     left = swappable[checksum % len(swappable)]
     return f"{text[:left]}{text[left + 1]}{text[left]}{text[left + 2 :]}"
+
+
+def remove_final_punctuation(text: str) -> str:
+    """Remove full stops, exclamation and question marks from the end."""
+    return _FINAL.sub("", text)
 
 
 def negate(text: str) -> str:
@@ -372,12 +438,19 @@ def negate(text: str) -> str:
     return _AUXILIARY.sub(r"\1 not", text, count=1)
 
 
+_EDITORS: Mapping[str, Callable[[str], str]] = {
+    "typo": typo,
+    "lower_case": str.lower,
+    "upper_case": str.upper,
+    "no_final_punctuation": remove_final_punctuation,
+    "negate": negate,
+}
+
 SHOWN = 5
 """Most failed cases in a report."""
 EXCERPT = 300
 """Most characters of a text in a report."""
 
-Logits = NDArray[np.float32]
 Model = Callable[[Sequence[Texts]], Logits]
 """Returns logits of shape ``(rows, outputs)`` for rows of texts."""
 
@@ -389,71 +462,97 @@ def run_suite(suite: Suite, split: LabelledTexts, model: Model) -> list[Behaviou
         for test in suite.tests:
             cases.append(build_cases(test, split))
             step.advance(1)
-    inputs = [
-        texts
-        for test_cases in cases
-        for case in test_cases
-        for texts in (case.before, case.after)
-        if texts is not None
-    ]
-    logits = model(inputs) if inputs else np.empty((0, split.task.outputs), dtype=np.float32)
-    results, first = [], 0
+
+    # predictions: of all texts at once, so that batches are full
+    inputs: list[Texts] = []
+    for test_cases in cases:
+        for case in test_cases:
+            if case.before is not None:
+                inputs.append(case.before)
+            inputs.append(case.after)
+    if inputs:
+        logits = model(inputs)
+    else:
+        logits = np.empty((0, split.task.outputs), dtype=np.float32)
+
+    # results: each test takes its part of the logits
+    results = []
+    first = 0
     for test, test_cases in zip(suite.tests, cases, strict=True):
-        width = 1 if not test_cases or test_cases[0].before is None else 2
-        case_logits = logits[first : first + width * len(test_cases)].reshape(
-            len(test_cases), width, logits.shape[1]
-        )
-        first += width * len(test_cases)
+        texts_per_case = 2
+        if not test_cases or test_cases[0].before is None:
+            texts_per_case = 1
+        end = first + texts_per_case * len(test_cases)
+        case_logits = logits[first:end].reshape(len(test_cases), texts_per_case, logits.shape[1])
         results.append(_result(test, test_cases, case_logits, split.task))
+        first = end
     return results
 
 
 def passes(test: AnyTest, before: Logits, after: Logits, task: Task) -> NDArray[np.bool_]:
-    """Return which cases pass, shape ``(cases,)``, by the logits before the change (not of minimum functionality tests) and after it."""
+    """Return which cases pass, shape ``(cases,)``, by the logits before and after the change.
+
+    The logits have the shape ``(cases, outputs)``. Minimum functionality tests look only at those after the
+    change.
+    """
     if isinstance(test, Invariance):
         return task.same_predictions(before, after, test.tolerance)
     if isinstance(test, Direction):
         moved = _strength(after, test, task) - _strength(before, test, task)
-        return np.asarray((moved if test.moves == "up" else -moved) >= -test.tolerance)
+        if test.moves == "down":
+            moved = -moved
+        return np.asarray(moved >= -test.tolerance)
     if isinstance(test.expect, ExpectedRange):
-        return np.asarray((after[:, 0] >= test.expect.low) & (after[:, 0] <= test.expect.high))
+        predicted = after[:, 0]
+        return np.asarray((predicted >= test.expect.low) & (predicted <= test.expect.high))
     return np.asarray(after.argmax(axis=1) == label_id(test.expect, task, test.name))
 
 
 def _strength(logits: Logits, test: Direction, task: Task) -> NDArray[Any]:
+    """Return the number or the probability that has to move, shape ``(cases,)``."""
     if test.label is None:
         return logits[:, 0]
     return probabilities(logits)[:, label_id(test.label, task, test.name)]
 
 
 def _result(test: AnyTest, cases: Sequence[Case], logits: Logits, task: Task) -> BehaviourResult:
-    right = passes(test, logits[:, 0], logits[:, -1], task) if cases else np.empty(0, dtype=bool)
-    count, passed = len(cases), int(right.sum())
-    low, high = wilson_interval(passed, count) if count else (0.0, 1.0)
+    """Return the result of a test from its logits, shape ``(cases, texts per case, outputs)``."""
+    passed = 0
+    pass_rate = None
+    interval = (0.0, 1.0)
+    failures = []
+    if cases:
+        passing = passes(test, logits[:, 0], logits[:, -1], task)
+        passed = int(passing.sum())
+        pass_rate = passed / len(cases)
+        interval = wilson_interval(passed, len(cases))
+        for index in np.flatnonzero(~passing)[:SHOWN]:
+            failures.append(_failed_case(cases[index], logits[index], task))
+
+    low, high = interval
     return BehaviourResult(
         name=test.name,
         kind=test.kind,
-        cases=count,
+        cases=len(cases),
         passed=passed,
-        pass_rate=passed / count if count else None,
+        pass_rate=pass_rate,
         low=low,
         high=high,
         min_pass_rate=test.min_pass_rate,
-        failures=[
-            FailedCase(
-                before=(
-                    None
-                    if cases[index].before is None
-                    else _tested(cases[index].before, logits[index][0], task)
-                ),
-                after=_tested(cases[index].after, logits[index][-1], task),
-            )
-            for index in np.flatnonzero(~right)[:SHOWN]
-        ],
+        failures=failures,
     )
 
 
+def _failed_case(case: Case, logits: Logits, task: Task) -> FailedCase:
+    """Return a case for the report; the logits have the shape ``(texts per case, outputs)``."""
+    before = None
+    if case.before is not None:
+        before = _tested(case.before, logits[0], task)
+    return FailedCase(before=before, after=_tested(case.after, logits[-1], task))
+
+
 def _tested(texts: Texts, logits: Logits, task: Task) -> TestedTexts:
+    """Return the texts of a case, shortened, with their prediction from logits of shape ``(outputs,)``."""
     (predicted,) = task.predictions(logits[None])
     prediction = task.label_value(predicted)
     return TestedTexts(texts=[text[:EXCERPT] for text in texts], prediction=prediction)
@@ -463,18 +562,25 @@ def pass_rates(results: Sequence[BehaviourResult]) -> dict[str, float]:
     """Return the fraction of passed cases of each kind of test, by metric name."""
     rates = {}
     for kind in ("invariance", "direction", "minimum_functionality"):
-        of_kind = [result for result in results if result.kind == kind]
-        if cases := sum(result.cases for result in of_kind):
-            rates[f"{kind}_pass_rate"] = sum(result.passed for result in of_kind) / cases
+        cases = 0
+        passed = 0
+        for result in results:
+            if result.kind == kind:
+                cases += result.cases
+                passed += result.passed
+        if cases:  # without one, there is no rate
+            rates[f"{kind}_pass_rate"] = passed / cases
     return rates
 
 
 def violations_of(results: Sequence[BehaviourResult]) -> list[str]:
     """Return one message for each test below its ``min_pass_rate``."""
-    return [
-        f"{result.name}:"
-        f" {f'{result.passed} of {result.cases} cases passed' if result.cases else 'no case to test'};"
-        f" min_pass_rate is {result.min_pass_rate:g}"
-        for result in results
-        if result.stops
-    ]
+    violations = []
+    for result in results:
+        if not result.stops:
+            continue
+        outcome = "no case to test"
+        if result.cases:
+            outcome = f"{result.passed} of {result.cases} cases passed"
+        violations.append(f"{result.name}: {outcome}; min_pass_rate is {result.min_pass_rate:g}")
+    return violations

@@ -8,7 +8,6 @@ from typing import cast
 import numpy as np
 import torch
 from accelerate import PartialState
-from numpy.typing import NDArray
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
@@ -19,8 +18,7 @@ from tuneline.model.batches import TokenizedRows, length_sorted_batches
 from tuneline.model.encoding import Encoder
 from tuneline.model.frozen import TrainedModel, load_classifier
 from tuneline.tasks import Task
-
-Logits = NDArray[np.float32]
+from tuneline.tasks.task import Logits
 
 
 @dataclass(frozen=True)
@@ -39,9 +37,7 @@ class Classifier:
         try:
             model = load_classifier(folder, "sdpa")
             tokenizer = cast("PreTrainedTokenizerFast", AutoTokenizer.from_pretrained(folder))
-        except (
-            Exception
-        ) as error:  # safetensors and transformers have no common base for what a broken file raises
+        except Exception as error:  # errors of safetensors and transformers have no common base class
             raise StageError(
                 f"{folder} cannot be loaded: {str(error).splitlines()[0]}",
                 "Train again: `dvc repro -f train`.",
@@ -55,34 +51,42 @@ class Classifier:
         return cls(model.to(device).eval(), tokenizer, device)
 
     def logits(self, rows: TokenizedRows, batch_size: int, out: Logits | None = None) -> Logits:
-        """Return the logits of every row, each counted once, float32 ``(rows, outputs)``; rows of similar length share a batch.
+        """Return the logits of every row, each counted once, float32 ``(rows, outputs)``.
 
-        ``out`` is an array for the result, which may be mapped to a file; without it, one is made in memory.
+        Rows of similar length share a batch. ``out`` is an array for the result, which may be mapped to a
+        file; without it, one is made in memory.
         """
-        logits = (
-            np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32)
-            if out is None
-            else out
-        )
-        seen = np.zeros(len(rows), dtype=np.int8)
+        if out is None:
+            out = np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32)
+        predicted = np.zeros(len(rows), dtype=np.int8)
         with torch.inference_mode(), tqdm(total=len(rows), desc="predict", unit="row", disable=None) as bar:
             for batch in length_sorted_batches(rows.lengths, batch_size):
                 padded = rows.pad(batch, self.tokenizer.pad_token_id)
-                inputs = {name: torch.from_numpy(values).to(self.device) for name, values in padded.items()}
-                logits[batch] = self.model(**inputs).logits.float().cpu().numpy()
-                seen[batch] += 1
+                inputs = {}
+                for name, values in padded.items():
+                    inputs[name] = torch.from_numpy(values).to(self.device)
+                out[batch] = self.model(**inputs).logits.float().cpu().numpy()
+                predicted[batch] += 1
                 bar.update(len(batch))
-        if not (seen == 1).all():
-            raise AssertionError(
-                f"{np.count_nonzero(seen != 1)} rows of {len(rows)} were not counted exactly once"
-            )
-        return logits
+
+        # a row that was left out or counted twice would give wrong metrics without an error
+        wrong = np.count_nonzero(predicted != 1)
+        if wrong:
+            raise AssertionError(f"{wrong} rows of {len(rows)} were not counted exactly once")
+        return out
 
     def logits_of_texts(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> Logits:
-        """Return the logits of rows of one or two texts, tokenized as the stage ``tokenize`` does it; shape ``(rows, outputs)``."""
+        """Return the logits of rows of one or two texts, shape ``(rows, outputs)``.
+
+        They are tokenized as the stage ``tokenize`` does it.
+        """
         pairs = len(texts[0]) == 2
         encoder = Encoder(self.tokenizer, self.tokenizer.model_max_length, pairs)
-        columns = encoder.columns(encoder.encode(list(texts) if pairs else [row[0] for row in texts]))
+        if pairs:
+            encoded = encoder.encode(list(texts))
+        else:
+            encoded = encoder.encode([row[0] for row in texts])
+        columns = encoder.columns(encoded)
         values = {name: column.values.to_numpy() for name, column in columns.items()}
         offsets = columns["input_ids"].offsets.to_numpy().astype(np.int64)
         return self.logits(TokenizedRows(values, offsets), batch_size)

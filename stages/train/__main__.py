@@ -42,7 +42,7 @@ from stages.train.interruption import (
 )
 from stages.train.launch import INTERRUPTED, STOPPING, end_with_launcher
 from stages.train.loop import train_model
-from stages.train.optimization import Logits, ValidationMetric
+from stages.train.optimization import ValidationMetric
 from stages.train.progress import TrainingProgress
 from stages.train.state import TrainingResult, TrainState
 from tuneline.core.files import replace_directory, write_json
@@ -58,6 +58,7 @@ from tuneline.model.frozen import TrainedModel
 from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
 from tuneline.tasks.predictions import write_predictions
+from tuneline.tasks.task import Logits
 
 
 def main(segments: list[TrainingSegment] | None = None) -> Measurements:
@@ -66,9 +67,11 @@ def main(segments: list[TrainingSegment] | None = None) -> Measurements:
     ``segments`` receives the segments of the run. After a signal, the state is saved and the exit code is 75.
     """
     params = load_params()
-    read_base(params)
+    read_base(params)  # refuses a base model of another checkpoint before the processes wait for each other
+
     with end_unless_connected():
         accelerator = create_accelerator(params)
+
     with end_without_other_machines():
         if params.model.head == "frozen":
             usage = fit_head(params, accelerator)
@@ -81,34 +84,42 @@ def main(segments: list[TrainingSegment] | None = None) -> Measurements:
 def fine_tune(
     params: Params, accelerator: Accelerator, segments: list[TrainingSegment] | None
 ) -> Measurements:
-    """Run the training loop, and publish its result; with ``model.head: auto``, the better of it and the frozen checkpoint."""
+    """Run the training loop, and publish its result.
+
+    With ``model.head: auto``, the better one of it and the frozen checkpoint is published.
+    """
+    # data, and the model that fine-tuning has to beat
     inputs = read_checked_inputs(params, accelerator)
     frozen = fit_rival(params, inputs, accelerator)
+
     with Interruption() as interruption:
         try:
             result = train_model(params, inputs, accelerator, interruption)
         except TrainingInterrupted as interrupted:
             exit_interrupted(accelerator, interrupted)
-        publish_outs(result, frozen, inputs, params)  # from here on, a signal changes nothing: the run ends
+
+        # from here on, a signal changes nothing: the run ends
+        publish_outs(result, frozen, inputs, params)
         if segments is not None:
             segments += result.state.progress.segments
         usage = resource_usage(result.state)
-        # here, so that a signal ends no process that waits while the main process publishes
+
+        # within the block, so that a signal ends no process that waits while the main process publishes
         accelerator.wait_for_everyone()
     return usage
 
 
 def fit_rival(params: Params, inputs: Inputs, accelerator: Accelerator) -> FrozenResult | None:
-    """With ``model.head: auto``, fit the linear model that fine-tuning has to beat, in the main process; else return ``None``.
+    """With ``model.head: auto``, fit the linear model that fine-tuning has to beat.
 
-    It is fitted again when a training resumes: it takes seconds, and gives the same numbers.
+    Only the main process fits it; others get ``None``. It is fitted again when a training resumes: it takes
+    seconds, and gives the same numbers.
     """
     if params.model.head != "auto":
         return None
-    possible = can_be_frozen(params, inputs)
     fitted = None
     if accelerator.is_main_process:
-        if possible:
+        if can_be_frozen(params, inputs):
             fitted = fit_frozen(params, inputs, accelerator)
         else:
             say(
@@ -120,15 +131,18 @@ def fit_rival(params: Params, inputs: Inputs, accelerator: Accelerator) -> Froze
 
 
 def fit_head(params: Params, accelerator: Accelerator) -> Measurements:
-    """Fit and publish a linear model on the frozen checkpoint, in the main process; a signal ends it, and there is nothing to resume."""
-    inputs, usage = read_checked_inputs(params, accelerator), dict[str, float]()
+    """Fit and publish a linear model on the frozen checkpoint, in the main process.
+
+    A signal ends it, and there is nothing to resume.
+    """
+    inputs = read_checked_inputs(params, accelerator)
+    usage: dict[str, float] = {}
     if accelerator.is_main_process:
         fitted = fit_frozen(params, inputs, accelerator)
         publish_frozen(fitted, inputs, params)
         publish_curves(fitted.progress, fitted.metric.name, PLOTS / "training")
-        publish_measurements(
-            TrainingOutcome(fitted.progress, fitted.logits), fitted.metric, inputs.validation, params
-        )
+        outcome = TrainingOutcome(fitted.progress, fitted.logits)
+        publish_measurements(outcome, fitted.metric, inputs.validation, params)
         usage["training_seconds"] = round(fitted.seconds, 2)
     accelerator.wait_for_everyone()
     return usage
@@ -146,17 +160,19 @@ def read_checked_inputs(params: Params, accelerator: Accelerator) -> Inputs:
 def publish_outs(result: TrainingResult, frozen: FrozenResult | None, inputs: Inputs, params: Params) -> None:
     """Write the outs, then remove the checkpoints: a run killed while publishing resumes from them.
 
-    The curves are those of the training, whichever model is published; the metrics are of the published
-    model.
+    The curves are of the training, whichever model is published; the metrics are of the published model.
     """
     state = result.state
     if state.accelerator.is_main_process:
         publish_curves(state.progress, state.metric.name, PLOTS / "training")
+
+        # with model.head: auto, the validation split decides
         choice = None
         if frozen is not None:
             pairs = len(params.data.text_columns) == 2
             choice = HeadChoice.of(frozen.logits, result.logits, inputs.validation, state.metric, pairs)
             say(f"train: {choice.sentence}")
+
         if frozen is not None and choice is not None and choice.is_frozen:
             publish_frozen(frozen, inputs, params)
             outcome = TrainingOutcome(frozen.progress, frozen.logits, choice)
@@ -175,7 +191,13 @@ def publish_frozen(fitted: FrozenResult, inputs: Inputs, params: Params) -> None
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """What is measured of a published model: its evaluations, its logits for the validation split, and why it was chosen."""
+    """Measurements of a published model.
+
+    Attributes:
+        progress: Evaluations of the run that gave the model.
+        logits: Logits of the model for the validation split.
+        choice: Why it was chosen, with ``model.head: auto``.
+    """
 
     progress: TrainingProgress
     logits: Logits
@@ -198,23 +220,19 @@ def publish_measurements(
 def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted) -> NoReturn:
     """Write and print how to resume, and exit."""
     if accelerator.is_main_process:
-        steps = {
+        note = {
+            "interrupted": True,
+            "resumable": True,
+            "signal": interrupted.signal,
             "step": interrupted.step,
             "steps": interrupted.steps,
             "best": interrupted.best,
             "checkpoint": str(interrupted.checkpoint),
+            "resume": "dvc repro",
         }
-        write_json(
-            NOTE,
-            {
-                "interrupted": True,
-                "resumable": True,
-                "signal": interrupted.signal,
-                **steps,
-                "resume": "dvc repro",
-            },
-        )
+        write_json(NOTE, note)
         say(f"\ntrain: {interrupted}", error=True)
+
     accelerator.wait_for_everyone()
     accelerator.end_training()
     if accelerator.num_processes > 1:
@@ -229,7 +247,8 @@ def run() -> NoReturn:
     try:
         run_stage("train", partial(main, segments), libraries, devices=partial(devices_used, segments))
     finally:
-        for number in STOPPING:  # the exit code is settled, and freeing the memory takes a second
+        # the exit code is settled, and freeing the memory takes a second in which a signal could change it
+        for number in STOPPING:
             signal.signal(number, signal.SIG_IGN)
 
 
@@ -255,43 +274,44 @@ def publish_curves(progress: TrainingProgress, metric: str, target: Path) -> Non
 
 
 def _write_curve(path: Path, header: Sequence[str], rows: Iterable[Sequence[float]]) -> None:
-    lines = [
-        "\t".join(header),
-        *(
-            "\t".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in row)
-            for row in rows
-        ),
-    ]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    """Write a TSV file: steps as integers, measurements with 6 digits."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write("\t".join(header) + "\n")
+        for step, *measurements in rows:
+            cells = [str(step)]
+            cells += [f"{value:.6g}" for value in measurements]
+            file.write("\t".join(cells) + "\n")
 
 
 def training_metrics(
     progress: TrainingProgress, metric: str, interval: Interval | None, keep: str
 ) -> dict[str, float]:
-    """Return the contents of ``metrics/train.json``; losses and metrics are of the validation split unless named training.
+    """Return the contents of ``metrics/train.json``.
 
-    The interval, of the metric of the published weights, is named after the weights that ``train.keep``
-    selects: best or final.
+    Losses and metrics are of the validation split unless named training. The interval, of the metric of the
+    published weights, is named after the weights that ``train.keep`` selects: best or final.
     """
-    last, best = progress.evaluated[-1], progress.best or progress.evaluated[-1]
-    kept = f"{'best' if keep == 'best' else 'final'}_{metric}"
-    return {
-        "steps": progress.step,
-        "best_step": best.step,
-        **(
-            {"final_training_loss": progress.logged[-1].loss} if progress.logged else {}
-        ),  # a frozen checkpoint has no steps
-        "final_loss": last.loss,
-        "best_loss": best.loss,
-        f"final_{metric}": last.metric,
-        f"best_{metric}": best.metric,
-        **({} if interval is None else {f"{kept}_low": interval.low, f"{kept}_high": interval.high}),
-    }
+    final = progress.evaluated[-1]
+    best = progress.best or final
+    metrics: dict[str, float] = {"steps": progress.step, "best_step": best.step}
+    if progress.logged:  # a frozen checkpoint has no steps
+        metrics["final_training_loss"] = progress.logged[-1].loss
+    metrics["final_loss"] = final.loss
+    metrics["best_loss"] = best.loss
+    metrics[f"final_{metric}"] = final.metric
+    metrics[f"best_{metric}"] = best.metric
+
+    if interval is not None:
+        kept = "best" if keep == "best" else "final"
+        metrics[f"{kept}_{metric}_low"] = interval.low
+        metrics[f"{kept}_{metric}_high"] = interval.high
+    return metrics
 
 
 def resource_usage(state: TrainState) -> dict[str, float]:
     """Return speed, padding and memory since the process started, for ``reports/timing/train.json``."""
-    seconds, throughput = state.logger.seconds, state.logger.throughput
+    seconds = state.logger.seconds
+    throughput = state.logger.throughput
     usage = {
         "training_seconds": round(seconds, 2),
         "samples_per_second": round(throughput.samples / seconds, 2),

@@ -1,9 +1,10 @@
-"""Start the processes of a training with accelerate's launcher, on the devices that ``train.launch`` names or that are chosen here.
+"""Start the processes of a training with accelerate's launcher.
 
-Start: ``python -m stages.train.accelerate_launch``, from stages/train/launch.py. One process needs no other:
-accelerate's launcher prepares the environment, and the training runs in this process, which has imported
-torch already. Several processes are started by accelerate's launcher (torchrun, for most configurations), and
-this process waits for them.
+They run on the devices that ``train.launch`` names, or that are chosen here. Start: ``python -m
+stages.train.accelerate_launch``, from stages/train/launch.py. One process needs no other: accelerate's
+launcher prepares the environment, and the training runs in this process, which has imported torch already.
+Several processes are started by accelerate's launcher (torchrun, for most configurations), and this process
+waits for them.
 """
 
 import argparse
@@ -48,7 +49,10 @@ MACHINE_VARIABLES = {
     "PET_MASTER_ADDR": "--main_process_ip",
     "PET_MASTER_PORT": "--main_process_port",
 }
-"""Flags of ``accelerate launch``, by the environment variable of ``torchrun`` that means the same; Kubeflow's operator sets them, too."""
+"""Flags of ``accelerate launch`` by the environment variable of ``torchrun`` that means the same.
+
+Kubeflow's operator sets these variables, too.
+"""
 
 
 def main() -> NoReturn:
@@ -67,57 +71,83 @@ def main() -> NoReturn:
 
 
 def launch(params: Params, flags: list[str]) -> int:
-    """Start the training as ``train.launch`` says, with further flags of ``accelerate launch``, and return its exit code."""
+    """Start the training as ``train.launch`` says, and return its exit code.
+
+    ``flags`` are further flags of ``accelerate launch``.
+    """
     train = params.train
     check_launch(train.launch, train.optimizer)
-    given = os.environ.get("OMP_NUM_THREADS")
+    user_threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(threads())  # before torch is imported: OpenMP reads it once
-    given_flags = [*machine_flags(train.launch, os.environ), *flags]
+
+    # devices
+    user_flags = machine_flags(train.launch, os.environ) + flags
     choice = None
     if AUTO in (train.launch, train.mixed_precision):
         choice, reasons = choose_devices(params)
-        say(f"train: auto chooses {choice}{f' ({reasons})' if reasons else ''}")
-    parsed = parse_launch(train.launch, [*chosen_flags(train.launch, choice, given_flags), *given_flags])
+        message = f"train: auto chooses {choice}"
+        if reasons:
+            message += f" ({reasons})"
+        say(message)
+
+    # arguments of accelerate's launcher
+    parsed = parse_launch(train.launch, chosen_flags(train.launch, choice, user_flags) + user_flags)
     args = validate(train.launch, parsed, choice)
     if args.num_machines > 1:
-        waiting = (
-            f"machine {args.machine_rank} of {args.num_machines} (0 is the main one,"
-            f" {args.main_process_ip}:{args.main_process_port})"
+        main_address = f"{args.main_process_ip}:{args.main_process_port}"
+        say(
+            f"train: machine {args.machine_rank} of {args.num_machines} (0 is the main one, {main_address}),"
+            f" {args.num_processes} processes on all; starts when every machine has started"
         )
-        say(f"train: {waiting}, {args.num_processes} processes on all; starts when every machine has started")
-    if given is None:
+    if user_threads is None:
         os.environ["OMP_NUM_THREADS"] = str(threads_per_process(args))
+
+    return start_processes(parsed, args)
+
+
+def start_processes(parsed: argparse.Namespace, args: argparse.Namespace) -> int:
+    """Start the training with the function of accelerate that suits the arguments; return its exit code.
+
+    ``parsed`` are the arguments of the command line, and ``args`` the same, completed from the configuration.
+    """
     from accelerate.commands import launch as accelerate
+    from accelerate.utils.launch import prepare_simple_launcher_cmd_env
 
     os.environ[PARENT] = str(os.getpid())
-    if args.use_cpu and args.mpirun_hostfile is None and (args.num_processes > 1 or args.num_machines > 1):
+    by_mpirun = args.mpirun_hostfile is not None
+    is_distributed = args.num_processes > 1 or args.num_machines > 1
+    if args.use_cpu and is_distributed and not by_mpirun:
         os.environ["ACCELERATE_USE_CPU"] = "true"  # accelerate alone would start one process only
         return run_launcher(accelerate.multi_gpu_launcher, args)
     if args.multi_gpu or args.use_fsdp:
         return run_launcher(accelerate.multi_gpu_launcher, args)
     if args.use_deepspeed or args.use_megatron_lm or args.tpu or args.mpirun_hostfile or args.on_sagemaker:
-        del os.environ[
-            PARENT
-        ]  # mpirun and others have processes of their own between this one and the training
+        # mpirun and others have processes of their own between this one and the training
+        del os.environ[PARENT]
         return run_launcher(accelerate.launch_command, parsed)
-    from accelerate.utils.launch import prepare_simple_launcher_cmd_env
 
-    os.environ.update(
-        prepare_simple_launcher_cmd_env(args)[1]
-    )  # the environment of another process: the training runs in this one
+    # one process: accelerate prepares the environment of a new one, and the training runs in this one
+    _, environment = prepare_simple_launcher_cmd_env(args)
+    os.environ.update(environment)
     from stages.train.__main__ import run
 
     return run()
 
 
 def choose_devices(params: Params) -> tuple[DeviceChoice, str]:
-    """Return what ``auto`` chooses, and the reasons for the CPU and for its precision; empty for other devices.
+    """Return what ``auto`` chooses, and the reasons for the CPU and for its precision.
 
-    With ``train.launch: cpu``, only the precision is open.
+    The reasons are empty for other devices. With ``train.launch: cpu``, only the precision is open.
     """
-    devices = find_devices() if params.train.launch == AUTO else Devices(cpu_bf16=computes_bf16())
+    if params.train.launch == AUTO:
+        devices = find_devices()
+    else:
+        devices = Devices(cpu_bf16=computes_bf16())
     choice = choose_processes(devices, params.train.global_batch_size, params.train.mixed_precision)
-    reasons = [devices.why_cpu] if devices.why_cpu else []
+
+    reasons = []
+    if devices.why_cpu:
+        reasons.append(devices.why_cpu)
     if choice.device == "cpu" and params.train.mixed_precision == "auto":
         from stages.train.precision import choose_cpu_precision
 
@@ -127,47 +157,46 @@ def choose_devices(params: Params) -> tuple[DeviceChoice, str]:
     return choice, "; ".join(reasons)
 
 
-def chosen_flags(name: str, choice: DeviceChoice | None, given: Sequence[str] = ()) -> list[str]:
+def chosen_flags(name: str, choice: DeviceChoice | None, user_flags: Sequence[str] = ()) -> list[str]:
     """Return the flags of ``accelerate launch`` for what a launch configuration leaves open.
 
-    With all of them, accelerate warns of none.
-
-    ``choice`` is what ``auto`` has chosen; ``given`` are flags that come later on the command line.
+    With all of them, accelerate warns of none. ``choice`` is what ``auto`` has chosen; ``user_flags`` come
+    later on the command line.
     """
     if choice is not None and name == AUTO:
-        several = choice.device == "cuda" and choice.processes > 1
-        return [
-            "--num_processes",
-            str(choice.processes),
-            *["--cpu"] * (choice.device == "cpu"),
-            *["--multi_gpu"] * several,
-        ]
+        flags = ["--num_processes", str(choice.processes)]
+        if choice.device == "cpu":
+            flags.append("--cpu")
+        if choice.device == "cuda" and choice.processes > 1:
+            flags.append("--multi_gpu")
+        return flags
+
     config = read_launch(name)
-    if (
-        isinstance(config.get("num_processes"), int)
-        or config.get("distributed_type", "NO") == "NO"
-        or "--num_processes" in given
-    ):
+    has_processes = isinstance(config.get("num_processes"), int) or "--num_processes" in user_flags
+    if has_processes or config.get("distributed_type", "NO") == "NO":
         return []
-    listed = str(config.get("gpu_ids") or "all")
-    count = find_devices().count if listed == "all" else len(listed.split(","))
-    machines = (
-        given[given.index("--num_machines") + 1]
-        if "--num_machines" in given
-        else config.get("num_machines") or 1
-    )
+
+    # a process for each GPU of each machine
+    gpu_ids = str(config.get("gpu_ids") or "all")
+    if gpu_ids == "all":
+        count = find_devices().count
+    else:
+        count = len(gpu_ids.split(","))
+    machines = config.get("num_machines") or 1
+    if "--num_machines" in user_flags:
+        machines = user_flags[user_flags.index("--num_machines") + 1]
     return ["--num_processes", str(count * int(machines))]
 
 
 def machine_flags(name: str, environ: Mapping[str, str]) -> list[str]:
-    """Return the flags of ``accelerate launch`` for the machines that a scheduler describes in the environment."""
-    given = environ.get("PET_NNODES", "1")
-    if not given.isdecimal():
+    """Return the flags of ``accelerate launch`` for the machines that a scheduler describes to torchrun."""
+    nodes = environ.get("PET_NNODES", "1")
+    if not nodes.isdecimal():  # torchrun takes a range as well, such as 1:4
         raise ParamsError(
-            f"PET_NNODES is {given!r}, but a training has a fixed number of machines.",
+            f"PET_NNODES is {nodes!r}, but a training has a fixed number of machines.",
             "Set it to this number.",
         )
-    machines = int(given)
+    machines = int(nodes)
     if machines == 1:
         return []
     if int(read_launch(name).get("num_machines") or 1) == 1:
@@ -175,10 +204,15 @@ def machine_flags(name: str, environ: Mapping[str, str]) -> list[str]:
             f"train.launch: PET_NNODES is {machines}, but {launch_file(name)} is for one machine.",
             "Set train.launch to multi-node.",
         )
-    values = {flag: environ[variable] for variable, flag in MACHINE_VARIABLES.items() if variable in environ}
+
+    flags = []
+    for variable, flag in MACHINE_VARIABLES.items():
+        if variable in environ:
+            flags += [flag, environ[variable]]
     if "PET_NPROC_PER_NODE" in environ:
-        values["--num_processes"] = str(int(environ["PET_NPROC_PER_NODE"]) * machines)
-    return [word for flag_and_value in values.items() for word in flag_and_value]
+        processes = int(environ["PET_NPROC_PER_NODE"]) * machines
+        flags += ["--num_processes", str(processes)]
+    return flags
 
 
 def parse_launch(name: str, flags: list[str]) -> argparse.Namespace:
@@ -224,7 +258,7 @@ def threads_per_process(args: argparse.Namespace) -> int:
 
 
 def run_launcher(launcher: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> int:
-    """Start processes with a function of accelerate, wait for them, and return one exit code for all of them."""
+    """Start processes with a function of accelerate, wait for them, and return one exit code for all."""
     from torch.distributed import DistError
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -236,10 +270,12 @@ def run_launcher(launcher: Callable[[argparse.Namespace], None], args: argparse.
     except ChildFailedError as error:
         return common_exit_code(error)
     except subprocess.CalledProcessError as error:
-        return 128 - error.returncode if error.returncode < 0 else error.returncode
+        if error.returncode < 0:  # as a shell reports signal N
+            return 128 - error.returncode
+        return error.returncode
     except SignalException as error:
         return 128 + error.sigval
-    except (DistError, ConnectionError) as error:  # of the machines: those of the processes are theirs
+    except (DistError, ConnectionError) as error:  # between the launchers: processes report their own
         raise StageError(
             f"The machines did not find each other at {args.main_process_ip}:{args.main_process_port}:"
             f" {str(error).splitlines()[0]}",
@@ -250,16 +286,21 @@ def run_launcher(launcher: Callable[[argparse.Namespace], None], args: argparse.
 
 
 def stop_on_signals() -> None:
-    """Let a thread handle the signals: Python's handlers do not run while a native function waits for the other machines."""
-    received, written = os.pipe()
-    os.set_blocking(written, False)
-    signal.set_wakeup_fd(written)
+    """Let a thread handle the signals.
+
+    Python's handlers do not run while a native function waits for the other machines. But Python's C code
+    writes the number of each signal to a file, here a pipe, which the thread reads.
+    """
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end)
     for number in STOPPING:
         signal.signal(number, lambda *_: None)
 
     def stop() -> None:
-        while (number := os.read(received, 1)[0]) not in STOPPING:
-            pass
+        number = 0
+        while number not in STOPPING:
+            number = os.read(read_end, 1)[0]
         if not terminate_descendants():  # torchrun starts them in sessions of their own, without Ctrl-C
             os._exit(128 + number)
 
@@ -269,7 +310,7 @@ def stop_on_signals() -> None:
 def hide_torchrun_log() -> None:
     """Hide torchrun's messages about processes that ended: the last line of a run says it.
 
-    ``LOGLEVEL`` shows them.
+    With the variable ``LOGLEVEL``, they are shown.
     """
     import torch.distributed.run
 
@@ -280,7 +321,8 @@ def hide_torchrun_log() -> None:
 
 
 def common_exit_code(error: "ChildFailedError") -> int:
-    """Return one exit code for several processes, and print the error of one that ended with a ``StageError``."""
+    """Return one exit code for several processes, and print the message of one with a ``StageError``."""
+    # the first one that failed: others may have failed because of it
     failures: list[Any] = sorted(error.failures.values(), key=lambda failure: int(failure.timestamp))
     if any(failure.exitcode == INTERRUPTED for failure in failures):
         return INTERRUPTED

@@ -1,4 +1,4 @@
-"""Checkpoints: a folder per run, keyed by what determines the model, and locked against a second training process.
+"""Checkpoints: a folder per run, keyed by what determines the model, and a lock against a second training.
 
 A checkpoint is written under a temporary name, completed by a marker with checksums, brought to the disk and
 renamed; older ones are removed only then. It is verified before use.
@@ -38,11 +38,10 @@ MARKER = "complete.json"
 
 def write_marker(folder: Path) -> None:
     """Write the marker, which completes a checkpoint."""
-    files = {
-        str(path.relative_to(folder)): _size_and_crc(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            files[str(path.relative_to(folder))] = _size_and_crc(path)
     (folder / MARKER).write_text(json.dumps(files, indent=1), encoding="utf-8")
 
 
@@ -62,10 +61,12 @@ def find_damage(folder: Path) -> str | None:
 
 def _size_and_crc(path: Path) -> list[int]:
     """Return size in bytes and CRC-32."""
-    crc = size = 0
+    crc = 0
+    size = 0
     with path.open("rb") as file:
         while block := file.read(1 << 20):
-            crc, size = zlib.crc32(block, crc), size + len(block)
+            crc = zlib.crc32(block, crc)
+            size += len(block)
     return [size, crc]
 
 
@@ -84,10 +85,11 @@ def library_versions() -> dict[str, str]:
 def run_identity(
     params: Params, accelerator: Accelerator, data: Iterable[Path], functions: Iterable[Path]
 ) -> dict[str, Any]:
-    """Return everything that determines the model, except rounding: a run can resume with another layout, as a ``TrainingSegment``.
+    """Return everything that determines the model, except rounding.
 
-    The layout is the machines and their kind, the number of processes and threads, and the size of
-    micro-batches: batches stay the same, but their sums are rounded differently.
+    A run can resume with another layout, as a ``TrainingSegment``: the machines and their kind, the number of
+    processes and threads, and the size of micro-batches. Batches stay the same, but their sums are rounded
+    differently.
     """
     return {
         **run_inputs(params, data),
@@ -99,13 +101,15 @@ def run_identity(
 
 
 def run_inputs(params: Params, data: Iterable[Path]) -> dict[str, Any]:
-    """Return the part of a run's identity that is known before the devices are: parameters, data, code and libraries."""
+    """Return the part of a run's identity that is known before its devices.
+
+    It has the parameters, data, code and libraries.
+    """
+    layout_params = {"launch", "micro_batch_size", "micro_batch_tokens"}
     return {
         "seed": params.training_seed,
         "model": params.model.model_dump(mode="json", include={"config"}),  # the checkpoint is in ``data``
-        "train": params.train.model_dump(
-            mode="json", exclude={"launch", "micro_batch_size", "micro_batch_tokens"}
-        ),
+        "train": params.train.model_dump(mode="json", exclude=layout_params),
         "data": {str(path): file_hash(path) for path in data},
         "code": stage_code("train"),
         "libraries": library_versions(),
@@ -120,23 +124,21 @@ def run_key(identity: Mapping[str, Any]) -> str:
 def common_identity(accelerator: Accelerator, params: Params, functions: Iterable[Path]) -> dict[str, Any]:
     """Return the identity of the run, which every machine computes from its own files.
 
-    Every process calls it.
-
-    A machine with other code, parameters, libraries, data or devices than the main one is refused.
+    Every process calls it. A machine with other code, parameters, libraries, data or devices than the main
+    one is refused.
     """
-    identity = (
-        run_identity(params, accelerator, model_input_files(), functions)
-        if accelerator.is_local_main_process
-        else None
-    )
-    gathered: list[tuple[str, dict[str, Any]]] = gather_object(
-        [(_machine(accelerator), identity)] if identity else []
-    )
-    main, expected = gathered[0]
-    for machine, found in gathered[1:]:
-        if found != expected:
+    identities = []
+    if accelerator.is_local_main_process:
+        identity = run_identity(params, accelerator, model_input_files(), functions)
+        identities.append((_machine(accelerator), identity))
+    gathered: list[tuple[str, dict[str, Any]]] = gather_object(identities)
+
+    main_machine, expected = gathered[0]
+    for machine, identity in gathered[1:]:
+        if identity != expected:
             raise StageError(
-                f"{machine} and {main} would train different models: {_first_difference(expected, found)}.",
+                f"{machine} and {main_machine} would train different models:"
+                f" {_first_difference(expected, identity)}.",
                 "Give both the same commit, params.yaml, data (`dvc pull`) and libraries, or let them share"
                 " the project's folder.",
             )
@@ -146,8 +148,14 @@ def common_identity(accelerator: Accelerator, params: Params, functions: Iterabl
 def check_unchanged(
     accelerator: Accelerator, before: Mapping[str, Any], params: Params, functions: Iterable[Path]
 ) -> None:
-    """Compare the files of all machines with those at the start: DVC looks only at those of the machine on which it runs."""
-    if several_machines() and (now := common_identity(accelerator, params, functions)) != before:
+    """Check that no file changed on any machine since the start.
+
+    On one machine there is nothing to do: DVC checks the files of the machine on which it runs.
+    """
+    if not several_machines():
+        return
+    now = common_identity(accelerator, params, functions)
+    if now != before:
         raise StageError(
             f"A file changed during the training: {_first_difference(before, now)}.",
             "Start again: `dvc repro` trains with the new file.",
@@ -158,22 +166,25 @@ def check_shared(accelerator: Accelerator, folder: Path) -> None:
     """Check that every machine sees the folder of the main process."""
     if not several_machines():
         return
-    name = [
-        f".seen-{secrets.token_hex(8)}"
-    ]  # a new name: network file systems remember for a while which files do not exist
+    # the main process writes a file; its name is new, because network file systems remember for a while
+    # which files do not exist
+    name = [f".seen-{secrets.token_hex(8)}"]
     broadcast_object_list(name)
     probe = folder / name[0]
     if accelerator.is_main_process:
         folder.mkdir(parents=True, exist_ok=True)
         probe.touch()
     accelerator.wait_for_everyone()
-    seen: list[tuple[str, bool]] = gather_object([(_machine(accelerator), probe.exists())])
+
+    # all look for it
+    answers: list[tuple[str, bool]] = gather_object([(_machine(accelerator), probe.exists())])
     if accelerator.is_main_process:
         probe.unlink()
-    for machine, sees in seen:
-        if not sees:
+    main_machine, _ = answers[0]
+    for machine, sees_folder in answers:
+        if not sees_folder:
             raise StageError(
-                f"{machine} does not see {folder} of {seen[0][0]}: checkpoints are written once, and every"
+                f"{machine} does not see {folder} of {main_machine}: checkpoints are written once, and every"
                 " machine resumes from them.",
                 "Let the machines share the project's folder (NFS, a shared volume), or mount one folder as"
                 " checkpoints/ on each.",
@@ -184,14 +195,17 @@ def _machine(accelerator: Accelerator) -> str:
     return f"machine {socket.gethostname()} (rank {accelerator.process_index})"
 
 
-def _first_difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def _first_difference(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> str:
     """Return the first key whose values differ, with both values."""
-    ours, theirs = dict(_flat(expected)), dict(_flat(found))
-    key = next(key for key in sorted({*ours, *theirs}) if ours.get(key) != theirs.get(key))
-    return f"{key} is {str(theirs.get(key))[:40]} instead of {str(ours.get(key))[:40]}"
+    expected_values = dict(_flat(expected))
+    actual_values = dict(_flat(actual))
+    keys = sorted(expected_values.keys() | actual_values.keys())
+    key = next(key for key in keys if actual_values.get(key) != expected_values.get(key))
+    return f"{key} is {str(actual_values.get(key))[:40]} instead of {str(expected_values.get(key))[:40]}"
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of a nested mapping with the path of keys to each of them."""
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}: ")
@@ -201,21 +215,25 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 @contextlib.contextmanager
 def training_lock(accelerator: Accelerator) -> Iterator[None]:
-    """Hold the training lock of this project; raise a StageError if another process does not release it within ``LOCK_TIMEOUT``.
+    """Hold the training lock of this project in the main process.
 
     The system releases it when the process ends, however that happens.
+
+    Raises:
+        StageError: If another process does not release it within ``LOCK_TIMEOUT``.
     """
     if not accelerator.is_main_process:
         yield
         return
     LOCK.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as held:
+    # a stack: only taking the lock may raise BusyError, not the block
+    with contextlib.ExitStack() as stack:
         try:
-            file = held.enter_context(locked(LOCK, LOCK_TIMEOUT))
+            file = stack.enter_context(locked(LOCK, LOCK_TIMEOUT))
         except BusyError:
+            owner = LOCK.read_text(encoding="utf-8") or "(unknown)"
             raise StageError(
-                f"Process {LOCK.read_text(encoding='utf-8') or '(unknown)'} is already training in this"
-                " folder.",
+                f"Process {owner} is already training in this folder.",
                 "Wait for it, or send it SIGTERM: it saves a checkpoint and stops.",
             ) from None
         os.ftruncate(file, 0)
@@ -268,7 +286,9 @@ class Checkpoints:
         With ``needs_best``, the run ends with its best weights: a checkpoint is then usable only with the
         checkpoint of its best step.
         """
-        newest = [self._newest(needs_best) if self._accelerator.is_main_process else None]
+        newest: list[Path | None] = [None]
+        if self._accelerator.is_main_process:
+            newest = [self._newest(needs_best)]
         broadcast_object_list(newest)
         return newest[0]
 
@@ -282,9 +302,8 @@ class Checkpoints:
     def _replace(self, target: Path) -> Iterator[Path]:
         """Yield the folder that all processes write to.
 
-        The main process renames it to ``target``, or removes it after an error.
-
-        If the disk is full, the hint of the error names the checkpoint from which the run goes on.
+        The main process renames it to ``target``, or removes it after an error. If the disk is full, the hint
+        of the error names the checkpoint from which the run resumes.
         """
         if not self._accelerator.is_main_process:
             folder = [""]
@@ -296,32 +315,54 @@ class Checkpoints:
                 broadcast_object_list([str(partial)])
                 yield partial
         except DiskError as error:
-            steps = self._all()
-            size = sum(file.stat().st_size for file in steps[-1].rglob("*") if file.is_file()) if steps else 0
-            problem = f"{error.problem} The last checkpoint takes {decimal(size)}." if size else error.problem
-            raise DiskError(problem, f"{error.hint} {describe_resume(steps)}") from error
+            problem = error.problem
+            checkpoints = self._all()
+            if checkpoints:
+                files = [path for path in checkpoints[-1].rglob("*") if path.is_file()]
+                size = sum(file.stat().st_size for file in files)
+                problem += f" The last checkpoint takes {decimal(size)}."
+            raise DiskError(problem, f"{error.hint} {describe_resume(checkpoints)}") from error
 
     def _newest(self, needs_best: bool) -> Path | None:
+        """Return the newest usable checkpoint; remove what an ended process left, and damaged checkpoints."""
         for leftover in self.folder.glob(".*"):
             shutil.rmtree(leftover, ignore_errors=True)
         for path in reversed(self._all()):
-            damage, best = find_damage(path), path
-            if damage is None and needs_best and (step := TrainingProgress.read(path / _PROGRESS).best_step):
-                best = self.path(step)
-            if best != path and (problem := find_damage(best)):
-                damage = f"the checkpoint of its best step, {best}, is damaged: {problem}"
-            if damage is None:
+            problem = self._find_problem(path, needs_best)
+            if problem is None:
                 return path
-            say(f"train: removed checkpoint {path}, which cannot be used: {damage}")
+            say(f"train: removed checkpoint {path}, which cannot be used: {problem}")
             _remove(path)
         return None
 
+    def _find_problem(self, path: Path, needs_best: bool) -> str | None:
+        """Return why a run cannot resume from a checkpoint; ``None`` if it can."""
+        damage = find_damage(path)
+        if damage is not None or not needs_best:
+            return damage
+        best_step = self._best_step(path)
+        if not best_step or self.path(best_step) == path:
+            return None
+        best = self.path(best_step)
+        damage = find_damage(best)
+        if damage is not None:
+            return f"the checkpoint of its best step, {best}, is damaged: {damage}"
+        return None
+
+    def _best_step(self, path: Path) -> int:
+        """Return the step of the best evaluation before a checkpoint; 0 if it had none."""
+        return TrainingProgress.read(path / _PROGRESS).best_step
+
     def _all(self) -> list[Path]:
+        """Return the checkpoints of the run, the newest last."""
         return sorted(self.folder.glob("step-*"))
 
     def _prune(self) -> None:
+        """Remove all checkpoints but the last ones and the checkpoints of their best steps."""
         last = self._all()[-self._keep :]
-        kept = {*last, *(self.path(TrainingProgress.read(path / _PROGRESS).best_step) for path in last)}
+        kept = set(last)
+        for path in last:
+            kept.add(self.path(self._best_step(path)))
         for path in self._all():
             if path not in kept:
                 _remove(path)

@@ -1,4 +1,4 @@
-"""Which model is published with ``model.head: auto``: the fine-tuned one, or the linear model on the frozen checkpoint.
+"""The choice with ``model.head: auto``: publish the fine-tuned model, or the linear one on the checkpoint.
 
 The validation split decides, by the losses of its rows once the confidence of both models is corrected
 (``calibrated_losses``): they tell more of few rows than the metric, which moves by a whole row or not at all.
@@ -6,14 +6,13 @@ What experience expects, the rows have to refute by a standard error: of single 
 better fine-tuned model, of pairs not even 1,000 (``docs/benchmarks.md``, "Which head").
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
-from stages.train.optimization import Logits, ValidationMetric
+from stages.train.optimization import ValidationMetric
 from tuneline.model.batches import TokenizedSplit
-from tuneline.tasks.task import RowLosses
+from tuneline.tasks.task import Logits, RowLosses
 
 CLEAR = 1.0
 """Standard errors from which a difference of losses counts."""
@@ -21,7 +20,7 @@ CLEAR = 1.0
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that could be published: its metric on the validation split, and its calibrated loss in each row."""
+    """A model that could be published: its metric on the validation split, and its calibrated losses."""
 
     metric: float
     losses: RowLosses
@@ -38,11 +37,19 @@ class Candidate:
         return float(self.losses.mean())
 
 
-def advantage(losses: RowLosses, others: RowLosses) -> float:
-    """Return by how many standard errors the first losses are lower, in the mean, than others in the same rows; 0 if all are equal."""
-    gains = others - losses
-    deviation = float(gains.std(ddof=1)) if len(gains) > 1 else 0.0
-    return float(gains.mean()) / (deviation / np.sqrt(len(gains))) if deviation else 0.0
+def advantage(losses: RowLosses, reference: RowLosses) -> float:
+    """Return by how many standard errors the mean of ``losses`` is below the mean of ``reference``.
+
+    Both have a value for each of the same rows. The result is 0 if all differences are equal.
+    """
+    gains = reference - losses
+    if len(gains) < 2:
+        return 0.0
+    deviation = float(gains.std(ddof=1))
+    if not deviation:
+        return 0.0
+    standard_error = deviation / math.sqrt(len(gains))
+    return float(gains.mean()) / standard_error
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,9 @@ class HeadChoice:
     """The two candidates, and which one is published.
 
     Attributes:
-        uninformed: RowLosses of predictions that do not depend on the text.
+        frozen: Linear model on the frozen checkpoint.
+        tuned: Fine-tuned model.
+        uninformed: Losses of predictions that do not depend on the text.
         pairs: True if a row has two texts.
         metric: Name of the validation metric.
     """
@@ -66,9 +75,13 @@ class HeadChoice:
         cls, frozen: Logits, tuned: Logits, split: TokenizedSplit, metric: ValidationMetric, pairs: bool
     ) -> "HeadChoice":
         """Compare two models by their logits for the validation split."""
-        candidates = Candidate.of(frozen, split, metric), Candidate.of(tuned, split, metric)
-        uninformed = split.task.uninformed_losses(split.labels)
-        return cls(*candidates, uninformed, pairs, metric.name)
+        return cls(
+            frozen=Candidate.of(frozen, split, metric),
+            tuned=Candidate.of(tuned, split, metric),
+            uninformed=split.task.uninformed_losses(split.labels),
+            pairs=pairs,
+            metric=metric.name,
+        )
 
     @property
     def has_learned(self) -> bool:
@@ -78,9 +91,11 @@ class HeadChoice:
     @property
     def is_frozen(self) -> bool:
         """True if the linear model on the frozen checkpoint is published."""
-        gain = advantage(self.tuned.losses, self.frozen.losses)
+        if not self.has_learned:
+            return True
+        # of pairs, fine-tuning has to be clearly better; of single texts, it must not be clearly worse
         needed = CLEAR if self.pairs else -CLEAR
-        return not self.has_learned or gain < needed
+        return advantage(self.tuned.losses, self.frozen.losses) < needed
 
     @property
     def sentence(self) -> str:
@@ -92,21 +107,19 @@ class HeadChoice:
     @property
     def reason(self) -> str:
         """Which model is published, and why."""
-        linear = "the linear model on the frozen checkpoint"
-        if not self.has_learned:
-            return (
-                f"{linear} is published: fine-tuning is not clearly better than predictions without the text"
-            )
         if self.is_frozen:
-            expected = (
-                f"{linear} is published: no clear difference, and of pairs it is usually better on other rows"
-            )
-            return expected if self.tuned.loss < self.frozen.loss else f"{linear} is published"
-        expected = (
-            "the fine-tuned model is published: no clear difference, and of single texts it is usually better"
-            " on other rows"
-        )
-        return expected if self.frozen.loss < self.tuned.loss else "the fine-tuned model is published"
+            choice = "the linear model on the frozen checkpoint is published"
+        else:
+            choice = "the fine-tuned model is published"
+
+        # the reason only where the losses alone would not explain the choice
+        if not self.has_learned:
+            return f"{choice}: fine-tuning is not clearly better than predictions without the text"
+        if self.is_frozen and self.tuned.loss < self.frozen.loss:
+            return f"{choice}: no clear difference, and of pairs it is usually better on other rows"
+        if not self.is_frozen and self.frozen.loss < self.tuned.loss:
+            return f"{choice}: no clear difference, and of single texts it is usually better on other rows"
+        return choice
 
     @property
     def metrics(self) -> Mapping[str, float]:

@@ -142,14 +142,14 @@ class BatchLoader:
     pad_token_id: int
     device: torch.device
     multiple: int = 1
-    """Number of tokens to a multiple of which a batch is padded.
+    """A batch is padded to a multiple of this number of tokens.
 
-    It is not padded beyond the longest row of the split: a model may have no more positions.
+    But not beyond the longest row of the split: a model may have no more positions.
     """
 
     def width(self, rows: Rows) -> int:
         """Return the tokens to which a batch of these rows is padded."""
-        longest_row = int(self.split.lengths_of(rows).max(initial=0))
+        longest_row = int(self.split.lengths_of(rows).max(initial=0))  # 0 without rows
         rounded_up = math.ceil(longest_row / self.multiple) * self.multiple
         return max(longest_row, min(rounded_up, self.split.tokens.longest))
 

@@ -56,6 +56,8 @@ def create_accelerator(params: Params) -> Accelerator:
     enable_fsdp_on_cpu(accelerator)
     accelerator.register_save_state_pre_hook(drop_frozen_weights)
     accelerator.register_load_state_pre_hook(load_trained_weights)
+
+    # float32 products on tensor cores, with 10 bits of the mantissa
     if accelerator.device.type == "cuda" and params.train.tf32:
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
@@ -112,7 +114,7 @@ def check_precision(precision: str, device: torch.device) -> None:
 
 
 def check_devices(launch: str, accelerator: Accelerator) -> None:
-    """Check that the running processes and their device are those of the launch configuration.
+    """Check that the running processes and their device match the launch configuration.
 
     The result would be attributed to another configuration: ``torchrun`` and ``accelerate launch`` start the
     training with any of them, and accelerate uses the CPU if torch finds no GPU.
@@ -232,7 +234,7 @@ def describe_devices(accelerator: Accelerator) -> str:
 
 def compile_in_place(model: nn.Module, backend: str) -> None:
     """Compile the forward pass for any sequence length, without renaming the weights."""
-    # list_backends hides those for debugging
+    # list_backends hides the backends for debugging
     available = [*torch.compiler.list_backends(), "aot_eager", "eager"]
     if backend not in available:
         raise ParamsError(
@@ -334,11 +336,14 @@ def clip_gradients(accelerator: Accelerator, model: nn.Module, optimizer: Any, m
             norm = norm.full_tensor()
         return float(norm or 0.0)
 
+    # sum of squares by gradient, then over all of them
     squares = []
     for parameter in model.parameters():
         if parameter.grad is not None:
             gradient = parameter.grad.flatten()
             squares.append(torch.dot(gradient, gradient))
     total = torch.stack(squares).sum().sqrt()
+
+    # the optimizer divides by it; 1 leaves small gradients as they are
     optimizer.optimizer.grad_scale = torch.clamp(total / max_norm, min=1.0)
     return float(total)

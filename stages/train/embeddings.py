@@ -18,9 +18,9 @@ from transformers import PreTrainedModel
 from tuneline.params import TrainParams
 
 LARGEST_SHARE = 0.5
-"""Of the tokens of the vocabulary: if the train split uses more, little is saved."""
+"""Largest share of the vocabulary that the train split may use: with more, little is saved."""
 LINEAR_OPTIMIZERS = ("adamw", "sgd")
-"""Optimizers whose weight decay multiplies a weight without a gradient by a factor that does not depend on it."""
+"""Optimizers whose weight decay multiplies all weights without a gradient by the same factor."""
 _PART = 2**24
 """Token ids that are read at a time."""
 
@@ -28,29 +28,41 @@ _PART = 2**24
 class UsedEmbeddings(nn.Module):
     """Takes the place of the token embeddings of a model.
 
-    An embedding is the product of a row of ``weight``, which is trained, and one of ``rest``, which is
-    frozen. That of a used token is its row of ``weight`` and ones; that of another token is the last row of
-    ``weight``, ones before the training, and its row of ``rest``.
+    An embedding is the product of a row of ``weight``, which is trained, and a row of ``rest``, which is
+    frozen:
+
+    - used token: its own row of ``weight``, and the last row of ``rest``, which is ones;
+    - other token: the last row of ``weight``, which is ones before the training, and its own row of ``rest``.
+
+    ``rows`` has these two row numbers for each token of the vocabulary, int64 of shape ``(2, tokens)``.
     """
 
     def __init__(self, table: nn.Embedding, used: Tensor) -> None:
         """Divide ``table`` by ``used``, bool of shape ``(tokens,)``."""
         super().__init__()
+        unused = ~used
         values = table.weight.detach()
         ones = values.new_ones(1, table.embedding_dim)
         self.weight = nn.Parameter(torch.cat([values[used], ones]))
-        self.rest = nn.Parameter(torch.cat([values[~used], ones]), requires_grad=False)
-        rows = [torch.where(chosen, chosen.cumsum(0) - 1, chosen.sum()) for chosen in (used, ~used)]
-        self.rows = nn.Parameter(
-            torch.stack(rows), requires_grad=False
-        )  # not a buffer: DDP would send it in each step
+        self.rest = nn.Parameter(torch.cat([values[unused], ones]), requires_grad=False)
+
+        # a token without a row of its own has the last one
+        rows_of_weight = torch.where(used, used.cumsum(0) - 1, used.sum())
+        rows_of_rest = torch.where(unused, unused.cumsum(0) - 1, unused.sum())
+        # not a buffer: DDP would send it in each step
+        self.rows = nn.Parameter(torch.stack([rows_of_weight, rows_of_rest]), requires_grad=False)
+
         self.train(table.training)
-        self.padding = None if table.padding_idx is None else int(rows[0][table.padding_idx])
+        self.padding: int | None = None
+        if table.padding_idx is not None:
+            self.padding = int(rows_of_weight[table.padding_idx])
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return the embeddings of token ids, shape ``(rows, tokens)``; in training, all of them are used ones."""
+        """Return the embeddings, shape ``(rows, tokens, features)``, of ids, shape ``(rows, tokens)``."""
         trained = functional.embedding(self.rows[0, ids], self.weight, self.padding)
-        return trained if self.training else trained * self.rest[self.rows[1, ids]]
+        if self.training:  # all tokens are used ones, whose row of ``rest`` is ones
+            return trained
+        return trained * self.rest[self.rows[1, ids]]
 
     def table(self) -> Tensor:
         """Return the embeddings of the whole vocabulary, shape ``(tokens, features)``."""
@@ -69,14 +81,13 @@ def train_used_embeddings(
         table = model.get_input_embeddings()
     except NotImplementedError:  # CANINE hashes characters
         return
-    if (
-        type(table) is not nn.Embedding
-        or not table.weight.requires_grad
-        or params.optimizer not in LINEAR_OPTIMIZERS
-    ):
+    if type(table) is not nn.Embedding or params.optimizer not in LINEAR_OPTIMIZERS:
         return
-    if sum(parameter is table.weight for _, parameter in model.named_parameters(remove_duplicate=False)) > 1:
+    parameters = model.named_parameters(remove_duplicate=False)
+    is_shared = sum(parameter is table.weight for _, parameter in parameters) > 1
+    if is_shared or not table.weight.requires_grad:
         return
+
     used = np.zeros(table.num_embeddings, dtype=bool)
     used[padding] = True
     for start in range(0, len(ids), _PART):
@@ -87,15 +98,18 @@ def train_used_embeddings(
 
 def used_embeddings(model: nn.Module) -> tuple[str, UsedEmbeddings] | None:
     """Return the name of the embeddings of a model, and themselves, if only some of them are trained."""
-    return next(
-        ((name, module) for name, module in model.named_modules() if isinstance(module, UsedEmbeddings)), None
-    )
+    for name, module in model.named_modules():
+        if isinstance(module, UsedEmbeddings):
+            return name, module
+    return None
 
 
 def fold_embeddings(model: nn.Module, weights: MutableMapping[str, Tensor]) -> None:
-    """Replace the parts of the embeddings in ``weights``, those of ``model`` by name, by the table of the whole vocabulary."""
-    if used := used_embeddings(model):
-        name, embeddings = used
-        for part, _ in embeddings.named_parameters():
-            del weights[f"{name}.{part}"]
-        weights[f"{name}.weight"] = embeddings.table()
+    """Replace the parts of the embeddings in the weights of a model by the table of the whole vocabulary."""
+    divided = used_embeddings(model)
+    if divided is None:
+        return
+    name, embeddings = divided
+    for part, _ in embeddings.named_parameters():
+        del weights[f"{name}.{part}"]
+    weights[f"{name}.weight"] = embeddings.table()

@@ -1,4 +1,7 @@
-"""Training with ``model.head: frozen``: the linear model on the checkpoint's vectors, fitted by the main process. No optimizer runs."""
+"""Training with ``model.head: frozen``: a linear model on the checkpoint's vectors.
+
+The main process fits it. No optimizer runs.
+"""
 
 import time
 from collections.abc import Callable
@@ -15,7 +18,7 @@ from transformers import PreTrainedModel
 from stages.train.data import BatchLoader, Inputs, Rows, check_fit
 from stages.train.devices import describe_devices
 from stages.train.model import build_model
-from stages.train.optimization import Logits, ValidationMetric
+from stages.train.optimization import ValidationMetric
 from stages.train.progress import Evaluation, TrainingProgress
 from tuneline.core.terminal import phase, progress, say
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
@@ -24,13 +27,19 @@ from tuneline.model.frozen import FrozenClassifier, PairTemplate
 from tuneline.model.linear import LinearModel, Vectors, most_rows
 from tuneline.params import Params
 from tuneline.tasks import Task
+from tuneline.tasks.task import Logits
 
 
 @dataclass(frozen=True)
 class FrozenResult:
-    """A fitted head, the logits of the classifier with it for the validation split, and the one evaluation of it, at step 0.
+    """A fitted head, without its checkpoint: a training may follow, which needs the memory.
 
-    The checkpoint is not kept: a training may follow.
+    Attributes:
+        head: Weights of the linear layer by name, on the CPU.
+        logits: Logits of the classifier with this head for the validation split.
+        metric: Validation metric.
+        progress: Progress with the one evaluation of the head, at step 0.
+        seconds: Duration of the fit.
     """
 
     head: dict[str, Tensor]
@@ -47,59 +56,72 @@ class FrozenResult:
 
 
 def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> FrozenResult:
-    """Fit the head on rows of the train split, drawn with the seed if there are too many; the validation split chooses its regularization.
+    """Fit the head on the train split; the validation split chooses its regularization.
 
-    Only the main process calls it.
+    Rows are drawn with the seed if there are too many. Only the main process calls it.
     """
     started = time.monotonic()
+
+    # model
     torch.manual_seed(params.training_seed)  # a pooler that the checkpoint lacks is drawn, and not used
     model = _untrained(params, inputs).to(accelerator.device).eval()
+    features = model.head.in_features
     say(f"train: {describe_devices(accelerator)}")
-    most = most_rows(model.encoder.config.hidden_size, model.template is not None)
-    splits = (inputs.train, inputs.validation)
-    train, others = (_sample(split, most, params.training_seed) for split in splits)
+
+    # data
+    limit = most_rows(model.encoder.config.hidden_size, model.template is not None)
+    train_rows = _sample(inputs.train, limit, params.training_seed)
+    validation_rows = _sample(inputs.validation, limit, params.training_seed)
+    train_loader = BatchLoader(inputs.train, inputs.pad_token_id, accelerator.device)
+    validation_loader = BatchLoader(inputs.validation, inputs.pad_token_id, accelerator.device)
+    batch_size = params.train.evaluation_batch_size
     say(
         "train: the checkpoint is frozen; a linear model is fitted to its mean-pooled vectors "
-        f"({model.head.in_features:,} features, {len(train):,} of {len(inputs.train):,} rows)"
+        f"({features:,} features, {len(train_rows):,} of {len(inputs.train):,} rows)"
     )
-    size, width = params.train.evaluation_batch_size, model.head.in_features
-    loaders = [BatchLoader(split, inputs.pad_token_id, accelerator.device) for split in splits]
+
+    def compute_vectors(batch: dict[str, Tensor]) -> Tensor:
+        return model.features(batch["input_ids"], batch["attention_mask"])
+
+    def compute_logits(batch: dict[str, Tensor]) -> Tensor:
+        logits: Tensor = model(**batch).logits
+        return logits
+
     with progress("train"):
         phase("vectors of train and validation")
-        known, unseen = (
-            _computed(
-                loader,
-                rows,
-                width,
-                size,
-                lambda batch: model.features(batch["input_ids"], batch["attention_mask"]),
-            )
-            for loader, rows in zip(loaders, (train, others), strict=True)
+        train_vectors = _computed(train_loader, train_rows, features, batch_size, compute_vectors)
+        validation_vectors = _computed(
+            validation_loader, validation_rows, features, batch_size, compute_vectors
         )
+
         phase("linear model")
         _fit_head(
             model,
-            (known, inputs.train.labels[train]),
-            (unseen, inputs.validation.labels[others]),
+            (train_vectors, inputs.train.labels[train_rows]),
+            (validation_vectors, inputs.validation.labels[validation_rows]),
             inputs.labels,
         )
+
         phase("logits of validation")
-        every = np.arange(len(inputs.validation))
-        logits = _computed(
-            loaders[1], every, inputs.labels.outputs, size, lambda batch: model(**batch).logits
-        )
+        every_row = np.arange(len(inputs.validation))
+        logits = _computed(validation_loader, every_row, inputs.labels.outputs, batch_size, compute_logits)
+
+    # evaluation
     metric = ValidationMetric.load(params.train, inputs.labels)
     scores = metric.scores(logits, inputs.validation.labels, inputs.labels)
     evaluation = Evaluation(0, scores["loss"], scores[metric.name])
     say(f"train: validation loss {evaluation.loss:.4f}, {metric.name} {evaluation.metric:.4f}")
-    head = {name: values.cpu() for name, values in model.head.state_dict().items()}
     return FrozenResult(
-        head, logits, metric, TrainingProgress(evaluated=[evaluation]), time.monotonic() - started
+        head={name: values.cpu() for name, values in model.head.state_dict().items()},
+        logits=logits,
+        metric=metric,
+        progress=TrainingProgress(evaluated=[evaluation]),
+        seconds=time.monotonic() - started,
     )
 
 
 def can_be_frozen(params: Params, inputs: Inputs) -> bool:
-    """Return True unless the tokenizer joins the texts of a pair in a way from which they cannot be separated."""
+    """Return True unless the tokenizer joins the texts of a pair so that they cannot be separated."""
     tokenizer: Any = inputs.tokenizer
     return len(params.data.text_columns) == 1 or pair_separators(tokenizer) is not None
 
@@ -111,27 +133,37 @@ def _untrained(params: Params, inputs: Inputs) -> FrozenClassifier:
     if not isinstance(encoder, PreTrainedModel):
         raise AssertionError(f"{type(built).__name__} has no base model")
     check_fit(inputs, encoder.config)
-    pairs = len(params.data.text_columns) == 2
-    tokenizer: Any = inputs.tokenizer
-    return FrozenClassifier(encoder, PairTemplate.of(tokenizer) if pairs else None)
+    template = None
+    if len(params.data.text_columns) == 2:
+        tokenizer: Any = inputs.tokenizer
+        template = PairTemplate.of(tokenizer)
+    return FrozenClassifier(encoder, template)
 
 
-def _sample(split: TokenizedSplit, most: int, seed: int) -> Rows:
-    """Return at most ``most`` rows, in the order of the file."""
-    rows = np.arange(len(split))
-    if len(split) > most:
-        rows = np.sort(np.random.default_rng(seed).choice(len(split), most, replace=False))
-    return rows
+def _sample(split: TokenizedSplit, limit: int, seed: int) -> Rows:
+    """Return at most ``limit`` rows, in the order of the file."""
+    if len(split) <= limit:
+        return np.arange(len(split))
+    rows = np.random.default_rng(seed).choice(len(split), limit, replace=False)
+    return np.sort(rows)
 
 
 def _computed(
-    loader: BatchLoader, rows: Rows, width: int, size: int, compute: Callable[[dict[str, Tensor]], Tensor]
+    loader: BatchLoader,
+    rows: Rows,
+    width: int,
+    batch_size: int,
+    compute: Callable[[dict[str, Tensor]], Tensor],
 ) -> Vectors:
-    """Return what the model computes of some rows, float32 of shape ``(rows, width)``; rows of similar length share a batch."""
+    """Return what a function computes of rows, float32 of shape ``(rows, width)``.
+
+    Rows of similar length share a batch.
+    """
     values = np.empty((len(rows), width), dtype=np.float32)
     with torch.inference_mode():
-        for batch in length_sorted_batches(loader.split.lengths_of(rows), size):
-            values[batch] = compute(loader.inputs(rows[batch])).float().cpu().numpy()
+        for batch in length_sorted_batches(loader.split.lengths_of(rows), batch_size):
+            inputs = loader.inputs(rows[batch])
+            values[batch] = compute(inputs).float().cpu().numpy()
     return values
 
 
@@ -141,8 +173,8 @@ def _fit_head(
     validation: tuple[Vectors, NDArray[Any]],
     labels: Task,
 ) -> None:
+    """Fit the linear layer to the vectors and labels of two splits."""
     fitted = LinearModel.fit(train, validation, labels, cosine_last=model.template is not None)
     weight, bias = fitted.weights(model.head.in_features, labels)
-    model.head.load_state_dict(
-        {"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)}
-    )  # cast to float32
+    # this casts them to float32, the type of the layer
+    model.head.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})

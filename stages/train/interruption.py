@@ -1,4 +1,7 @@
-"""Why a training ends early: a signal, after which all processes save a checkpoint; or processes on other machines that are lost."""
+"""Why a training ends early: a signal, or lost processes on other machines.
+
+After a signal, all processes save a checkpoint.
+"""
 
 import contextlib
 import math
@@ -26,20 +29,28 @@ from tuneline.core.paths import REPORTS
 from tuneline.core.terminal import say
 
 NOTE = REPORTS / "interrupted" / "train.json"
+"""File that exists from an interruption until the resumed run ends.
+
+accelerate and DVC do not pass exit codes on; this file remains.
+"""
 PAUSED_PREDICTIONS = NOTE.with_name("validation.parquet")
 """Predictions of the best weights so far for the validation split, after a pause."""
-"""Exists from an interruption until the resumed run ends. accelerate and DVC do not pass exit codes on; this file remains."""
 PAUSE_AT_STEP = "TUNELINE_PAUSE_AT_STEP"
 """Environment variable with a number of optimizer steps, after which the training ends as after SIGTERM.
 
-It publishes nothing.
+It publishes nothing, also if that was its last step.
 """
 
 
 class TrainingInterrupted(Exception):  # noqa: N818 - a requested stop, not an error
-    """A signal, or ``PAUSE_AT_STEP``, stops the training after ``step`` of ``steps`` optimizer steps, which ``checkpoint`` has.
+    """A signal, or ``PAUSE_AT_STEP``, stops the training.
 
-    ``best`` is the best evaluation so far: ``metric``, its ``value`` and its ``step``.
+    Attributes:
+        signal: Name of the signal, or ``PAUSE_AT_STEP``.
+        step: Optimizer steps done.
+        steps: Optimizer steps of the whole run.
+        checkpoint: Checkpoint of this step.
+        best: Best evaluation so far: ``metric``, its ``value`` and its ``step``.
     """
 
     def __init__(
@@ -54,21 +65,19 @@ class TrainingInterrupted(Exception):  # noqa: N818 - a requested stop, not an e
             f"interrupted by {signal_name} after step {step} of {steps}; the checkpoint is {checkpoint}. Run"
             " `dvc repro` to resume from it."
         )
-        self.signal, self.step, self.steps, self.checkpoint, self.best = (
-            signal_name,
-            step,
-            steps,
-            checkpoint,
-            best,
-        )
+        self.signal = signal_name
+        self.step = step
+        self.steps = steps
+        self.checkpoint = checkpoint
+        self.best = best
 
 
 class Interruption:
-    """Context that records SIGTERM and SIGINT, as ``signal``, instead of ending the process; the loop stops where its state is consistent.
+    """Context that records SIGTERM and SIGINT, as ``signal``, instead of ending the process.
 
-    A launcher may forward a signal that has reached this process already; the second changes nothing. Python
-    sets handlers in the main thread only: in other threads (notebooks, for example) signals keep their
-    default effect.
+    The loop reads it, and stops where its state is consistent. A launcher may forward a signal that has
+    reached this process already; the second changes nothing. Python sets handlers in the main thread only: in
+    other threads (notebooks, for example) signals keep their default effect.
     """
 
     def __init__(self) -> None:
@@ -78,9 +87,8 @@ class Interruption:
     def __enter__(self) -> Self:
         """Set the handlers."""
         if threading.current_thread() is threading.main_thread():
-            self._previous = {
-                number: signal.signal(number, self._record) for number in (signal.SIGTERM, signal.SIGINT)
-            }
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._previous[number] = signal.signal(number, self._record)
         return self
 
     def __exit__(
@@ -91,7 +99,8 @@ class Interruption:
             signal.signal(number, previous)
 
     def _record(self, number: int, _frame: FrameType | None) -> None:
-        self.signal = self.signal or signal.Signals(number).name
+        if self.signal is None:
+            self.signal = signal.Signals(number).name
 
 
 class Coordinator:
@@ -105,11 +114,12 @@ class Coordinator:
         self, accelerator: Accelerator, interruption: Interruption, checkpoint_minutes: float | None
     ) -> None:
         self._single_process = accelerator.num_processes == 1
-        needs_gloo = not self._single_process and accelerator.device.type != "cpu"
-        self._process_group = distributed.new_group(backend="gloo") if needs_gloo else None
+        self._process_group = None  # the default one, which uses gloo on the CPU
+        if not self._single_process and accelerator.device.type != "cpu":
+            self._process_group = distributed.new_group(backend="gloo")
         self._interruption = interruption
         self._pause_at = pause_step(os.environ.get(PAUSE_AT_STEP))
-        self._seconds = None if checkpoint_minutes is None else checkpoint_minutes * 60
+        self._checkpoint_minutes = checkpoint_minutes
         self._last_checkpoint = time.monotonic()
 
     def check_pause(self, step: int, *, finished: bool) -> None:
@@ -127,15 +137,17 @@ class Coordinator:
 
     def checkpoint_time_elapsed(self) -> bool:
         """Return True if the time between checkpoints has elapsed in any process."""
-        return self._seconds is not None and self._any_process(
-            time.monotonic() - self._last_checkpoint >= self._seconds
-        )
+        if self._checkpoint_minutes is None:
+            return False
+        seconds = time.monotonic() - self._last_checkpoint
+        return self._any_process(seconds >= self._checkpoint_minutes * 60)
 
     def restart_checkpoint_timer(self) -> None:
         """Start measuring the time to the next checkpoint."""
         self._last_checkpoint = time.monotonic()
 
     def _any_process(self, here: bool) -> bool:
+        """Return True in every process if ``here`` is True in one of them."""
         if self._single_process:
             return here
         flag = torch.tensor([int(here)])

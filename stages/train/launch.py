@@ -25,24 +25,30 @@ INTERRUPTED = os.EX_TEMPFAIL
 CRASHED = os.EX_SOFTWARE
 """Exit code of a run that ended with a traceback: 70."""
 LAUNCHER = "TUNELINE_LAUNCHER"
-"""Environment variable with a command, such as ``srun --nodes=2``, that starts the command after it on every machine and ends with it."""
+"""Environment variable with a command, such as ``srun --nodes=2``.
+
+It starts the command that follows on every machine, and ends with it.
+"""
 LAUNCHED = ("DVC_STAGE", "ACCELERATE_MIXED_PRECISION", "TORCHELASTIC_RUN_ID")
-"""Environment variables that DVC, accelerate's launcher and torchrun set for the processes that they start."""
+"""Environment variables that DVC, accelerate's launcher and torchrun set for the processes they start."""
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 ALLOCATOR = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "MALLOC_MMAP_THRESHOLD_": str(2**30),
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
 }
-"""Environment of a training with which glibc asks for huge pages, and keeps freed memory for the next step (docs/benchmarks.md).
+"""Environment of a training with which glibc asks for huge pages, and keeps freed memory for the next step.
 
 By default it returns a tensor of more than 32 MiB, such as the gradient of a vocabulary, to the system, and
-gets it back page by page.
+gets it back page by page (docs/benchmarks.md).
 """
 
 
 def main() -> int:
-    """Run the training and return the exit code: 0, 1 or 78 after an error, 75 after an interruption, 128 + N after signal N."""
+    """Run the training and return the exit code.
+
+    It is 0 after success, 1 or 78 after an error, 75 after an interruption, and 128 + N after signal N.
+    """
     started = time.time()
     child: subprocess.Popen[bytes] | None = None
     stopped = False
@@ -58,41 +64,52 @@ def main() -> int:
     end_with_launcher()
     command, environment = child_command(sys.argv[1:], os.environ)
     child = subprocess.Popen(command, env=environment, preexec_fn=ignore_ctrl_c)  # noqa: PLW1509 - there is one thread
-    if stopped:  # before there was a child
+    if stopped:  # the signal came before there was a child to pass it on to
         child.terminate()
+
     code = child.wait()
-    message, status = describe_end(128 - code if code < 0 else code, resume_hint(started))
+    if code < 0:  # as a shell reports signal N
+        code = 128 - code
+    message, status = describe_end(code, resume_hint(started))
     if message:
         say(f"train: {message}", error=True)
     return status
 
 
 def child_command(flags: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Return the command that trains, and its environment: on this machine, or through ``LAUNCHER`` on those that it chooses."""
-    if launcher := shlex.split(environ.get(LAUNCHER, "")):
-        others = {
-            name: value for name, value in environ.items() if name not in (LAUNCHER, PARENT)
-        }  # process ids are of one machine
-        return [*launcher, sys.executable, "-m", "stages.train.launch", *flags], others
-    return [sys.executable, "-m", "stages.train.accelerate_launch", *flags], {
-        **ALLOCATOR,
-        **environ,
-        PARENT: str(os.getpid()),
-    }
+    """Return the command that trains, and its environment.
+
+    It trains on this machine, or through ``LAUNCHER`` on the machines that the launcher chooses.
+    """
+    environment = dict(environ)
+    launcher = shlex.split(environment.get(LAUNCHER, ""))
+    if launcher:
+        for name in (LAUNCHER, PARENT):  # the id of a process means nothing on another machine
+            environment.pop(name, None)
+        return [*launcher, sys.executable, "-m", "stages.train.launch", *flags], environment
+
+    environment = {**ALLOCATOR, **environment, PARENT: str(os.getpid())}
+    return [sys.executable, "-m", "stages.train.accelerate_launch", *flags], environment
 
 
 def ignore_ctrl_c() -> None:
-    """Ignore SIGINT until the training handles it: while Python imports, it ends in a traceback.
+    """Ignore SIGINT until the training handles it: while Python imports, it would end in a traceback.
 
-    SIGTERM, which follows, does not.
+    SIGTERM, which the launcher sends after it, ends the process without one.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def describe_end(code: int, hint: str) -> tuple[str | None, int]:
-    """Return the last line of the run, and its exit code, given that of the training, 128 + N after signal N, and how to continue.
+    """Return the last line of the run, and its exit code.
 
-    The line is ``None`` where the training has printed its own: after its end, an error or an interruption.
+    Args:
+        code: Exit code of the training; 128 + N after signal N.
+        hint: How to continue.
+
+    Returns:
+        The line, ``None`` where the training has printed its own (after its end, an error or an
+        interruption), and the exit code of the run.
     """
     if code in (0, 1, PERMANENT, INTERRUPTED):
         return None, code
@@ -102,22 +119,29 @@ def describe_end(code: int, hint: str) -> tuple[str | None, int]:
         return f"stopped. {hint}", INTERRUPTED
     if code - 128 in list(signal.Signals):
         number = signal.Signals(code - 128)
-        memory = (
-            "The system kills a process when memory runs out: lower train.micro_batch_size (global_batch_size"
-            " can stay). "
-        )
-        return f"killed by signal {number} ({number.name}). {memory * (number == signal.SIGKILL)}{hint}", code
+        if number == signal.SIGKILL:
+            hint = (
+                "The system kills a process when memory runs out: lower train.micro_batch_size"
+                f" (global_batch_size can stay). {hint}"
+            )
+        return f"killed by signal {number} ({number.name}). {hint}", code
     return f"ended with exit code {code}. {hint}", code
 
 
 def resume_hint(started: float, checkpoints: Path = CHECKPOINTS) -> str:
-    """Return how to continue the run that has written to ``checkpoints`` since ``started``, in seconds since the epoch."""
+    """Return how to continue the run that has written to ``checkpoints`` since ``started``.
+
+    ``started`` is in seconds since the epoch.
+    """
+    # one second earlier: file systems and the clock differ in resolution
     runs = [file for file in checkpoints.glob("*/run.json") if file.stat().st_mtime >= started - 1]
-    if (
-        not runs
-    ):  # it ended before it looked for its checkpoints, for example while it waited for other machines
+    if not runs:
+        # it ended before it looked for its checkpoints, for example while it waited for other machines
         return "`dvc repro` starts again, from the last checkpoint if there is one."
-    return describe_resume(sorted(step for run in runs for step in run.parent.glob("step-*")))
+    steps: list[Path] = []
+    for run in runs:
+        steps += run.parent.glob("step-*")
+    return describe_resume(sorted(steps))
 
 
 def describe_resume(steps: list[Path]) -> str:
@@ -128,9 +152,10 @@ def describe_resume(steps: list[Path]) -> str:
 
 
 def end_with_launcher() -> None:
-    """Get SIGTERM when the process that started this one ends: then a checkpoint is saved, and nothing is published.
+    """Get SIGTERM when the process that started this one ends.
 
-    A process that a person started, in a terminal or with nohup, may outlive what started it.
+    Then a checkpoint is saved, and nothing is published. A process that a person started, in a terminal or
+    with nohup, may outlive what started it.
     """
     if PARENT in os.environ or any(name in os.environ for name in LAUNCHED):
         end_with_parent(int(os.environ.get(PARENT, os.getppid())))

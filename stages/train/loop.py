@@ -25,7 +25,7 @@ from stages.train.interruption import (
     Interruption,
     TrainingInterrupted,
 )
-from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS, Logits
+from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS
 from stages.train.progress import Evaluation, TrainingStep
 from stages.train.state import (
     TrainingResult,
@@ -44,6 +44,7 @@ from tuneline.core.terminal import say
 from tuneline.model.batches import length_sorted_batches
 from tuneline.params import Params
 from tuneline.tasks.predictions import write_predictions
+from tuneline.tasks.task import Logits
 
 T = TypeVar("T")
 

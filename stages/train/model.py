@@ -241,6 +241,7 @@ def _output_layer(model: PreTrainedModel) -> str | None:
 def adapt(model: PreTrainedModel, params: TrainParams, drawn: Collection[str]) -> nn.Module:
     """Enable gradient checkpointing, freeze modules or add LoRA adapters, as the parameters say."""
     if params.gradient_checkpointing:
+        # not reentrant: the reentrant kind drops gradients where the input of a layer needs none
         enable: Any = model.gradient_checkpointing_enable
         enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if params.lora is not None:
@@ -257,7 +258,7 @@ def freeze(model: PreTrainedModel, names: list[str]) -> None:
     modules = dict(model.named_modules())
     for name in names:
         module = modules.get(name) or modules.get(f"{model.base_model_prefix}.{name}")
-        if not name or module is None:  # the empty name is that of the whole model
+        if not name or module is None:  # the empty name means the whole model
             available = ", ".join(child for child, _ in model.base_model.named_children())
             raise ParamsError(
                 f"train.freeze: the model has no module {name!r}.",
@@ -323,7 +324,7 @@ def compute_first_token_only(model: PreTrainedModel) -> bool:
 
     After the last attention, no information passes between tokens. So query and attention output (a twelfth
     of a layer's arithmetic each) and the feed-forward part (two thirds) are needed for the first token only.
-    Logits and gradients are those of the full layer; dropout draws fewer masks, so runs with and without this
+    Logits and gradients are as with the full layer; dropout draws fewer masks, so runs with and without this
     differ like runs with two seeds. Neither the names of the weights nor the saved files change. Layers that
     share their weights (ALBERT) are not restricted, and neither is a single one, after which DeBERTa has a
     convolution.
@@ -350,8 +351,11 @@ def _attend_with_first_token(layer: nn.Module, query: str) -> None:
 
     The other tokens get copies of its result, which nothing reads.
     """
+    # queries
     projection: Any = layer.get_submodule(query)
     projection.forward = MethodType(_project_first_token, projection)
+
+    # attention: of this layer only, so its configuration must not be the one that all layers share
     attention: Any = layer.get_submodule(query.rpartition(".")[0])
     attention.config = copy.copy(attention.config)
     attention.config._attn_implementation = "of_first_token"
@@ -399,6 +403,7 @@ class TargetScale:
         head = _output_layer(model)
         if head is None or f"{head}.bias" not in drawn:
             return None
+        # in two passes: the difference of large sums would lose the deviation of targets far from 0
         mean = _mean(targets, lambda values: values)
         deviation = math.sqrt(_mean(targets, lambda values: (values - mean) ** 2)) or 1.0
 

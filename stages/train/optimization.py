@@ -22,9 +22,8 @@ from tuneline.params import TrainParams
 from tuneline.params.section import FunctionName
 from tuneline.tasks import Task
 from tuneline.tasks.predictions import metrics_of
+from tuneline.tasks.task import Logits
 
-Logits = NDArray[np.float32]
-"""Shape ``(examples, outputs)``."""
 _ROWS = 6
 """Rows with which the function is tried."""
 _TOLERANCE = 1e-4

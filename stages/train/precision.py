@@ -1,4 +1,4 @@
-"""Precision of ``train.mixed_precision: auto`` on a CPU: that of the run to resume, else the faster one.
+"""Precision of ``train.mixed_precision: auto`` on a CPU: as in the run to resume, else the faster one.
 
 A processor that computes bf16 may gain nothing from it, so a few steps are measured. A run that was
 interrupted keeps its precision, whatever the processor is now: in another precision, it would be another run.
@@ -17,8 +17,12 @@ from tuneline.params import Params
 
 LEAST_SPEED = 1.1
 """bf16 is chosen if its steps are at least so many times as fast as those in float32."""
-_ROWS, _FEATURES, _STEPS = 512, 768, 3
-"""Tokens in a measured step, features of its layers, and measured steps in each precision."""
+_ROWS = 512
+"""Tokens in a measured step."""
+_FEATURES = 768
+"""Features of its layers, as in BERT."""
+_STEPS = 3
+"""Measured steps in each precision."""
 
 
 def choose_cpu_precision(choice: DeviceChoice, params: Params) -> tuple[Precision, str]:
@@ -33,20 +37,26 @@ def choose_cpu_precision(choice: DeviceChoice, params: Params) -> tuple[Precisio
         if interrupted == "bf16" and choice.precision != "bf16":
             return interrupted, "that of the run to resume, although this processor computes it slowly"
         return interrupted, "that of the run to resume"
+
     if choice.precision != "bf16":
         return choice.precision, "this processor does not compute bf16"
     speed = bf16_speed()
-    reason = f"a step in bf16 is {speed:.1f} x as fast as in float32"
-    return ("bf16" if speed >= LEAST_SPEED else "no"), reason
+    precision: Precision = "bf16" if speed >= LEAST_SPEED else "no"
+    return precision, f"a step in bf16 is {speed:.1f} x as fast as in float32"
 
 
 def interrupted_precision(params: Params, checkpoints: Path = CHECKPOINTS) -> Precision | None:
-    """Return the precision of the run on a CPU that was interrupted with these parameters and data; ``None`` if there is none."""
+    """Return the precision of the interrupted run on a CPU with these parameters and data.
+
+    The result is ``None`` if there is no such run.
+    """
     from stages.train.checkpoints import run_inputs
 
+    # without a checkpoint there is nothing to resume, and no need to hash the data
     runs = [file for file in sorted(checkpoints.glob("*/run.json")) if any(file.parent.glob("step-*"))]
     if not runs:
         return None
+
     expected = run_inputs(params, model_input_files())
     for file in runs:
         identity: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -58,7 +68,10 @@ def interrupted_precision(params: Params, checkpoints: Path = CHECKPOINTS) -> Pr
 
 
 def bf16_speed() -> float:
-    """Return how many times as fast as in float32 a step in bf16 is on this processor: a feed-forward layer of BERT, there and back."""
+    """Return how many times as fast a step in bf16 is on this processor as a step in float32.
+
+    A step is the forward and backward pass of a feed-forward layer of BERT.
+    """
     import torch
     from torch import nn
 

@@ -30,7 +30,6 @@ from stages.train.embeddings import fold_embeddings, train_used_embeddings, used
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.model import TargetScale, adapt, build_model, compute_first_token_only
 from stages.train.optimization import (
-    Logits,
     Loss,
     ValidationMetric,
     build_loss,
@@ -45,6 +44,7 @@ from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.provenance import TrainingSegment
 from tuneline.params import Params, RunParams, TrainParams
 from tuneline.tasks import Task
+from tuneline.tasks.task import Logits
 
 
 @dataclass
@@ -300,7 +300,7 @@ def training_result(state: TrainState, params: Params, inputs: Inputs, logits: L
         model = adapted.merge_and_unload()
         weights = model.state_dict()
 
-    # the published weights are those of an ordinary model, which predicts without hooks
+    # whoever loads the published weights has neither the hook nor the divided embeddings
     if state.target_scale is not None:
         state.target_scale.fold(weights)
     fold_embeddings(model, weights)
@@ -396,7 +396,7 @@ def _dtype(tensor: Tensor) -> str:
 
 
 def _print_initial_loss(state: TrainState, loss: float) -> None:
-    """Print the initial loss next to that of a uniform prediction, and warn if it is far higher."""
+    """Print the initial loss next to the loss of a uniform prediction, and warn if it is far higher."""
     if not math.isfinite(loss):
         raise DataError(
             f"The loss before the first step is {loss}.",

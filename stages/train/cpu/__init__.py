@@ -1,21 +1,16 @@
-"""Shorter training steps on the CPU: one entry for the loop, ``fast_training``; docs/benchmarks.md has what each part saves.
+"""Shorter training steps on the CPU: one entry for the loop, ``fast_training``.
 
-What this package uses of torch beyond its public interface. ``tests/stages/train/cpu/test_internals.py``
-fails if one of them changes:
+docs/benchmarks.md has what each part saves. The package uses of torch, beyond its public interface:
 
-==================================================
-============================================================================ ``aten::bernoulli_.float``,
-``Library._destroy``    dropout.py replaces the operator, and ends that. Without it, masks are drawn
-                                                    by torch, and a step takes a tenth longer.
-``torch.ops.mkldnn._linear_pointwise``,             linear.py, bf16.py: a product by oneDNN, and whether it
-computes bf16. Without ``_is_mkldnn_bf16_supported``                       them, training in bf16, and on
-AMD's processors with AVX-512, fails: use
-                                                    ``torch.nn.functional.linear``.
-``cblas_gemm_bf16bf16f32`` in ``libtorch_cpu.so``   bf16.py: MKL's public function, which torch contains.
-Without it, gradients
-                                                    of weights are computed by torch, and rounded to bf16.
-==================================================
-============================================================================
+- ``aten::bernoulli_.float`` and ``Library._destroy``, in dropout.py: it replaces the operator, and ends that.
+  Without them, masks are drawn by torch, and a step takes a tenth longer.
+- ``torch.ops.mkldnn._linear_pointwise`` and ``_is_mkldnn_bf16_supported``, in linear.py and bf16.py: a
+  product by oneDNN, and whether it computes bf16. Without them, training in bf16, and on AMD's processors
+  with AVX-512, fails: use ``torch.nn.functional.linear``.
+- ``cblas_gemm_bf16bf16f32`` in ``libtorch_cpu.so``, in bf16.py: MKL's public function, which torch contains.
+  Without it, gradients of weights are computed by torch, and rounded to bf16.
+
+``tests/stages/train/cpu/test_internals.py`` fails if one of them changes.
 """
 
 import contextlib
@@ -32,23 +27,21 @@ from stages.train.cpu.waits import short_waits_on_shared_cores
 
 
 def uses_bf16_layers(accelerator: Accelerator, compiled: bool) -> bool:
-    """Return True if ``fast_training`` lets a model compute in bf16: on a CPU, unless its weights are sharded or it is compiled."""
+    """Return True if ``fast_training`` lets a model compute in bf16.
+
+    It does so on a CPU, unless the weights are sharded or the model is compiled.
+    """
+    in_bf16 = accelerator.device.type == "cpu" and accelerator.mixed_precision == "bf16"
     is_whole = accelerator.distributed_type.value in ("NO", "MULTI_CPU")
-    return (
-        accelerator.device.type == "cpu"
-        and accelerator.mixed_precision == "bf16"
-        and is_whole
-        and not compiled
-    )
+    return in_bf16 and is_whole and not compiled
 
 
 @contextlib.contextmanager
 def fast_training(accelerator: Accelerator, model: nn.Module, compiled: bool) -> Iterator[None]:
     """Until the block ends, let a model train in the fastest way that is known for the processor.
 
-    On a GPU, nothing changes.
-
-    The layers of the model stay changed; names, values and types of its weights do not change.
+    On a GPU, nothing changes. The layers of the model stay changed; names, values and types of its weights do
+    not change.
     """
     if accelerator.device.type != "cpu":
         yield

@@ -21,9 +21,9 @@ from stages.train.cpu.linear import multiply
 from tuneline.core.machine import processor_words
 
 PADDING_MULTIPLE = 4
-"""Batches are padded to a multiple of so many tokens.
+"""Batches are padded to a multiple of this number of tokens.
 
-For each new number, oneDNN compiles some twenty kernels, 1.4 ms and 300 KB each.
+For each new number of tokens, oneDNN compiles some twenty kernels, 1.4 ms and 300 KB each.
 """
 
 
@@ -55,7 +55,8 @@ class _Product(torch.autograd.Function):
         ctx.type_of_values = values.dtype
         rounded = values.to(torch.bfloat16).contiguous()
         weight = weight.to(torch.bfloat16)
-        bias = None if bias is None else bias.to(torch.bfloat16)
+        if bias is not None:
+            bias = bias.to(torch.bfloat16)
         ctx.save_for_backward(rounded, weight)
         return multiply(rounded, weight, bias)
 
@@ -64,7 +65,9 @@ class _Product(torch.autograd.Function):
         values, weight = ctx.saved_tensors
         needs_values, needs_weight, needs_bias = ctx.needs_input_grad
         rows = gradient.flatten(0, -2).contiguous()
-        values_gradient = weight_gradient = bias_gradient = None
+        values_gradient = None
+        weight_gradient = None
+        bias_gradient = None
         if needs_values:
             values_gradient = (rows @ weight).view(values.shape).to(ctx.type_of_values)
         if needs_weight:
@@ -74,8 +77,14 @@ class _Product(torch.autograd.Function):
         return values_gradient, weight_gradient, bias_gradient
 
 
+# CBLAS_LAYOUT and CBLAS_TRANSPOSE of the C interface
+_ROW_MAJOR = 101
+_NOT_TRANSPOSED = 111
+_TRANSPOSED = 112
+
+
 def transposed_product(left: Tensor, right: Tensor) -> Tensor:
-    """Return ``left.T @ right`` of contiguous bf16 matrices, float32 of shape ``(left columns, right columns)``.
+    """Return ``left.T @ right`` of contiguous bf16 matrices, as float32.
 
     torch's product has the type of its operands, and oneDNN reads a transposed one at half of its speed. MKL,
     which is a part of torch, reads it as it is, and sums in float32.
@@ -83,27 +92,46 @@ def transposed_product(left: Tensor, right: Tensor) -> Tensor:
     gemm = mkl_gemm()
     if gemm is None:
         return (left.t() @ right).float()
-    rows, columns = left.shape[1], right.shape[1]
+    inner, rows = left.shape
+    columns = right.shape[1]
     product = torch.empty(rows, columns)
-    row_major, transposed, plain = 101, 112, 111  # CBLAS_LAYOUT and CBLAS_TRANSPOSE of the C interface
-    sizes = rows, columns, left.shape[0]
-    operands = 1.0, left.data_ptr(), rows, right.data_ptr(), columns, 0.0, product.data_ptr(), columns
-    gemm(row_major, transposed, plain, *sizes, *operands)
+    # product = 1.0 * left.T @ right + 0.0 * product; each matrix with the length of its rows in memory
+    gemm(
+        _ROW_MAJOR,
+        _TRANSPOSED,
+        _NOT_TRANSPOSED,
+        rows,
+        columns,
+        inner,
+        1.0,
+        left.data_ptr(),
+        rows,
+        right.data_ptr(),
+        columns,
+        0.0,
+        product.data_ptr(),
+        columns,
+    )
     return product
 
 
 @functools.cache
 def mkl_gemm() -> Callable[..., None] | None:
-    """Return MKL's ``cblas_gemm_bf16bf16f32`` on processors with AMX for bf16; ``None`` on others, and in builds of torch without MKL."""
+    """Return MKL's ``cblas_gemm_bf16bf16f32`` on processors with AMX for bf16.
+
+    The result is ``None`` on other processors, and in builds of torch without MKL.
+    """
     library = Path(torch.__file__).parent / "lib/libtorch_cpu.so"
     if "amx_bf16" not in processor_words() or not library.exists():
         return None
     gemm: Any = getattr(ctypes.CDLL(str(library)), "cblas_gemm_bf16bf16f32", None)
     if gemm is None:
         return None
-    integer, pointer, real = ctypes.c_int, ctypes.c_void_p, ctypes.c_float
-    matrix = [pointer, integer]
-    gemm.argtypes = [integer] * 6 + [real, *matrix, *matrix, real, *matrix]
+    # layout, transpose of both operands, three sizes; factor, two operands; factor, result
+    layout_and_sizes = [ctypes.c_int] * 6
+    factor = [ctypes.c_float]
+    matrix = [ctypes.c_void_p, ctypes.c_int]
+    gemm.argtypes = layout_and_sizes + factor + matrix + matrix + factor + matrix
     gemm.restype = None
     function: Callable[..., None] = gemm
     return function
@@ -114,9 +142,8 @@ class Bf16LayerNorm(nn.LayerNorm):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name in nn.LayerNorm
         """Return the normalized values, bf16 of the same shape."""
-        return functional.layer_norm(
-            input.to(torch.bfloat16), self.normalized_shape, self.weight, self.bias, self.eps
-        )
+        values = input.to(torch.bfloat16)
+        return functional.layer_norm(values, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
 class Bf16Dropout(nn.Dropout):
@@ -130,7 +157,7 @@ class Bf16Dropout(nn.Dropout):
 
 
 def dropout_in_bf16(values: Tensor, rate: float) -> Tensor:
-    """Return bf16 values, of which a part is 0 and the others are divided by ``1 - rate``."""
+    """Return bf16 values: a part of them, ``rate``, is 0, and the others are divided by ``1 - rate``."""
     if not 0 < rate < 1:
         return functional.dropout(values, rate)
     dropout: Any = _Dropout.apply
@@ -139,12 +166,13 @@ def dropout_in_bf16(values: Tensor, rate: float) -> Tensor:
 
 
 class _Dropout(torch.autograd.Function):
-    """The mask has all bits or none, and is applied by a bitwise and: products of bf16 take three times as long."""
+    """The mask has all bits or none, and is applied by a bitwise and: a product takes three times as long."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, rate: float) -> Tensor:
-        kept = torch.empty(values.shape, dtype=torch.int16)
-        mask = torch.lt(random_bits(values.shape), below(1 - rate), out=kept).neg_()
+        mask = torch.empty(values.shape, dtype=torch.int16)
+        torch.lt(random_bits(values.shape), below(1 - rate), out=mask)
+        mask.neg_()  # 1 becomes -1, which has all bits
         ctx.save_for_backward(mask)
         ctx.scale = 1 / (1 - rate)
         return _apply(mask, values).mul_(ctx.scale)
@@ -156,7 +184,8 @@ class _Dropout(torch.autograd.Function):
 
 
 def _apply(mask: Tensor, values: Tensor) -> Tensor:
-    return torch.bitwise_and(values.contiguous().view(torch.int16), mask).view(torch.bfloat16)
+    bits = values.contiguous().view(torch.int16)
+    return torch.bitwise_and(bits, mask).view(torch.bfloat16)
 
 
 BF16_LAYERS: dict[type[nn.Module], type[nn.Module]] = {

@@ -1,4 +1,4 @@
-"""Linear layers in float32 that oneDNN computes, for processors on which MKL does not use all instructions."""
+"""Linear layers in float32 by oneDNN, for processors on which MKL does not use all instructions."""
 
 from typing import Any
 
@@ -10,13 +10,14 @@ from tuneline.core.machine import processor_words
 
 
 def onednn_is_faster() -> bool:
-    """Return True if oneDNN multiplies float32 matrices faster than MKL, which torch uses: MKL uses AVX-512 on Intel's processors only."""
+    """Return True if oneDNN multiplies float32 matrices faster than MKL, which torch uses.
+
+    MKL uses AVX-512 on Intel's processors only.
+    """
+    if not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
+        return False
     words = processor_words()
-    return (
-        torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-        and bool(words)
-        and "GenuineIntel" not in words
-    )
+    return bool(words) and "GenuineIntel" not in words  # no words: the system does not name its processor
 
 
 class OneDnnLinear(nn.Linear):
@@ -42,15 +43,23 @@ class _OneDnnProduct(torch.autograd.Function):
         values, weight = ctx.saved_tensors
         needs_values, needs_weight, needs_bias = ctx.needs_input_grad
         rows = gradient.flatten(0, -2)
-        return (
-            multiply(gradient, weight.t(), None) if needs_values else None,
-            rows.t() @ values.flatten(0, -2) if needs_weight else None,
-            rows.sum(0) if needs_bias else None,
-        )
+        values_gradient = None
+        weight_gradient = None
+        bias_gradient = None
+        if needs_values:
+            values_gradient = multiply(gradient, weight.t(), None)
+        if needs_weight:
+            weight_gradient = rows.t() @ values.flatten(0, -2)
+        if needs_bias:
+            bias_gradient = rows.sum(0)
+        return values_gradient, weight_gradient, bias_gradient
 
 
 def multiply(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return ``values @ weight.T + bias``, computed by oneDNN; all of one type. torch would copy the bias to every row first."""
+    """Return ``values @ weight.T + bias``, computed by oneDNN; all have one type.
+
+    torch would copy the bias to every row first.
+    """
     if values.dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return functional.linear(values, weight, bias)
     product: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
