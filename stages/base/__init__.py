@@ -1,1 +1,1 @@
-"""The stage ``base``: bring the pretrained model and its tokenizer into the project, as files that DVC versions."""
+"""The stage ``base``: bring the pretrained model and its tokenizer into the project."""

@@ -1,4 +1,4 @@
-"""Bring the pretrained model into the project, so that no later stage needs a network and changed weights train again.
+"""Bring the pretrained model into the project: no later stage needs a network, changed weights train again.
 
 Reads: ``model.checkpoint`` and ``tokenize.tokenizer``: a repository of the hub at the commit of its revision,
 or a folder under ``models/source/``. Checks: the model type, that the weights are complete safetensors, and
@@ -32,16 +32,16 @@ from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
 
 WRAPPERS = ("_orig_mod.", "module.")
-"""Prefixes of the weights of a model that was saved as ``torch.compile`` or ``DistributedDataParallel`` wraps it."""
+"""Prefixes of the weights of a model that was saved inside ``torch.compile``'s or DDP's wrapper."""
 LAYER = re.compile(r"\.(?:layer|layers|h|block|blocks)\.(\d+)\.")
 """Number of a layer in the name of a weight."""
 
 
 def check_weights(checkpoint: Pretrained, folder: Path) -> None:
-    """Check that every safetensors file in a folder is complete, and that they have the weights of every layer.
+    """Check that every safetensors file in a folder is complete, and that they have weights of every layer.
 
-    The stage ``train`` compares each weight, and comes after all stages of data. What can be told from the
-    names alone, is told here.
+    The stage ``train`` compares each weight, and comes after all stages of data. What the names alone show is
+    reported here.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -58,32 +58,47 @@ def check_weights(checkpoint: Pretrained, folder: Path) -> None:
 
 
 def check_names(checkpoint: Pretrained, names: Sequence[str]) -> None:
-    """Check the names of the weights of a checkpoint: that none of a layer is missing, and that none is behind a wrapper."""
+    """Check the names of the weights of a checkpoint: each layer has some, and none is behind a wrapper."""
     where = f"{checkpoint.key}: {checkpoint.label}"
-    if wrapped := [name for name in names if name.startswith(WRAPPERS)]:
-        raise ParamsError(
-            f"{where}: its weights are those of a wrapped model, such as {wrapped[0]!r}, which transformers"
-            " would leave out.",
-            "Save the model itself, as by"
-            " accelerator.unwrap_model(model).save_pretrained('models/source/NAME').",
-        )
+    for name in names:
+        if name.startswith(WRAPPERS):
+            raise ParamsError(
+                f"{where}: its weights are those of a wrapped model, such as {name!r}, which transformers"
+                " would leave out.",
+                "Save the model itself, as by"
+                " accelerator.unwrap_model(model).save_pretrained('models/source/NAME').",
+            )
+
     config = checkpoint.config()
     layers = config.get("num_hidden_layers")
-    found = {int(number[1]) for name in names if (number := LAYER.search(name))}
-    shares = "num_hidden_groups" in config  # as in ALBERT
-    if isinstance(layers, int) and found and not shares and (missing := sorted(set(range(layers)) - found)):
+    shares_weights = "num_hidden_groups" in config  # as in ALBERT
+    layers_with_weights = set()
+    for name in names:
+        match = LAYER.search(name)
+        if match is not None:
+            layers_with_weights.add(int(match[1]))
+    # without a number in any name, the layers are named in another way
+    if not isinstance(layers, int) or shares_weights or not layers_with_weights:
+        return
+    missing = set(range(layers)) - layers_with_weights
+    if missing:
         raise ParamsError(
-            f"{where}: it has no weights of layer {missing[0]}, and its config.json says that it has {layers}"
-            " layers.",
+            f"{where}: it has no weights of layer {min(missing)}, and its config.json says that it has"
+            f" {layers} layers.",
             "The file is incomplete, or config.json is that of another model: fetch both again.",
         )
 
 
 def check_vocabulary(tokenizer: Pretrained, folder: Path, checkpoint: Pretrained | None) -> None:
-    """Check that a tokenizer loads, and that the checkpoint, if there is one, has an embedding for each token: that of the same token."""
+    """Check that a tokenizer loads, and that a checkpoint has an embedding for each of its tokens.
+
+    The embedding must be of the same token in the tokenizer of the checkpoint.
+    """
     tokens = _tokens_by_id(folder, tokenizer)
     if checkpoint is None:
         return
+
+    # as many embeddings as tokens
     embeddings = checkpoint.config().get("vocab_size")
     if isinstance(embeddings, int) and max(tokens) >= embeddings:
         excess = min(number for number in tokens if number >= embeddings)
@@ -92,19 +107,22 @@ def check_vocabulary(tokenizer: Pretrained, folder: Path, checkpoint: Pretrained
             f" weights have {embeddings:,} embeddings: there is none for token {excess}, {tokens[excess]!r}.",
             _hint(checkpoint),
         )
+
+    # the same tokens as the tokenizer of the checkpoint, if it has one
     if tokenizer == checkpoint or not checkpoint.tokenizer_files():
         return
-    own = _tokens_by_id(checkpoint.fetch(checkpoint.tokenizer_files()), checkpoint)
-    for number in sorted(tokens.keys() & own.keys()):
-        if tokens[number] != own[number]:
+    checkpoint_tokens = _tokens_by_id(checkpoint.fetch(checkpoint.tokenizer_files()), checkpoint)
+    for number in sorted(tokens.keys() & checkpoint_tokens.keys()):
+        if tokens[number] != checkpoint_tokens[number]:
             raise ParamsError(
                 f"{tokenizer.key}: {tokenizer.label} has another vocabulary than {checkpoint.label}: "
-                f"token {number} is {tokens[number]!r}, not {own[number]!r}.",
+                f"token {number} is {tokens[number]!r}, not {checkpoint_tokens[number]!r}.",
                 _hint(checkpoint),
             )
 
 
 def _tokens_by_id(folder: Path, pretrained: Pretrained) -> Mapping[int, str]:
+    """Load a tokenizer, and return its vocabulary."""
     tokenizer = load_tokenizer(folder, f"{pretrained.key}: {pretrained.label}")
     return {number: token for token, number in tokenizer.get_vocab().items()}
 
@@ -123,11 +141,16 @@ def bring(params: Params, target: Path) -> BaseSource:
     """
     checkpoint = find_checkpoint(params)
     tokenizer = find_tokenizer(params, checkpoint)
-    tokenizer_source = checkpoint_source = None
+
+    tokenizer_source = None
     if tokenizer is not None:
-        names = [*tokenizer.tokenizer_files(), *([CONFIG] if CONFIG in tokenizer.files else [])]
+        names = list(tokenizer.tokenizer_files())
+        if CONFIG in tokenizer.files:  # AutoTokenizer may take the kind of tokenizer from it
+            names.append(CONFIG)
         tokenizer_source = copy(tokenizer, names, target / BASE_TOKENIZER.name)
         check_vocabulary(tokenizer, target / BASE_TOKENIZER.name, checkpoint)
+
+    checkpoint_source = None
     if checkpoint is not None:
         checkpoint_source = copy(checkpoint, [CONFIG, *checkpoint.weight_files()], target / BASE_MODEL.name)
         check_weights(checkpoint, target / BASE_MODEL.name)
@@ -138,53 +161,65 @@ def find_checkpoint(params: Params) -> Pretrained | None:
     """Find the checkpoint; ``None`` if the model is trained from scratch."""
     if params.model.checkpoint is None:
         return None
-    checkpoint = announce_commit(
-        find_pretrained(params.model.checkpoint, params.model.revision), params.model.revision
-    )
+    checkpoint = find_pretrained(params.model.checkpoint, params.model.revision)
+    announce_commit(checkpoint, params.model.revision)
     check_model_type(checkpoint)
-    checkpoint.weight_files()
+    checkpoint.weight_files()  # refuses a checkpoint without safetensors before anything is fetched
     return checkpoint
 
 
 def find_tokenizer(params: Params, checkpoint: Pretrained | None) -> Pretrained | None:
-    """Find the tokenizer, that of the checkpoint unless another one is named; ``None`` if it is trained on the train split."""
-    name, revision = params.tokenize.tokenizer, params.tokenize.revision
+    """Find the tokenizer: the one of the checkpoint, unless another one is named.
+
+    The result is ``None`` if a tokenizer is trained on the train split.
+    """
+    tokenizer = checkpoint
+    name = params.tokenize.tokenizer
     if name is not None and (checkpoint is None or name != checkpoint.name):
-        checkpoint = announce_commit(find_pretrained(name, revision, "tokenize.tokenizer"), revision)
-    if checkpoint is not None and not checkpoint.tokenizer_files():
+        tokenizer = find_pretrained(name, params.tokenize.revision, "tokenize.tokenizer")
+        announce_commit(tokenizer, params.tokenize.revision)
+    if tokenizer is not None and not tokenizer.tokenizer_files():
         raise ParamsError(
-            f"{checkpoint.key}: {checkpoint.label} has no tokenizer.",
+            f"{tokenizer.key}: {tokenizer.label} has no tokenizer.",
             "Name the one that the model was trained with: tokenize.tokenizer.",
         )
-    return checkpoint
+    return tokenizer
 
 
-def announce_commit(pretrained: Pretrained, revision: str | None) -> Pretrained:
-    """Print the commit of a branch or tag, because nothing looks at the branch again until the stage is forced."""
-    if pretrained.commit is not None and not (revision and COMMIT_HASH.fullmatch(revision)):
+def announce_commit(pretrained: Pretrained, revision: str | None) -> None:
+    """Print the commit of a branch or tag: nothing looks at the branch again until the stage is forced."""
+    if pretrained.commit is None:  # a folder
+        return
+    revision = revision or "main"
+    if not COMMIT_HASH.fullmatch(revision):
         say(
-            f"base: {pretrained.name}: {revision or 'main'} is commit {pretrained.commit} now; `dvc repro"
+            f"base: {pretrained.name}: {revision} is commit {pretrained.commit} now; `dvc repro"
             " --force base` looks again"
         )
-    return pretrained
 
 
 def copy(pretrained: Pretrained, names: Sequence[str], target: Path) -> PretrainedSource:
-    """Fetch files and copy them; refuse a copy that differs from what the hub lists, or does not fit on the disk."""
+    """Fetch files and copy them.
+
+    A copy that does not fit on the disk, or differs from what the hub lists, is refused.
+    """
     folder = pretrained.fetch(names)
     target.mkdir()
     try:
         for name in names:
             shutil.copyfile(folder / name, target / name)
     except OSError as error:
+        size = sum(pretrained.files[name] for name in names)
         raise StageError(
             f"{pretrained.key}: {pretrained.label} cannot be copied from {folder} to {BASE}:"
             f" {error.strerror}.",
-            f"It needs {sum(pretrained.files[name] for name in names) / 2**20:,.0f} MB there.",
+            f"It needs {size / 2**20:,.0f} MB there.",
         ) from None
+
+    # hashes of the copies: they show a damaged download and a damaged copy
     sha256 = {name: file_hash(target / name) for name in names}
-    for name, expected in pretrained.sha256.items():
-        if sha256.get(name, expected) != expected:
+    for name, listed in pretrained.sha256.items():
+        if name in sha256 and sha256[name] != listed:
             raise pretrained.damaged(name, "its SHA-256 is not the one that the hub lists")
     return PretrainedSource(
         name=pretrained.name, commit=pretrained.commit, license=pretrained.license(), sha256=sha256
@@ -199,10 +234,10 @@ def main() -> None:
     with replace_directory(BASE) as folder:
         source = bring(params, folder)
         source.write(folder / BASE_RECORD.name)
-    say(
-        "base:"
-        f" {source.checkpoint.description if source.checkpoint else 'no checkpoint: the model is trained from scratch'}"
-    )
+    if source.checkpoint is None:
+        say("base: no checkpoint: the model is trained from scratch")
+    else:
+        say(f"base: {source.checkpoint.description}")
 
 
 if __name__ == "__main__":

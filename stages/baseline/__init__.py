@@ -1,1 +1,1 @@
-"""The stage ``baseline``: fit simple models and predict with them, for the comparison with the trained model."""
+"""The stage ``baseline``: fit simple models, which the trained model must beat, and predict with them."""

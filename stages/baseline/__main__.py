@@ -1,6 +1,7 @@
-"""Fit the simple models that a trained one must beat, and predict with them: the majority, TF-IDF, and the frozen checkpoint.
+"""Fit the simple models that a trained one must beat, and predict with them.
 
-Reads: ``data/raw/``; with a checkpoint, also ``models/base/model/`` and the tokenizer in ``data/tokenized/``.
+The models: the majority, TF-IDF, and linear models on the frozen checkpoint. Reads: ``data/raw/``; with a
+checkpoint, also ``models/base/model/`` and the tokenizer in ``data/tokenized/``.
 Computes: for each model, the predictions on the validation split and on the reported one. The train split is
 sampled within limits. Writes: ``reports/baselines/SPLIT.parquet``, one column for each model; the stage
 ``evaluate`` scores them beside the trained model.
@@ -33,16 +34,17 @@ def frozen_models(train: SplitReader, params: Params) -> Predict:
 def baseline_predictions(
     split: SplitReader, columns: Sequence[str], models: Sequence[Predict], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the predictions of all models for the rows of a split; in the same batches, whatever the number of its files."""
+    """Yield the predictions of all models for the rows of a split, one column for each model."""
+    # in the same batches, whatever the number of files: a model may round differently in another batch
     texts_schema = pa.schema([split.schema.field(name) for name in columns])
-    for batch in rebatch(
-        (batch.replace_schema_metadata(None) for batch in split.batches(columns)), texts_schema
-    ):
+    batches = (batch.replace_schema_metadata(None) for batch in split.batches(columns))
+    for batch in rebatch(batches, texts_schema):
         texts = [column.to_pylist() for column in batch.columns]
-        found = {name: values for predict in models for name, values in predict(texts).items()}
-        yield pa.record_batch(
-            [pa.array(found[name], type=schema.field(name).type) for name in schema.names], schema=schema
-        )
+        predictions = {}
+        for predict in models:
+            predictions.update(predict(texts))
+        arrays = [pa.array(predictions[field.name], type=field.type) for field in schema]
+        yield pa.record_batch(arrays, schema=schema)
 
 
 def main() -> None:
@@ -51,25 +53,29 @@ def main() -> None:
     train = SplitReader.open(RAW, "train", made_by="download")
     check_text_columns(train, params.data.text_columns)
     labels = read_task(train.schema)
-    names = ["majority", "tfidf"]
+    columns = params.data.text_columns
+
     with progress("baseline"):
+        # models
+        names = ["majority", "tfidf"]
         models = [
             majority_model(train, labels),
-            tfidf_model(train, params.data.text_columns, labels, params.seed),
+            tfidf_model(train, columns, labels, params.seed),
         ]
         if params.model.checkpoint is not None:
             models.append(frozen_models(train, params))
-            names += ["frozen", "cosine"][: len(params.data.text_columns)]
+            names.append("frozen")
+            if len(columns) == 2:  # of two texts, also the similarity of their vectors
+                names.append("cosine")
+
+        # predictions; the reported split may be the validation split
+        schema = baselines_schema(labels, names)
         with replace_directory(BASELINES) as folder:
             for split in dict.fromkeys(("validation", params.evaluate.split)):
                 phase(f"predicting {split}")
-                schema = baselines_schema(labels, names)
                 rows = SplitReader.open(RAW, split, made_by="download")
-                write_batches(
-                    split_file(folder, split),
-                    schema,
-                    baseline_predictions(rows, params.data.text_columns, models, schema),
-                )
+                predictions = baseline_predictions(rows, columns, models, schema)
+                write_batches(split_file(folder, split), schema, predictions)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ Reads: ``models/classifier``; ``data/tokenized`` to calibrate int8; ``data/raw``
 ``models/base/source.json`` to record what the model is made of; ``reports/provenance/``. Computes: one model
 per precision in ``export.precisions``. Writes: ``models/candidates/``: the models; ``export.json``, which
 records how to use the models and where they come from; and the tokenizer, so that the folder can be deployed
-alone. The stage ``compare`` checks that their predictions are those of the trained model and publishes those
-that pass in ``models/onnx/``.
+alone. The stage ``compare`` checks that they predict what the trained model predicts, and publishes the
+models that pass in ``models/onnx/``.
 """
 
 import json
@@ -53,15 +53,17 @@ EARLIER_STAGES = ("base", "download", "tokenize", "train")
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch", "transformers")
 """Libraries that the models depend on."""
 FROZEN_KEY = "frozen_head"
-"""Key of ``config.json`` that a classifier with a frozen head has; ``KEY`` in tuneline/model/frozen.py, which imports torch."""
+"""Key of ``config.json`` that a classifier with a frozen head has.
+
+It is ``KEY`` in tuneline/model/frozen.py, which imports torch.
+"""
 
 
 def to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
     """Convert a copy of the fp32 graph to fp16, for GPUs; on a CPU it is slower than fp32.
 
-    ``logits`` stay float32.
-
-    Constants beyond the range of fp16 become its largest number, so masks stay masks.
+    ``logits`` stay float32. Constants beyond the range of fp16 become its largest number, so masks stay
+    masks.
     """
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
@@ -72,7 +74,7 @@ def to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 ExportedModel = tuple[onnx.ModelProto, Mapping[str, Any]]
-"""A model in one precision; with that of int8 the method and bits of its quantization."""
+"""A model in one precision, and how it was quantized: method and bits for int8, empty for the others."""
 
 
 def export(
@@ -104,19 +106,37 @@ def load_for_tracing(folder: Path) -> "TrainedModel":
 def write_models(
     exported: Mapping[str, ExportedModel], record: ExportRecord, classifier: Path, folder: Path
 ) -> dict[str, float]:
-    """Write the models with the record in their metadata, ``export.json``, and the tokenizer; return the size of each model in MiB."""
+    """Write the models with the record in their metadata, ``export.json``, and the tokenizer.
+
+    Return the size of each model in MiB.
+    """
+    # tokenizer
     for name in COPIED_FILES:
         shutil.copyfile(require(classifier / name, "train"), folder / name)
+
+    # models: one with large weights has a second file
     models = {}
+    sizes = {}
     for precision, (graph, quantization) in exported.items():
-        embed(graph, record, precision=precision, **({"quantization": quantization} if quantization else {}))
+        entries: dict[str, Any] = {"precision": precision}
+        if quantization:
+            entries["quantization"] = quantization
+        embed(graph, record, **entries)
         files = save_model(graph, folder / FILES[precision])
-        hashes = {file.name: file_hash(file) for file in files}
         size = sum(file.stat().st_size for file in files)
-        models[precision] = ModelRecord(file=files[0].name, bytes=size, sha256=hashes, **quantization)
-    inputs = [value.name for value in exported["fp32"][0].graph.input]
+        models[precision] = ModelRecord(
+            file=files[0].name,
+            bytes=size,
+            sha256={file.name: file_hash(file) for file in files},
+            **quantization,
+        )
+        sizes[f"{precision}_mb"] = round(size / 2**20, 2)
+
+    # record: all models have the inputs of the fp32 graph
+    fp32, _ = exported["fp32"]
+    inputs = [value.name for value in fp32.graph.input]
     record.model_copy(update={"inputs": inputs, "models": models}).write(folder / EXPORT_RECORD)
-    return {f"{precision}_mb": round(model.bytes / 2**20, 2) for precision, model in models.items()}
+    return sizes
 
 
 def new_record(classifier: Path, task: Task, params: Params) -> ExportRecord:
@@ -150,29 +170,35 @@ def tokenizer_record(folder: Path) -> TokenizerRecord:
 
 def data_record(folder: Path) -> DataRecord:
     """Return the source of the raw splits in a folder, and the SHA-256 of each (``split_hash``)."""
-    sha256 = {
-        split: split_hash(SplitReader.open(folder, split, made_by="download").paths) for split in SPLITS
-    }
+    sha256 = {}
+    for split in SPLITS:
+        files = SplitReader.open(folder, split, made_by="download").paths
+        sha256[split] = split_hash(files)
     return DataRecord(source=RawSource.read_if_exists(folder / "source.json"), sha256=sha256)
 
 
 def model_provenance() -> ModelProvenance:
     """Return the provenance of the models: their data, and all stages that they went through."""
-    earlier = {
-        stage: StageProvenance.read(require(provenance_file(stage), stage)) for stage in EARLIER_STAGES
-    }
-    stages = {**earlier, "export": stage_provenance("export", LIBRARIES)}
+    stages = {}
+    for stage in EARLIER_STAGES:
+        stages[stage] = StageProvenance.read(require(provenance_file(stage), stage))
+    stages["export"] = stage_provenance("export", LIBRARIES)
     return ModelProvenance(data=data_record(RAW), base=BaseSource.read(BASE_RECORD), stages=stages)
 
 
-def embed(model: onnx.ModelProto, record: ExportRecord, **own: Any) -> None:
-    """Replace the metadata of a model: the record without what it says about all models, and what is said of this one only.
+def embed(model: onnx.ModelProto, record: ExportRecord, **entries: Any) -> None:
+    """Replace the metadata of a model: the record without its list of models, and entries of this model only.
 
     Strings are written unchanged, other values as JSON.
     """
+    metadata = record.model_dump(mode="json", exclude={"inputs", "models"})
+    metadata |= entries
+
     del model.metadata_props[:]
-    for key, value in {**record.model_dump(mode="json", exclude={"inputs", "models"}), **own}.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    for key, value in metadata.items():
+        text = value
+        if not isinstance(value, str):
+            text = json.dumps(value, ensure_ascii=False, sort_keys=True)
         model.metadata_props.add(key=key, value=text)
 
 
@@ -180,15 +206,17 @@ def main() -> Measurements:
     """Read the parameters, the data and the trained model; convert it; write the models."""
     params = load_params()
     require(CLASSIFIER / "config.json", "train")
-    splits = {
-        split: SplitReader.open(TOKENIZED, split, made_by="tokenize") for split in ("train", "validation")
-    }
-    record = new_record(CLASSIFIER, read_task(splits["train"].schema), params)
-    columns = [name for name in splits["train"].schema.names if name != LABELS]
-    rows = QuantizationRows(
-        splits["train"], splits["validation"], record.pad_token_id, params.seed, params.compare.close_rmse
-    )
-    exported = export(load_for_tracing(CLASSIFIER), columns, params.export, rows)
+
+    # data, and where the model comes from: an incomplete record is found before the conversion
+    train = SplitReader.open(TOKENIZED, "train", made_by="tokenize")
+    validation = SplitReader.open(TOKENIZED, "validation", made_by="tokenize")
+    record = new_record(CLASSIFIER, read_task(train.schema), params)
+
+    # models
+    inputs = [name for name in train.schema.names if name != LABELS]
+    rows = QuantizationRows(train, validation, record.pad_token_id, params.seed, params.compare.close_rmse)
+    exported = export(load_for_tracing(CLASSIFIER), inputs, params.export, rows)
+
     with replace_directory(CANDIDATES) as folder:
         return write_models(exported, record, CLASSIFIER, folder)
 

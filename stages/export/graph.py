@@ -1,8 +1,8 @@
 """Conversion of the trained model to an ONNX graph with dynamic batch size and sequence length.
 
 The graph is traced by torch's exporter, then rewritten to compute less. A rewriting is used only if the
-logits on a few rows stay those of the trained model; the stage ``compare`` later checks the whole reported
-split.
+logits on a few rows stay as the trained model computes them; the stage ``compare`` later checks the whole
+reported split.
 """
 
 import ast
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 PRODUCER = "tuneline"
 LINEAR_OPERATORS = ("MatMul", "Gemm")
 SCOPES = "pkg.torch.onnx.name_scopes"
-"""Metadata that the exporter writes for each node: the list of modules around it, and its own name at the end."""
+"""Metadata that the exporter writes for each node: the modules around it, and its own name at the end."""
 ONE_FILE = 2**31 - 2**20
-"""Maximal bytes of weights in the model's own file: protobuf's limit is 2 GB, and the graph needs some of it."""
+"""Maximal bytes of weights in the model's own file: protobuf's limit is 2 GB, and the graph needs a part."""
 
 
 def weight_bytes(model: onnx.ModelProto) -> int:
@@ -46,9 +46,8 @@ def weight_bytes(model: onnx.ModelProto) -> int:
 def save_model(model: onnx.ModelProto, path: Path, one_file: int = ONE_FILE) -> list[Path]:
     """Write a model, which does not change, and return the files written, the model first.
 
-    The same model gives the same bytes.
-
-    Weights of more than ``one_file`` bytes go to ``path`` with ``.data`` added, which must stay beside it.
+    The same model gives the same bytes. Weights of more than ``one_file`` bytes go to ``path`` with ``.data``
+    added, which must stay beside it.
     """
     if weight_bytes(model) <= one_file:
         path.write_bytes(model.SerializeToString(deterministic=True))
@@ -70,7 +69,8 @@ def clean_graph(model: onnx.ModelProto) -> onnx.ModelProto:
     del model.metadata_props[:]
     model.doc_string = ""
     model.domain = ""
-    model.producer_name, model.producer_version = PRODUCER, ""
+    model.producer_name = PRODUCER
+    model.producer_version = ""
     _clean_graph(model.graph)
     for function in model.functions:
         _clear_metadata([function, *function.node])
@@ -79,6 +79,7 @@ def clean_graph(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _clean_graph(graph: onnx.GraphProto) -> None:
+    """Clean a graph and the graphs inside its nodes."""
     del graph.value_info[:]
     graph.name = PRODUCER
     _clear_metadata([graph, *graph.node, *graph.initializer, *graph.input, *graph.output])
@@ -93,31 +94,48 @@ def _clear_metadata(parts: list[onnx.GraphProto | onnx.FunctionProto | onnx.Node
 
 
 def _drop_unread_inputs(graph: onnx.GraphProto) -> None:
-    """Remove inputs of which only the shape is read.
+    """Remove inputs whose values no node reads, only their shape.
 
     All inputs have shape ``(batch, sequence)``, so the first one provides it.
     """
     nodes = _all_nodes(graph)
-    read = {name for node in nodes if node.op_type != "Shape" for name in node.input}
-    first, *others = graph.input
-    for unread in [value for value in others if value.name not in read]:
+    read: set[str] = set()
+    for node in nodes:
+        if node.op_type != "Shape":
+            read.update(node.input)
+
+    first = graph.input[0].name
+    for value in list(graph.input)[1:]:
+        if value.name in read:
+            continue
         for node in nodes:
-            node.input[:] = [first.name if name == unread.name else name for name in node.input]
-        graph.input.remove(unread)
+            for index, name in enumerate(node.input):
+                if name == value.name:
+                    node.input[index] = first
+        graph.input.remove(value)
 
 
 def _all_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    return [*graph.node, *(node for subgraph in _subgraphs(graph) for node in _all_nodes(subgraph))]
+    """Return the nodes of a graph and of the graphs inside them."""
+    nodes = list(graph.node)
+    for subgraph in _subgraphs(graph):
+        nodes += _all_nodes(subgraph)
+    return nodes
 
 
 def _subgraphs(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
     """Return the bodies of control flow operators: ``If``, ``Loop``, ``Scan``."""
-    attributes = [attribute for node in graph.node for attribute in node.attribute]
-    single = [attribute.g for attribute in attributes if attribute.type == onnx.AttributeProto.GRAPH]
-    return [*single, *(subgraph for attribute in attributes for subgraph in attribute.graphs)]
+    subgraphs: list[onnx.GraphProto] = []
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                subgraphs.append(attribute.g)
+            subgraphs += attribute.graphs
+    return subgraphs
 
 
-BATCH, SEQUENCE = "batch", "sequence"
+BATCH = "batch"
+SEQUENCE = "sequence"
 Dims = list[int | str]
 
 
@@ -132,13 +150,16 @@ class ShapedGraph:
     @classmethod
     def read(cls, graph: onnx.GraphProto) -> "ShapedGraph":
         """Read shapes and constants from a graph as the exporter writes it."""
-        values = [*graph.input, *graph.value_info, *graph.output]
-        shapes: dict[str, Dims] = {
-            value.name: [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
-            for value in values
-        }
-        constants = {tensor.name: tensor for tensor in graph.initializer}
-        return cls(graph, shapes | {name: list(tensor.dims) for name, tensor in constants.items()}, constants)
+        shapes: dict[str, Dims] = {}
+        for values in (graph.input, graph.value_info, graph.output):
+            for value in values:
+                dims = value.type.tensor_type.shape.dim
+                shapes[value.name] = [dim.dim_param or dim.dim_value for dim in dims]
+        constants = {}
+        for tensor in graph.initializer:
+            constants[tensor.name] = tensor
+            shapes[tensor.name] = list(tensor.dims)
+        return cls(graph, shapes, constants)
 
     def consumers(self) -> dict[str, list[tuple[int, int]]]:
         """Return for each value the nodes that read it, as (index of the node, index of its input).
@@ -157,7 +178,9 @@ class ShapedGraph:
         With n = 1 it is a mask.
         """
         dims = self.shapes.get(name, [])
-        return len(dims) == 3 and dims[:2] == [BATCH, SEQUENCE] and isinstance(dims[2], int) and dims[2] > 1
+        if len(dims) != 3 or dims[:2] != [BATCH, SEQUENCE]:
+            return False
+        return isinstance(dims[2], int) and dims[2] > 1
 
     def add_constant(self, name: str, value: int | Sequence[int]) -> str:
         """Add an int64 constant to the graph unless it has one of that name, and return the name."""
@@ -173,14 +196,17 @@ class ShapedGraph:
 
 
 def int_attribute(node: onnx.NodeProto, name: str, default: int) -> int:
-    """Return an integer attribute of a node."""
-    return next((int(attribute.i) for attribute in node.attribute if attribute.name == name), default)
+    """Return an integer attribute of a node, or a default if it has none of this name."""
+    for attribute in node.attribute:
+        if attribute.name == name:
+            return int(attribute.i)
+    return default
 
 
 ELEMENTWISE = frozenset(
     (
-        "Add", "And", "Cast", "Div", "Erf", "Gelu", "Identity", "Mul", "Neg", "Not", "Or", "Pow", "Relu", "Sigmoid", "Sqrt", "Sub",
-        "Tanh", "Where",
+        "Add", "And", "Cast", "Div", "Erf", "Gelu", "Identity", "Mul", "Neg", "Not", "Or", "Pow", "Relu",
+        "Sigmoid", "Sqrt", "Sub", "Tanh", "Where",
     )
 )  # fmt: skip
 InputAxes = dict[int, int]
@@ -192,21 +218,26 @@ def keep_first_token(shaped: ShapedGraph) -> None:
 
     The graph does not change if more than the first token is read.
     """
-    (values, inputs), slices = plan_narrowing(shaped), _Slices(shaped)
+    values, inputs = plan_narrowing(shaped)
+    slices = _Slices(shaped)
     nodes: list[onnx.NodeProto] = []
     for node_index, node in enumerate(shaped.graph.node):
+        # inputs that stay whole, because another node reads more of them
         for input_index, name in enumerate(node.input):
             axis = inputs.get((node_index, input_index))
             if axis is not None and name not in values:
                 nodes += slices.before(node, input_index, axis)
-        if node.op_type == "Reshape" and node.output[0] in values:
-            axis = values[
-                node.output[0]
-            ]  # the target shape is 1 along it, and 0 (keep the dimension) before it
-            target = [0] * axis + [1] + [int(dim) for dim in shaped.shapes[node.output[0]][axis + 1 :]]
-            node.input[1] = shaped.add_constant(f"{node.output[0]}_shape", target)
+
+        # a target shape has the old number of tokens
+        output = node.output[0]
+        if node.op_type == "Reshape" and output in values:
+            axis = values[output]
+            dims_before = [0] * axis  # 0 keeps the dimension
+            dims_after = [int(dim) for dim in shaped.shapes[output][axis + 1 :]]
+            node.input[1] = shaped.add_constant(f"{output}_shape", [*dims_before, 1, *dims_after])
             del node.attribute[:]
         nodes.append(node)
+
     for name, axis in values.items():
         shaped.shapes[name][axis] = 1
     shaped.replace_nodes(nodes)
@@ -217,87 +248,131 @@ def plan_narrowing(shaped: ShapedGraph) -> tuple[dict[str, int], dict[tuple[int,
 
     A value is narrowed if all nodes that read it need only its first entry along the same axis, and the node
     that computes it can work on narrowed inputs. Return the axis by name of the value; and by (index of a
-    node, index of its input), for inputs of which the first entry suffices.
+    node, index of its input), for inputs whose first entry suffices.
     """
     values: dict[str, int] = {}
     inputs: dict[tuple[int, int], int] = {}
-    consumers, selections = shaped.consumers(), []
+    selections: list[int] = []
+    consumers = shaped.consumers()
     for node_index in reversed(range(len(shaped.graph.node))):
         node = shaped.graph.node[node_index]
-        if _selects_first_token(node, shaped):
+        if _selects_first_token(node, shaped):  # here narrowing begins
             selections.append(node_index)
             inputs[node_index, 0] = 1
             continue
-        axes = {inputs.get(consumer) for name in node.output for consumer in consumers.get(name, [])}
-        if len(axes) != 1 or (axis := axes.pop()) is None:
+
+        # the axes along which the readers need one entry: None if one of them needs all
+        axes: set[int | None] = set()
+        for name in node.output:
+            for consumer in consumers.get(name, []):
+                axes.add(inputs.get(consumer))
+        if len(axes) != 1:
             continue
-        if (input_axes := _input_axes(node, axis, shaped)) is not None:
-            values |= dict.fromkeys(node.output, axis)
-            inputs |= {
-                (node_index, input_index): input_axis for input_index, input_axis in input_axes.items()
-            }
+        axis = axes.pop()
+        if axis is None:
+            continue
+        input_axes = _input_axes(node, axis, shaped)
+        if input_axes is None:
+            continue
+        values |= dict.fromkeys(node.output, axis)
+        for input_index, input_axis in input_axes.items():
+            inputs[node_index, input_index] = input_axis
+
+    # a selection from a value that stays whole needs no slice
     for node_index in selections:
-        if (
-            shaped.graph.node[node_index].input[0] not in values
-        ):  # the value stays whole, so no slice is needed
+        if shaped.graph.node[node_index].input[0] not in values:
             del inputs[node_index, 0]
     return values, inputs
 
 
 def _selects_first_token(node: onnx.NodeProto, shaped: ShapedGraph) -> bool:
-    if (
-        node.op_type != "Gather"
-        or int_attribute(node, "axis", 0) != 1
-        or not shaped.is_per_token(node.input[0])
-    ):
+    """Return True if a node takes the vector of the first token of each row."""
+    if node.op_type != "Gather" or int_attribute(node, "axis", 0) != 1:
+        return False
+    if not shaped.is_per_token(node.input[0]):
         return False
     index = shaped.constants.get(node.input[1])
     return index is not None and not index.dims and int(numpy_helper.to_array(index)) == 0
 
 
 def _input_axes(node: onnx.NodeProto, axis: int, shaped: ShapedGraph) -> InputAxes | None:
-    """Return the inputs whose first entries suffice for the first entry of the output; ``None`` if not possible or unknown."""
-    rule = _RULES.get(node.op_type, _elementwise if node.op_type in ELEMENTWISE else None)
-    shapes = [shaped.shapes.get(name) for name in (node.output[0], *node.input)]
-    known = [dims for dims in shapes if dims is not None]
-    return rule(node, axis, known) if rule and len(known) == len(shapes) else None
+    """Return the inputs whose first entries suffice for the first entry of the output along an axis.
+
+    The result is ``None`` if that is not possible or unknown.
+    """
+    rule = _RULES.get(node.op_type)
+    if rule is None:
+        return None
+    shapes = []
+    for name in (node.output[0], *node.input):
+        dims = shaped.shapes.get(name)
+        if dims is None:
+            return None
+        shapes.append(dims)
+    return rule(node, axis, shapes)
+
+
+# The rules: each takes a node, the axis of its output, and the shapes of its output and of its inputs.
 
 
 def _elementwise(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes:
     """Inputs are aligned at their last axes. An input that is broadcast along the axis does not change."""
-    axes = {input_index: axis - len(shapes[0]) + len(dims) for input_index, dims in enumerate(shapes[1:])}
-    return {
-        input_index: input_axis
-        for input_index, input_axis in axes.items()
-        if input_axis >= 0 and shapes[1 + input_index][input_axis] != 1
-    }
+    output, *inputs = shapes
+    axes = {}
+    for input_index, dims in enumerate(inputs):
+        input_axis = axis - len(output) + len(dims)
+        if input_axis >= 0 and dims[input_axis] != 1:
+            axes[input_index] = input_axis
+    return axes
 
 
 def _over_last_axis(node: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
-    last = len(shapes[0]) - 1
-    return {0: axis} if int_attribute(node, "axis", -1) % (last + 1) == last and axis < last else None
+    """Possible if the node works along the last axis, and another one is narrowed."""
+    dims = len(shapes[0])
+    last = dims - 1
+    if int_attribute(node, "axis", -1) % dims != last or axis >= last:
+        return None
+    return {0: axis}
 
 
 def _reshape(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
     """Possible if only axes after the token axis change, as when attention heads are split or joined."""
-    output, given = shapes[:2]
-    static = all(isinstance(dim, int) and dim > 0 for dim in output[axis + 1 :])
-    return {0: axis} if static and output[: axis + 1] == given[: axis + 1] else None
+    output, values, _target = shapes
+    are_static = all(isinstance(dim, int) and dim > 0 for dim in output[axis + 1 :])
+    if not are_static or output[: axis + 1] != values[: axis + 1]:
+        return None
+    return {0: axis}
+
+
+def _matrix_product(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
+    """Possible along the rows of the result: each is computed from one row of the first factor."""
+    output, first, _second = shapes
+    if axis != len(output) - 2 or len(first) < 2:
+        return None
+    return {0: len(first) - 2}
+
+
+def _split(node: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
+    """Possible along all axes but the one that is split."""
+    if int_attribute(node, "axis", 0) % len(shapes[0]) == axis:
+        return None
+    return {0: axis}
+
+
+def _transpose(node: onnx.NodeProto, axis: int, _: list[Dims]) -> InputAxes:
+    """The axis has another number in the input."""
+    permutation = next(attribute.ints for attribute in node.attribute if attribute.name == "perm")
+    return {0: permutation[axis]}
 
 
 _RULES: dict[str, Callable[[onnx.NodeProto, int, list[Dims]], InputAxes | None]] = {
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
     "LayerNormalization": _over_last_axis,
-    "MatMul": lambda _, axis, shapes: (
-        {0: len(shapes[1]) - 2} if axis == len(shapes[0]) - 2 and len(shapes[1]) >= 2 else None
-    ),
+    "MatMul": _matrix_product,
     "Reshape": _reshape,
     "Softmax": _over_last_axis,
-    "Split": lambda node, axis, shapes: (
-        {0: axis} if int_attribute(node, "axis", 0) % len(shapes[0]) != axis else None
-    ),
-    "Transpose": lambda node, axis, _: {
-        0: next(list(one.ints) for one in node.attribute if one.name == "perm")[axis]
-    },
+    "Split": _split,
+    "Transpose": _transpose,
 }
 
 
@@ -311,12 +386,15 @@ class _Slices:
     def before(self, node: onnx.NodeProto, input_index: int, axis: int) -> list[onnx.NodeProto]:
         """Redirect an input of a node to its first entry, and return the nodes to insert before it."""
         whole = node.input[input_index]
-        name = node.input[input_index] = f"{whole}_first_{axis}"
+        name = f"{whole}_first_{axis}"
+        node.input[input_index] = name
         if name in self._created:
             return []
         self._created.add(name)
-        bounds = [self._shaped.add_constant(f"first_token_{value}", [value]) for value in (0, 1, axis)]
-        return [helper.make_node("Slice", [whole, *bounds], [name], name=f"node_{name}")]
+        start = self._shaped.add_constant("first_token_0", [0])
+        end = self._shaped.add_constant("first_token_1", [1])
+        slice_axis = self._shaped.add_constant(f"first_token_{axis}", [axis])
+        return [helper.make_node("Slice", [whole, start, end, slice_axis], [name], name=f"node_{name}")]
 
 
 MASK = "attention_mask"
@@ -337,7 +415,9 @@ PER_TOKEN = frozenset(
         "Tanh",
     )
 )
-REAL_TOKENS, LIST_INDEX = "real_tokens", "places_of_tokens"
+"""Operators that may treat tokens independently."""
+REAL_TOKENS = "real_tokens"
+LIST_INDEX = "places_of_tokens"
 """Names of the two index tensors in the graph, see ``_index_nodes``."""
 CONSTANTS: dict[str, int | list[int]] = {
     "padding_axis": 0,
@@ -350,30 +430,37 @@ CONSTANTS: dict[str, int | list[int]] = {
 
 
 def skip_padding(shaped: ShapedGraph) -> None:
-    """Rewrite a graph in place.
+    """Let a graph, in place, compute what treats tokens independently only for real tokens, in one list.
 
     The graph does not change if it has no mask or no linear layer over tokens.
     """
     per_token = _per_token_nodes(shaped)
-    if MASK not in {value.name for value in shaped.graph.input} or not per_token:
+    inputs = [value.name for value in shaped.graph.input]
+    if MASK not in inputs or not per_token:
         return
-    listed = {name for node_index in per_token for name in shaped.graph.node[node_index].output}
-    nodes, converted = _index_nodes(shaped), set[str]()
+    listed: set[str] = set()
+    for node_index in per_token:
+        listed.update(shaped.graph.node[node_index].output)
+
+    nodes = _index_nodes(shaped)
+    converted: set[str] = set()
     for node_index, node in enumerate(shaped.graph.node):
+        in_list = node_index in per_token
         for input_index, name in enumerate(node.input):
-            if node_index in per_token and shaped.is_per_token(name) and name not in listed:
+            if in_list and shaped.is_per_token(name) and name not in listed:
+                # from the padded batch to the list
+                conversion = _gather_nodes(name, shaped)
                 node.input[input_index] = f"{name}_real"
-                nodes += [] if name in converted else _gather_nodes(name, shaped)
-                converted.add(name)
-            elif node_index not in per_token and name in listed:
+            elif not in_list and name in listed:
+                # from the list to the padded batch
+                conversion = [_node("Gather", [name, LIST_INDEX], f"{name}_placed", axis=0)]
                 node.input[input_index] = f"{name}_placed"
-                nodes += (
-                    []
-                    if name in converted
-                    else [_node("Gather", [name, LIST_INDEX], f"{name}_placed", axis=0)]
-                )
+            else:
+                continue
+            if name not in converted:  # once for all nodes that read it
+                nodes += conversion
                 converted.add(name)
-        if node_index in per_token:
+        if in_list:
             _adjust_axis(node)
         nodes.append(node)
     shaped.replace_nodes(nodes)
@@ -388,35 +475,46 @@ def _per_token_nodes(shaped: ShapedGraph) -> set[int]:
         if follows and _is_per_token(node, shaped):
             indices.add(node_index)
             outputs.update(node.output)
-    return set() if outputs & {value.name for value in shaped.graph.output} else indices
+
+    # an output of the graph has to stay a padded batch
+    if any(value.name in outputs for value in shaped.graph.output):
+        return set()
+    return indices
 
 
 def _is_per_token(node: onnx.NodeProto, shaped: ShapedGraph) -> bool:
+    """Return True if a node computes each token's vector from the vector of this token and from weights."""
     if node.op_type not in PER_TOKEN or not all(shaped.is_per_token(name) for name in node.output):
         return False
     if node.op_type == "MatMul":
         first, second = node.input
         return shaped.is_per_token(first) and second in shaped.constants and len(shaped.shapes[second]) == 2
-    vectors = {name for name in node.input if name in shaped.constants and len(shaped.shapes[name]) <= 1}
-    return all(shaped.is_per_token(name) or name in vectors for name in node.input)
+    for name in node.input:
+        is_vector = name in shaped.constants and len(shaped.shapes[name]) <= 1
+        if not is_vector and not shaped.is_per_token(name):
+            return False
+    return True
 
 
 def _index_nodes(shaped: ShapedGraph) -> list[onnx.NodeProto]:
     """Create the nodes that compute the two index tensors from the mask.
 
     ``REAL_TOKENS``, shape ``(tokens,)``: positions of the real tokens in the flattened batch. ``LIST_INDEX``,
-    shape ``(batch, sequence)``: index in the list of real tokens for each position; at padding, that of the
-    last real token before it. The first position of a row counts as real even if it is masked, because the
-    classifier reads it.
+    shape ``(batch, sequence)``: index in the list of real tokens for each position; at padding, the index of
+    the last real token before it. The first position of a row counts as real even if it is masked, because
+    the classifier reads it.
     """
     for name, value in CONSTANTS.items():
         shaped.add_constant(name, value)
     return [
+        # the flat mask, with 1 in the first position of each row
         _node("Slice", [MASK, "padding_one", "padding_end", "padding_one"], "mask_of_others"),
         _node("Pad", ["mask_of_others", "padding_front", "padding_real"], "mask_of_real"),
         _node("Reshape", ["mask_of_real", "padding_list"], "mask_list"),
+        # its positions that are not 0
         _node("NonZero", ["mask_list"], "real_tokens_row"),
         _node("Reshape", ["real_tokens_row", "padding_list"], REAL_TOKENS),
+        # the number of real tokens up to each position, less 1
         _node("CumSum", ["mask_list", "padding_axis"], "tokens_so_far"),
         _node("Sub", ["tokens_so_far", "padding_one"], "token_numbers"),
         _node("Shape", [MASK], "mask_shape"),
@@ -425,6 +523,7 @@ def _index_nodes(shaped: ShapedGraph) -> list[onnx.NodeProto]:
 
 
 def _gather_nodes(name: str, shaped: ShapedGraph) -> list[onnx.NodeProto]:
+    """Create the nodes that list the vectors of the real tokens of a value, shape ``(tokens, hidden)``."""
     hidden = int(shaped.shapes[name][2])
     target = shaped.add_constant(f"list_of_{hidden}", [-1, hidden])
     return [
@@ -442,7 +541,7 @@ def _adjust_axis(node: onnx.NodeProto) -> None:
     if node.op_type in {"LayerNormalization", "Split"} and int_attribute(node, "axis", -1) > 0:
         for attribute in node.attribute:
             if attribute.name == "axis":
-                attribute.i -= 3
+                attribute.i -= 3  # values per token have three axes
 
 
 LOGITS = "logits"
@@ -452,17 +551,20 @@ TEST_LENGTHS = (8, 5, 2)
 Dimensions of 0 or 1 would be traced as constants.
 """
 TOLERANCE = 1e-4
-"""Absolute and relative tolerance of logits: far above rounding errors, far below the effect of reading padding."""
+"""Absolute and relative tolerance of logits.
+
+It is far above rounding errors, and far below the effect of reading padding.
+"""
 Rewriting = Callable[[ShapedGraph], None]
 REWRITINGS: tuple[tuple[Rewriting, ...], ...] = ((keep_first_token, skip_padding), (keep_first_token,))
 """Sets of rewritings, in order of preference. The first one that keeps the logits is used, or none."""
 
 
 def to_onnx(model: "TrainedModel", columns: Sequence[str], opset: int) -> onnx.ModelProto:
-    """Convert a classifier in evaluation mode, on the CPU, to an ONNX graph with the output ``logits`` of shape ``(batch, outputs)``.
+    """Convert a classifier in evaluation mode, on the CPU, to an ONNX graph.
 
-    The graph has no traces of this machine, and no inputs that the model ignores (``token_type_ids`` in some
-    architectures).
+    The output is ``logits``, shape ``(batch, outputs)``. The graph has no traces of this machine, and no
+    inputs that the model ignores (``token_type_ids`` in some architectures).
 
     Raises:
         StageError: ONNX Runtime cannot run the graph that the exporter writes for this model and opset.
@@ -470,8 +572,10 @@ def to_onnx(model: "TrainedModel", columns: Sequence[str], opset: int) -> onnx.M
     names = [name for name in inspect.signature(model.forward).parameters if name in columns]
     traced = trace(model, names, opset)
     for rewritings in REWRITINGS:
-        if same_logits(graph := rewrite(traced, rewritings), model, names):
+        graph = rewrite(traced, rewritings)
+        if same_logits(graph, model, names):
             return graph
+
     plain = rewrite(traced, ())
     if onnx_logits(plain, random_batch(model)) is None:
         raise StageError(
@@ -507,22 +611,32 @@ def trace(model: "TrainedModel", names: Sequence[str], opset: int) -> onnx.Model
 
 
 def name_linear_layers(graph: onnx.GraphProto) -> None:
-    """Give the nodes of linear layers the names of the modules that they were traced from, such as ``encoder.layer.0.output.dense``.
+    """Give the nodes of linear layers the names of the modules that they were traced from.
 
-    A module that is used several times names the first of its nodes.
+    A name is ``encoder.layer.0.output.dense``, for example. A module that is used several times names the
+    first of its nodes.
     """
     taken = {node.name for node in graph.node}
     for node in graph.node:
-        if node.op_type in LINEAR_OPERATORS:
-            scopes = [entry.value for entry in node.metadata_props if entry.key == SCOPES]
-            module = ast.literal_eval(scopes[0])[-2] if scopes else ""
-            if module and module not in taken:
-                node.name = module
-                taken.add(module)
+        if node.op_type not in LINEAR_OPERATORS:
+            continue
+        module = _module_of(node)
+        if module and module not in taken:
+            node.name = module
+            taken.add(module)
+
+
+def _module_of(node: onnx.NodeProto) -> str:
+    """Return the name of the innermost module around a node; empty if the exporter wrote none."""
+    for entry in node.metadata_props:
+        if entry.key == SCOPES:
+            *modules, _node_name = ast.literal_eval(entry.value)
+            return str(modules[-1])
+    return ""
 
 
 def rewrite(traced: onnx.ModelProto, rewritings: Sequence[Rewriting]) -> onnx.ModelProto:
-    """Return a cleaned copy of a traced graph with some rewritings applied."""
+    """Return a cleaned copy of a traced graph with rewritings applied."""
     copy = onnx.ModelProto()
     copy.CopyFrom(traced)
     shaped = ShapedGraph.read(copy.graph)
@@ -544,7 +658,8 @@ def same_logits(graph: onnx.ModelProto, model: "TrainedModel", names: Sequence[s
 def onnx_logits(graph: onnx.ModelProto, batch: Batch) -> NDArray[np.float32] | None:
     """Run a graph with ONNX Runtime and return the logits; ``None`` if it cannot run the graph."""
     with temporary_directory() as folder:
-        save_model(graph, path := folder / "model.onnx")
+        path = folder / "model.onnx"
+        save_model(graph, path)
         try:
             return OnnxClassifier(path).logits(batch)
         except Exception:  # ONNX Runtime's errors have no common base class
@@ -553,7 +668,9 @@ def onnx_logits(graph: onnx.ModelProto, batch: Batch) -> NDArray[np.float32] | N
 
 def random_batch(model: "TrainedModel") -> Batch:
     """Return random rows of ``TEST_LENGTHS`` tokens, padded on the right."""
-    mask = (np.arange(max(TEST_LENGTHS)) < np.array(TEST_LENGTHS)[:, None]).astype(np.int64)
+    positions = np.arange(max(TEST_LENGTHS))
+    lengths = np.array(TEST_LENGTHS)[:, np.newaxis]
+    mask = (positions < lengths).astype(np.int64)
     padding = model.config.pad_token_id or 0
     ids = np.random.default_rng(0).integers(0, model.config.vocab_size, mask.shape)
     return {
@@ -564,16 +681,20 @@ def random_batch(model: "TrainedModel") -> Batch:
 
 
 def tensors(model: "TrainedModel", names: Sequence[str]) -> "dict[str, torch.Tensor]":
-    """Return some inputs of ``random_batch``, each a tensor of its own: the tracer would merge inputs that share one."""
+    """Return inputs of ``random_batch`` by name."""
     import torch
 
+    # each a tensor of its own: the tracer would merge inputs that share one
     batch = random_batch(model)
     return {name: torch.from_numpy(batch[name]) for name in names}
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Hide what exporter, converter and quantizer say of themselves: missing torchvision, rounded weights, advice that fails here."""
+    """Hide the messages of exporter, converter and quantizer.
+
+    They are of a missing torchvision, of rounded weights, and advice that fails here.
+    """
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(action="ignore"):

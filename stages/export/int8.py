@@ -1,4 +1,4 @@
-"""Quantization of the fp32 graph to int8, with the least difference from it that the rows of the project show.
+"""Quantization of the fp32 graph to int8, with the least difference from it on rows of the project.
 
 Products of int8 are fast because all activations of a batch share one scale: a few large ones make it coarse
 for the others. Two things are done about it. ``smoothed`` divides large channels of the activations and
@@ -6,6 +6,7 @@ multiplies their weights (SmoothQuant, Xiao et al. 2022, https://arxiv.org/abs/2
 predictions still change, the linear layers whose rounding costs most stay in fp32.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -28,21 +29,25 @@ from tuneline.params.evaluate import Int8Params
 QUANTIZED_OPERATORS = [*LINEAR_OPERATORS, "Gather"]
 """Operators whose weights are quantized: linear layers and embeddings.
 
-Products of two activations (attention scores) stay in
-fp32, because rounding both factors costs more accuracy than it saves time."""
+Products of two activations (attention scores) stay in fp32, because rounding both factors costs more accuracy
+than it saves time.
+"""
 FROZEN_HEAD = "head.weight"
-"""Weight of the linear model on a frozen checkpoint, which stays in fp32: its features and weights differ by orders of magnitude, so their
-rounding to int8 changes most predictions."""
+"""Weight of the linear model on a frozen checkpoint, which stays in fp32.
+
+Its features and weights differ by orders of magnitude, so rounding them to int8 changes most predictions.
+"""
 CALIBRATION_BATCH = 16
+"""Rows of a batch of the calibration."""
 SELECTION_ROWS = 256
 """Maximal number of rows of the validation split on which ``best`` compares quantized models."""
 SENSITIVITY_ROWS = 64
-"""How many of these rows the pass over the layers reads: it needs the order of the layers, not their exact cost."""
+"""How many of these rows the pass over the layers reads: it needs the order of the layers, not their cost."""
 SMOOTHING = 0.75
 """Share of a channel's range that moves from the activations to the weights, alpha in SmoothQuant.
 
-0.65 and 0.75 are best on
-the models measured: docs/benchmarks.md."""
+0.65 and 0.75 are best on the models measured: docs/benchmarks.md.
+"""
 LEAST_RANGE = 1e-5
 """Smallest range of a channel, so that a channel that is always 0 has a scale."""
 GOAL = 0.985
@@ -51,9 +56,10 @@ GOAL = 0.985
 
 @dataclass(frozen=True)
 class QuantizationRows:
-    """Rows of the train split for calibration, and of the validation split to compare quantized models, drawn with the seed.
+    """Rows of the train split for calibration, and of the validation split to compare quantized models.
 
-    The reported split is not used, so that its metrics stay unbiased. ``close_rmse`` is that of ``compare``.
+    They are drawn with the seed. The reported split is not used, so that its metrics stay unbiased.
+    ``close_rmse`` is the parameter of ``compare``.
     """
 
     train: SplitReader
@@ -63,7 +69,7 @@ class QuantizationRows:
     close_rmse: float
 
     def calibration(self, count: int) -> Iterator[Batch]:
-        """Yield padded batches of at most ``count`` rows of the train split; rows of a batch have similar lengths."""
+        """Yield padded batches of at most ``count`` rows of the train split, of similar length each."""
         split = self._sample(self.train, count)
         for rows in length_sorted_batches(split.lengths, CALIBRATION_BATCH):
             yield split.pad(rows, self.pad_token_id)
@@ -76,12 +82,16 @@ class QuantizationRows:
         split = TokenizedSplit.read(rows)
         if len(split) <= count:
             return split
-        return split.take(np.sort(np.random.default_rng(self.seed).choice(len(split), count, replace=False)))
+        drawn = np.random.default_rng(self.seed).choice(len(split), count, replace=False)
+        return split.take(np.sort(drawn))
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to quantize: the fp32 graph that it starts from, and the quantizer with its options but ``nodes_to_exclude``."""
+    """A way to quantize: the fp32 graph that it starts from, and the quantizer.
+
+    ``quantize`` takes the graph, and the names of the nodes that stay in fp32.
+    """
 
     graph: onnx.ModelProto
     quantize: Callable[[onnx.ModelProto, Sequence[str]], onnx.ModelProto]
@@ -94,34 +104,40 @@ class Method:
 def to_int8(
     model: onnx.ModelProto, params: Int8Params, rows: QuantizationRows
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """Quantize a model with the method in ``params``; return it, and its entry ``quantization`` for ``export.json``.
+    """Quantize a model with the method in ``params``; return it and its ``quantization`` for ``export.json``.
 
     With ``reduce_range``, weights have 7 bits: two products of activations up to 255 and weights up to 64 add
     up to at most 32,640, which 16 bits hold, so processors without VNNI do not saturate them.
     """
-    record: dict[str, Any] = {
-        "method": params.method,
-        "weight_bits": SAFE_WEIGHT_BITS if params.reduce_range else 8,
-    }
+    bits = SAFE_WEIGHT_BITS if params.reduce_range else 8
+    record: dict[str, Any] = {"method": params.method, "weight_bits": bits}
     if params.method != "best":
-        return method_named(params.method, model, params, rows).int8(), record
+        method = method_named(params.method, model, params, rows)
+        return method.int8(), record
 
-    # The method whose logits are closest to those of fp32
-    methods = {name: method_named(name, model, params, rows) for name in ("dynamic", "smoothed", "static")}
+    # the method whose logits are closest to the logits of fp32
     reference = Fp32Model.of(model, rows)
-    candidates = {name: method.int8() for name, method in methods.items()}
-    logits = {name: reference.run(graph) for name, graph in candidates.items()}
-    differences = {name: reference.difference(other) for name, other in logits.items()}
-    name = min(differences, key=lambda name: differences[name])  # dynamic in a tie
-    record["method"] = name
+    methods = {}
+    graphs = {}
+    logits = {}
+    differences = {}
+    for name in ("dynamic", "smoothed", "static"):
+        methods[name] = method_named(name, model, params, rows)
+        graphs[name] = methods[name].int8()
+        logits[name] = reference.run(graphs[name])
+        differences[name] = reference.difference(logits[name])
+    best = min(differences, key=lambda name: differences[name])  # dynamic in a tie
+    record["method"] = best
     record["mean_abs_diff_on_validation"] = {name: round(value, 6) for name, value in differences.items()}
 
-    # The layers that change predictions stay in fp32
-    agreement = reference.agreement(logits[name])
+    # the layers that change predictions stay in fp32
+    agreement = reference.agreement(logits[best])
     if agreement >= GOAL or params.max_fp32 == 0:
-        return candidates[name], record
-    graph, kept = keep_layers(methods[name], candidates[name], agreement, reference, params.max_fp32)
-    return graph, {**record, "fp32_layers": kept} if kept else record
+        return graphs[best], record
+    graph, layers = keep_layers(methods[best], graphs[best], agreement, reference, params.max_fp32)
+    if layers:
+        record["fp32_layers"] = layers
+    return graph, record
 
 
 def method_named(name: str, model: onnx.ModelProto, params: Int8Params, rows: QuantizationRows) -> Method:
@@ -136,13 +152,17 @@ def method_named(name: str, model: onnx.ModelProto, params: Int8Params, rows: Qu
     if name == "dynamic":
         return Method(model, dynamic)
     if name == "smoothed":
-        return Method(smooth(model, rows.calibration(params.calibration_rows)), dynamic)
+        smoothed = smooth(model, rows.calibration(params.calibration_rows))
+        return Method(smoothed, dynamic)
     return Method(model, static)
 
 
 @dataclass(frozen=True)
 class Fp32Model:
-    """Rows of the validation split with the logits of the fp32 model, shape ``(rows, outputs)``: what int8 is compared with."""
+    """Rows of the validation split, and the logits of the fp32 model for them: int8 is compared with these.
+
+    The logits have the shape ``(rows, outputs)``.
+    """
 
     split: TokenizedSplit
     logits: NDArray[np.float32]
@@ -156,9 +176,8 @@ class Fp32Model:
 
     def first(self, count: int) -> "Fp32Model":
         """Return the first rows."""
-        return replace(
-            self, split=self.split.take(np.arange(min(count, len(self.split)))), logits=self.logits[:count]
-        )
+        rows = np.arange(min(count, len(self.split)))
+        return replace(self, split=self.split.take(rows), logits=self.logits[:count])
 
     def run(self, graph: onnx.ModelProto) -> NDArray[np.float32]:
         """Return the logits of another graph on these rows."""
@@ -167,7 +186,9 @@ class Fp32Model:
     def difference(self, logits: NDArray[np.float32]) -> float:
         """Return the mean absolute difference of logits; infinity if any of them is NaN or infinite."""
         difference = float(np.abs(logits.astype(np.float64) - self.logits).mean())
-        return difference if np.isfinite(difference) else float("inf")
+        if not np.isfinite(difference):
+            return math.inf
+        return difference
 
     def agreement(self, logits: NDArray[np.float32]) -> float:
         """Return the fraction of rows with the same prediction."""
@@ -176,6 +197,7 @@ class Fp32Model:
 
 
 def _logits(graph: onnx.ModelProto, split: TokenizedSplit, pad_token_id: int) -> NDArray[np.float32]:
+    """Run a graph with ONNX Runtime, and return the logits of a split, shape ``(rows, outputs)``."""
     with temporary_directory() as folder:
         path = folder / "model.onnx"
         save_model(graph, path)
@@ -197,11 +219,13 @@ def keep_layers(
         " cost most"
     )
     layers = linear_layers(method.graph)
-    allowed = max_fp32 * sum(layers.values())
+    allowed_weights = max_fp32 * sum(layers.values())
     graph = quantized
     kept: list[str] = []
+    kept_weights = 0
     for layer in sensitive_layers(method, layers, reference.first(SENSITIVITY_ROWS)):
-        if agreement >= GOAL or sum(layers[name] for name in [*kept, layer]) > allowed:
+        kept_weights += layers[layer]
+        if agreement >= GOAL or kept_weights > allowed_weights:
             break
         kept.append(layer)
         graph = method.int8(kept)
@@ -211,7 +235,7 @@ def keep_layers(
 
 
 def linear_layers(model: onnx.ModelProto) -> dict[str, int]:
-    """Return the number of weights of each linear layer that is quantized, by the name of its node, in their order."""
+    """Return the number of weights of each linear layer that is quantized, by the name of its node."""
     weights = {tensor.name: int(np.prod(tensor.dims)) for tensor in model.graph.initializer}
     layers = {}
     for node in model.graph.node:
@@ -228,12 +252,13 @@ def sensitive_layers(method: Method, layers: Mapping[str, int], reference: Fp32M
     which takes two thirds of the time. To keep one would also save little.
     """
     average = sum(layers.values()) / len(layers)
-    large = [name for name, weights in layers.items() if weights >= average]
+    in_fp32 = set(layers).union(embeddings(method.graph))
     costs = {}
-    for name in large:
-        others = [other for other in layers if other != name]
-        costs[name] = reference.difference(reference.run(method.int8([*others, *embeddings(method.graph)])))
-    return sorted(large, key=lambda name: -costs[name])
+    for name, weights in layers.items():
+        if weights >= average:
+            alone = method.int8(sorted(in_fp32 - {name}))
+            costs[name] = reference.difference(reference.run(alone))
+    return sorted(costs, key=lambda name: -costs[name])
 
 
 def embeddings(model: onnx.ModelProto) -> list[str]:
@@ -243,10 +268,10 @@ def embeddings(model: onnx.ModelProto) -> list[str]:
 
 
 def to_dynamic_int8(model: onnx.ModelProto, reduce_range: bool, kept: Sequence[str] = ()) -> onnx.ModelProto:
-    """Quantize the weights of a copy of the fp32 graph to int8; ranges of activations are computed for each batch at run time.
+    """Quantize the weights of a copy of the fp32 graph to int8; nodes named in ``kept`` stay in fp32.
 
-    So the logits of a row depend slightly on the other rows of its batch. Nodes named in ``kept`` stay in
-    fp32.
+    Ranges of activations are computed for each batch at run time. So the logits of a row depend slightly on
+    the other rows of its batch.
     """
     return _quantize(model, quantize_dynamic, kept, reduce_range=reduce_range)
 
@@ -254,35 +279,54 @@ def to_dynamic_int8(model: onnx.ModelProto, reduce_range: bool, kept: Sequence[s
 def to_static_int8(
     model: onnx.ModelProto, reduce_range: bool, calibration: Iterable[Batch], kept: Sequence[str] = ()
 ) -> onnx.ModelProto:
-    """Quantize the weights of a copy of the fp32 graph to int8, and activations by their minimum and maximum on padded batches."""
+    """Quantize the weights of a copy of the fp32 graph to int8, and its activations.
+
+    Activations are quantized by their minimum and maximum on padded batches. Nodes named in ``kept`` stay in
+    fp32.
+    """
     inputs = [value.name for value in model.graph.input]
-    batches = ({name: batch[name] for name in inputs} for batch in calibration)
-    reader = SimpleNamespace(get_next=lambda: next(batches, None))
-    own = {
-        "quant_format": QuantFormat.QDQ,
-        "activation_type": QuantType.QUInt8,
-        "extra_options": {"MatMulConstBOnly": True},
-    }
-    return _quantize(model, quantize_static, kept, reader, reduce_range=reduce_range, **own)
+    batches = iter(calibration)
+
+    def next_batch() -> Batch | None:
+        """Return the next batch, and ``None`` after the last, as a ``CalibrationDataReader`` does it."""
+        batch = next(batches, None)
+        if batch is None:
+            return None
+        return {name: batch[name] for name in inputs}
+
+    return _quantize(
+        model,
+        quantize_static,
+        kept,
+        calibration_data_reader=SimpleNamespace(get_next=next_batch),
+        reduce_range=reduce_range,
+        quant_format=QuantFormat.QDQ,
+        activation_type=QuantType.QUInt8,
+        extra_options={"MatMulConstBOnly": True},
+    )
 
 
 def _quantize(
-    model: onnx.ModelProto, quantizer: Callable[..., None], kept: Sequence[str], *inputs: Any, **options: Any
+    model: onnx.ModelProto, quantizer: Callable[..., None], kept: Sequence[str], **options: Any
 ) -> onnx.ModelProto:
     """Run a quantizer on files, because it would move the weights out of a model in memory."""
+    excluded = [node.name for node in model.graph.node if FROZEN_HEAD in node.input]
+    excluded += kept
+    excluded += [f"{name}_MatMul" for name in excluded]  # the dynamic quantizer renames a Gemm
+
     with temporary_directory() as folder, quiet():
         source = folder / "fp32.onnx"
         target = folder / "int8.onnx"
         save_model(model, source)
-        heads = [node.name for node in model.graph.node if FROZEN_HEAD in node.input]
-        excluded = [*heads, *kept]
-        excluded += [f"{name}_MatMul" for name in excluded]  # the dynamic quantizer renames a Gemm
-        options |= {
-            "op_types_to_quantize": QUANTIZED_OPERATORS,
-            "per_channel": True,
-            "weight_type": QuantType.QInt8,
-        }
-        quantizer(source, target, *inputs, nodes_to_exclude=excluded, **options)
+        quantizer(
+            source,
+            target,
+            op_types_to_quantize=QUANTIZED_OPERATORS,
+            nodes_to_exclude=excluded,
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+            **options,
+        )
         return clean_graph(onnx.load(target))
 
 
@@ -298,65 +342,78 @@ def smooth(model: onnx.ModelProto, calibration: Iterable[Batch]) -> onnx.ModelPr
     weights = {tensor.name: tensor for tensor in copy.graph.initializer}
     products = scalable_products(copy.graph)
 
-    # Scales, and the weights multiplied by them
-    sizes = {name: weights[read[0]].dims[0] for name, read in products.items()}
-    for name, ranges in activation_ranges(model, sizes, calibration).items():
-        values = {weight: numpy_helper.to_array(weights[weight]) for weight in products[name]}
-        largest = np.max([np.abs(value).max(axis=1) for value in values.values()], axis=0)
-        scale = np.maximum(ranges, LEAST_RANGE) ** SMOOTHING / np.maximum(largest, LEAST_RANGE) ** (
-            1 - SMOOTHING
-        )
-        for weight, value in values.items():
-            scaled = (value * scale[:, np.newaxis]).astype(np.float32)
-            weights[weight].CopyFrom(numpy_helper.from_array(scaled, weight))
-        copy.graph.initializer.append(
-            numpy_helper.from_array((1 / scale).astype(np.float32), f"{name}.scale")
-        )
+    # scales of the activations, and the weights multiplied by them
+    sizes = {value: weights[matrices[0]].dims[0] for value, matrices in products.items()}
+    for value, ranges in activation_ranges(model, sizes, calibration).items():
+        matrices = [numpy_helper.to_array(weights[name]) for name in products[value]]
+        weight_ranges = np.max([np.abs(matrix).max(axis=1) for matrix in matrices], axis=0)
+        activation_part = np.maximum(ranges, LEAST_RANGE) ** SMOOTHING
+        weight_part = np.maximum(weight_ranges, LEAST_RANGE) ** (1 - SMOOTHING)
+        scale = activation_part / weight_part
+        for name, matrix in zip(products[value], matrices, strict=True):
+            scaled = (matrix * scale[:, np.newaxis]).astype(np.float32)
+            weights[name].CopyFrom(numpy_helper.from_array(scaled, name))
+        inverse = (1 / scale).astype(np.float32)
+        copy.graph.initializer.append(numpy_helper.from_array(inverse, f"{value}.scale"))
 
-    # The activations are divided just before their first product
-    nodes: list[onnx.NodeProto] = []
-    divided: set[str] = set()
-    for node in copy.graph.node:
-        if node.op_type == "MatMul" and node.input[1] in products.get(node.input[0], []):
-            name = node.input[0]
-            if name not in divided:
-                nodes.append(
-                    helper.make_node(
-                        "Mul", [name, f"{name}.scale"], [f"{name}.smoothed"], f"{name}.smoothing"
-                    )
-                )
-                divided.add(name)
-            node.input[0] = f"{name}.smoothed"
-        nodes.append(node)
-    graph = onnx.GraphProto()
-    graph.node.extend(nodes)
-    del copy.graph.node[:]
-    copy.graph.node.extend(graph.node)
+    _divide_activations(copy.graph, products)
     return copy
 
 
+def _divide_activations(graph: onnx.GraphProto, products: Mapping[str, Sequence[str]]) -> None:
+    """Divide each value by its scale just before its first product; all its products read the result."""
+    nodes: list[onnx.NodeProto] = []
+    divided: set[str] = set()
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in products.get(node.input[0], []):
+            value = node.input[0]
+            smoothed = f"{value}.smoothed"
+            if value not in divided:
+                nodes.append(
+                    helper.make_node("Mul", [value, f"{value}.scale"], [smoothed], f"{value}.smoothing")
+                )
+                divided.add(value)
+            node.input[0] = smoothed
+        nodes.append(node)
+
+    # protobuf has no way to insert, and deletes what the list refers to: so the nodes are copied first
+    new = onnx.GraphProto()
+    new.node.extend(nodes)
+    del graph.node[:]
+    graph.node.extend(new.node)
+
+
 def scalable_products(graph: onnx.GraphProto) -> dict[str, list[str]]:
-    """Return the names of the weight matrices that each value is multiplied with, without those that something else reads as well.
+    """Return the names of the weight matrices that each value is multiplied with, if nothing else reads them.
 
     A weight that several layers share, as in ALBERT, or that is an embedding, too, can't have the scale of
     one of them.
     """
-    matrices = {
-        tensor.name for tensor in graph.initializer if len(tensor.dims) == 2 and tensor.name != FROZEN_HEAD
-    }
+    matrices = set()
+    for tensor in graph.initializer:
+        if len(tensor.dims) == 2 and tensor.name != FROZEN_HEAD:
+            matrices.add(tensor.name)
+
+    # what reads a matrix: a value by its products, or a node
     readers: dict[str, set[str]] = {}
     for node in graph.node:
         for name in node.input:
-            if name in matrices:
-                reader = node.input[0] if node.op_type == "MatMul" and node.input[1] == name else node.name
-                readers.setdefault(name, set()).add(reader)
+            if name not in matrices:
+                continue
+            reader = node.name
+            if node.op_type == "MatMul" and node.input[1] == name:
+                reader = node.input[0]
+            readers.setdefault(name, set()).add(reader)
 
     products: dict[str, list[str]] = {}
     for node in graph.node:
-        if node.op_type == "MatMul" and node.input[1] in matrices and len(readers[node.input[1]]) == 1:
-            weights = products.setdefault(node.input[0], [])
-            if node.input[1] not in weights:
-                weights.append(node.input[1])
+        if node.op_type != "MatMul":
+            continue
+        value, matrix = node.input
+        if matrix in matrices and len(readers[matrix]) == 1:
+            value_matrices = products.setdefault(value, [])
+            if matrix not in value_matrices:
+                value_matrices.append(matrix)
     return products
 
 
@@ -370,26 +427,31 @@ def activation_ranges(
     """
     observed = onnx.ModelProto()
     observed.CopyFrom(model)
+    graph = observed.graph
     first_axis = numpy_helper.from_array(np.array([0], np.int64), "ranges.axis")
-    observed.graph.initializer.append(first_axis)
+    graph.initializer.append(first_axis)
+
+    # for each value, max(abs(value).reshape(-1, size), axis=0)
     for name, size in sizes.items():
         shape = numpy_helper.from_array(np.array([-1, size], np.int64), f"{name}.shape")
-        observed.graph.initializer.append(shape)
-        observed.graph.node.append(helper.make_node("Abs", [name], [f"{name}.abs"]))
-        observed.graph.node.append(helper.make_node("Reshape", [f"{name}.abs", shape.name], [f"{name}.rows"]))
-        observed.graph.node.append(
+        graph.initializer.append(shape)
+        graph.node.append(helper.make_node("Abs", [name], [f"{name}.abs"]))
+        graph.node.append(helper.make_node("Reshape", [f"{name}.abs", shape.name], [f"{name}.rows"]))
+        graph.node.append(
             helper.make_node("ReduceMax", [f"{name}.rows", first_axis.name], [f"{name}.range"], keepdims=0)
         )
-        observed.graph.output.append(onnx.ValueInfoProto(name=f"{name}.range"))
+        graph.output.append(onnx.ValueInfoProto(name=f"{name}.range"))
 
+    # the maxima of all batches
     ranges = {name: np.zeros(size, np.float32) for name, size in sizes.items()}
+    outputs = [f"{name}.range" for name in sizes]
     with temporary_directory() as folder:
         path = folder / "model.onnx"
         save_model(observed, path)
         session = open_session(path, session_options())
         inputs = [value.name for value in session.get_inputs()]
         for batch in calibration:
-            largest = session.run([f"{name}.range" for name in sizes], {name: batch[name] for name in inputs})
-            for name, value in zip(sizes, largest, strict=True):
-                ranges[name] = np.maximum(ranges[name], value)
+            maxima = session.run(outputs, {name: batch[name] for name in inputs})
+            for name, maximum in zip(sizes, maxima, strict=True):
+                ranges[name] = np.maximum(ranges[name], maximum)
     return ranges

@@ -1,7 +1,7 @@
 """Convert the raw splits to token ids.
 
 Reads: ``data/raw/*.parquet``, ``models/base/``; the parameters ``tokenize``, ``data.text_columns`` and, for a
-model made from scratch, ``model.config``. Computes: a tokenizer (that in ``models/base/tokenizer/``, or
+model made from scratch, ``model.config``. Computes: a tokenizer (from ``models/base/tokenizer/``, or
 WordPiece trained on the train split) and the token ids of every row. Long texts are truncated; nothing is
 padded, because the collator pads each batch. Each raw file is a task of its own (``run.engine``), and what a
 killed run has finished is not done again. Writes: ``data/tokenized/`` with one file for each raw file,
@@ -60,17 +60,25 @@ def tokenize_splits(
 ) -> tuple[dict[str, EncodingCounts], EncodingCounts]:
     """Tokenize every split into a folder, which may have splits and a tokenizer that are finished.
 
-    Return the counts of rows and tokens by split, and those of the rows that were not finished.
+    Return the counts of rows and tokens by split, and the counts of the rows that were not finished.
     """
+    # tokenizer
     train = RawTexts(splits["train"], params.data.text_columns)
-    shards = shards_of(params, splits, saved_tokenizer(params, base, train, target), target)
+    tokenizer = saved_tokenizer(params, base, train, target)
+
+    # rows
+    shards = shards_of(params, splits, tokenizer, target)
     unfinished = [shard for shard in shards if not shard.counts.exists()]
-    if finished := len(shards) - len(unfinished):
+    finished = len(shards) - len(unfinished)
+    if finished:
         say(
             f"tokenize: {finished} of {len(shards)} files were finished by a run that was ended; it continues"
             " with the others."
         )
-    done = sum(map_tasks(tokenize_shard, unfinished, params.run, name="tokenize"), start=EncodingCounts())
+    results = map_tasks(tokenize_shard, unfinished, params.run, name="tokenize")
+    done = sum(results, start=EncodingCounts())
+
+    # counts: also of the files that an earlier run finished
     counts = dict.fromkeys(splits, EncodingCounts())
     for shard in shards:
         counts[shard.split] += EncodingCounts(**json.loads(shard.counts.read_bytes()))
@@ -80,39 +88,42 @@ def tokenize_splits(
 
 def saved_tokenizer(params: Params, base: BaseSource, train: RawTexts, target: Path) -> SavedTokenizer:
     """Load or train the tokenizer and save it, or return the one that a run that was ended has saved."""
-    folder, record = target / TOKENIZER.name, target / STATE / "tokenizer.json"
+    folder = target / TOKENIZER.name
+    record = target / STATE / "tokenizer.json"
     if not record.exists():
         tokenizer = build_tokenizer(params, base, train)
         with replace_directory(folder) as new:
             save_tokenizer(tokenizer, params.tokenize.max_length, new)
-        write_json(
-            record,
-            {
-                name: getattr(tokenizer, name)
-                for name in ("truncation_side", "unk_token_id", "model_input_names")
-            },
-        )
+        # last: the tokenizer is finished where the record exists
+        attributes = {
+            "truncation_side": tokenizer.truncation_side,
+            "unk_token_id": tokenizer.unk_token_id,
+            "model_input_names": tokenizer.model_input_names,
+        }
+        write_json(record, attributes)
     return SavedTokenizer(folder / "tokenizer.json", **json.loads(record.read_bytes()))
 
 
 def build_tokenizer(params: Params, base: BaseSource, train: RawTexts) -> "PreTrainedTokenizerFast":
     """Load the tokenizer, or train it on ``train``, and check that ``max_length`` suits it and the model."""
-    limit, config = None, params.model.config
+    limit = None
     if base.tokenizer is None:
         tokenizer = train_wordpiece(partial(train.texts, TRAINING_ROWS), params.tokenize.vocab_size)
     else:
         tokenizer = load_tokenizer(BASE_TOKENIZER, base.tokenizer.name)
         limit = checkpoint_limit(tokenizer, BASE_TOKENIZER)
+
+    # a model made from scratch has the limit and the inputs of its configuration
     if base.checkpoint is None:
+        config = params.model.config
         limit = token_limit(config)
         if not has_token_type_ids(config):
-            tokenizer.model_input_names = [
-                name for name in tokenizer.model_input_names if name != "token_type_ids"
-            ]
+            inputs = tokenizer.model_input_names
+            tokenizer.model_input_names = [name for name in inputs if name != "token_type_ids"]
+
     texts = len(train.text_columns)
-    check_length(
-        params.tokenize.max_length, limit, tokenizer.num_special_tokens_to_add(pair=texts == 2), texts
-    )
+    special_tokens = tokenizer.num_special_tokens_to_add(pair=texts == 2)
+    check_length(params.tokenize.max_length, limit, special_tokens, texts)
     return tokenizer
 
 
@@ -123,42 +134,45 @@ def shards_of(
     shards = []
     for split, reader in splits.items():
         for number, raw in enumerate(reader.paths):
-            tokenized, counts = (
-                shard_file(target, split, number, len(reader.paths)),
-                target / STATE / f"{raw.stem}.json",
+            shard = Shard(
+                split=split,
+                raw=raw,
+                tokenized=shard_file(target, split, number, len(reader.paths)),
+                counts=target / STATE / f"{raw.stem}.json",
+                tokenizer=tokenizer,
+                text_columns=params.data.text_columns,
+                max_length=params.tokenize.max_length,
             )
-            shards.append(
-                Shard(
-                    split,
-                    raw,
-                    tokenized,
-                    counts,
-                    tokenizer,
-                    params.data.text_columns,
-                    params.tokenize.max_length,
-                )
-            )
+            shards.append(shard)
     return shards
 
 
 def main() -> Measurements:
     """Read the parameters, tokenize the splits, write splits and metrics."""
     params = load_params()
-    check_launch(params.train.launch, params.train.optimizer)
+    check_launch(params.train.launch, params.train.optimizer)  # an error found here costs no data stages
     splits = {split: SplitReader.open(RAW, split, made_by="download") for split in SPLITS}
     base = read_base(params)
     started = time.perf_counter()
-    inputs = [path for reader in splits.values() for path in reader.paths]
-    inputs += [BASE_RECORD, *sorted(path for path in BASE_TOKENIZER.rglob("*") if path.is_file())]
+
+    # the key of everything that determines the result: files of a run with another one are not taken over
+    inputs: list[Path] = []
+    for reader in splits.values():
+        inputs += reader.paths
+    inputs.append(BASE_RECORD)
+    inputs += sorted(path for path in BASE_TOKENIZER.rglob("*") if path.is_file())
     key = content_key(stage_provenance("tokenize", LIBRARIES).model_dump(mode="json"), files=inputs)
+
     with resumable_directory(TOKENIZED, key) as folder:
         counts, done = tokenize_splits(params, base, splits, folder)
     seconds = time.perf_counter() - started
+
+    # metrics of all rows, then of each split
     total = sum(counts.values(), start=EncodingCounts())
-    by_split = {
-        name: value for split, count in counts.items() for name, value in count.metrics(f"{split}_").items()
-    }
-    Metrics.of({**total.metrics(), **by_split}).write(METRICS / "tokenize.json")
+    metrics = dict(total.metrics())
+    for split, split_counts in counts.items():
+        metrics |= split_counts.metrics(f"{split}_")
+    Metrics.of(metrics).write(METRICS / "tokenize.json")
     return {"rows_per_second": round(done.rows / seconds), "tokens_per_second": round(done.tokens / seconds)}
 
 

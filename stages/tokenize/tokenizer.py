@@ -32,19 +32,23 @@ class RawTexts:
     """The texts and labels of a split of ``data/raw/``, or of one of its shards."""
 
     def __init__(self, reader: SplitReader, text_columns: Sequence[str]) -> None:
-        """Check that the columns exist, and that those of texts hold text."""
-        self.reader, self.text_columns = reader, list(text_columns)
+        """Check that the columns exist, and that the text columns hold text."""
+        self.reader = reader
+        self.text_columns = list(text_columns)
         self.rows = reader.rows
-        path, schema = reader.paths[0], reader.schema
+
+        path = reader.paths[0]
+        schema = reader.schema
         for name in [*self.text_columns, LABELS]:
             if name not in schema.names:
-                known = ", ".join(schema.names)
+                columns = ", ".join(schema.names)
                 raise DataError(
-                    f"{path} has no column {name!r}; it has {known}.", f"Check data.text_columns. {HINT}"
+                    f"{path} has no column {name!r}; it has {columns}.", f"Check data.text_columns. {HINT}"
                 )
         for name in self.text_columns:
-            if not pa.types.is_string(schema.field(name).type):
-                raise DataError(f"{path}: column {name!r} is {schema.field(name).type}, not text.", HINT)
+            kind = schema.field(name).type
+            if not pa.types.is_string(kind):
+                raise DataError(f"{path}: column {name!r} is {kind}, not text.", HINT)
         try:
             self.labels = read_task(schema)
         except DataError as error:
@@ -56,25 +60,36 @@ class RawTexts:
         Of more than ``at_most`` rows, every second, third, ... is read, so they are from all parts of the
         split.
         """
-        step, first = max(math.ceil(self.rows / at_most), 1), 0
+        step = max(math.ceil(self.rows / at_most), 1)
+        first = 0  # row of the split with which the batch begins
         for batch in self.batches(self.text_columns):
-            yield from (batch[name].to_pylist()[-first % step :: step] for name in self.text_columns)
+            offset = -first % step  # to the next multiple of ``step``
+            for name in self.text_columns:
+                yield batch[name].to_pylist()[offset::step]
             first += batch.num_rows
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield some columns in batches of at most ``ROW_GROUP`` rows; refuse a value that is null."""
+        """Yield columns in batches of at most ``ROW_GROUP`` rows; refuse a value that is null."""
         first = 0
         for batch in self.reader.batches(columns):
             for name in batch.schema.names:
-                if batch[name].null_count:
-                    row = first + batch[name].is_null().index(pa.scalar(True)).as_py()
+                column = batch[name]
+                if column.null_count:
+                    row = first + column.is_null().index(pa.scalar(True)).as_py()
                     raise DataError(f"{self.reader.place(row)}: column {name!r} is null.", HINT)
             yield batch
             first += batch.num_rows
 
 
-PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+PAD = "[PAD]"
+UNK = "[UNK]"
+CLS = "[CLS]"
+SEP = "[SEP]"
+MASK = "[MASK]"
+SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
+"""Special tokens in the order of their ids, from 0."""
 ALPHABET_LIMIT = 1000
+"""Characters that the vocabulary has at most."""
 TRAINING_ROWS = 1_000_000
 """Rows that the tokenizer is trained on at most.
 
@@ -85,7 +100,7 @@ MIN_FREQUENCY = 2
 _ISOLATED = frozenset(string.punctuation) | {chr(point) for point in range(0x4E00, 0xA000)}
 """Characters that the BERT pre-tokenizer always separates: ASCII punctuation and Chinese characters."""
 
-Texts = Callable[[], Iterator[Sequence[str]]]
+TextBatches = Callable[[], Iterator[Sequence[str]]]
 """Returns an iterator over batches of texts. It is called once per pass over the data."""
 
 MACHINE_KEYS = frozenset(
@@ -108,11 +123,16 @@ CALL_KEYS = frozenset({"max_length", "stride", "truncation_strategy", "pad_to_mu
 """Keys left in a tokenizer configuration by an earlier call. ``model_max_length`` sets the length here."""
 
 
-def train_wordpiece(texts: Texts, vocab_size: int) -> "PreTrainedTokenizerFast":
-    """Train a tokenizer that normalizes text as ``bert-base-uncased`` does (lower case, no accents); refuse texts that are all blank."""
+def train_wordpiece(texts: TextBatches, vocab_size: int) -> "PreTrainedTokenizerFast":
+    """Train a tokenizer that normalizes text as ``bert-base-uncased`` does (lower case, no accents).
+
+    Texts that are all blank are refused.
+    """
     from transformers import PreTrainedTokenizerFast
 
-    characters = alphabet(texts, min(ALPHABET_LIMIT, (vocab_size - len(SPECIAL_TOKENS)) // 2))
+    # each character takes two entries: one at the beginning of a word, and one inside of it
+    limit = min(ALPHABET_LIMIT, (vocab_size - len(SPECIAL_TOKENS)) // 2)
+    characters = alphabet(texts, limit)
     if not characters:
         raise DataError(
             "The texts of the train split are empty, so no tokenizer can be trained on them.",
@@ -131,22 +151,30 @@ def train_wordpiece(texts: Texts, vocab_size: int) -> "PreTrainedTokenizerFast":
     )
 
 
-def alphabet(texts: Texts, limit: int) -> list[str]:
-    """Return the most frequent characters of the normalized texts, sorted by code point; at most ``limit``."""
+def alphabet(texts: TextBatches, limit: int) -> list[str]:
+    """Return the most frequent characters of the normalized texts, at most ``limit``, by code point."""
     normalizer = normalizers.BertNormalizer(lowercase=True)
+
+    # count by code point: in UTF-32, each character is its code point
     counts = np.zeros(0x110000, dtype=np.int64)
     for batch in texts():
-        points = np.frombuffer(
-            "".join(map(normalizer.normalize_str, batch)).encode("utf-32-le"), dtype=np.uint32
-        )
+        normalized = "".join(map(normalizer.normalize_str, batch))
+        points = np.frombuffer(normalized.encode("utf-32-le"), dtype=np.uint32)
         batch_counts = np.bincount(points)
         counts[: len(batch_counts)] += batch_counts
-    order = np.argsort(-counts, kind="stable")
-    characters = [chr(point) for point in order[counts[order] > 0]]
-    return sorted([character for character in characters if not character.isspace()][:limit])
+
+    # the most frequent ones; of equally frequent ones, the lower code point
+    characters: list[str] = []
+    for point in np.argsort(-counts, kind="stable"):
+        if counts[point] == 0 or len(characters) == limit:
+            break
+        character = chr(point)
+        if not character.isspace():
+            characters.append(character)
+    return sorted(characters)
 
 
-def learn_vocabulary(texts: Texts, vocab_size: int, characters: Sequence[str]) -> dict[str, int]:
+def learn_vocabulary(texts: TextBatches, vocab_size: int, characters: Sequence[str]) -> dict[str, int]:
     """Train and return the ids of the pieces.
 
     The trainer numbers continuation pieces ("##a") in the order of a hash table, which differs between
@@ -183,7 +211,14 @@ def assemble(model: models.WordPiece, post_process: bool = True) -> Tokenizer:
 
 
 def check_length(max_length: int, limit: int | None, special_tokens: int, texts: int) -> None:
-    """Check ``tokenize.max_length``: the model's limit (``None`` if unlimited or unknown), and room for one token of each text."""
+    """Check that ``tokenize.max_length`` suits the model, and has room for one token of each text.
+
+    Args:
+        max_length: The parameter.
+        limit: Tokens that the model takes; ``None`` if unlimited or unknown.
+        special_tokens: Special tokens of a row.
+        texts: Texts of a row.
+    """
     if limit is not None and max_length > limit:
         raise ParamsError(
             f"tokenize.max_length: {max_length} is more than the {limit} tokens that the model takes.",
@@ -199,26 +234,30 @@ def check_length(max_length: int, limit: int | None, special_tokens: int, texts:
 
 
 def save_tokenizer(tokenizer: "PreTrainedTokenizerFast", max_length: int, folder: Path) -> None:
-    """Write ``tokenizer.json`` and ``tokenizer_config.json`` for ``AutoTokenizer.from_pretrained``, without paths of this machine.
+    """Write ``tokenizer.json`` and ``tokenizer_config.json`` for ``AutoTokenizer.from_pretrained``.
 
-    Its truncation and padding are switched off.
+    They have no paths of this machine. Truncation and padding are switched off.
     """
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.save_pretrained(folder)
+
     path = folder / "tokenizer_config.json"
-    values = json.loads(path.read_text(encoding="utf-8"))
-    kept = {key: value for key, value in values.items() if key not in MACHINE_KEYS | CALL_KEYS}
-    kept["model_max_length"] = max_length
-    kept["model_input_names"] = list(tokenizer.model_input_names)
-    path.write_text(
-        json.dumps(dict(sorted(kept.items())), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    config = json.loads(path.read_text(encoding="utf-8"))
+    for key in MACHINE_KEYS | CALL_KEYS:
+        config.pop(key, None)
+    config["model_max_length"] = max_length
+    config["model_input_names"] = list(tokenizer.model_input_names)
+    text = json.dumps(dict(sorted(config.items())), indent=2, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class SavedTokenizer:
-    """What an ``Encoder`` needs of a tokenizer, to be sent to another process: among them the path of ``tokenizer.json``."""
+    """What an ``Encoder`` needs of a tokenizer, to be sent to another process.
+
+    ``path`` is its ``tokenizer.json``.
+    """
 
     path: Path
     truncation_side: str

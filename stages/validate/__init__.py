@@ -1,1 +1,1 @@
-"""The stage ``validate``: check the data before training, and stop the pipeline if it must not be trained on."""
+"""The stage ``validate``: check the data before training, and stop the pipeline if they fail."""

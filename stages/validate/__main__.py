@@ -39,25 +39,31 @@ if TYPE_CHECKING:
 FETCH_REFERENCE = "Fetch it again (`python -m flows.promotion reference`), or remove the file."
 
 DERIVED = REPORTS / "columns"
-"""Beside it is the folder of what is derived from the data: on the disk that the workers of an engine share, and removed in the end."""
+"""Beside it is the folder of what is derived from the data.
+
+It is on the disk that the workers of an engine share, and removed in the end.
+"""
 
 
 def main() -> dict[str, float]:
     """Check the data, write the report, and then fail if there are errors."""
+    # inputs: what is missing is reported at once
     params = load_params()
     check_launch(params.train.launch, params.train.optimizer)
     for split in SPLITS:
         SplitReader.open(RAW, split, "download")
         SplitReader.open(TOKENIZED, split, "tokenize")
 
-    # Only now, because importing Great Expectations takes seconds.
+    # only now, because importing Great Expectations takes seconds
     from stages.validate.report import write_checks
     from stages.validate.results import check_tables, write_row_files
     from stages.validate.tables import DataFolders, derive_tables
 
     promoted = Profile.read_if_exists(REFERENCE_PROFILE, FETCH_REFERENCE)
     metrics = METRICS / "validate.json"
-    metrics.unlink(missing_ok=True)
+    metrics.unlink(missing_ok=True)  # old ones must not stay if the checks stop the pipeline
+
+    # tables, checks and report
     with progress("validate") as step, working_directory(DERIVED) as derived:
         data = derive_tables(params, DataFolders(RAW, TOKENIZED, derived), promoted)
         step.detail = "checks"
@@ -68,31 +74,42 @@ def main() -> dict[str, float]:
                 folder / FAILING_ROWS.name, results.violations, data.raw, params.data.text_columns
             )
             write_checks(folder, results)  # after the files of rows, to which its page links
+
     stop_on_errors(results)
     Metrics.of({**results.record.metrics, "warnings": len(results.warnings)}).write(metrics)
     return {"expectations": len(results.record.checks), "warnings": len(results.warnings)}
 
 
 def stop_on_errors(results: "CheckResults") -> None:
-    """Print warnings, and raise a GateError that names each check of severity ``error`` that failed, and each that crashed."""
+    """Print warnings, and stop the pipeline if there are errors.
+
+    Raises:
+        GateError: If a check of severity ``error`` failed, or a check crashed. The message names all of them.
+    """
     for warning in results.warnings:
         say(
             f"validate: warning: {warning.check}, {warning.split}: {warning.found}; allowed:"
             f" {warning.allowed}."
         )
-    if results.errors:
-        messages = [
-            f"{error.check}, {error.split}: {error.found}"
-            + ("; the check itself crashed." if error.status == "crashed" else f"; allowed: {error.allowed}.")
-            for error in results.errors
-        ]
-        count = f"{len(messages)} check{'s' * (len(messages) > 1)} failed"
-        hint = f"{CHECKS / 'index.html'} shows the rows."
-        failed = dict.fromkeys(error.check for error in results.errors)
-        commands = [drop_command(check) for check in failed if row_file(check).exists()]
-        if commands:
-            hint += f" To leave them out: {' && '.join(commands)}; then `dvc repro`."
-        raise GateError("\n  ".join([f"{count}; nothing is trained on this data.", *messages]), hint)
+    if not results.errors:
+        return
+
+    # problem
+    count = "1 check" if len(results.errors) == 1 else f"{len(results.errors)} checks"
+    lines = [f"{count} failed; nothing is trained on this data."]
+    for error in results.errors:
+        limit = f"allowed: {error.allowed}"
+        if error.status == "crashed":
+            limit = "the check itself crashed"
+        lines.append(f"{error.check}, {error.split}: {error.found}; {limit}.")
+
+    # hint
+    hint = f"{CHECKS / 'index.html'} shows the rows."
+    failed = dict.fromkeys(error.check for error in results.errors)
+    commands = [drop_command(check) for check in failed if row_file(check).exists()]
+    if commands:
+        hint += f" To leave them out: {' && '.join(commands)}; then `dvc repro`."
+    raise GateError("\n  ".join(lines), hint)
 
 
 def row_file(check: str) -> Path:
@@ -101,9 +118,11 @@ def row_file(check: str) -> Path:
 
 
 def drop_command(check: str) -> str:
-    """Return the command that leaves out the rows of a check; of two rows in different splits, that of train."""
-    has_pairs = "other_split" in pq.read_schema(row_file(check)).names
-    return f"`tuneline data drop --check {check}{' --from train' * has_pairs}`"
+    """Return the command that leaves out the rows of a check: of a pair in two splits, the row of train."""
+    command = f"tuneline data drop --check {check}"
+    if "other_split" in pq.read_schema(row_file(check)).names:
+        command += " --from train"
+    return f"`{command}`"
 
 
 if __name__ == "__main__":

@@ -22,10 +22,14 @@ LONGEST_NAME = 100
 SHOWN = 10
 """Classes, and rows, that are described."""
 SHOWN_CHARACTERS = 60
+"""Characters of a name in a note."""
 MISSING_VALUES = frozenset({"nan", "null", "none", "nil", "na", "n/a", "#n/a", "<na>", "nat", "undefined"})
 """How programs write a missing value, in lower case."""
 SEPARATORS = re.compile(r"(?<=\w)[\s_\-\u2010-\u2015]+(?=\w)")
-"""White space, underscores and hyphens between letters or digits: ``not_spam`` is like ``not spam``, but ``-1`` is not like ``1``."""
+"""White space, underscores and hyphens between letters or digits.
+
+``not_spam`` is like ``not spam``, but ``-1`` is not like ``1``.
+"""
 JOINERS = "\u200c\u200d"
 """Invisible characters that Persian, the languages of India and emoji need inside a word."""
 LOOK_ALIKE = str.maketrans(
@@ -36,9 +40,13 @@ LOOK_ALIKE = str.maketrans(
 
 @dataclass(frozen=True)
 class ClassFindings:
-    """The classes of a classification: their rows by split, without splits that have no labels, and what is wrong with their names.
+    """The classes of a classification, and what a person would question about them.
 
-    Rare are classes with too few rows in train, or none in a split that is measured.
+    Attributes:
+        names: Names of the classes.
+        counts: Rows of each class by split, without splits that have no labels.
+        is_rare: True for classes with too few rows in train, or none in a split that is measured.
+        faults: What is wrong with the name of each class.
     """
 
     names: tuple[str, ...]
@@ -48,103 +56,123 @@ class ClassFindings:
 
     @classmethod
     def of(cls, raw: Mapping[str, RawSplit], labels: Task, params: Params) -> Self | None:
-        """Count and compare the classes of all raw splits; ``None`` for a regression, or without labels in train.
+        """Count and compare the classes of all raw splits.
 
-        A name that ``data.label_names`` lists is meant, even if it reads like a missing value.
+        A name that ``data.label_names`` lists is meant, even if it reads like a missing value. The result is
+        ``None`` for a regression, or without labels in train.
         """
         if not labels.class_names or "train" not in raw or not raw["train"].is_labelled:
             return None
         names = labels.output_names
-        counts = {name: _counts(split, len(names)) for name, split in raw.items() if split.is_labelled}
+
+        # rows
+        counts = {}
+        for split, current in raw.items():
+            if current.is_labelled:
+                counts[split] = _counts(current, len(names))
         is_rare = counts["train"] < params.validate_.rare_classes.min_rows
         for split in {"validation", params.evaluate.split} & counts.keys():
             is_rare |= counts[split] == 0
+
+        # names
         total = np.sum(list(counts.values()), axis=0).tolist()
         alike = like_other(names, total)
         declared = params.data.label_names or ()
-        faults = [
-            [*alike.get(name, ()), *name_faults(name, None if name in declared else params.data.label_column)]
-            for name in names
-        ]
+        faults = []
+        for name in names:
+            label_column = None if name in declared else params.data.label_column
+            faults.append(alike.get(name, []) + list(name_faults(name, label_column)))
         return cls(names, counts, is_rare, faults)
 
     def columns(self, split: str, rows: pd.DataFrame) -> dict[str, NDArray[Any]]:
-        """Return columns of shape ``(rows,)`` for some rows of a split, given their ``labels`` and ``is_header``.
+        """Return columns of shape ``(rows,)`` for rows of a split, given their ``labels`` and ``is_header``.
 
         ``class`` is the name in quotes; ``rare_class``, of train, is 1 or 0; ``name_faults`` counts what is
         wrong with the name.
         """
+        # one entry for each class, and one for a label that is none
+        faults_of = np.array([*map(len, self.faults), 0], np.int8)
+        name_of = np.array([*map(quoted_name, self.names), "none"], dtype=object)
+        is_rare = np.append(self.is_rare, False).astype(np.int8)
+
         ids = _ids(rows[LABELS].to_numpy(), len(self.names))
-        faults = np.array([*map(len, self.faults), 0], np.int8)[ids]
-        columns = {"name_faults": faults + rows["is_header"].to_numpy(np.int8)}
-        columns["class"] = np.array([*map(quoted_name, self.names), "none"], dtype=object)[ids]
+        columns = {
+            "name_faults": faults_of[ids] + rows["is_header"].to_numpy(np.int8),
+            "class": name_of[ids],
+        }
         if split == "train":
-            columns["rare_class"] = np.append(self.is_rare, False).astype(np.int8)[ids]
+            columns["rare_class"] = is_rare[ids]
         return columns
 
     def notes(self, split: str, current: RawSplit) -> dict[str, list[str]]:
         """Return what the checks ``rare_classes``, ``absent_classes`` and ``class_names`` found, in words."""
         counts = self.counts.get(split, np.zeros(len(self.names), np.int64))
-        named = np.flatnonzero([bool(faults) for faults in self.faults] & (counts > 0))
-        headers = np.flatnonzero(current.columns.column("is_header"))
-        notes = {
-            "class_names": [
-                *_described(
-                    named,
-                    lambda index: (
-                        f"class {quoted_name(self.names[index])} ({_rows(counts[index])}) "
-                        + " and ".join(self.faults[index])
-                    ),
-                ),
-                *_described(
-                    headers,
-                    lambda row: (
-                        f"row {row}: its texts are the names of the columns; a header line became a row"
-                    ),
-                ),
-            ]
-        }
-        if split == "train":
-            notes["rare_classes"] = _described(np.flatnonzero(self.is_rare & (counts > 0)), self._where)
-            notes["absent_classes"] = _described(np.flatnonzero(counts == 0), self._where)
-        return {check: found for check, found in notes.items() if found}
+        occurs = counts > 0
 
-    def _where(self, index: int) -> str:
+        def describe_faults(index: int) -> str:
+            faults = " and ".join(self.faults[index])
+            return f"class {quoted_name(self.names[index])} ({_rows(counts[index])}) {faults}"
+
+        def describe_header(row: int) -> str:
+            return f"row {row}: its texts are the names of the columns; a header line became a row"
+
+        has_faults = np.array([bool(faults) for faults in self.faults])
+        headers = np.flatnonzero(current.columns.column("is_header"))
+        names = _described(np.flatnonzero(has_faults & occurs), describe_faults)
+        notes = {"class_names": names + _described(headers, describe_header)}
+        if split == "train":
+            notes["rare_classes"] = _described(np.flatnonzero(self.is_rare & occurs), self._rows_by_split)
+            notes["absent_classes"] = _described(np.flatnonzero(~occurs), self._rows_by_split)
+        return {check: lines for check, lines in notes.items() if lines}
+
+    def _rows_by_split(self, index: int) -> str:
         rows = ", ".join(f"{_rows(count[index])} in {split}" for split, count in self.counts.items())
         return f"class {quoted_name(self.names[index])}: {rows}"
 
 
 def like_other(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]]:
-    """Return, by name, what a class is like: the class of most rows whose name differs in what a person does not see.
+    """Return, by name, which other class a class is like.
 
-    That is case, white space, underscores and hyphens, a full stop at the end, invisible characters, and
-    letters that look alike.
+    It is the class of most rows whose name differs only in what a person does not see: case, white space,
+    underscores and hyphens, a full stop at the end, invisible characters, and letters that look alike.
     """
+    # classes with names that look the same, by the name without what a person does not see
     groups: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for name, count in zip(names, rows, strict=True):
         groups[name_key(name)].append((-count, len(groups), name))
+
     result = {}
     for group in groups.values():
-        (most, _, other), *others = sorted(group)
-        for _, _, name in others:
-            odd = next(
-                (character for character in name if character not in other and not character.isascii()), None
-            )
-            detail = f", but has {unicodedata.name(odd, f'U+{ord(odd):04X}')}" if odd else ""
-            result[name] = [f"is like class {quoted_name(other)} ({_rows(-most)} in all splits){detail}"]
+        (negative_count, _, frequent), *rarer = sorted(group)
+        alike = f"is like class {quoted_name(frequent)} ({_rows(-negative_count)} in all splits)"
+        for _, _, name in rarer:
+            odd_characters = [
+                character for character in name if character not in frequent and not character.isascii()
+            ]
+            if odd_characters:
+                code = f"U+{ord(odd_characters[0]):04X}"
+                result[name] = [f"{alike}, but has {unicodedata.name(odd_characters[0], code)}"]
+            else:
+                result[name] = [alike]
     return result
 
 
 def name_key(name: str) -> str:
     """Return a name without what a person does not see."""
     text = unicodedata.normalize("NFKC", repaired(name)).casefold()
-    text = "".join(
-        " " if character.isspace() else character
-        for character in text
-        if character.isspace() or not _invisible(character)
-    )
-    text = SEPARATORS.sub(" ", " ".join(text.split()))
-    return text.rstrip(".,;: ").strip("'\" ").translate(LOOK_ALIKE) or name
+
+    # invisible characters; some of them are white space
+    characters = []
+    for character in text:
+        if character.isspace():
+            characters.append(" ")
+        elif not _invisible(character):
+            characters.append(character)
+
+    words = "".join(characters).split()
+    text = SEPARATORS.sub(" ", " ".join(words))
+    text = text.rstrip(".,;: ").strip("'\" ").translate(LOOK_ALIKE)
+    return text or name
 
 
 def name_faults(name: str, label_column: str | None) -> Iterator[str]:
@@ -159,17 +187,19 @@ def name_faults(name: str, label_column: str | None) -> Iterator[str]:
         yield "reads like a missing value; list it in data.label_names if it is a class"
     if len(name) > LONGEST_NAME:
         yield f"has a name of {len(name):,} characters: a text became a label"
-    elif (right := repaired(name)) != name:
-        yield f"should read {quoted_name(right)}"
-    if hidden := [
-        character for character in name.strip(JOINERS) if _invisible(character) and character not in JOINERS
-    ]:
-        yield f"has an invisible character, U+{ord(hidden[0]):04X}"
+    elif repaired(name) != name:
+        yield f"should read {quoted_name(repaired(name))}"
+    for character in name:
+        if _invisible(character) and character not in JOINERS:
+            yield f"has an invisible character, U+{ord(character):04X}"
+            return
 
 
 def quoted_name(name: str) -> str:
     """Return the start of a name in quotes."""
-    return f"'{name}'" if len(name) <= SHOWN_CHARACTERS else f"'{name[:SHOWN_CHARACTERS]}…'"
+    if len(name) > SHOWN_CHARACTERS:
+        name = f"{name[:SHOWN_CHARACTERS]}…"
+    return f"'{name}'"
 
 
 def _invisible(character: str) -> bool:
@@ -181,14 +211,20 @@ def _rows(count: int) -> str:
 
 
 def _described(numbers: NDArray[np.int64], describe: Callable[[int], str]) -> list[str]:
+    """Describe the first classes or rows with these numbers, and say how many more there are."""
+    lines = [describe(number) for number in numbers[:SHOWN].tolist()]
     more = len(numbers) - SHOWN
-    return [*map(describe, numbers[:SHOWN].tolist()), *([f"and {more:,} more"] if more > 0 else [])]
+    if more > 0:
+        lines.append(f"and {more:,} more")
+    return lines
 
 
 def _counts(split: RawSplit, classes: int) -> NDArray[np.int64]:
+    """Count the rows of each class, reading a part of the rows at a time."""
     counts = np.zeros(classes, np.int64)
     for part in split.columns.frames([LABELS]):
-        counts += np.bincount(_ids(part[LABELS].to_numpy(), classes), minlength=classes + 1)[:classes]
+        ids = _ids(part[LABELS].to_numpy(), classes)
+        counts += np.bincount(ids, minlength=classes + 1)[:classes]
     return counts
 
 

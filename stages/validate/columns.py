@@ -1,4 +1,4 @@
-"""Scalar columns of the rows that are checked, in Parquet files: some columns and some rows are read at a time.
+"""Scalar columns of the rows that are checked, in Parquet files that are read in parts.
 
 So memory does not grow with the rows times the columns: ten million rows of thirty columns are gigabytes.
 """
@@ -27,9 +27,9 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """Columns of shape ``(rows,)``: the files and the name there of each.
+    """Columns of shape ``(rows,)`` in files: several sets of files may each have some columns of the rows.
 
-    Files with columns of the same rows lie beside each other.
+    ``places`` has, by the name of a column, its files and its name there.
     """
 
     rows: int
@@ -46,8 +46,13 @@ class StoredColumns:
         return frozenset(self.places)
 
     def with_columns(self, other: "StoredColumns", **names: str) -> Self:
-        """Return these columns and those of other files with as many rows; of ``names``, only these, under new names."""
-        places = {new: other.places[name] for new, name in names.items()} if names else other.places
+        """Return these columns and columns of other files with as many rows.
+
+        With ``names``, only these columns are added, under new names.
+        """
+        places = dict(other.places)
+        if names:
+            places = {new: other.places[name] for new, name in names.items()}
         return replace(self, places={**self.places, **places})
 
     def column(self, name: str) -> NDArray[Any]:
@@ -57,30 +62,33 @@ class StoredColumns:
         return values
 
     def frames(self, names: Sequence[str], at_most: int = BATCH_ROWS) -> Iterator[pd.DataFrame]:
-        """Yield some columns of ``at_most`` rows at a time, numbered by the index; one frame without rows if there are none."""
-        groups = self._by_files(names)
-        first = 0
-        parts = (
-            rebatch(files.batches(found, BATCH_ROWS), files.fields(found), at_most)
-            for files, found in groups.items()
-        )
-        for batches in zip(*parts, strict=True):
-            yield self._frame(
-                names, dict(zip(groups, batches, strict=True)), pd.RangeIndex(first, first + len(batches[0]))
-            )
-            first += len(batches[0])
+        """Yield columns of ``at_most`` rows at a time, with the numbers of the rows as index.
+
+        Without rows, one empty frame is yielded.
+        """
         if not self.rows:
             yield self.take(names, np.empty(0, np.int64))
+            return
+
+        # all files are read in step, in batches of the same rows
+        groups = self._by_files(names)
+        readers = []
+        for files, columns in groups.items():
+            readers.append(rebatch(files.batches(columns, BATCH_ROWS), files.fields(columns), at_most))
+        first = 0
+        for batches in zip(*readers, strict=True):
+            end = first + len(batches[0])
+            tables = dict(zip(groups, batches, strict=True))
+            yield self._frame(names, tables, pd.RangeIndex(first, end))
+            first = end
 
     def take(self, names: Sequence[str], rows: Rows) -> pd.DataFrame:
-        """Read some columns of chosen rows, whose numbers ascend and become the index."""
-        return self._frame(
-            names,
-            {files: files.take(rows, found) for files, found in self._by_files(names).items()},
-            pd.Index(rows),
-        )
+        """Read columns of chosen rows, whose numbers ascend and become the index."""
+        tables = {files: files.take(rows, columns) for files, columns in self._by_files(names).items()}
+        return self._frame(names, tables, pd.Index(rows))
 
     def _by_files(self, names: Sequence[str]) -> dict[SplitReader, list[str]]:
+        """Return the columns to read of each set of files, each once."""
         groups: dict[SplitReader, list[str]] = {}
         for files, column in dict.fromkeys(self.places[name] for name in names):
             groups.setdefault(files, []).append(column)
@@ -89,16 +97,20 @@ class StoredColumns:
     def _frame(
         self, names: Sequence[str], tables: Mapping[SplitReader, pa.Table | pa.RecordBatch], index: pd.Index
     ) -> pd.DataFrame:
-        places = ((name, *self.places[name]) for name in names)
-        columns = {
-            name: tables[files][column].to_numpy(zero_copy_only=False) for name, files, column in places
-        }
+        """Return columns, which were read from their files, as a frame."""
+        columns = {}
+        for name in names:
+            files, column = self.places[name]
+            columns[name] = tables[files][column].to_numpy(zero_copy_only=False)
         return pd.DataFrame(columns, index, copy=False)
 
 
 @contextmanager
 def column_writer(path: Path) -> Iterator[Callable[[Arrays], None]]:
-    """Yield a function that writes the columns of some rows to a Parquet file, which is there when the block ends. Call it once or more."""
+    """Yield a function that writes the columns of rows to a Parquet file, which exists when the block ends.
+
+    Call the function once or more.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with replace_file(path) as partial, ExitStack() as stack:
         writer: pq.ParquetWriter | None = None
@@ -106,14 +118,15 @@ def column_writer(path: Path) -> Iterator[Callable[[Arrays], None]]:
         def write(columns: Arrays) -> None:
             nonlocal writer
             batch = pa.record_batch([pa.array(values) for values in columns.values()], list(columns))
-            writer = writer or stack.enter_context(pq.ParquetWriter(partial, batch.schema))
+            if writer is None:  # the first batch has the schema
+                writer = stack.enter_context(pq.ParquetWriter(partial, batch.schema))
             writer.write_batch(batch)
 
         yield write
 
 
 def stored(path: Path) -> StoredColumns:
-    """Return the columns of one file."""
+    """Return the columns in one file."""
     return StoredColumns.of(SplitReader(path.parent, path.stem, (path,)))
 
 
@@ -121,13 +134,14 @@ def write_columns(path: Path, columns: Arrays) -> StoredColumns:
     """Write whole columns, and return them as columns on disk."""
     rows = len(next(iter(columns.values())))
     with column_writer(path) as write:
+        # also without rows: an empty batch has the schema
         for first in range(0, max(rows, 1), BATCH_ROWS):
             write({name: values[first : first + BATCH_ROWS] for name, values in columns.items()})
     return stored(path)
 
 
 def read_batches(files: SplitReader) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files in batches; one empty batch if there are none, so that the columns are known."""
+    """Yield the rows of files in batches; without rows one empty batch, so that the columns are known."""
     if not files.rows:
         yield pa.RecordBatch.from_pylist([], schema=files.schema)
     yield from files.batches(at_most=BATCH_ROWS)
@@ -139,7 +153,10 @@ def files_of(split: SplitReader) -> list[SplitReader]:
 
 
 class RaggedArray:
-    """Rows of different lengths: one flat array of values, row after row, and the length of each row, int64 of shape ``(rows,)``."""
+    """Rows of different lengths: a flat array of values, row after row, and the length of each row.
+
+    The lengths are int64 of shape ``(rows,)``.
+    """
 
     def __init__(self, values: NDArray[Any], lengths: NDArray[np.int64]) -> None:
         self.values = values
@@ -154,16 +171,18 @@ class RaggedArray:
         return cls(column.flatten().to_numpy(zero_copy_only=False), np.diff(offsets))
 
     def reduce(self, ufunc: np.ufunc, values: NDArray[Any], empty: int = 0) -> NDArray[np.int64]:
-        """Reduce each row of ``values``, of the shape of ``self.values``, to one number; ``empty`` for a row without values.
+        """Reduce each row of ``values``, of the shape of ``self.values``, to one number.
 
-        The result is int64 of shape ``(rows,)``.
+        The result is int64 of shape ``(rows,)``, with ``empty`` for a row without values.
         """
         reduced = np.full(len(self.lengths), empty, dtype=np.int64)
-        if len(self._starts):
-            # Empty rows hold no values, so each filled row ends where the next filled one starts.
-            reduced[self._is_filled] = ufunc.reduceat(
-                values, self._starts, dtype=np.int64 if ufunc is np.add else None
-            )
+        if not len(self._starts):
+            return reduced
+        dtype = None
+        if ufunc is np.add:  # else sums of small types, such as masks, would overflow
+            dtype = np.int64
+        # empty rows hold no values, so each filled row ends where the next filled one starts
+        reduced[self._is_filled] = ufunc.reduceat(values, self._starts, dtype=dtype)
         return reduced
 
     def first(self) -> NDArray[np.int64]:

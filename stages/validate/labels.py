@@ -35,9 +35,14 @@ MAX_ROWS = 20_000
 MAX_SCORES = 1_000_000
 """Rows times classes: fewer rows are read if there are many classes. Features times classes: likewise."""
 MAX_FEATURES = 50_000
+"""Words and word pairs that are looked at, the most frequent ones."""
 MIN_ROWS_PER_CLASS = 300
-"""Rows of train, on average, from which a disagreement is a statement on the labels: a model of fewer rows is often wrong itself."""
+"""Rows of train, on average, from which a disagreement is a statement on the labels.
+
+A model of fewer rows is often wrong itself.
+"""
 FOLDS = 5
+"""Parts of train: the rows of each are predicted by a model of the others."""
 SUREST = 0.2
 """Fraction of the rows whose labels are compared with what the model is surest of."""
 SHOWN = 5
@@ -46,7 +51,10 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class LabelFindings:
-    """Measurements of one split by name, of which the one with the name of a check is its metric, and notes by key of the check."""
+    """Measurements of one split by name, and notes by key of the check.
+
+    A measurement with the name of a check is its metric.
+    """
 
     columns: dict[str, float] = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=dict)
@@ -65,7 +73,7 @@ class LabelBins:
 
     @classmethod
     def of(cls, task: Task, train: NDArray[Any]) -> Self:
-        """Prepare for the labels of a data set, given those of train."""
+        """Prepare for the labels of a data set, given the labels of train."""
         return cls(task, *task.bins(train))
 
     def ids(self, labels: NDArray[Any]) -> Ids:
@@ -78,31 +86,40 @@ def examine_labels(
     raw: Mapping[str, RawSplit], text_columns: list[str], schema: Task, params: ValidateParams
 ) -> dict[str, LabelFindings]:
     """Examine the labels of the raw splits, and return the findings of each split with two labels or more."""
-    classes = LabelBins.of(schema, raw["train"].labels) if "train" in raw else None
-    if classes is None or len(classes.names) < 2:
+    if "train" not in raw:
         return {}
-    samples = {
-        name: _sample(split.source, text_columns, classes) for name, split in raw.items() if split.rows
-    }
-    samples = {name: sample for name, sample in samples.items() if len(np.unique(sample[1])) > 1}
+    classes = LabelBins.of(schema, raw["train"].labels)
+    number = len(classes.names)
+    if number < 2:
+        return {}
+
+    # a sample of each split with two labels or more
+    samples = {}
+    for name, split in raw.items():
+        if not split.rows:
+            continue
+        texts, ids = _sample(split.source, text_columns, classes)
+        if len(np.unique(ids)) > 1:
+            samples[name] = (texts, ids)
     if not samples:
         return {}
-    labels, number = np.concatenate([sample[1] for sample in samples.values()]), len(classes.names)
-    texts = [
-        pa.concat_arrays(columns) for columns in zip(*(sample[0] for sample in samples.values()), strict=True)
-    ]
-    features = word_features(texts, min(MAX_FEATURES, MAX_SCORES // number))
-    splits = np.repeat(list(samples), [len(sample[1]) for sample in samples.values()])
+
+    # all samples together: a word has the same number in all splits
+    labels = np.concatenate([ids for _, ids in samples.values()])
+    splits = np.repeat(list(samples), [len(ids) for _, ids in samples.values()])
+    all_texts = []
+    for column in range(len(text_columns)):
+        all_texts.append(pa.concat_arrays([texts[column] for texts, _ in samples.values()]))
+    features = word_features(all_texts, min(MAX_FEATURES, MAX_SCORES // number))
+
+    # measurements
     learnt = _learnability(features, labels, splits, number)
     findings = {}
-    for name, sample in samples.items():
+    for name, (texts, ids) in samples.items():
         words = revealing_words(features, splits == name, labels, number, params.revealing_words.precision)
-        lengths, notes = _revealing_lengths(raw[name], *sample, classes, params.revealing_length)
-        columns = {
-            "revealing_words": _coverage(words),
-            "revealing_length": _coverage(lengths),
-            **learnt.get(name, {}),
-        }
+        lengths, notes = _revealing_lengths(raw[name], texts, ids, classes, params.revealing_length)
+        columns = {"revealing_words": _coverage(words), "revealing_length": _coverage(lengths)}
+        columns |= learnt.get(name, {})
         findings[name] = LabelFindings(
             columns, {"revealing_words": _sentences(words, classes), "revealing_length": notes}
         )
@@ -114,14 +131,21 @@ def _sample(split: SplitReader, text_columns: list[str], classes: LabelBins) -> 
     number = len(classes.names)
     table = read_sample(split, text_columns, number, SEED, max_rows=min(MAX_ROWS, MAX_SCORES // number))
     ids = classes.ids(pc.fill_null(table[LABELS], UNLABELLED).to_numpy())
-    table = table.filter(pa.array(ids != UNLABELLED))
-    return [table[name].combine_chunks() for name in text_columns], ids[ids != UNLABELLED]
+    is_valid = ids != UNLABELLED
+    table = table.filter(pa.array(is_valid))
+    return [table[name].combine_chunks() for name in text_columns], ids[is_valid]
 
 
 SEPARATE = rf"([{UNSPACED}]|[^\p{{L}}\p{{N}}\s{UNSPACED}]+)"
-"""Punctuation and symbols are words, and so is each character of a script without spaces: a template may consist of them."""
+"""Punctuation and symbols are words, and so is each character of a script without spaces.
+
+A template may consist of them.
+"""
 DIGITS = r"\p{Nd}+"
-"""A word with digits also counts as the word with ``0`` for each number: ``INC48213`` and ``INC48214`` have ``inc0`` in common."""
+"""A word with digits also counts as the word with ``0`` for each number.
+
+``INC48213`` and ``INC48214`` have ``inc0`` in common.
+"""
 MAX_NAME = 60
 """Characters of a word that is shown."""
 
@@ -151,44 +175,51 @@ class WordFeatures:
     def name(self, feature: int) -> str:
         """Return the feature as a person reads it, for example ``“order 0” at the start``."""
         pair = [self.words[int(position)].as_py() for position in self.pairs[feature] if position >= 0]
-        place = " at the start" if pair[0] == BOUNDARY else " at the end" if pair[-1] == BOUNDARY else ""
         text = " ".join(word for word in pair if word != BOUNDARY)
-        return f"“{text if len(text) <= MAX_NAME else text[:MAX_NAME] + '…'}”{place}"
+        if len(text) > MAX_NAME:
+            text = text[:MAX_NAME] + "…"
+        if pair[0] == BOUNDARY:
+            return f"“{text}” at the start"
+        if pair[-1] == BOUNDARY:
+            return f"“{text}” at the end"
+        return f"“{text}”"
 
 
 def word_features(columns: Sequence[pa.Array], limit: int) -> WordFeatures:
     """Find the features of rows, at most ``limit``, the most frequent ones.
 
-    The texts are one array for each column.
+    The texts are one array for each column. Words are numbers in arrays, because there are millions of them.
     """
-    total, lists = len(columns[0]), [_tokens(column) for column in columns]
-    words, dictionary = _encode(pa.concat_arrays([tokens.flatten() for tokens in lists]))
-    shapes, dictionary = _encode(
-        pa.concat_arrays([dictionary, pc.replace_substring_regex(dictionary, DIGITS, "0")])
-    )
-    shapes = shapes[len(shapes) // 2 :][words]
-    text = np.repeat(
-        np.arange(total * len(lists)),
-        np.concatenate([np.diff(tokens.offsets.to_numpy()) for tokens in lists]),
-    )
+    # the words of all texts, one text after the other, as positions in a dictionary
+    rows_in_column = len(columns[0])
+    tokens = [_tokens(column) for column in columns]
+    words, dictionary = _encode(pa.concat_arrays([lists.flatten() for lists in tokens]))
+    lengths = np.concatenate([np.diff(lists.offsets.to_numpy()) for lists in tokens])
+    text_of_word = np.repeat(np.arange(rows_in_column * len(tokens)), lengths)
+
+    # the shape of each word: the word with 0 for its numbers, in the same dictionary
+    shapes_of_dictionary = pc.replace_substring_regex(dictionary, DIGITS, "0")
+    positions, dictionary = _encode(pa.concat_arrays([dictionary, shapes_of_dictionary]))
+    shapes = positions[len(positions) // 2 :][words]
+
+    # a feature is the number first word * base + second word + 1, or first word * base without a second one;
+    # two boundaries, of an empty text, are no feature
+    base = len(dictionary) + 1
     is_word = np.asarray(pc.not_equal(dictionary, BOUNDARY))[words]
-    # A feature is its first word and its second, or 0 for none; two boundaries, of an empty text, are no
-    # feature.
-    within, has_shape, base = (
-        (text[1:] == text[:-1]) & (is_word[1:] | is_word[:-1]),
-        shapes != words,
-        len(dictionary) + 1,
-    )
-    features = np.concatenate(
-        [words[is_word] * base, shapes[has_shape] * base, (words[:-1] * base + words[1:] + 1)[within]]
-    )
-    texts = np.concatenate([text[is_word], text[has_shape], text[1:][within]])
+    has_shape = shapes != words
+    is_pair = (text_of_word[1:] == text_of_word[:-1]) & (is_word[1:] | is_word[:-1])
+    pair_values = (words[:-1] * base + words[1:] + 1)[is_pair]
+    features = np.concatenate([words[is_word] * base, shapes[has_shape] * base, pair_values])
+    texts = np.concatenate([text_of_word[is_word], text_of_word[has_shape], text_of_word[1:][is_pair]])
     ids, values = pd.factorize(features)
-    # Each feature once per text, then once per row. np.unique without counts uses hashes, which are slower
-    # than sorting.
+
+    # each feature once per text, then once per row; np.unique without counts uses hashes, which are slower
+    # than sorting
     of_texts, _ = np.unique(texts * len(values) + ids, return_counts=True)
-    entries, counts = np.unique(of_texts % max(total * len(values), 1), return_counts=True)
+    entries, counts = np.unique(of_texts % max(rows_in_column * len(values), 1), return_counts=True)
     rows, ids = np.divmod(entries, max(len(values), 1))
+
+    # the most frequent ones get the numbers from 0
     frequency = np.bincount(ids, minlength=len(values))
     kept = np.argsort(-frequency, kind="stable")[:limit]
     kept = kept[frequency[kept] > 1]
@@ -200,6 +231,7 @@ def word_features(columns: Sequence[pa.Array], limit: int) -> WordFeatures:
 
 
 def _encode(words: pa.StringArray) -> tuple[Ids, pa.StringArray]:
+    """Return the position of each word in a dictionary of the different words, and this dictionary."""
     encoded = words.dictionary_encode()
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary
 
@@ -224,42 +256,57 @@ def _learnability(
     fold = np.full(len(labels), -1)
     fold[is_train] = stratified_folds(labels[is_train], FOLDS, SEED)
     odds = log_odds(features, labels, fold, classes)
-    columns = {
-        str(split): learnability(odds[splits == split], labels[splits == split])
-        for split in np.unique(splits)
-    }
-    for split, found in columns.items():
+
+    columns: dict[str, dict[str, float]] = {}
+    for split in np.unique(splits):
+        inside = splits == split
+        columns[str(split)] = learnability(odds[inside], labels[inside])
+
+    is_small = is_train.sum() < MIN_ROWS_PER_CLASS * classes
+    for split, measured in columns.items():
         if split != "train":
-            found["auc_drop"] = max(columns["train"]["auc_low"] - found["auc_high"], 0.0)
-        if is_train.sum() < MIN_ROWS_PER_CLASS * classes:
-            columns[split] = {
-                name: value for name, value in found.items() if not name.startswith("disagreement")
-            }
+            measured["auc_drop"] = max(columns["train"]["auc_low"] - measured["auc_high"], 0.0)
+        if is_small:
+            for name in ("disagreement", "disagreement_low", "disagreement_high"):
+                del measured[name]
     return columns
 
 
 def log_odds(features: WordFeatures, labels: Ids, fold: Ids, classes: int) -> Floats:
-    """Return the log-odds of each class against the others, of shape ``(rows, classes)``, from a model that was fitted without the row.
+    """Return the log-odds of each class against the others, from a model that was fitted without the row.
 
-    Class ids and folds have the shape ``(rows,)``; the fold of a row that no model is fitted on is -1.
+    Class ids and folds have the shape ``(rows,)``; the fold of a row that no model is fitted on is -1. The
+    result has the shape ``(rows, classes)``. The model is naive Bayes; a feature in both texts of a row
+    counts as another feature.
     """
     ids = features.ids + len(features) * features.repeated
-    fold_of_entry, size = fold[features.rows], 2 * len(features)
+    size = 2 * len(features)
+    fold_of_entry = fold[features.rows]
+
+    # how often each feature occurs with each class in each fold
     counts = np.zeros((FOLDS, size, classes))
     for number in range(FOLDS):
         inside = fold_of_entry == number
         cells = ids[inside] * classes + labels[features.rows[inside]]
         counts[number] = np.bincount(cells, minlength=size * classes).reshape(size, classes)
+
+    # log-likelihood of each class: the rows of a fold by the other folds, the rows of none by all folds
+    train_labels = labels[fold >= 0]
+    train_folds = fold[fold >= 0]
     scores = np.zeros((len(labels), classes))
     for number in range(-1, FOLDS):
-        inside, known = fold_of_entry == number, fold[fold >= 0] != number
-        fitted = counts.sum(axis=0) - (counts[number] if number >= 0 else 0)
+        inside = fold_of_entry == number
+        fitted = counts.sum(axis=0)
+        if number >= 0:
+            fitted -= counts[number]
         weights = np.log((fitted + 1) / (fitted + 1).sum(axis=0))
-        weights[fitted.sum(axis=1) == 0] = 0
-        priors = np.log(np.bincount(labels[fold >= 0][known], minlength=classes) + 1.0)
+        weights[fitted.sum(axis=1) == 0] = 0  # a feature that the model does not know
+        priors = np.log(np.bincount(train_labels[train_folds != number], minlength=classes) + 1.0)
         for label in range(classes):
             sums = np.bincount(features.rows[inside], weights[ids[inside], label], minlength=len(labels))
             scores[:, label] += np.where(fold == number, sums + priors[label], 0.0)
+
+    # against the sum of the other likelihoods, whose largest is taken out: its exponential may be 0
     odds = np.empty_like(scores)
     for label in range(classes):
         others = np.delete(scores, label, axis=1)
@@ -269,20 +316,21 @@ def log_odds(features: WordFeatures, labels: Ids, fold: Ids, classes: int) -> Fl
 
 
 def learnability(odds: Floats, labels: Ids) -> dict[str, float]:
-    """Compare the log-odds, of shape ``(rows, classes)``, of the rows of one split with their labels, of two classes or more.
+    """Compare the log-odds of the rows of one split with their labels, of two classes or more.
 
-    ``learnable_labels`` is the area under the ROC curve, and ``disagreement`` the fraction of the surest rows
-    with another label; the ends of their 95 % intervals are ``auc_low``, ``auc_high``, ``disagreement_low``
-    and ``disagreement_high``.
+    ``odds`` have the shape ``(rows, classes)``. ``learnable_labels`` is the area under the ROC curve, and
+    ``disagreement`` the fraction of the surest rows with another label; the ends of their 95 % intervals are
+    ``auc_low``, ``auc_high``, ``disagreement_low`` and ``disagreement_high``.
     """
     auc, error = area_under_curve(odds, labels)
+
     surest = np.argsort(-odds.max(axis=1), kind="stable")[: max(1, int(SUREST * len(labels)))]
     wrong = int(np.count_nonzero(odds[surest].argmax(axis=1) != labels[surest]))
     low, high = wilson_interval(wrong, len(surest))
-    ends = {"auc_low": max(auc - 1.96 * error, 0.0), "auc_high": min(auc + 1.96 * error, 1.0)}
     return {
         "learnable_labels": auc,
-        **ends,
+        "auc_low": max(auc - 1.96 * error, 0.0),
+        "auc_high": min(auc + 1.96 * error, 1.0),
         "disagreement": wrong / len(surest),
         "disagreement_low": low,
         "disagreement_high": high,
@@ -290,22 +338,27 @@ def learnability(odds: Floats, labels: Ids) -> dict[str, float]:
 
 
 def area_under_curve(scores: Floats, labels: Ids) -> tuple[float, float]:
-    """Return the area under the ROC curve of each class against the others, weighted by the rows of the class, and its standard error.
+    """Return the area under the ROC curve of each class against the others, and its standard error.
 
-    The error is that of DeLong, DeLong and Clarke-Pearson (Biometrics 44, 1988), of the weighted sum: each
-    row adds its mean rank among the rows of the other side.
+    Classes are weighted by their rows. The error is as in DeLong, DeLong and Clarke-Pearson (Biometrics 44,
+    1988), for the weighted sum: each row adds its mean rank among the rows of the other side.
     """
-    total, area, influence = len(labels), 0.0, np.zeros(len(labels))
+    total = len(labels)
+    area = 0.0
+    influence = np.zeros(total)
     for label, own in enumerate(np.bincount(labels, minlength=scores.shape[1])):
-        is_own, others = labels == label, total - own
-        if own and others:
-            ranks = _ranks(scores[:, label])
-            placed = np.empty(total)
-            placed[is_own] = (ranks[is_own] - _ranks(scores[is_own, label])) / others
-            placed[~is_own] = 1 - (ranks[~is_own] - _ranks(scores[~is_own, label])) / own
-            part = float(placed[is_own].mean())
-            area += part * own / total
-            influence += (placed - part) * np.where(is_own, 1.0, own / others)
+        others = total - own
+        if not own or not others:
+            continue
+        is_own = labels == label
+        ranks = _ranks(scores[:, label])
+        # fraction of the rows of the other side that are below a row of the class, or above a row of another
+        placed = np.empty(total)
+        placed[is_own] = (ranks[is_own] - _ranks(scores[is_own, label])) / others
+        placed[~is_own] = 1 - (ranks[~is_own] - _ranks(scores[~is_own, label])) / own
+        class_area = float(placed[is_own].mean())
+        area += class_area * own / total
+        influence += (placed - class_area) * np.where(is_own, 1.0, own / others)
     return area, float(influence.std() / np.sqrt(total))
 
 
@@ -322,6 +375,7 @@ BINS = 20
 NUMBER = r"(?P<number>[0-9][0-9.,:/T-]*)"
 """A number, date or time. Its digits, read as one number, have the order of ISO dates."""
 MAX_DIGITS = 15
+"""Digits that are read of a number: a float64 has as many."""
 MIN_ROWS = 5
 """Fewer rows are never enough, and most words have fewer."""
 
@@ -330,8 +384,8 @@ MIN_ROWS = 5
 class Giveaway:
     """Something that many rows with a label have, and hardly another row.
 
-    ``precision`` is the fraction of these rows that have the label, ``coverage`` that of the rows with the
-    label that have it.
+    ``precision`` is the fraction of these rows that have the label, and ``coverage`` the fraction of the rows
+    with the label that have it.
     """
 
     name: str
@@ -343,11 +397,11 @@ class Giveaway:
 
     def sentence(self, names: Sequence[str]) -> str:
         """Describe it for the report, with the names of the labels."""
-        low, high = (f"{100 * end:.3g}" for end in self.interval)
+        label = names[self.label]
         return (
-            f"{self.name}: {100 * self.coverage:.3g} % of {names[self.label]} have it, and of the"
-            f" {self.rows:,} rows that have it, {100 * self.precision:.3g} % are {names[self.label]} (95 %"
-            f" interval {low} to {high} %)."
+            f"{self.name}: {100 * self.coverage:.3g} % of {label} have it, and of the {self.rows:,} rows that"
+            f" have it, {100 * self.precision:.3g} % are {label} (95 % interval"
+            f" {100 * self.interval.low:.3g} to {100 * self.interval.high:.3g} %)."
         )
 
 
@@ -370,65 +424,79 @@ class Criterion:
         return share + self.precision * (1 - share)
 
     def apply(self, name: str, label: int, own: int, rows: int) -> Giveaway | None:
-        """Return what ``rows`` rows have, of which ``own`` have the label, if it gives the label away."""
+        """Return what ``rows`` rows have if it gives a label away; ``own`` of them have the label."""
         interval = wilson_interval(own, rows)
-        return (
-            Giveaway(name, label, rows, own / rows, interval, own / int(self.rows[label]))
-            if interval.low >= self.least[label]
-            else None
-        )
+        if interval.low < self.least[label]:
+            return None
+        return Giveaway(name, label, rows, own / rows, interval, own / int(self.rows[label]))
 
 
 def revealing_words(
     features: WordFeatures, rows: NDArray[np.bool_], labels: Ids, classes: int, precision: float
 ) -> list[Giveaway]:
-    """Return words and word pairs that give a label away in some rows of all, a mask; that of the largest coverage first."""
+    """Return words and word pairs that give a label away, the one of the largest coverage first.
+
+    ``rows`` is a mask of the rows to look at.
+    """
+    # rows by word and label
     inside = rows[features.rows]
-    ids = features.ids[inside] * classes + labels[features.rows[inside]]
-    counts = np.bincount(ids, minlength=len(features) * classes).reshape(-1, classes)
-    total, criterion = counts.sum(axis=1), Criterion(np.bincount(labels[rows], minlength=classes), precision)
+    cells = features.ids[inside] * classes + labels[features.rows[inside]]
+    counts = np.bincount(cells, minlength=len(features) * classes).reshape(-1, classes)
+    total = counts.sum(axis=1)
+
+    # the interval is computed for few: its lower end is below the precision
+    criterion = Criterion(np.bincount(labels[rows], minlength=classes), precision)
     candidates = np.nonzero((counts >= criterion.least * total[:, None]) & (counts >= MIN_ROWS))
-    giveaways = [
-        criterion.apply(features.name(word), int(label), int(counts[word, label]), int(total[word]))
-        for word, label in zip(*candidates, strict=True)
-    ]
+    giveaways = []
+    for word, label in zip(*candidates, strict=True):
+        own = int(counts[word, label])
+        giveaways.append(criterion.apply(features.name(word), int(label), own, int(total[word])))
+    return _largest_first(giveaways)
+
+
+def _largest_first(giveaways: Sequence[Giveaway | None]) -> list[Giveaway]:
+    """Return what gives a label away, by coverage."""
     return sorted(filter(None, giveaways), key=lambda giveaway: -giveaway.coverage)
 
 
 def revealing_numbers(
     name: str, values: Numbers, labels: Ids, classes: int, precision: float
 ) -> list[Giveaway]:
-    """Find labels that a number gives away, such as the length of the row: by all its bins that hold hardly another label. NaN is none."""
-    known = ~np.isnan(values)
-    if not known.any():
+    """Find labels that a number gives away, such as the length of the row; NaN is no number.
+
+    The number is divided into bins. What gives a label away are all bins that hold hardly another label.
+    """
+    is_number = ~np.isnan(values)
+    if not is_number.any():
         return []
-    criterion = Criterion(np.bincount(labels, minlength=classes), precision)
-    if not known.all():  # else no copies of ten million numbers
-        values, labels = values[known], labels[known]
+    criterion = Criterion(np.bincount(labels, minlength=classes), precision)  # also of rows without a number
+    if not is_number.all():  # else no copies of ten million numbers
+        values = values[is_number]
+        labels = labels[is_number]
+
+    # rows by bin and label
     edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)[1:-1], method="inverted_cdf"))
     bins = np.searchsorted(edges, values, side="left")
     counts = np.bincount(bins * classes + labels, minlength=(len(edges) + 1) * classes).reshape(-1, classes)
-    total, found = counts.sum(axis=1), []
+    total = counts.sum(axis=1)
+
+    giveaways = []
     for label, least in enumerate(criterion.least):
         chosen = (total > 0) & (counts[:, label] >= least * total)
         if chosen.any():
             inside = values[chosen[bins]]
             title = f"{name} from {inside.min():.15g} to {inside.max():.15g}"
-            found.append(
-                criterion.apply(title, label, int(counts[chosen, label].sum()), int(total[chosen].sum()))
-            )
-    return sorted(filter(None, found), key=lambda giveaway: -giveaway.coverage)
+            own = int(counts[chosen, label].sum())
+            giveaways.append(criterion.apply(title, label, own, int(total[chosen].sum())))
+    return _largest_first(giveaways)
 
 
 def first_numbers(columns: Sequence[pa.Array]) -> NDArray[np.float64]:
     """Return the first number, date or time in the texts of each row, NaN for none; shape ``(rows,)``."""
     texts = pc.binary_join_element_wise(*columns, " ")
-    digits = pc.replace_substring_regex(
-        pc.struct_field(pc.extract_regex(texts, NUMBER), "number"), r"[^0-9]", ""
-    )
-    numbers: NDArray[np.float64] = (
-        pc.utf8_slice_codeunits(digits, 0, MAX_DIGITS).cast(pa.float64()).to_numpy(zero_copy_only=False)
-    )
+    matches = pc.struct_field(pc.extract_regex(texts, NUMBER), "number")
+    digits = pc.utf8_slice_codeunits(pc.replace_substring_regex(matches, r"[^0-9]", ""), 0, MAX_DIGITS)
+    numbers: NDArray[np.float64] = digits.cast(pa.float64()).to_numpy(zero_copy_only=False)
     return numbers
 
 
@@ -439,26 +507,32 @@ def _revealing_lengths(
 
     The position of a row is in the notes only: the model does not see it.
     """
-    ids, number = classes.ids(split.labels), len(classes.names)
-    known = ids != UNLABELLED
-    lengths = split.columns.column("characters")[known].astype(np.float64)
-    giveaways = [
-        *revealing_numbers("number of characters", lengths, ids[known], number, rule.precision),
-        *revealing_numbers("first number in the texts", first_numbers(texts), labels, number, rule.precision),
-    ]
-    positions = revealing_numbers(
-        "row", np.flatnonzero(known).astype(np.float64), ids[known], number, rule.precision
+    number = len(classes.names)
+    all_ids = classes.ids(split.labels)
+    is_valid = all_ids != UNLABELLED
+    ids = all_ids[is_valid]
+
+    # lengths of all rows, and numbers in the sample of texts
+    lengths = split.columns.column("characters")[is_valid].astype(np.float64)
+    giveaways = revealing_numbers("number of characters", lengths, ids, number, rule.precision)
+    giveaways += revealing_numbers(
+        "first number in the texts", first_numbers(texts), labels, number, rule.precision
     )
-    is_sorted = _coverage(positions) > rule.max
-    return giveaways, [
-        *_sentences(giveaways, classes),
-        *(["The rows are sorted by label:", *_sentences(positions, classes)] if is_sorted else []),
-    ]
+    notes = _sentences(giveaways, classes)
+
+    rows = np.flatnonzero(is_valid).astype(np.float64)
+    positions = revealing_numbers("row", rows, ids, number, rule.precision)
+    if _coverage(positions) > rule.max:
+        notes.append("The rows are sorted by label:")
+        notes += _sentences(positions, classes)
+    return giveaways, notes
 
 
 def _coverage(giveaways: Sequence[Giveaway]) -> float:
+    """Return the largest coverage."""
     return max((giveaway.coverage for giveaway in giveaways), default=0.0)
 
 
 def _sentences(giveaways: Sequence[Giveaway], classes: LabelBins) -> list[str]:
+    """Describe the first ones."""
     return [giveaway.sentence(classes.names) for giveaway in giveaways[:SHOWN]]

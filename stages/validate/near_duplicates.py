@@ -1,4 +1,4 @@
-"""Rows that repeat or resemble another row: copies by their keys, and near-duplicates of all rows, in a split and in earlier splits.
+"""Rows that repeat or resemble another row, of their split or of an earlier one: copies, near-duplicates.
 
 Of near-duplicates, sampled words find candidates, and their similarity decides. Every word draws an
 exponential variate with its weight as the rate, and the first word of a row is its sample. Two rows have the
@@ -26,12 +26,12 @@ from tuneline.analysis.text import EncodedWords, Keys, mixed
 from tuneline.tasks import Task
 
 Numbers = NDArray[np.int32]
-"""Row numbers, of which ten million take 40 MB; at most two billion rows."""
+"""Row numbers: ten million take 40 MB; at most two billion rows."""
 
 NO_ROW = -1
 """Marks a row that repeats or resembles no other."""
 NUMBERED_THROUGH = ("leak_of", "near_duplicate_of")
-"""Columns whose rows are numbered through all splits; those of the other columns are rows of the split itself."""
+"""Columns whose rows are numbered through all splits; other columns have rows of the split itself."""
 
 
 def first_copies(keys: Keys) -> Numbers:
@@ -45,29 +45,37 @@ def first_copies(keys: Keys) -> Numbers:
 
 
 def label_conflicts(keys: Keys, labels: NDArray[Any], tolerance: float) -> Numbers:
-    """Return, for each row, a row of the split that has the same text and a label that differs by more than ``tolerance``."""
+    """Return, for each row, a row with the same text and a label that differs by more than ``tolerance``."""
     result = np.full(len(keys), NO_ROW, np.int32)
     for rows in partitions(keys):
+        # rows of one text stand together, sorted by label: find where each text begins and ends
         order = rows[np.lexsort((labels[rows], keys[rows]))]
-        sorted_keys, sorted_labels = keys[order], labels[order].astype(np.float64)
+        sorted_keys = keys[order]
+        sorted_labels = labels[order].astype(np.float64)
         starts = np.flatnonzero(np.r_[True, sorted_keys[1:] != sorted_keys[:-1]])[: len(rows)]
         ends = np.r_[starts[1:], len(rows)] - 1
         text = np.repeat(np.arange(len(starts)), ends - starts + 1)
-        low, high = starts[text], ends[text]
-        # Rows of one text are sorted by label, so the most different label is at one of the two ends.
-        to_low, to_high = sorted_labels - sorted_labels[low], sorted_labels[high] - sorted_labels
-        other = np.where(to_high >= to_low, high, low)
-        result[order] = np.where(sorted_labels[high] - sorted_labels[low] > tolerance, order[other], NO_ROW)
+        low = starts[text]
+        high = ends[text]
+
+        # so the most different label is at one of the two ends
+        to_low = sorted_labels - sorted_labels[low]
+        to_high = sorted_labels[high] - sorted_labels
+        most_different = np.where(to_high >= to_low, high, low)
+        is_conflict = sorted_labels[high] - sorted_labels[low] > tolerance
+        result[order] = np.where(is_conflict, order[most_different], NO_ROW)
     return result
 
 
 def first_leaks(earlier: Sequence[Keys], keys: Keys) -> Numbers:
-    """Return, for each row of a split, the first row of the earlier splits with the same key, numbered through all of them."""
+    """Return, for each row of a split, the first row of the earlier splits with the same key.
+
+    Rows of the earlier splits are numbered through all of them.
+    """
     before = sum(map(len, earlier))
     origin = first_copies(np.concatenate([*earlier, keys]))[before:]
-    return np.where(
-        origin < before, origin, np.int32(NO_ROW)
-    )  # else the first row with this key is in the split itself
+    # from ``before`` on, the first row with this key is in the split itself
+    return np.where(origin < before, origin, np.int32(NO_ROW))
 
 
 WIDTH = 4
@@ -76,11 +84,15 @@ WIDTH = 4
 With 3, a million rows have ten times as many candidates; with 5, twice as many samples find as much.
 """
 MISSED = 0.08
-"""Fraction of the pairs of exactly the required similarity that no band finds; of more similar pairs, fewer are missed."""
+"""Fraction of the pairs of exactly the required similarity that no band finds.
+
+Of more similar pairs, fewer are missed.
+"""
 MAX_PER_BAND = 4
 """Rows of a band that a row is compared with: thousands of rows with the same samples are alike."""
 PREVIEW = 32
-"""Samples of which a byte is kept for each row, to drop candidates without looking at their words."""
+"""Samples that each row keeps a byte of, to drop candidates without looking at their words."""
+# What a thread works on at a time
 PAIRS_AT_A_TIME = 1 << 17
 ROWS_AT_A_TIME = 1 << 16
 WORDS_AT_A_TIME = 1 << 16
@@ -91,10 +103,10 @@ _LESS = 1 - 1e-4
 
 @dataclass(frozen=True)
 class NearDuplicateRows:
-    """A similar row for each row of a split, with their similarity, 0 for none; int32 and float32 of shape ``(rows,)``.
+    """A similar row for each row of a split, with their similarity; both of shape ``(rows,)``.
 
     It is a row of an earlier split if there is one, else an earlier row of the same split, numbered through
-    all splits, or ``NO_ROW``.
+    all splits, or ``NO_ROW``, with the similarity 0.
     """
 
     origin: Numbers
@@ -104,40 +116,46 @@ class NearDuplicateRows:
 def find_near_duplicates(
     words: Sequence[Iterable[EncodedWords]], keys: Sequence[Keys], similarity: float
 ) -> list[NearDuplicateRows]:
-    """Search every split for rows that resemble an earlier row by at least ``similarity``, but do not repeat it.
+    """Search every split for rows that resemble an earlier row by at least ``similarity``.
 
-    ``words`` are those of the rows of each split, in batches, which are read once; earlier splits first. Of
-    rows with the same of the ``keys`` of their texts, the first is searched: others are copies.
+    Rows that repeat an earlier row do not count. ``words`` are the words of the rows of each split, in
+    batches, which are read once; earlier splits first. Of rows with the same of the ``keys`` of their texts,
+    the first is searched: others are copies.
     """
     if not keys:
         return []
+
+    # the first row of each text, in all splits
     sizes = [len(split) for split in keys]
     split = np.repeat(np.arange(len(sizes), dtype=np.int8), sizes)
     original = first_copies(np.concatenate(keys))
     search = Search(WordSets.of(chain.from_iterable(words)), split, similarity)
     search.run((original == NO_ROW) & (search.sets.totals > 0))
-    # A copy within its split resembles what its original resembles. A copy of a row in an earlier split is a
-    # leak only.
+
+    # a copy within its split resembles what its original resembles; a copy of a row in an earlier split is a
+    # leak only
     copies = np.flatnonzero(original != NO_ROW)
     copies = copies[split[original[copies]] == split[copies]]
-    search.origin[copies], search.similarity[copies] = (
-        search.origin[original[copies]],
-        search.similarity[original[copies]],
-    )
+    search.origin[copies] = search.origin[original[copies]]
+    search.similarity[copies] = search.similarity[original[copies]]
+
     ends = np.cumsum(sizes)[:-1]
-    return [
-        NearDuplicateRows(*parts)
-        for parts in zip(np.split(search.origin, ends), np.split(search.similarity, ends), strict=True)
-    ]
+    origins = np.split(search.origin, ends)
+    similarities = np.split(search.similarity, ends)
+    return list(map(NearDuplicateRows, origins, similarities))
 
 
 class Search:
-    """The search of all rows, given their words and the number of the split of each (int8), earlier splits first.
-
-    ``origin`` and ``similarity`` are as in ``NearDuplicateRows``, for all rows.
-    """
+    """The search of all rows; ``origin`` and ``similarity`` are as in ``NearDuplicateRows``, for all rows."""
 
     def __init__(self, sets: WordSets, split: NDArray[np.int8], similarity: float) -> None:
+        """Prepare the search.
+
+        Args:
+            sets: Words of the rows.
+            split: Number of the split of each row; earlier splits come first.
+            similarity: Required similarity.
+        """
         self.sets = sets
         self.split = split
         self.required = similarity
@@ -153,16 +171,19 @@ class Search:
         """
         if not chosen.any():
             return
+
+        # previews
         for first in range(0, PREVIEW, WIDTH):
             for start, samples in self._samples(first):
-                self._preview.values[start : start + samples.shape[1], first : first + WIDTH] = (
-                    samples.astype(np.uint8).T
-                )
+                rows = slice(start, start + samples.shape[1])
+                self._preview.values[rows, first : first + WIDTH] = samples.astype(np.uint8).T
                 self._preview.release()
+
+        # bands, of other samples
         for first in range(PREVIEW, PREVIEW + WIDTH * bands(self.required), WIDTH):
             keys = self._band_keys(first)
-            for rows in partitions(keys):
-                compared = rows[chosen[rows]]
+            for partition in partitions(keys):
+                compared = partition[chosen[partition]]
                 for left, right in candidates(keys[compared], self.split[compared]):
                     self._compare(compared[left], compared[right])
 
@@ -170,37 +191,36 @@ class Search:
         """Return the key of each row in the band of the samples from ``first``, of shape ``(rows,)``."""
         keys = np.zeros(len(self.split), np.uint64)
         for start, samples in self._samples(first):
-            some = slice(start, start + samples.shape[1])
+            rows = slice(start, start + samples.shape[1])
             for sample in samples:
-                keys[some] = mixed(keys[some], sample.astype(np.uint64))
+                keys[rows] = mixed(keys[rows], sample.astype(np.uint64))
         return keys
 
     def _samples(self, first: int) -> Iterator[tuple[int, NDArray[np.uint32]]]:
-        """Yield ``WIDTH`` samples of rows, numbered from ``first``: the first row, and samples of shape ``(WIDTH, rows)``.
+        """Yield ``WIDTH`` samples of rows, numbered from ``first``, a part of the rows at a time.
 
-        A sample is the variate of the first word, as bits, which have the same order; 0 for a row without
-        words.
+        A part is its first row, and samples of shape ``(WIDTH, rows)``. A sample is the variate of the first
+        word, as bits, which have the same order; 0 for a row without words.
         """
         numbers = np.arange(first, first + WIDTH, dtype=np.uint64)
         variates = np.empty((WIDTH, len(self.sets.keys)), np.uint32)
 
         def draw(start: int) -> None:
-            some = slice(start, start + WORDS_AT_A_TIME)
-            uniform = (
-                (mixed(self.sets.keys[some], numbers[:, None]) >> np.uint64(11)) + np.uint64(1)
-            ) * 2.0**-53
-            variates[:, some] = (
-                (-np.log(uniform) / self.sets.weights[some]).astype(np.float32).view(np.uint32)
-            )
+            """Draw the variates of words: 53 random bits make a number in (0, 1], and its logarithm them."""
+            words = slice(start, start + WORDS_AT_A_TIME)
+            bits = mixed(self.sets.keys[words], numbers[:, None]) >> np.uint64(11)
+            uniform = (bits + np.uint64(1)) * 2.0**-53
+            exponential = -np.log(uniform) / self.sets.weights[words]
+            variates[:, words] = exponential.astype(np.float32).view(np.uint32)
 
         def smallest(start: int) -> tuple[int, NDArray[np.uint32]]:
+            """Return the smallest variates of the words of each row."""
             ends = self.sets.starts[start : start + ROWS_AT_A_TIME + 1]
             block = RaggedArray(self.sets.ids.values[ends[0] : ends[-1]], np.diff(ends))
-            places = block.values.astype(np.intp)  # take() needs these; it is faster than an index
+            positions = block.values.astype(np.intp)  # take() needs these; it is faster than an index
             self.sets.ids.release()
-            return start, np.stack(
-                [block.reduce(np.minimum, row.take(places), 0) for row in variates]
-            ).astype(np.uint32)
+            samples = [block.reduce(np.minimum, row.take(positions), 0) for row in variates]
+            return start, np.stack(samples).astype(np.uint32)
 
         list(self._threads.map(draw, range(0, variates.shape[1], WORDS_AT_A_TIME)))
         yield from self._threads.map(smallest, range(0, len(self.split), ROWS_AT_A_TIME))
@@ -208,40 +228,53 @@ class Search:
     def _compare(self, left: Rows, right: Rows) -> None:
         """Compare pairs of rows, and keep the most similar one of each first row.
 
-        A row of an earlier split replaces one of the same.
+        A row of an earlier split replaces a row of the same split.
         """
-        known = self.origin[left]
-        is_open = (known == NO_ROW) | (
-            (self.split[known] == self.split[left]) & (self.split[right] < self.split[left])
-        )
-        left, right = left[is_open], right[is_open]
+        # pairs whose first row has no similar row yet, or one that may be replaced
+        origin = self.origin[left]
+        in_same_split = self.split[origin] == self.split[left]
+        is_earlier_split = self.split[right] < self.split[left]
+        is_open = (origin == NO_ROW) | (in_same_split & is_earlier_split)
+        left = left[is_open]
+        right = right[is_open]
 
         def similar(start: int) -> tuple[Rows, NDArray[np.float32]]:
-            some = slice(start, start + PAIRS_AT_A_TIME)
-            close = start + self._may_be_similar(left[some], right[some])
+            """Return the positions of similar pairs, and their similarity."""
+            pairs = slice(start, start + PAIRS_AT_A_TIME)
+            close = start + self._may_be_similar(left[pairs], right[pairs])
             similarity = self.sets.similarity(left[close], right[close])
-            return close[similarity >= self.required], similarity[similarity >= self.required]
+            is_similar = similarity >= self.required
+            return close[is_similar], similarity[is_similar]
 
-        found = list(self._threads.map(similar, range(0, len(left), PAIRS_AT_A_TIME)))
-        if not found:
+        results = list(self._threads.map(similar, range(0, len(left), PAIRS_AT_A_TIME)))
+        if not results:
             return
-        pairs, similarity = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        order = np.argsort(similarity, kind="stable")  # of several assignments to a row, the last counts
-        self.origin[left[pairs[order]]], self.similarity[left[pairs[order]]] = (
-            right[pairs[order]],
-            similarity[order],
-        )
+        pairs = np.concatenate([positions for positions, _ in results])
+        similarity = np.concatenate([values for _, values in results])
+
+        # of several assignments to a row, the last counts: the most similar one
+        order = np.argsort(similarity, kind="stable")
+        rows = left[pairs[order]]
+        self.origin[rows] = right[pairs[order]]
+        self.similarity[rows] = similarity[order]
 
     def _may_be_similar(self, left: Rows, right: Rows) -> Rows:
-        """Return the positions of pairs whose similarity may be as required, by what is in memory for each row."""
-        one, other = self.sets.totals[left], self.sets.totals[right]
-        places = np.flatnonzero(np.minimum(one, other) > _LESS * self.required * np.maximum(one, other))
+        """Return the positions of pairs that may be similar, by what is in memory for each row."""
+        # by their weights
+        left_totals = self.sets.totals[left]
+        right_totals = self.sets.totals[right]
+        lighter = np.minimum(left_totals, right_totals)
+        heavier = np.maximum(left_totals, right_totals)
+        positions = np.flatnonzero(lighter > _LESS * self.required * heavier)
+
+        # by their previews: up to three standard deviations below the mean number of equal bytes of this
+        # similarity
         preview = self._preview.values
-        common = np.count_nonzero(preview[left[places]] == preview[right[places]], axis=1)
+        common = np.count_nonzero(preview[left[positions]] == preview[right[positions]], axis=1)
         self._preview.release()
-        # At least three standard deviations below the mean number of equal bytes of this similarity.
-        least = int(PREVIEW * self.required - 3 * math.sqrt(PREVIEW * self.required * (1 - self.required)))
-        likely: Rows = places[common >= least]
+        mean = PREVIEW * self.required
+        least = int(mean - 3 * math.sqrt(mean * (1 - self.required)))
+        likely: Rows = positions[common >= least]
         return likely
 
 
@@ -251,69 +284,81 @@ def bands(similarity: float) -> int:
 
 
 def candidates(keys: Keys, split: NDArray[np.int8]) -> Iterator[tuple[Rows, Rows]]:
-    """Yield pairs of rows with the same key, the later row first: those of two splits, then those of one split.
+    """Yield pairs of rows with the same key, the later row first: of two splits, then of one split.
 
     Keys and splits have the shape ``(rows,)``; splits ascend. A row is compared with the last
     ``MAX_PER_BAND`` rows of earlier splits, and with as many rows before it in its own.
     """
+    # sorted by key, rows of one key stand together, and among them rows of one split
     order = np.argsort(keys, kind="stable")
-    place = np.arange(len(order))
-    new_key = np.diff(keys[order]) != 0
-    start = _starts(new_key, place)
-    start_of_split = _starts(new_key | (np.diff(split[order]) != 0), place)
-    for before, first in ((start_of_split, start), (place, start_of_split)):
-        steps = [(np.flatnonzero(before - step >= first), step) for step in range(1, MAX_PER_BAND + 1)]
-        yield (
-            order[np.concatenate([places for places, _ in steps])],
-            order[np.concatenate([before[places] - step for places, step in steps])],
-        )
+    positions = np.arange(len(order))
+    is_new_key = np.diff(keys[order]) != 0
+    key_starts = _starts(is_new_key, positions)
+    split_starts = _starts(is_new_key | (np.diff(split[order]) != 0), positions)
+
+    # step back from the start of the split to the start of the key, then from the row to the start of its
+    # split
+    for begin, end in ((split_starts, key_starts), (positions, split_starts)):
+        later = []
+        earlier = []
+        for step in range(1, MAX_PER_BAND + 1):
+            has_row = np.flatnonzero(begin - step >= end)
+            later.append(has_row)
+            earlier.append(begin[has_row] - step)
+        yield order[np.concatenate(later)], order[np.concatenate(earlier)]
 
 
-def _starts(is_new: NDArray[np.bool_], place: Rows) -> Rows:
-    """Return the place where the run of equal values of each place starts."""
-    return np.maximum.accumulate(np.where(np.r_[True, is_new], place, 0))
+def _starts(is_new: NDArray[np.bool_], positions: Rows) -> Rows:
+    """Return the position where the run of equal values of each position starts."""
+    return np.maximum.accumulate(np.where(np.r_[True, is_new], positions, 0))
 
 
 def copy_columns(
     raw: Mapping[str, RawSplit], split: str, near_duplicates: NearDuplicateRows, labels: Task
 ) -> dict[str, NDArray[np.generic]]:
-    """Return, for each row of a split, the row that it repeats or resembles, given all raw splits, earlier ones first.
+    """Return, for each row of a split, the row that it repeats or resembles.
 
-    Columns have the shape ``(rows,)``, and ``NO_ROW`` for a row that repeats no other. ``duplicate_of`` and
-    ``conflict_with`` are rows of the split itself. ``leak_of`` and ``near_duplicate_of`` are rows numbered
-    through all splits; ``similarity`` belongs to the latter.
+    ``raw`` has all raw splits, earlier ones first. Columns have the shape ``(rows,)``, and ``NO_ROW`` for a
+    row that repeats no other. ``duplicate_of`` and ``conflict_with`` are rows of the split itself.
+    ``leak_of`` and ``near_duplicate_of`` are rows numbered through all splits; ``similarity`` belongs to the
+    latter.
     """
     current = raw[split]
     columns: dict[str, NDArray[np.generic]] = {"duplicate_of": first_copies(current.keys)}
     if current.is_labelled:
         tolerance = labels.label_tolerance(current.labels)
         columns["conflict_with"] = label_conflicts(current.keys, current.labels, tolerance)
-    if earlier := list(raw)[: list(raw).index(split)]:
-        columns["leak_of"] = first_leaks(
-            [raw[name].unordered_keys for name in earlier], current.unordered_keys
-        )
-    return columns | {"near_duplicate_of": near_duplicates.origin, "similarity": near_duplicates.similarity}
+    names = list(raw)
+    earlier = names[: names.index(split)]
+    if earlier:
+        earlier_keys = [raw[name].unordered_keys for name in earlier]
+        columns["leak_of"] = first_leaks(earlier_keys, current.unordered_keys)
+    columns["near_duplicate_of"] = near_duplicates.origin
+    columns["similarity"] = near_duplicates.similarity
+    return columns
 
 
 def copy_notes(
     raw: Mapping[str, RawSplit], columns: Mapping[str, NDArray[np.generic]]
 ) -> dict[str, list[str]]:
-    """Return a line for the checks ``leakage`` and ``near_duplicates``: how many rows of ``copy_columns`` are like a row of which split."""
+    """Return a line for the checks ``leakage`` and ``near_duplicates``, by key of the check.
+
+    It says, for each split, how many rows of ``copy_columns`` are like a row of it.
+    """
     ends = np.cumsum([split.rows for split in raw.values()])
     notes = {}
-    for check, column, verb in (
-        ("leakage", "leak_of", "repeat"),
-        ("near_duplicates", "near_duplicate_of", "resemble"),
+    for check, column, singular, plural in (
+        ("leakage", "leak_of", "repeats", "repeat"),
+        ("near_duplicates", "near_duplicate_of", "resembles", "resemble"),
     ):
         origin = columns.get(column, np.empty(0, np.int64))
-        counts = np.bincount(
-            np.searchsorted(ends, origin[origin != NO_ROW], side="right"), minlength=len(raw)
-        )
-        parts = [
-            f"{count:,} {verb}{'s' * (count == 1)} a row of {name}"
-            for name, count in zip(raw, counts.tolist(), strict=True)
-            if count
-        ]
+        split_of_origin = np.searchsorted(ends, origin[origin != NO_ROW], side="right")
+        counts = np.bincount(split_of_origin, minlength=len(raw)).tolist()
+        parts = []
+        for name, count in zip(raw, counts, strict=True):
+            if count:
+                verb = singular if count == 1 else plural
+                parts.append(f"{count:,} {verb} a row of {name}")
         if parts:
             notes[check] = [f"Of these rows, {', '.join(parts)}."]
     return notes

@@ -60,26 +60,27 @@ class RawShard:
         words_of_rows.mkdir(parents=True, exist_ok=True)
         with column_writer(self.folder / "columns" / self.name) as write:
             for number, batch in enumerate(read_batches(self.source)):
+                # columns
                 texts = [normalized(pc.fill_null(batch[name], "")) for name in self.text_columns]
                 hashes = [text_keys(column) for column in texts]
-                keys = {"key": combined_keys(hashes), "unordered_key": unordered_row_keys(hashes)}
-                write(
-                    {
-                        **scalar_columns(batch, self.text_columns),
-                        "is_header": is_header(texts, self.text_columns),
-                        **keys,
-                    }
-                )
-                encoded, found = EncodedWords.with_words(words(texts))
+                columns = scalar_columns(batch, self.text_columns)
+                columns["is_header"] = is_header(texts, self.text_columns)
+                columns["key"] = combined_keys(hashes)
+                columns["unordered_key"] = unordered_row_keys(hashes)
+                write(columns)
+
+                # words
+                encoded, batch_words = EncodedWords.with_words(words(texts))
                 np.savez(
                     words_of_rows / f"{number:06d}.npz",
                     keys=encoded.keys,
                     indices=encoded.indices,
                     lengths=encoded.lengths,
                 )
-                vocabulary = vocabulary.plus(VocabularyCounts.of_encoded(encoded, found))
-        columns = {"hashes": vocabulary.hashes, "counts": vocabulary.counts, "words": vocabulary.words}
-        write_table(pa.table(columns), self.folder / f"vocabulary-{self.name}")
+                vocabulary = vocabulary.plus(VocabularyCounts.of_encoded(encoded, batch_words))
+
+        counted = {"hashes": vocabulary.hashes, "counts": vocabulary.counts, "words": vocabulary.words}
+        write_table(pa.table(counted), self.folder / f"vocabulary-{self.name}")
 
     def words(self) -> Iterator[EncodedWords]:
         """Yield the words of the rows, a batch of rows at a time."""
@@ -90,50 +91,53 @@ class RawShard:
     def vocabulary(self) -> VocabularyCounts:
         """Return how often each word occurs."""
         table = read_table(self.folder / f"vocabulary-{self.name}").combine_chunks()
-        return VocabularyCounts(
-            table["hashes"].to_numpy(), table["counts"].to_numpy(), pa.concat_arrays(table["words"].chunks)
-        )
+        all_words = pa.concat_arrays(table["words"].chunks)
+        return VocabularyCounts(table["hashes"].to_numpy(), table["counts"].to_numpy(), all_words)
 
 
 def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return the scalar columns of a batch: those of ``RawSplit`` except the keys and ``is_header``."""
-    zeros = np.zeros(batch.num_rows, dtype=np.int64)
-    beyond_ascii = np.zeros(batch.num_rows, dtype=bool)
-    columns = {"missing": zeros, "characters": zeros, "control_characters": zeros, "broken_characters": zeros}
-    visible = np.full(batch.num_rows, np.iinfo(np.int64).max)
+    """Return the scalar columns of a batch: all of ``RawSplit`` except the keys and ``is_header``."""
+    rows = batch.num_rows
+    missing = np.zeros(rows, dtype=np.int64)
+    characters = np.zeros(rows, dtype=np.int64)
+    control_characters = np.zeros(rows, dtype=np.int64)
+    broken = np.zeros(rows, dtype=np.int64)
+    visible = np.full(rows, np.iinfo(np.int64).max)
+    beyond_ascii = np.zeros(rows, dtype=bool)
     for name in text_columns:
-        texts, is_missing = (
-            pc.fill_null(batch[name], ""),
-            batch[name].is_null().to_numpy(zero_copy_only=False),
-        )
-        counts = {
-            "missing": is_missing,
-            "characters": _as_integers(pc.utf8_length(texts)),
-            "control_characters": _as_integers(pc.count_substring_regex(texts, CONTROL_CLASS)),
-            "broken_characters": broken_characters(texts),
-        }
-        columns = {key: columns[key] + values for key, values in counts.items()}
+        texts = pc.fill_null(batch[name], "")
+        is_missing = batch[name].is_null().to_numpy(zero_copy_only=False)
+        missing += is_missing
+        characters += _as_integers(pc.utf8_length(texts))
+        control_characters += _as_integers(pc.count_substring_regex(texts, CONTROL_CLASS))
+        broken += broken_characters(texts)
         beyond_ascii |= ~pc.string_is_ascii(texts).to_numpy(zero_copy_only=False)
-        # A missing text violates missing_values only, not blank_text too.
-        visible = np.minimum(
-            visible,
-            np.where(is_missing, visible, _as_integers(pc.utf8_length(pc.utf8_trim_whitespace(texts)))),
-        )
+        # a missing text violates missing_values only, not blank_text too
+        text_visible = _as_integers(pc.utf8_length(pc.utf8_trim_whitespace(texts)))
+        visible = np.minimum(visible, np.where(is_missing, visible, text_visible))
+
     labels = batch[LABELS]
-    columns["missing"] = columns["missing"] + labels.is_null().to_numpy(zero_copy_only=False)
-    numbers = pc.fill_null(labels, UNLABELLED).to_numpy(zero_copy_only=False)
-    return {**columns, "visible_characters": visible, LABELS: numbers, "beyond_ascii": beyond_ascii}
+    missing += labels.is_null().to_numpy(zero_copy_only=False)
+    return {
+        "missing": missing,
+        "characters": characters,
+        "control_characters": control_characters,
+        "broken_characters": broken,
+        "visible_characters": visible,
+        LABELS: pc.fill_null(labels, UNLABELLED).to_numpy(zero_copy_only=False),
+        "beyond_ascii": beyond_ascii,
+    }
 
 
 def is_header(texts: Sequence[pa.Array], text_columns: Sequence[str]) -> NDArray[np.bool_]:
     """Return a mask of the rows each of whose normalized texts is the name of its column."""
-    names = [normalized(pa.array([name]))[0].as_py() for name in text_columns]
-    columns = [
-        pc.is_in(column, pa.array([name, f"{BOM}{name}", f'"{name}"'])).to_numpy(zero_copy_only=False)
-        for column, name in zip(texts, names, strict=True)
-    ]
-    found: NDArray[np.bool_] = np.logical_and.reduce(columns)
-    return found
+    masks = []
+    for column, name in zip(texts, text_columns, strict=True):
+        plain = normalized(pa.array([name]))[0].as_py()
+        spellings = pa.array([plain, f"{BOM}{plain}", f'"{plain}"'])
+        masks.append(pc.is_in(column, spellings).to_numpy(zero_copy_only=False))
+    in_all_columns: NDArray[np.bool_] = np.logical_and.reduce(masks)
+    return in_all_columns
 
 
 def _as_integers(column: pa.Array) -> NDArray[np.int64]:
@@ -187,33 +191,33 @@ class RawSplit:
     @cached_property
     def is_labelled(self) -> bool:
         """True if any row has a label; a split that is published without labels has -1 in all rows."""
-        return not self.rows or any(
-            (part[LABELS] != UNLABELLED).any() for part in self.columns.frames([LABELS])
-        )
+        if not self.rows:
+            return True
+        parts = self.columns.frames([LABELS])
+        return any((part[LABELS] != UNLABELLED).any() for part in parts)
 
 
 def read_raw(
     splits: Mapping[str, SplitReader], text_columns: Sequence[str], folder: Path, run: RunParams
 ) -> dict[str, RawSplit]:
-    """Derive the columns, keys and words of raw splits, one file at a time, in a folder that all workers of the engine can write."""
-    shards = {
-        name: [RawShard(part, tuple(text_columns), folder) for part in files_of(split)]
-        for name, split in splits.items()
-    }
-    list(
-        map_tasks(RawShard.derive, [shard for found in shards.values() for shard in found], run, name="texts")
-    )
-    columns = {
-        name: StoredColumns.of(SplitReader.open(folder / "columns", split.split, "validate"))
-        for name, split in splits.items()
-    }
-    counts = {
-        name: reduce(VocabularyCounts.plus, (shard.vocabulary() for shard in found))
-        for name, found in shards.items()
-    }
-    return {
-        name: RawSplit(split, shards[name], columns[name], counts[name]) for name, split in splits.items()
-    }
+    """Derive the columns, keys and words of raw splits, one file at a time.
+
+    All workers of the engine can write the folder.
+    """
+    shards: dict[str, list[RawShard]] = {}
+    tasks: list[RawShard] = []
+    for name, split in splits.items():
+        shards[name] = [RawShard(part, tuple(text_columns), folder) for part in files_of(split)]
+        tasks += shards[name]
+    for _ in map_tasks(RawShard.derive, tasks, run, name="texts"):
+        pass  # the results are in files
+
+    raw = {}
+    for name, split in splits.items():
+        columns = StoredColumns.of(SplitReader.open(folder / "columns", split.split, "validate"))
+        vocabulary = reduce(VocabularyCounts.plus, (shard.vocabulary() for shard in shards[name]))
+        raw[name] = RawSplit(split, shards[name], columns, vocabulary)
+    return raw
 
 
 def broken_character_notes(split: RawSplit, text_columns: Sequence[str]) -> dict[str, list[str]]:
@@ -221,25 +225,29 @@ def broken_character_notes(split: RawSplit, text_columns: Sequence[str]) -> dict
     rows = np.flatnonzero(split.columns.column("broken_characters"))
     if not len(rows):
         return {}
-    others = np.count_nonzero(split.columns.column("beyond_ascii")) - len(rows)
-    if others:
+
+    # which rows, and whether the whole source has another encoding
+    correct_rows = np.count_nonzero(split.columns.column("beyond_ascii")) - len(rows)
+    if correct_rows:
         cause = (
-            f"Other rows with correct characters beyond ASCII: {others:,}. So the source has parts in two"
-            " encodings."
+            f"Other rows with correct characters beyond ASCII: {correct_rows:,}. So the source has parts in"
+            " two encodings."
         )
     else:
         cause = (
             "No row has correct characters beyond ASCII, so data.files.encoding may be wrong for the whole"
             " source."
         )
-    lines = [
-        f"{len(rows):,} row{'s' * (len(rows) > 1)}, the first is row {rows[0]:,}, the last row {rows[-1]:,}."
-        f" {cause}"
-    ]
-    for row, texts in zip(rows, split.source.take(rows[:SHOWN_ROWS], text_columns).to_pylist(), strict=False):
-        lines += [
-            f"row {row:,}, {name}: {correct}"
-            for name, text in texts.items()
-            if text and (correct := correction(text))
-        ]
+    count = "1 row" if len(rows) == 1 else f"{len(rows):,} rows"
+    lines = [f"{count}, the first is row {rows[0]:,}, the last row {rows[-1]:,}. {cause}"]
+
+    # what the first of them should read
+    shown = rows[:SHOWN_ROWS]
+    for row, texts in zip(shown, split.source.take(shown, text_columns).to_pylist(), strict=True):
+        for name, text in texts.items():
+            if not text:
+                continue
+            correct = correction(text)
+            if correct:
+                lines.append(f"row {row:,}, {name}: {correct}")
     return {"broken_encoding": lines, "mixed_encoding": lines}

@@ -14,7 +14,7 @@ from typing import Any
 from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
 from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
 from great_expectations.render.view.view import DefaultJinjaPageView
-from jinja2 import ChoiceLoader, FileSystemLoader
+from jinja2 import BaseLoader, ChoiceLoader, FileSystemLoader
 
 from stages.validate.results import CheckResults, excerpt
 from tuneline.analysis.drift import Distribution
@@ -36,26 +36,34 @@ class ClassShare:
 
 
 def data_overview(profile: Profile) -> dict[str, Any]:
-    """Return the distributions of the data for the page: rows by split, figures of lengths and of the targets of a regression.
+    """Return the distributions of the data for the page.
 
-    The shares of classes are empty for a regression; the most frequent in train come first. The largest share
-    is the full width of a bar.
+    They are rows by split, figures of lengths and of the targets of a regression, and the shares of classes,
+    the most frequent in train first; empty for a regression. The largest share is the full width of a bar.
     """
-    labels = {
-        split: profiled.labels for split, profiled in profile.splits.items() if profiled.labels is not None
-    }
-    characters = {split: profiled.characters for split, profiled in profile.splits.items()}
+    rows = {}
+    characters = {}
+    labels = {}
+    for split, profiled in profile.splits.items():
+        rows[split] = profiled.rows
+        characters[split] = profiled.characters
+        if profiled.labels is not None:
+            labels[split] = profiled.labels
+
+    targets = None
+    if profile.task.ordered:
+        targets = draw_histograms("label", "Label", labels, logarithmic=False)
+
     classes = class_shares(profile.labels or (), labels)
+    fractions: list[float] = []
+    for share in classes:
+        fractions += share.fractions.values()
     return {
-        "rows": {split: profiled.rows for split, profiled in profile.splits.items()},
+        "rows": rows,
         "lengths": draw_histograms("length", "Length", characters, logarithmic=True),
-        "targets": (
-            draw_histograms("label", "Label", labels, logarithmic=False) if profile.task.ordered else None
-        ),
+        "targets": targets,
         "classes": classes,
-        "largest": (
-            max([fraction for share in classes for fraction in share.fractions.values()], default=0.0) or 1.0
-        ),
+        "largest": max(fractions, default=0.0) or 1.0,
     }
 
 
@@ -63,29 +71,41 @@ def class_shares(names: Sequence[str], labels: Mapping[str, Distribution]) -> li
     """Return the share of each class in each split, given the rows per class id of the splits with labels."""
     first = next(iter(labels.values()), Distribution((), ()))
     order = sorted(range(len(names)), key=lambda index: (-_count(first, index), index))
-    shown, rest = order[:MAX_CLASSES], order[MAX_CLASSES:]
-    if len(rest) == 1:
-        shown, rest = order, []
-    shares = [_share(excerpt(names[index]), [index], labels) for index in shown]
-    return [*shares, _share(f"{len(rest):,} other classes", rest, labels)] if rest else shares
+    shown = MAX_CLASSES
+    if len(order) == shown + 1:  # one class more takes as much space as "1 other class"
+        shown += 1
+    shares = [_share(excerpt(names[index]), [index], labels) for index in order[:shown]]
+    rest = order[shown:]
+    if rest:
+        shares.append(_share(f"{len(rest):,} other classes", rest, labels))
+    return shares
 
 
 def _count(distribution: Distribution, index: int) -> int:
-    return distribution.counts[index] if index < len(distribution.counts) else 0
+    """Return the rows of a class; 0 for a class that the distribution does not have."""
+    if index >= len(distribution.counts):
+        return 0
+    return distribution.counts[index]
 
 
 def _share(name: str, indices: Sequence[int], labels: Mapping[str, Distribution]) -> ClassShare:
-    rows = {split: sum(_count(one, index) for index in indices) for split, one in labels.items()}
-    return ClassShare(
-        name, rows, {split: rows[split] / max(sum(one.counts), 1) for split, one in labels.items()}
-    )
+    """Return the share of the classes with these ids in each split."""
+    rows = {}
+    fractions = {}
+    for split, distribution in labels.items():
+        rows[split] = sum(_count(distribution, index) for index in indices)
+        fractions[split] = rows[split] / max(sum(distribution.counts), 1)
+    return ClassShare(name, rows, fractions)
 
 
 @dataclass(frozen=True)
 class PassedCheck:
-    """A check that passed on at least one split; ``found`` are the measurements, in words, by split, ``failed`` where it did not pass.
+    """A check that passed on at least one split.
 
-    Notes have the split before each. It is noteworthy if it found rows or anything else within its limit.
+    Attributes:
+        found: Measurements, in words, by split; ``failed`` where the check did not pass.
+        notes: Notes, with the split before each.
+        is_noteworthy: True if the check found rows or anything else within its limit.
     """
 
     check: str
@@ -98,17 +118,27 @@ class PassedCheck:
     @classmethod
     def of(cls, results: Sequence[CheckEntry]) -> "PassedCheck":
         """Join the results of one check."""
-        passed = [result for result in results if result.status == "passed"]
+        allowed: list[str] = []
         found: dict[str, list[str]] = {}
+        notes: list[str] = []
+        is_noteworthy = False
         for result in results:
-            found.setdefault(result.split, []).append(result.found if result.status == "passed" else "failed")
+            found_in_split = found.setdefault(result.split, [])
+            if result.status != "passed":
+                found_in_split.append("failed")
+                continue
+            found_in_split.append(result.found)
+            allowed.append(result.allowed)
+            notes += [f"{result.split}: {note}" for note in result.notes]
+            if result.failing or result.notes:
+                is_noteworthy = True
         return cls(
             check=results[0].check,
             title=results[0].title,
-            allowed="; ".join(_unique(result.allowed for result in passed)),
+            allowed="; ".join(_unique(allowed)),
             found={split: "; ".join(_unique(values)) for split, values in found.items()},
-            notes=_unique(f"{result.split}: {note}" for result in passed for note in result.notes),
-            is_noteworthy=any(result.failing or result.notes for result in passed),
+            notes=_unique(notes),
+            is_noteworthy=is_noteworthy,
         )
 
 
@@ -120,10 +150,11 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write_checks(folder: Path, results: CheckResults) -> None:
-    """Write ``checks.json``, ``index.html``, ``profile.json``, ``words.json``, ``passed``, and Great Expectations' ``data_docs/``.
+    """Write everything in ``reports/checks/`` but the files of rows.
 
-    Training depends on ``passed``, which is written if there is no error. Its content never changes, so that
-    changed measurements on unchanged data do not cause a new training.
+    These are ``checks.json``, ``index.html``, ``profile.json``, ``words.json``, ``passed``, and Great
+    Expectations' ``data_docs/``. Training depends on ``passed``, which is written if there is no error. Its
+    content never changes, so that changed measurements on unchanged data do not cause a new training.
     """
     results.record.write(folder / "checks.json")
     results.profile.write(folder / "profile.json")
@@ -148,18 +179,25 @@ def index_page(results: CheckResults, row_files: Collection[str] = ()) -> str:
     groups: dict[str, list[CheckEntry]] = {}
     for result in results.record.checks:
         groups.setdefault(result.check, []).append(result)
-    passed = [
-        PassedCheck.of(group)
-        for group in groups.values()
-        if any(result.status == "passed" for result in group)
-    ]
+
+    noteworthy = []
+    passed = []
+    for group in groups.values():
+        if not any(result.status == "passed" for result in group):
+            continue
+        check = PassedCheck.of(group)
+        if check.is_noteworthy:
+            noteworthy.append(check)
+        else:
+            passed.append(check)
+
     template = template_environment(TEMPLATES).get_template("index.html.j2")
     return template.render(
         checks=results,
         data=data_overview(results.profile),
         splits=SPLITS,
-        noteworthy=[check for check in passed if check.is_noteworthy],
-        passed=[check for check in passed if not check.is_noteworthy],
+        noteworthy=noteworthy,
+        passed=passed,
         row_files=row_files,
     )
 
@@ -170,8 +208,11 @@ class OfflinePageView(DefaultJinjaPageView):
     def __init__(self) -> None:
         super().__init__()
         self._elements = 0
-        default = [self.env.loader] if self.env.loader else []
-        self.env.loader = ChoiceLoader([FileSystemLoader(TEMPLATES), *default])
+        # templates of this package come before templates of Great Expectations that have the same names
+        loaders: list[BaseLoader] = [FileSystemLoader(TEMPLATES)]
+        if self.env.loader:
+            loaders.append(self.env.loader)
+        self.env.loader = ChoiceLoader(loaders)
         self.env.filters["generate_html_element_uuid"] = self._number
         self.env.globals["style"] = style()
 

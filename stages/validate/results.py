@@ -1,4 +1,4 @@
-"""Runs the checks with Great Expectations, in an ephemeral context, and keeps what they found: entries, violating rows and metrics.
+"""Runs the checks with Great Expectations, and keeps their results: entries, violating rows and metrics.
 
 Great Expectations says which rows violate an expectation. The report shows the worst ones; all of them, with
 their texts, are in ``reports/checks/rows/CHECK.parquet``, for people and for ``tuneline data drop``.
@@ -16,6 +16,7 @@ from typing import Any
 
 import great_expectations as gx
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from great_expectations.core.batch_definition import BatchDefinition
@@ -48,17 +49,24 @@ MAX_ROWS = 5
 """Violating rows in the report, for each expectation."""
 MAX_CHARACTERS = 120
 """Characters of an excerpt."""
+# all but printable characters; then spaces without a width, separators of lines, and marks of direction
 UNPRINTABLE = re.compile(
     r"[^\x20-\x7e\xa0-\uffff\U00010000-\U0010ffff]|[\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
 )
 LIMITS = {"at least": "min_value", "at most": "max_value"}
 README = "All rows that violate a data check, one file per check. A check without such rows has no file.\n"
-"""Keeps the folder, a dependency of the stage ``evaluate``, where no row violates a check: DVC restores no empty folder."""
+"""Keeps the folder, a dependency of the stage ``evaluate``, where no row violates a check.
+
+DVC restores no empty folder.
+"""
 
 
 @dataclass(frozen=True)
 class Violations:
-    """Rows of a table, ascending, that violate an expectation; of a measurement, rows of the tokenized split that are listed with it."""
+    """Rows of a table, ascending, that violate an expectation.
+
+    For a measurement, they are rows of the tokenized split that are listed with it.
+    """
 
     check: Check
     table: Table
@@ -73,90 +81,120 @@ class Violations:
         return [self.arguments[key] for key in ("column", "column_A", "column_B") if key in self.arguments]
 
     def of_split(self, raw: Mapping[str, RawSplit]) -> bool:
-        """Return True if the rows are those of a split that can be read."""
+        """Return True if the rows are of a split that can be read."""
         return self.table.kind in ("raw", "tokenized") and self.table.split in raw
 
     def worst(self, raw: Mapping[str, RawSplit], text_columns: Sequence[str]) -> Iterator[Violation]:
         """Yield the rows that violate the check most, at most ``MAX_ROWS``."""
-        rows = np.sort(self.rows[np.argsort(-self.excess(), kind="stable")[:MAX_ROWS]])
-        part = Violations(self.check, self.table, self.arguments, rows)
-        others, values = part.other_rows(raw), self.table.columns.take(self.shown, rows)
-        for place in np.argsort(-part.excess(), kind="stable"):
-            row, like = int(rows[place]), None
-            if others is not None:
-                split, other = str(others[0][place]), int(others[1][place])
-                like = f"{split}, row {other}: " + " | ".join(
-                    _excerpts(raw[split], other, text_columns).values()
-                )
-            texts = _excerpts(raw[self.table.split], row, text_columns) if self.of_split(raw) else {}
-            shown = {name: _json_value(values[name].iloc[place]) for name in self.shown}
+        # the numbers of the worst rows: they are read in ascending order
+        worst = np.argsort(-self.excess(), kind="stable")[:MAX_ROWS]
+        part = Violations(self.check, self.table, self.arguments, np.sort(self.rows[worst]))
+        values = self.table.columns.take(self.shown, part.rows)
+        other_rows = part.other_rows(raw)
+
+        for position in np.argsort(-part.excess(), kind="stable"):
+            row = int(part.rows[position])
+            like = None
+            if other_rows is not None:
+                split = str(other_rows[0][position])
+                other = int(other_rows[1][position])
+                texts_of_other = _excerpts(raw[split], other, text_columns)
+                like = f"{split}, row {other}: {' | '.join(texts_of_other.values())}"
+            texts = {}
+            if self.of_split(raw):
+                texts = _excerpts(raw[self.table.split], row, text_columns)
+            shown = {name: _json_value(values[name].iloc[position]) for name in self.shown}
             yield Violation(number=row, values=shown, texts=texts, like=like)
 
     def excess(self) -> NDArray[np.float64]:
         """Return by how much each row violates the check, of shape ``(rows,)``: the largest is the worst."""
-        if ranked := "similarity" if "similarity" in self.shown else self.check.ranks:
-            return self.table.columns.take([ranked], self.rows)[ranked].to_numpy(np.float64)
-        low, high = (self.arguments.get(limit) for limit in LIMITS.values())
+        if "similarity" in self.shown:
+            return self._values("similarity").astype(np.float64)
+        if self.check.ranks:
+            return self._values(self.check.ranks).astype(np.float64)
+        low = self.arguments.get("min_value")
+        high = self.arguments.get("max_value")
         if low is None and high is None:
             return np.zeros(len(self.rows))
-        column = self.arguments["column"]
-        values = self.table.columns.take([column], self.rows)[column].to_numpy().astype(np.float64)
+        values = self._values(self.arguments["column"]).astype(np.float64)
         excess: NDArray[np.float64] = np.abs(values - np.clip(values, low, high))
         return excess
 
+    def _values(self, column: str) -> NDArray[Any]:
+        """Read a column of the rows."""
+        values: NDArray[Any] = self.table.columns.take([column], self.rows)[column].to_numpy()
+        return values
+
     def other_rows(self, raw: Mapping[str, RawSplit]) -> tuple[NDArray[np.str_], Rows] | None:
-        """Return the rows that the rows repeat: their splits and their numbers, each of shape ``(rows,)``; ``None`` for other checks."""
+        """Return the rows that the rows repeat: their splits and their numbers, each of shape ``(rows,)``.
+
+        The result is ``None`` for other checks.
+        """
         column = self.arguments.get("column")
         if self.check.relation is None or column is None:
             return None
-        others = self.table.columns.take([column], self.rows)[column].to_numpy().astype(np.int64)
+        numbers = self._values(column).astype(np.int64)
         if column not in NUMBERED_THROUGH:
-            return np.full(len(others), self.table.split), others
-        stops = np.cumsum([split.rows for split in raw.values()])
-        split = np.searchsorted(stops, others, side="right")
-        return np.array(list(raw))[split], others - np.append(0, stops)[split]
+            return np.full(len(numbers), self.table.split), numbers
+
+        # from a number through all splits to the split and the number in it
+        ends = np.cumsum([split.rows for split in raw.values()])
+        starts = np.append(0, ends)
+        split = np.searchsorted(ends, numbers, side="right")
+        return np.array(list(raw))[split], numbers - starts[split]
 
     def described(self, raw: Mapping[str, RawSplit]) -> dict[str, pa.Array]:
-        """Return the columns ``reason`` and, for a check of repeated rows, ``other_split`` and ``other_row``, each of shape ``(rows,)``."""
-        values, others = self.table.columns.take(self.shown, self.rows), self.other_rows(raw)
-        if others is not None:
-            splits, other = pa.array(others[0], pa.string()), pa.array(others[1])
-            parts = [pa.scalar(self.check.relation), splits, pa.scalar("row"), other.cast(pa.string())]
-            if "similarity" in self.shown:
-                parts += [
-                    pa.scalar("with similarity"),
-                    pa.array(np.round(values["similarity"].to_numpy(), 3)).cast(pa.string()),
-                ]
-            return {
-                "reason": pc.binary_join_element_wise(*parts, " "),
-                "other_split": splits,
-                "other_row": other,
-            }
-        named = (
-            (pa.scalar(name.replace("_", " ")), pa.array(values[name].to_numpy()).cast(pa.string()))
-            for name in self.shown
-        )
-        limits = [
-            f"{word} {self.arguments[key]:g}"
-            for word, key in LIMITS.items()
-            if self.arguments.get(key) is not None
-        ]
-        is_limited = limits and (self.check.ranks or self.arguments["column"] in self.shown)
-        required = [pa.scalar(f"({', '.join(limits)})")] if is_limited else []
-        return {"reason": pc.binary_join_element_wise(*chain.from_iterable(named), *required, " ")}
+        """Return the column ``reason`` and, for a check of repeated rows, ``other_split`` and ``other_row``.
+
+        Each has the shape ``(rows,)``.
+        """
+        values = self.table.columns.take(self.shown, self.rows)
+        other_rows = self.other_rows(raw)
+        if other_rows is None:
+            return {"reason": self._limits_exceeded(values)}
+
+        # "repeats train row 12", or "resembles train row 12 with similarity 0.9"
+        splits = pa.array(other_rows[0], pa.string())
+        numbers = pa.array(other_rows[1])
+        parts = [pa.scalar(self.check.relation), splits, pa.scalar("row"), numbers.cast(pa.string())]
+        if "similarity" in self.shown:
+            similarity = pa.array(np.round(values["similarity"].to_numpy(), 3))
+            parts += [pa.scalar("with similarity"), similarity.cast(pa.string())]
+        reason = pc.binary_join_element_wise(*parts, " ")
+        return {"reason": reason, "other_split": splits, "other_row": numbers}
+
+    def _limits_exceeded(self, values: pd.DataFrame) -> pa.Array:
+        """Return the values of each row with the limits, such as "visible characters 0 (at least 1)"."""
+        parts: list[pa.Array | pa.Scalar] = []
+        for name in self.shown:
+            parts.append(pa.scalar(name.replace("_", " ")))
+            parts.append(pa.array(values[name].to_numpy()).cast(pa.string()))
+
+        limits = []
+        for words, key in LIMITS.items():
+            if self.arguments.get(key) is not None:
+                limits.append(f"{words} {self.arguments[key]:g}")
+        # limits of a column that is not shown would be read as limits of the shown one
+        if limits and (self.check.ranks or self.arguments["column"] in self.shown):
+            parts.append(pa.scalar(f"({', '.join(limits)})"))
+        return pc.binary_join_element_wise(*parts, " ")
 
 
 def _excerpts(split: RawSplit, row: int, text_columns: Sequence[str]) -> dict[str, str]:
     """Return excerpts of a row's texts, by column; none for a row that the split does not have."""
     rows = split.source.take(np.array([row]), text_columns).to_pylist()
-    return {name: excerpt(text) for name, text in rows[0].items()} if rows else {}
+    if not rows:
+        return {}
+    return {name: excerpt(text) for name, text in rows[0].items()}
 
 
 def excerpt(text: str | None) -> str:
     """Return the start of a text, printable."""
     if text is None:
         return "(missing)"
-    return printable(text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "…")
+    if len(text) > MAX_CHARACTERS:
+        text = text[:MAX_CHARACTERS] + "…"
+    return printable(text)
 
 
 def printable(text: str) -> str:
@@ -165,11 +203,17 @@ def printable(text: str) -> str:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value that strict JSON can hold: Python numbers, NaN and infinity as strings, and texts without HTML escapes."""
+    """Return a value that strict JSON can hold.
+
+    Numbers become Python numbers, NaN and infinity strings; texts lose their HTML escapes.
+    """
     if isinstance(value, str):
         return printable(html.unescape(value))
-    plain = value.item() if isinstance(value, np.generic) else value
-    return str(plain) if isinstance(plain, float) and not np.isfinite(plain) else plain
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value
 
 
 def write_row_files(
@@ -178,27 +222,38 @@ def write_row_files(
     raw: Mapping[str, RawSplit],
     text_columns: Sequence[str],
 ) -> None:
-    """Write the violating rows of each check, also of those that pass within their limit, to a new folder; no file if there are none."""
+    """Write the violating rows of each check, a file for each, to a new folder; no file without such rows.
+
+    Checks that pass within their limit have violating rows, too.
+    """
     folder.mkdir()
     (folder / "README.md").write_text(README, encoding="utf-8")
+
+    # by check, then by split
     grouped: dict[str, dict[str, list[Violations]]] = {}
     for violations in all_violations:
         if violations.of_split(raw):
-            grouped.setdefault(violations.check.key, {}).setdefault(violations.table.split, []).append(
-                violations
-            )
-    for check, splits in grouped.items():
+            by_split = grouped.setdefault(violations.check.key, {})
+            by_split.setdefault(violations.table.split, []).append(violations)
+
+    for check, by_split in grouped.items():
         phase(f"rows of {check}")
-        batches = (
-            batch
-            for name, split in raw.items()
-            if name in splits
-            for batch in _batches(splits[name], raw, split, text_columns)
-        )
-        if first := next(batches, None):
-            write_batches(
-                folder / f"{check}.parquet", first.schema, rebatch(chain([first], batches), first.schema)
-            )
+        batches = _batches_of_splits(by_split, raw, text_columns)
+        first = next(batches, None)
+        if first is not None:  # its schema depends on the check
+            rows = rebatch(chain([first], batches), first.schema)
+            write_batches(folder / f"{check}.parquet", first.schema, rows)
+
+
+def _batches_of_splits(
+    by_split: Mapping[str, Sequence[Violations]],
+    raw: Mapping[str, RawSplit],
+    text_columns: Sequence[str],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the violating rows of a check in all splits, with their texts."""
+    for name, split in raw.items():
+        if name in by_split:
+            yield from _batches(by_split[name], raw, split, text_columns)
 
 
 def _batches(
@@ -211,47 +266,45 @@ def _batches(
 
     Rows that the raw split lacks are left out.
     """
-    every = np.unique(np.concatenate([violations.rows for violations in all_violations]))
-    every = every[every < split.rows]
-    for start in range(0, len(every), ROW_GROUP):
-        rows = every[start : start + ROW_GROUP]
-        reasons = [_reasons(violations, rows, raw) for violations in all_violations]
-        columns = {
-            name: [part.column(name).combine_chunks() for part in reasons] for name in reasons[0].column_names
-        }
-        reason = pc.binary_join_element_wise(*columns.pop("reason"), "; ", null_handling="skip")
+    all_rows = np.unique(np.concatenate([violations.rows for violations in all_violations]))
+    all_rows = all_rows[all_rows < split.rows]
+    for start in range(0, len(all_rows), ROW_GROUP):
+        rows = all_rows[start : start + ROW_GROUP]
         texts = split.source.take(rows, text_columns)
-        yield pa.record_batch(
-            [
-                pa.repeat(split.source.split, len(rows)),
-                pa.array(rows),
-                *(pa.concat_arrays(texts[name].chunks) for name in text_columns),
-                reason,
-                *(pc.coalesce(*values) for values in columns.values()),
-            ],
-            schema=failing_rows_schema(text_columns, "other_row" in columns),
-        )
+        parts = [_reasons(violations, rows, raw) for violations in all_violations]
+        has_pairs = "other_row" in parts[0].column_names
+
+        # a row may violate several expectations: all reasons are joined, and the first other row is kept
+        columns = [pa.repeat(split.source.split, len(rows)), pa.array(rows)]
+        for name in text_columns:
+            columns.append(pa.concat_arrays(texts[name].chunks))
+        reasons = [part.column("reason").combine_chunks() for part in parts]
+        columns.append(pc.binary_join_element_wise(*reasons, "; ", null_handling="skip"))
+        if has_pairs:
+            for name in ("other_split", "other_row"):
+                columns.append(pc.coalesce(*(part.column(name).combine_chunks() for part in parts)))
+        yield pa.record_batch(columns, schema=failing_rows_schema(text_columns, has_pairs))
 
 
 def _reasons(violations: Violations, rows: Rows, raw: Mapping[str, RawSplit]) -> pa.Table:
     """Return the description of rows, null for those that do not violate the expectation."""
     inside = violations.rows[np.isin(violations.rows, rows)]
     described = Violations(violations.check, violations.table, violations.arguments, inside).described(raw)
-    places = pc.index_in(pa.array(rows), pa.array(inside))
-    return pa.table({name: values.take(places) for name, values in described.items()})
+    positions = pc.index_in(pa.array(rows), pa.array(inside))  # null for the others, as what is taken there
+    return pa.table({name: values.take(positions) for name, values in described.items()})
 
 
 SHOWN_VALUES = 5
+"""Violating values in a page of Great Expectations."""
 RESULT_FORMAT = {
     "result_format": "COMPLETE",
     "partial_unexpected_count": SHOWN_VALUES,
     "return_unexpected_index_query": False,
 }
-"""With the violating rows as numbers of the frame's index.
+"""Format of a result that has the violating rows as numbers of the frame's index.
 
-With ``unexpected_index_column_names``, Great Expectations would look up
-each row by itself: 100,000 rows, three expectations that most of them violate, 19 s against 0.16 s (and 0.09
-s without the rows).
+With ``unexpected_index_column_names``, Great Expectations would look up each row by itself: 100,000 rows,
+three expectations that most of them violate, 19 s against 0.16 s (and 0.09 s without the rows).
 """
 OMITTED_ARGUMENTS = ("batch_id", "mostly")
 """Arguments left out of ``checks.json``; ``allowed`` has ``mostly`` in words."""
@@ -287,51 +340,71 @@ class CheckResults:
 def check_tables(data: DerivedData) -> CheckResults:
     """Run all checks on the derived tables."""
     whole = batch_definition()
-    entries, violations, suites = [], [], []
+    entries: list[CheckEntry] = []
+    violations: list[Violations] = []
+    suites = []
     metrics: dict[str, dict[str, float]] = {split: {} for split in SPLITS}
     for table in data.tables:
         results = run_expectations(table, list(expectations(table, data.params.validate_)), whole)
-        of_table = [result for result, _ in results]
-        statistics = calc_validation_statistics(of_table)._asdict()
-        success = statistics.pop("success")
-        suites.append(
-            ExpectationSuiteValidationResult(
-                success=success, results=of_table, suite_name=table.name, statistics=statistics
-            )
-        )
+        suites.append(_suite_result(table, [result for result, _ in results]))
         for result, failing in results:
             outcome = read_outcome(table, result)
-            found = _violations(outcome, failing, data)
-            violations += [found] if len(found.rows) else []
-            entries.append(_entry(outcome, found, data))
-            if (
-                outcome.check.metric and outcome.crashed is None
-            ):  # of several expectations of a check, the first counts
+            violating = _violations(outcome, failing, data)
+            if len(violating.rows):
+                violations.append(violating)
+            entries.append(_entry(outcome, violating, data))
+            # of several expectations of a check, the first counts
+            if outcome.check.metric and outcome.crashed is None:
                 metrics[table.split].setdefault(outcome.check.metric, outcome.measurement)
-    order = list(CHECK_TABLE)
-    entries.sort(key=lambda entry: order.index(entry.check))
-    violations.sort(key=lambda found: order.index(found.check.key))
-    failed = [entry.stops for entry in entries if entry.status != "passed"]
-    record = Checks(
-        passed=not any(failed),
-        errors=failed.count(True),
-        warnings=failed.count(False),
-        metrics={
-            f"{split}_{name}": value for split, values in metrics.items() for name, value in values.items()
-        },
-        not_run=[key for key in CHECK_TABLE if key not in {entry.check for entry in entries}],
-        raw_sha256={
-            split: split_hash(SplitReader.open(data.folders.raw, split, "download").paths) for split in SPLITS
-        },
-        checks=entries,
-    )
+
+    # tables are checked by split, but the report is ordered by check
+    order = {key: position for position, key in enumerate(CHECK_TABLE)}
+    entries.sort(key=lambda entry: order[entry.check])
+    violations.sort(key=lambda violating: order[violating.check.key])
+
+    words = None
+    if "train" in data.raw:
+        words = count_train_words(data.raw["train"])
     profile = Profile(version=1, labels=data.labels.names, splits=data.profiles)
-    return CheckResults(
-        record,
-        violations,
-        suites,
-        profile,
-        count_train_words(data.raw["train"]) if "train" in data.raw else None,
+    return CheckResults(_checks_record(entries, metrics, data), violations, suites, profile, words)
+
+
+def _suite_result(
+    table: Table, results: list[ExpectationValidationResult]
+) -> ExpectationSuiteValidationResult:
+    """Return the results of a table as Great Expectations renders them."""
+    statistics = calc_validation_statistics(results)._asdict()
+    success = statistics.pop("success")
+    return ExpectationSuiteValidationResult(
+        success=success, results=results, suite_name=table.name, statistics=statistics
+    )
+
+
+def _checks_record(
+    entries: Sequence[CheckEntry], metrics: Mapping[str, Mapping[str, float]], data: DerivedData
+) -> Checks:
+    """Return the content of ``checks.json``."""
+    failed = [entry for entry in entries if entry.status != "passed"]
+    errors = sum(entry.stops for entry in failed)
+
+    flat_metrics = {}
+    for split, values in metrics.items():
+        for name, value in values.items():
+            flat_metrics[f"{split}_{name}"] = value
+
+    hashes = {}
+    for split in SPLITS:
+        hashes[split] = split_hash(SplitReader.open(data.folders.raw, split, "download").paths)
+
+    run = {entry.check for entry in entries}
+    return Checks(
+        passed=errors == 0,
+        errors=errors,
+        warnings=len(failed) - errors,
+        metrics=flat_metrics,
+        not_run=[key for key in CHECK_TABLE if key not in run],
+        raw_sha256=hashes,
+        checks=entries,
     )
 
 
@@ -342,105 +415,126 @@ def batch_definition() -> BatchDefinition[Any]:
     """
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
-    return (
-        context.data_sources.add_pandas("splits")
-        .add_dataframe_asset("table")
-        .add_batch_definition_whole_dataframe("all")
-    )
+    asset = context.data_sources.add_pandas("splits").add_dataframe_asset("table")
+    return asset.add_batch_definition_whole_dataframe("all")
 
 
 def run_expectations(
     table: Table, expected: Sequence[Expectation], whole: BatchDefinition[Any], at_most: int = ROWS_AT_A_TIME
 ) -> list[tuple[ExpectationValidationResult, Rows]]:
-    """Validate a table, and return the result of each expectation and the numbers of the rows that violate it, ascending.
+    """Validate a table, and return the result of each expectation, and the rows that violate it, ascending.
 
     Great Expectations catches exceptions of expectations; ``CheckOutcome`` has their messages. It gets
     ``at_most`` rows at a time for the expectations about single rows, whose results are added up.
     """
-    of_rows = [
-        expectation
-        for expectation in expected
-        if isinstance(expectation, ColumnMapExpectation | ColumnPairMapExpectation)
-    ]
+    about_rows: list[Expectation] = []
+    about_table: list[Expectation] = []
+    for expectation in expected:
+        if isinstance(expectation, ColumnMapExpectation | ColumnPairMapExpectation):
+            about_rows.append(expectation)
+        else:
+            about_table.append(expectation)
+
     parts: dict[str, list[ExpectationValidationResult]] = defaultdict(list)
-    for some, size in (
-        (of_rows, at_most),
-        ([expectation for expectation in expected if expectation not in of_rows], table.columns.rows),
-    ):
-        suite = gx.ExpectationSuite(table.name, expectations=some)
-        needed = {
-            value
-            for expectation in some
-            for key, value in dict(expectation).items()
-            if key.startswith("column")
-        } & table.columns.names
-        for frame in (
-            table.columns.frames(sorted(needed) or sorted(table.columns.names)[:1], max(size, 1))
-            if some
-            else ()
-        ):
+    for group, size in ((about_rows, at_most), (about_table, table.columns.rows)):
+        if not group:
+            continue
+        suite = gx.ExpectationSuite(table.name, expectations=group)
+        for frame in table.columns.frames(_columns_needed(group, table), max(size, 1)):
             phase(f"checks of {table.name}")
-            for result in (
-                whole.get_batch({"dataframe": frame}).validate(suite, result_format=RESULT_FORMAT).results
-            ):
+            batch = whole.get_batch({"dataframe": frame})
+            for result in batch.validate(suite, result_format=RESULT_FORMAT).results:
                 parts[_key(result.expectation_config)].append(result)
-    if lacking := [expectation.meta for expectation in expected if _key(expectation) not in parts]:
-        raise ValueError(f"{table.name}: no result for {lacking[0]}; a violation would go unnoticed")
+
+    for expectation in expected:
+        if _key(expectation) not in parts:
+            raise ValueError(
+                f"{table.name}: no result for {expectation.meta}; a violation would go unnoticed"
+            )
     return [_added(parts[_key(expectation)]) for expectation in expected]
 
 
+def _columns_needed(group: Sequence[Expectation], table: Table) -> list[str]:
+    """Return the columns of a table that expectations name; any one if they name none, to count its rows."""
+    names = set()
+    for expectation in group:
+        for key, value in dict(expectation).items():
+            if key.startswith("column"):
+                names.add(value)
+    present = sorted(names & table.columns.names)
+    return present or sorted(table.columns.names)[:1]
+
+
 def _key(expectation: Any) -> str:
+    """Return the same for an expectation and its result."""
     return str(sorted(expectation.meta.items()))
 
 
 def _added(parts: Sequence[ExpectationValidationResult]) -> tuple[ExpectationValidationResult, Rows]:
-    """Add up the results of an expectation on parts of a table, without the lists of all violating rows; the first that crashed, if any."""
-    none = np.empty(0, np.int64)
+    """Add up the results of an expectation on parts of a table; return the sum and the violating rows.
+
+    The sum has no list of all violating rows. If a part crashed, it is the result of all.
+    """
     for part in parts:
         if exception_message(part) is not None or "unexpected_index_list" not in part.result:
-            return part, none
-    failing = np.concatenate(
-        [none, *(np.array(part.result["unexpected_index_list"], np.int64) for part in parts)]
-    )
-    total, missing = (sum(part.result[key] for part in parts) for key in ("element_count", "missing_count"))
-    checked, shown = (
-        total - missing,
-        [value for part in parts for value in part.result["partial_unexpected_list"]],
-    )
-    percent = len(failing) / checked * 100 if checked else None
-    result, config = copy(parts[0]), parts[0].expectation_config
-    result.success = not checked or (checked - len(failing)) / checked >= (
-        config.kwargs.get("mostly", 1) if config else 1
-    )
+            return part, np.empty(0, np.int64)
+
+    # sums over the parts
+    total = sum(part.result["element_count"] for part in parts)
+    missing = sum(part.result["missing_count"] for part in parts)
+    checked = total - missing
+    failing_parts = []
+    shown: list[Any] = []
+    for part in parts:
+        failing_parts.append(np.array(part.result["unexpected_index_list"], np.int64))
+        shown += part.result["partial_unexpected_list"]
+    failing = np.concatenate(failing_parts)
+
+    # what Great Expectations derives from them
+    result = copy(parts[0])
+    config = result.expectation_config
+    mostly = config.kwargs.get("mostly", 1) if config else 1
+    result.success = not checked or (checked - len(failing)) / checked >= mostly
     result.result = {
         "element_count": total,
         "unexpected_count": len(failing),
-        "unexpected_percent": percent,
+        "unexpected_percent": _percentage(len(failing), checked),
         "partial_unexpected_list": shown[:SHOWN_VALUES],
         "missing_count": missing,
-        "missing_percent": missing / total * 100 if total else None,
-        "unexpected_percent_total": len(failing) / total * 100 if total else None,
-        "unexpected_percent_nonmissing": percent,
+        "missing_percent": _percentage(missing, total),
+        "unexpected_percent_total": _percentage(len(failing), total),
+        "unexpected_percent_nonmissing": _percentage(len(failing), checked),
     }
     return result, failing
 
 
+def _percentage(count: int, total: int) -> float | None:
+    if not total:
+        return None
+    return count / total * 100
+
+
 def exception_message(result: ExpectationValidationResult) -> str | None:
-    """Return the first message; Great Expectations notes one exception, or one per metric that the expectation depends on."""
+    """Return the message of the first exception; ``None`` without one.
+
+    Great Expectations notes one exception, or one for each metric that the expectation depends on.
+    """
     info = result.exception_info or {}
-    messages = [
-        str(note["exception_message"])
-        for note in (info, *info.values())
-        if isinstance(note, dict) and note.get("raised_exception")
-    ]
-    return messages[0] if messages else None
+    for note in (info, *info.values()):
+        if isinstance(note, dict) and note.get("raised_exception"):
+            return str(note["exception_message"])
+    return None
 
 
 def read_outcome(table: Table, result: ExpectationValidationResult) -> CheckOutcome:
     """Read the result of one expectation on a table."""
     config: Any = result.expectation_config
     details = result.result
-    check, crashed = CHECK_TABLE[config.meta["check"]], exception_message(result)
+    check = CHECK_TABLE[config.meta["check"]]
+    crashed = exception_message(result)
+    rows = None
+    if "element_count" in details:
+        rows = details["element_count"] - details["missing_count"]
     return CheckOutcome(
         check=check,
         requirement=check.requires[config.meta["requirement"]],
@@ -449,7 +543,7 @@ def read_outcome(table: Table, result: ExpectationValidationResult) -> CheckOutc
         crashed=crashed,
         type=config.type,
         arguments={name: value for name, value in config.kwargs.items() if name not in OMITTED_ARGUMENTS},
-        rows=details["element_count"] - details["missing_count"] if "element_count" in details else None,
+        rows=rows,
         failing=details.get("unexpected_count"),
         observed=details.get("observed_value"),
         missing=tuple(details.get("partial_missing_list") or ()),
@@ -457,17 +551,37 @@ def read_outcome(table: Table, result: ExpectationValidationResult) -> CheckOutc
 
 
 def _violations(outcome: CheckOutcome, failing: Rows, data: DerivedData) -> Violations:
-    """Return the rows that violate an expectation, or those of the tokenized split that a check lists with its measurement."""
+    """Return the rows that violate an expectation.
+
+    For a check that ranks rows, they are the rows of the tokenized split that it lists with its measurement.
+    """
     table = outcome.table
-    if outcome.check.ranks is not None:
-        (table,) = (other for other in data.tables if (other.kind, other.split) == ("tokenized", table.split))
-        failing = np.flatnonzero(table.columns.column(outcome.check.ranks))
-    return Violations(outcome.check, table, outcome.arguments, failing)
+    if outcome.check.ranks is None:
+        return Violations(outcome.check, table, outcome.arguments, failing)
+    (tokenized,) = (
+        candidate
+        for candidate in data.tables
+        if candidate.kind == "tokenized" and candidate.split == table.split
+    )
+    ranked = np.flatnonzero(tokenized.columns.column(outcome.check.ranks))
+    return Violations(outcome.check, tokenized, outcome.arguments, ranked)
 
 
 def _entry(outcome: CheckOutcome, violations: Violations, data: DerivedData) -> CheckEntry:
+    """Return the entry of ``checks.json`` for an expectation on a table."""
     rule: Rule = getattr(data.params.validate_, outcome.check.key)
-    status: Status = "crashed" if outcome.crashed else "passed" if outcome.passed else "failed"
+    status: Status = "failed"
+    if outcome.crashed:
+        status = "crashed"
+    elif outcome.passed:
+        status = "passed"
+
+    worst: list[Violation] = []
+    if status == "failed" and len(violations.rows):
+        worst = list(violations.worst(data.raw, data.params.data.text_columns))
+    hint = None
+    if status != "passed":
+        hint = outcome.check.hint
     return CheckEntry(
         check=outcome.check.key,
         split=outcome.table.split,
@@ -481,11 +595,7 @@ def _entry(outcome: CheckOutcome, violations: Violations, data: DerivedData) -> 
         failing=outcome.failing,
         observed=outcome.observed,
         expectation={"type": outcome.type, **outcome.arguments},
-        worst=(
-            list(violations.worst(data.raw, data.params.data.text_columns))
-            if status == "failed" and len(violations.rows)
-            else []
-        ),
+        worst=worst,
         notes=[printable(note) for note in outcome.table.notes.get(outcome.check.key, ())],
-        hint=outcome.check.hint if status != "passed" else None,
+        hint=hint,
     )

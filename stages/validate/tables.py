@@ -1,4 +1,4 @@
-"""Derives the tables that are checked from the splits: scalar columns, limits, and measurements of each split."""
+"""Derives the tables that are checked from the splits: scalar columns, limits, and measurements."""
 
 import html
 from collections.abc import Mapping
@@ -40,14 +40,20 @@ LISTED = 10_000
 WORDS = 500
 """Most common words of a split that its profile has."""
 FENCE = 3.0
-"""Interquartile ranges beyond the quartiles from which a length is an outlier: Tukey's "far out", on logarithms of lengths."""
+"""Interquartile ranges beyond the quartiles from which a length is an outlier.
+
+It is Tukey's "far out", on logarithms of lengths.
+"""
 MIN_RANGE = np.log(1.5)
-"""Lower bound of the interquartile range, so that a split of almost equal lengths does not have outliers everywhere."""
+"""Lower bound of the interquartile range: almost equal lengths would have outliers everywhere."""
 
 
 @dataclass(frozen=True)
 class DataFolders:
-    """The folders of the raw and of the tokenized splits, and the one of what is derived from them, which is removed in the end."""
+    """The folders of the raw and of the tokenized splits, and of what is derived from them.
+
+    The latter is removed in the end.
+    """
 
     raw: Path
     tokenized: Path
@@ -85,65 +91,74 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
 
     A split without the expected columns has the table ``columns`` only.
     """
-    vocabulary = Vocabulary.read(folders.tokenizer, len(params.data.text_columns))
-    places = {"raw": (folders.raw, "download"), "tokenized": (folders.tokenized, "tokenize")}
-    splits = {
-        kind: {split: SplitReader.open(folder, split, stage) for split in SPLITS}
-        for kind, (folder, stage) in places.items()
-    }
-    labels = _train_labels(params, splits["raw"]["train"])
-    expected = {
-        "raw": raw_schema(params.data.text_columns, labels),
-        "tokenized": tokenized_schema(vocabulary.has_type_ids, labels),
-    }
-    readable = {
-        kind: {
-            name: split
-            for name, split in of_kind.items()
-            if described(split.schema) == described(expected[kind])
-        }
-        for kind, of_kind in splits.items()
-    }
+    # files and their schemas
+    text_columns = params.data.text_columns
+    vocabulary = Vocabulary.read(folders.tokenizer, len(text_columns))
+    raw_files = {split: SplitReader.open(folders.raw, split, "download") for split in SPLITS}
+    tokenized_files = {split: SplitReader.open(folders.tokenized, split, "tokenize") for split in SPLITS}
+    labels = _train_labels(params, raw_files["train"])
+    raw_expected = raw_schema(text_columns, labels)
+    tokenized_expected = tokenized_schema(vocabulary.has_type_ids, labels)
+
+    # columns of the splits that can be read
     with engine(params.run):
-        raw = read_raw(readable["raw"], params.data.text_columns, folders.derived / "raw", params.run)
-        tokenized = read_tokenized(
-            readable["tokenized"], vocabulary, folders.derived / "tokenized", params.run
+        raw = read_raw(
+            _with_schema(raw_files, raw_expected), text_columns, folders.derived / "raw", params.run
         )
-    profiles = {split: profile_split(split_data, labels) for split, split_data in raw.items()}
-    data = DerivedData(
-        params, folders, labels, raw, profiles, promoted, ClassFindings.of(raw, labels, params), []
-    )
+        tokenized = read_tokenized(
+            _with_schema(tokenized_files, tokenized_expected),
+            vocabulary,
+            folders.derived / "tokenized",
+            params.run,
+        )
+    profiles = {split: profile_split(current, labels) for split, current in raw.items()}
+    classes = ClassFindings.of(raw, labels, params)
+    data = DerivedData(params, folders, labels, raw, profiles, promoted, classes, [])
+
+    # tables of columns
     for split in SPLITS:
-        schemas = schema_columns({kind: (expected[kind], splits[kind][split].schema) for kind in expected})
-        data.tables.append(Table("columns", split, data.written("schemas", split, schemas)))
+        schemas = {
+            "raw": (raw_expected, raw_files[split].schema),
+            "tokenized": (tokenized_expected, tokenized_files[split].schema),
+        }
+        columns = data.written("schemas", split, schema_columns(schemas))
+        data.tables.append(Table("columns", split, columns))
+
+    # tables of rows
     phase("near-duplicates")
-    found = find_near_duplicates(
-        [split_data.words() for split_data in raw.values()],
-        [split_data.unordered_keys for split_data in raw.values()],
+    near_duplicates = find_near_duplicates(
+        [current.words() for current in raw.values()],
+        [current.unordered_keys for current in raw.values()],
         params.validate_.near_duplicates.similarity,
     )
-    data.tables.extend(
-        _raw_table(data, split, near_duplicates) for split, near_duplicates in zip(raw, found, strict=True)
-    )
-    data.tables.extend(
-        _tokenized_table(data, splits["raw"][name], splits["tokenized"][name], tokenized[name], vocabulary)
-        for name in tokenized
-    )
+    for split, similar_rows in zip(raw, near_duplicates, strict=True):
+        data.tables.append(_raw_table(data, split, similar_rows))
+    for split, columns in tokenized.items():
+        data.tables.append(
+            _tokenized_table(data, raw_files[split], tokenized_files[split], columns, vocabulary)
+        )
+
+    # tables of measurements
     phase("labels")
-    findings = examine_labels(raw, params.data.text_columns, labels, params.validate_)
+    findings = examine_labels(raw, text_columns, labels, params.validate_)
     for split in raw:
         label_findings = findings.get(split, LabelFindings())
-        measured = {**measurements(data, split, tokenized.get(split)), **label_findings.columns}
+        measured = measurements(data, split, tokenized.get(split)) | label_findings.columns
         if measured:
-            columns = data.written(
-                "measured", split, {name: np.array([value]) for name, value in measured.items()}
-            )
+            row = {name: np.array([value]) for name, value in measured.items()}
+            columns = data.written("measured", split, row)
             data.tables.append(Table("between", split, columns, notes=label_findings.notes))
     return data
 
 
+def _with_schema(splits: Mapping[str, SplitReader], expected: pa.Schema) -> dict[str, SplitReader]:
+    """Return the splits with the columns, types and label names of a schema."""
+    required = described(expected)
+    return {name: split for name, split in splits.items() if described(split.schema) == required}
+
+
 def _train_labels(params: Params, train: SplitReader) -> Task:
-    """Return the label schema of train, which the other splits must equal; without labels if train has lost them."""
+    """Return the label schema of train, which all splits must have; without labels if train lost them."""
     try:
         return read_task(train.schema)
     except DataError:
@@ -151,182 +166,226 @@ def _train_labels(params: Params, train: SplitReader) -> Task:
 
 
 def schema_columns(schemas: Mapping[str, tuple[pa.Schema, pa.Schema]]) -> dict[str, NDArray[np.object_]]:
-    """Return the columns ``expected`` and ``found``: the type of each column of a split, given both schemas by kind of file."""
-    rows = []
-    for kind, pair in schemas.items():
-        expected, actual = (described(schema) for schema in pair)
-        names = sorted(expected.keys() | actual.keys())
-        rows += [
-            [f"{kind} {name}: {types.get(name, 'absent')}" for types in (expected, actual)] for name in names
-        ]
-    # Column and label names are user input, and Great Expectations does not escape them in its pages.
+    """Return the columns ``expected`` and ``found``: the type of each column of a split.
+
+    ``schemas`` has both schemas by kind of file.
+    """
+    expected_lines = []
+    actual_lines = []
+    for kind, (expected_schema, actual_schema) in schemas.items():
+        expected = described(expected_schema)
+        actual = described(actual_schema)
+        for name in sorted(expected.keys() | actual.keys()):
+            expected_lines.append(f"{kind} {name}: {expected.get(name, 'absent')}")
+            actual_lines.append(f"{kind} {name}: {actual.get(name, 'absent')}")
+
+    # column and label names are user input, and Great Expectations does not escape them in its pages
     return {
-        name: np.array([html.escape(row[place]) for row in rows], dtype=object)
-        for place, name in enumerate(("expected", "found"))
+        "expected": np.array(list(map(html.escape, expected_lines)), dtype=object),
+        "found": np.array(list(map(html.escape, actual_lines)), dtype=object),
     }
 
 
 def described(schema: pa.Schema) -> dict[str, str]:
     """Return the type of each column, and the names of the labels."""
-    types = {
-        field.name: f"list of {field.type.value_type}" if pa.types.is_list(field.type) else str(field.type)
-        for field in schema
-    }
+    types = {}
+    for field in schema:
+        if pa.types.is_list(field.type):  # without the name of its items, which differs between versions
+            types[field.name] = f"list of {field.type.value_type}"
+        else:
+            types[field.name] = str(field.type)
     try:
-        names = read_task(schema).names_text
-    except DataError:
+        task = read_task(schema)
+    except DataError:  # the file has no names
         return types
-    return {**types, "names of labels": names}
+    return {**types, "names of labels": task.names_text}
 
 
 def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows) -> Table:
-    params, current, labels = data.params, data.raw[split], data.labels
-    copies = copy_columns(data.raw, split, near_duplicates, labels)
+    """Return the table of the rows of a raw split."""
+    params = data.params
+    current = data.raw[split]
+
+    # copies
+    copies = copy_columns(data.raw, split, near_duplicates, data.labels)
     columns = current.columns.with_columns(data.written("copies", split, copies))
-    notes = {**copy_notes(data.raw, copies), **broken_character_notes(current, params.data.text_columns)}
+    notes = copy_notes(data.raw, copies)
+
+    # encodings: where few rows have broken characters, each of them is wrong; else it is the whole source
+    notes |= broken_character_notes(current, params.data.text_columns)
     broken = np.count_nonzero(current.columns.column("broken_characters"))
-    if (
-        broken <= params.validate_.broken_encoding.max * current.rows
-    ):  # else the whole source has another encoding
+    if broken <= params.validate_.broken_encoding.max * current.rows:
         columns = columns.with_columns(columns, mixed_characters="broken_characters")
+
+    # labels: a split that is neither trained on nor reported on may be unlabelled
     limits: dict[str, Any] = {}
-    # A split that is neither trained on nor reported on may be unlabelled.
     if not current.is_labelled and split not in ("train", params.evaluate.split):
         limits["class_ids"] = [UNLABELLED]
     else:
-        limits |= labels.label_limits
+        limits |= data.labels.label_limits
     if data.classes:
         notes |= data.classes.notes(split, current)
     if data.classes or "class_ids" not in limits:
         columns = columns.with_columns(_label_columns(data, split))
     if split == "train" and "class_ids" in limits:
         limits["every_class"] = limits["class_ids"]
-    if "train" in data.profiles and (lengths := length_limits(data.profiles["train"].characters)):
-        limits["shortest"], limits["longest"] = lengths
+
+    # lengths
+    if "train" in data.profiles:
+        lengths = length_limits(data.profiles["train"].characters)
+        if lengths is not None:
+            limits["shortest"], limits["longest"] = lengths
     return Table("raw", split, columns, limits, notes)
 
 
 def _label_columns(data: DerivedData, split: str) -> StoredColumns:
-    """Return the columns about the label of each row; the numbers of a split without labels are not numbers."""
-    current, path = data.raw[split], data.folders.derived / "labels" / f"{split}.parquet"
+    """Return the columns about the label of each row; in a split without labels, no row has a number."""
+    current = data.raw[split]
+    path = data.folders.derived / "labels" / f"{split}.parquet"
     with column_writer(path) as write:
         for rows in current.columns.frames([LABELS, "is_header"]):
-            is_number = {
-                "is_number": (np.isfinite(rows[LABELS].to_numpy()) & current.is_labelled).astype(np.int64)
-            }
-            write(data.classes.columns(split, rows) if data.classes else is_number)
+            if data.classes:
+                write(data.classes.columns(split, rows))
+            else:
+                is_number = np.isfinite(rows[LABELS].to_numpy()) & current.is_labelled
+                write({"is_number": is_number.astype(np.int64)})
     return stored(path)
 
 
 def _tokenized_table(
     data: DerivedData, raw: SplitReader, split: SplitReader, columns: StoredColumns, vocabulary: Vocabulary
 ) -> Table:
-    params, current = data.params, data.raw.get(split.split)
+    """Return the table of the rows of a tokenized split."""
+    # rows are compared with the raw ones only where both have the same numbers
+    current = data.raw.get(split.split)
     if current is not None and current.rows == columns.rows:
-        decoded = decoding_matches(raw, split, params, data.folders.tokenizer, vocabulary)
+        decoded = decoding_matches(raw, split, data.params, data.folders.tokenizer, vocabulary)
         columns = columns.with_columns(data.written("decoded", split.split, {"decoded": decoded}))
         columns = columns.with_columns(current.columns, raw_labels=LABELS)
-    return Table(
-        "tokenized", split.split, columns, tokenized_limits(vocabulary, params.tokenize.max_length, raw.rows)
-    )
+    limits = tokenized_limits(vocabulary, data.params.tokenize.max_length, raw.rows)
+    return Table("tokenized", split.split, columns, limits)
 
 
 def tokenized_limits(vocabulary: Vocabulary, max_length: int, raw_rows: int) -> dict[str, Any]:
-    """Return the limits of a tokenized split; for a tokenizer without special tokens at the ends, none for these."""
-    ends = {"first_ids": vocabulary.first_id, "last_ids": vocabulary.last_id}
-    return {
+    """Return the limits of a tokenized split.
+
+    A tokenizer without special tokens at the ends has no limits for them.
+    """
+    limits: dict[str, Any] = {
         "largest_id": vocabulary.largest_id,
         "largest_type_id": vocabulary.largest_type_id,
         "template_tokens": len(vocabulary.template),
         "max_length": max_length,
         "untruncated_length": max_length - 1,
         "raw_rows": raw_rows,
-        **{name: [token] for name, token in ends.items() if token is not None},
     }
+    if vocabulary.first_id is not None:
+        limits["first_ids"] = [vocabulary.first_id]
+    if vocabulary.last_id is not None:
+        limits["last_ids"] = [vocabulary.last_id]
+    return limits
 
 
 def measurements(data: DerivedData, split: str, tokenized: StoredColumns | None) -> dict[str, float]:
-    """Return the measurements of a split, by the key of their check: of itself, against train, and against the promoted model's data.
+    """Return the measurements of a split, by the key of their check.
 
+    They are of the split itself, against train, and against the promoted model's data.
     ``vocabulary_overlap`` and ``promoted_vocabulary`` are fractions of the occurrences of all words. The
     latter is relative to the coverage that the promoted split itself reaches with its most common words.
     """
-    current, rules = data.raw[split], data.params.validate_
-    found, references = {}, []
+    current = data.raw[split]
+    measured: dict[str, float] = {}
+
+    # the split itself
     if current.is_labelled and current.rows:
-        found["class_balance"] = float(pd.Series(current.labels).value_counts(normalize=True).max())
+        shares = pd.Series(current.labels).value_counts(normalize=True)
+        measured["class_balance"] = float(shares.max())
     if tokenized is not None:
-        unknown, content = (tokenized.column(name).sum() for name in ("unknown_tokens", "content_tokens"))
-        found["unknown_rate"] = float(unknown / content) if content else 0.0
+        unknown = tokenized.column("unknown_tokens").sum()
+        content = tokenized.column("content_tokens").sum()
+        measured["unknown_rate"] = float(unknown / content) if content else 0.0
+
+    # rows and words, compared with train and with the promoted data
+    train = None
     if split != "train" and "train" in data.raw:
-        found["vocabulary_overlap"] = current.vocabulary.coverage(data.raw["train"].vocabulary.hashes)
-        references.append(
-            ("label_drift", "length_drift", data.profiles["train"].labels, data.profiles["train"].characters)
-        )
-    if data.promoted and (before := data.promoted.splits.get(split)):
-        found["promoted_rows"] = current.rows / max(before.rows, 1)
-        found["promoted_vocabulary"] = current.vocabulary.coverage(before.words.word_keys) / max(
-            before.words.known, 1e-9
-        )
-        references.append(
-            (
-                "promoted_labels",
-                "promoted_lengths",
-                labels_as(data.promoted, data.labels, split),
-                before.characters,
-            )
-        )
-    for of_labels, of_lengths, labels, lengths in references:
-        if labels is not None and current.is_labelled:
-            found |= drift_columns(
-                of_labels, getattr(rules, of_labels), current.labels, labels, ordered=data.labels.ordered
-            )
-        found |= drift_columns(
-            of_lengths,
-            getattr(rules, of_lengths),
-            current.columns.column("characters"),
-            lengths,
-            ordered=True,
-        )
-    return found
+        train = data.profiles["train"]
+        measured["vocabulary_overlap"] = current.vocabulary.coverage(data.raw["train"].vocabulary.hashes)
+    promoted = None
+    if data.promoted is not None:
+        promoted = data.promoted.splits.get(split)
+    if promoted is not None:
+        measured["promoted_rows"] = current.rows / max(promoted.rows, 1)
+        coverage = current.vocabulary.coverage(promoted.words.word_keys)
+        measured["promoted_vocabulary"] = coverage / max(promoted.words.known, 1e-9)
+
+    # drift of labels and lengths
+    if train is not None:
+        measured |= label_drift(data, split, "label_drift", train.labels)
+        measured |= length_drift(data, split, "length_drift", train.characters)
+    if data.promoted is not None and promoted is not None:
+        promoted_labels = labels_as(data.promoted, data.labels, split)
+        measured |= label_drift(data, split, "promoted_labels", promoted_labels)
+        measured |= length_drift(data, split, "promoted_lengths", promoted.characters)
+    return measured
+
+
+def label_drift(
+    data: DerivedData, split: str, check: str, reference: Distribution | None
+) -> dict[str, float]:
+    """Return the distances of the labels of a split from a reference; empty if one of them has no labels."""
+    current = data.raw[split]
+    if reference is None or not current.is_labelled:
+        return {}
+    rule: DriftRule = getattr(data.params.validate_, check)
+    return drift_columns(check, rule, current.labels, reference, ordered=data.labels.ordered)
+
+
+def length_drift(data: DerivedData, split: str, check: str, reference: Distribution) -> dict[str, float]:
+    """Return the distances of the lengths of a split, in characters, from a reference."""
+    rule: DriftRule = getattr(data.params.validate_, check)
+    lengths = data.raw[split].columns.column("characters")
+    return drift_columns(check, rule, lengths, reference, ordered=True)
 
 
 def drift_columns(
     check: str, rule: DriftRule, values: Numbers, reference: Distribution, *, ordered: bool
 ) -> dict[str, float]:
-    """Return the distances of values from a reference, and under ``significant_NAME`` the same, or 0 for one that is not significant.
+    """Return the distances of values from a reference, by name, and what of them is significant.
 
     The key of the check is the name of the population stability index; ``ordered`` numbers have a
-    Kolmogorov-Smirnov distance ``CHECK_ks``.
+    Kolmogorov-Smirnov distance ``CHECK_ks``. ``significant_NAME`` is the distance, or 0 if it is not
+    significant.
     """
-    counts, expected = (
-        bin_counts(values[~np.isnan(values)], np.array(reference.edges)),
-        np.array(reference.counts),
-    )
+    counts = bin_counts(values[~np.isnan(values)], np.array(reference.edges))
+    expected = np.array(reference.counts)
     distances = {check: population_stability(counts, expected)}
     if ordered:
         distances[f"{check}_ks"] = kolmogorov_smirnov(counts, expected)
-    significant = {
-        f"significant_{name}": distance.value if distance.p_value <= rule.significance else 0.0
-        for name, distance in distances.items()
-    }
-    return {**{name: distance.value for name, distance in distances.items()}, **significant}
+
+    columns = {name: distance.value for name, distance in distances.items()}
+    for name, distance in distances.items():
+        is_significant = distance.p_value <= rule.significance
+        columns[f"significant_{name}"] = distance.value if is_significant else 0.0
+    return columns
 
 
 def profile_split(split: RawSplit, labels: Task) -> SplitProfile:
-    """Profile one raw split: its labels per class, or binned at percentiles for a regression; its lengths and words."""
-    words, found = split.vocabulary.most_common(WORDS), None
+    """Profile one raw split: its labels, lengths and words.
+
+    Labels are counted by class, or binned at percentiles for a regression.
+    """
+    distribution = None
     if split.is_labelled and labels.ordered:
-        found = Distribution.of_numbers(split.labels.astype(np.float64))
+        distribution = Distribution.of_numbers(split.labels.astype(np.float64))
     elif split.is_labelled:
-        found = Distribution.of_classes(split.labels.astype(np.int64), labels.outputs)
+        distribution = Distribution.of_classes(split.labels.astype(np.int64), labels.outputs)
+    words = split.vocabulary.most_common(WORDS)
+    hashes = [f"{value:016x}" for value in words.tolist()]
     return SplitProfile(
         rows=split.rows,
-        labels=found,
+        labels=distribution,
         characters=Distribution.of_numbers(split.columns.column("characters")),
-        words=Words(
-            hashes=[f"{value:016x}" for value in words.tolist()], known=split.vocabulary.coverage(words)
-        ),
+        words=Words(hashes=hashes, known=split.vocabulary.coverage(words)),
     )
 
 
@@ -339,27 +398,34 @@ def count_train_words(train: RawSplit) -> WordCounts:
 
 
 def labels_as(profile: Profile, labels: Task, split: str) -> Distribution | None:
-    """Return the label distribution of a split by the class ids of another task, with one more bin for classes that this lacks.
+    """Return the label distribution of a split by the class ids of another task.
 
-    It is ``None`` if the split had no labels, or labels of another kind.
+    Classes that the task lacks have one more bin. The result is ``None`` if the split had no labels, or
+    labels of another kind.
     """
-    former, before = profile.task, profile.splits[split].labels
-    if before is None or former.kind != labels.kind:
+    profiled = profile.splits[split].labels
+    if profiled is None or profile.task.kind != labels.kind:
         return None
     if labels.ordered:
-        return before
-    counts = dict(zip(former.output_names, before.counts, strict=False))
-    current = [counts.pop(name, 0) for name in labels.output_names]
-    removed = [sum(counts.values())] if counts else []
-    return Distribution(
-        tuple(float(edge) for edge in range(len(current) - 1 + len(removed))), (*current, *removed)
-    )
+        return profiled
+    removed = dict(zip(profile.task.output_names, profiled.counts, strict=False))
+    counts = [removed.pop(name, 0) for name in labels.output_names]
+    if removed:
+        counts.append(sum(removed.values()))
+    edges = tuple(float(edge) for edge in range(len(counts) - 1))
+    return Distribution(edges, tuple(counts))
 
 
 def length_limits(characters: Distribution) -> tuple[float, float] | None:
-    """Return the shortest and the longest length in characters that is not an outlier; ``None`` for a distribution of no rows."""
+    """Return the shortest and the longest length in characters that is not an outlier.
+
+    The result is ``None`` for a distribution of no rows.
+    """
     if not characters.edges:
         return None
-    lower, upper = (np.log1p(characters.quantile(level)) for level in (0.25, 0.75))
+    lower = np.log1p(characters.quantile(0.25))
+    upper = np.log1p(characters.quantile(0.75))
     reach = FENCE * max(upper - lower, MIN_RANGE)
-    return float(max(np.expm1(lower - reach), 0.0)), float(np.expm1(upper + reach))
+    shortest = max(np.expm1(lower - reach), 0.0)
+    longest = np.expm1(upper + reach)
+    return float(shortest), float(longest)

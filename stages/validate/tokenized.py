@@ -57,24 +57,31 @@ class Vocabulary:
 
     @classmethod
     def read(cls, folder: Path, texts: int) -> Self:
-        """Read a folder with ``tokenizer.json`` and ``tokenizer_config.json``, for rows of one or two ``texts``."""
+        """Read ``tokenizer.json`` and ``tokenizer_config.json``; rows have one or two ``texts``."""
         tokenizer = load_plain_tokenizer(folder)
         config = json.loads(require(folder / "tokenizer_config.json", "tokenize").read_text(encoding="utf-8"))
-        added = tokenizer.get_added_tokens_decoder()
+
+        # special tokens
         name = config.get("unk_token") or ""
-        unknown = tokenizer.token_to_id(name["content"] if isinstance(name, dict) else name)
+        if isinstance(name, dict):  # as transformers writes a token with options
+            name = name["content"]
+        unknown = tokenizer.token_to_id(name)
+        special_ids = set()
+        for token, added in tokenizer.get_added_tokens_decoder().items():
+            if added.special and token != unknown:
+                special_ids.add(token)
+
+        # where a row has them, by an example
         row = tokenizer.encode("a", "a") if texts == 2 else tokenizer.encode("a")
+        is_special = row.special_tokens_mask
+        template = [token for token, special in zip(row.ids, is_special, strict=True) if special]
         return cls(
             largest_id=max(tokenizer.get_vocab(with_added_tokens=True).values()),
             unknown_id=unknown,
-            special_ids=frozenset(
-                token for token, known in added.items() if known.special and token != unknown
-            ),
-            template=tuple(
-                token for token, special in zip(row.ids, row.special_tokens_mask, strict=True) if special
-            ),
-            first_id=row.ids[0] if row.special_tokens_mask[0] else None,
-            last_id=row.ids[-1] if row.special_tokens_mask[-1] else None,
+            special_ids=frozenset(special_ids),
+            template=tuple(template),
+            first_id=row.ids[0] if is_special[0] else None,
+            last_id=row.ids[-1] if is_special[-1] else None,
             largest_type_id=max(row.type_ids),
             has_type_ids="token_type_ids" in config.get("model_input_names", ()),
         )
@@ -96,16 +103,14 @@ def decoding_matches(
     The result has the shape ``(rows,)``: 1 where the ids decode to the texts, 0 where not, NaN for a row out
     of the sample.
     """
-    total = tokenized.rows
-    rows = evenly_spaced(total, params.validate_.decoded_text.rows)
+    rows = evenly_spaced(tokenized.rows, params.validate_.decoded_text.rows)
     decoder = Decoder(load_plain_tokenizer(tokenizer), vocabulary, params.tokenize.max_length)
     ids = tokenized.take(rows, ["input_ids"])["input_ids"].to_pylist()
-    texts = zip(*(raw.take(rows, [name])[name].to_pylist() for name in params.data.text_columns), strict=True)
-    result = np.full(total, np.nan)
-    result[rows] = [
-        decoder.matches(row, [text or "" for text in row_texts])
-        for row, row_texts in zip(ids, texts, strict=True)
-    ]
+    columns = [raw.take(rows, [name])[name].to_pylist() for name in params.data.text_columns]
+
+    result = np.full(tokenized.rows, np.nan)
+    for row, row_ids, *texts in zip(rows, ids, *columns, strict=True):
+        result[row] = decoder.matches(row_ids, [text or "" for text in texts])
     return result
 
 
@@ -130,19 +135,20 @@ class Decoder:
         An unknown token matches any text. If the row may be truncated, its segments need only match the
         starts of the texts, or only their ends.
         """
+        # segments are between special tokens
         runs = groupby(ids, key=lambda token: token in self._vocabulary.special_ids)
         segments = [self._pieces(list(run)) for special, run in runs if not special]
         required = [comparable(text) for text in texts]
         if len(ids) < self._max_length:
             return pieces_match(_joined(segments), "".join(required))
+
+        # without a special token between them, the end of the truncated first text is unknown
         if len(segments) != len(required):
-            return (
-                True  # without a special token between them, the end of the truncated first text is unknown
-            )
+            return True
         pairs = list(zip(segments, required, strict=True))
-        return all(pieces_match(*pair, to_end=False) for pair in pairs) or all(
-            pieces_match(*pair, from_start=False) for pair in pairs
-        )
+        if all(pieces_match(pieces, text, to_end=False) for pieces, text in pairs):
+            return True
+        return all(pieces_match(pieces, text, from_start=False) for pieces, text in pairs)
 
     def _pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the texts between runs of unknown tokens, one more than there are runs."""
@@ -157,15 +163,17 @@ class Decoder:
 
 
 def comparable(text: str) -> str:
-    """Return a text without what normalizers change: case, accents, white space, control characters and compatibility forms."""
-    plain = unicodedata.normalize("NFKD", text).casefold()
-    return "".join(
-        character
-        for character in plain
-        if character != "\ufffd"
-        and not character.isspace()
-        and unicodedata.category(character)[0] not in "MC"
-    )
+    """Return a text without what normalizers change.
+
+    These are case, accents, white space, control characters and compatibility forms.
+    """
+    characters = []
+    for character in unicodedata.normalize("NFKD", text).casefold():
+        if character.isspace() or character == "\ufffd":  # the latter replaces what cannot be decoded
+            continue
+        if unicodedata.category(character)[0] not in "MC":  # marks, such as accents; control characters
+            characters.append(character)
+    return "".join(characters)
 
 
 def pieces_match(pieces: Sequence[str], text: str, from_start: bool = True, to_end: bool = True) -> bool:
@@ -176,10 +184,13 @@ def pieces_match(pieces: Sequence[str], text: str, from_start: bool = True, to_e
     """
     end = 0
     for number, piece in enumerate(pieces):
+        is_last = number == len(pieces) - 1
         if number == 0 and from_start:
             start = 0 if text.startswith(piece) else -1
+        elif is_last and to_end:
+            start = text.rfind(piece, end)
         else:
-            start = text.rfind(piece, end) if number == len(pieces) - 1 and to_end else text.find(piece, end)
+            start = text.find(piece, end)
         if start < 0:
             return False
         end = start + len(piece)
@@ -187,15 +198,16 @@ def pieces_match(pieces: Sequence[str], text: str, from_start: bool = True, to_e
 
 
 def _joined(segments: list[list[str]]) -> list[str]:
-    """Join the pieces of all segments; the last piece of a segment continues in the first piece of the next."""
+    """Join the pieces of all segments; the last piece of one continues in the first piece of the next."""
     joined = [""]
-    for first, *others in segments:
-        joined = [*joined[:-1], joined[-1] + first, *others]
+    for pieces in segments:
+        joined[-1] += pieces[0]
+        joined += pieces[1:]
     return joined
 
 
 def derive_columns(source: SplitReader, vocabulary: Vocabulary, folder: Path) -> None:
-    """Write the columns of ``batch_columns`` for one file, reading a batch of rows at a time; they have the name of the file."""
+    """Write the columns of ``batch_columns`` of one file under the same name, a batch of rows at a time."""
     phase(f"tokens of {source.paths[0].stem}")
     with column_writer(folder / source.paths[0].name) as write:
         for batch in read_batches(source):
@@ -205,26 +217,35 @@ def derive_columns(source: SplitReader, vocabulary: Vocabulary, folder: Path) ->
 def read_tokenized(
     splits: Mapping[str, SplitReader], vocabulary: Vocabulary, folder: Path, run: RunParams
 ) -> dict[str, StoredColumns]:
-    """Derive the scalar columns of tokenized splits, one file at a time, in a folder that all workers of the engine can write."""
-    files = [part for split in splits.values() for part in files_of(split)]
-    list(map_tasks(partial(derive_columns, vocabulary=vocabulary, folder=folder), files, run, name="tokens"))
-    return {
-        name: StoredColumns.of(SplitReader.open(folder, split.split, "validate"))
-        for name, split in splits.items()
-    }
+    """Derive the scalar columns of tokenized splits, one file at a time.
+
+    All workers of the engine can write the folder.
+    """
+    files: list[SplitReader] = []
+    for split in splits.values():
+        files += files_of(split)
+    derive = partial(derive_columns, vocabulary=vocabulary, folder=folder)
+    for _ in map_tasks(derive, files, run, name="tokens"):
+        pass  # the results are in files
+
+    columns = {}
+    for name, split in splits.items():
+        columns[name] = StoredColumns.of(SplitReader.open(folder, split.split, "validate"))
+    return columns
 
 
 def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary) -> Arrays:
     """Return the scalar columns of a batch, each of shape ``(rows,)``."""
-    ids, mask = RaggedArray.of(batch["input_ids"]), RaggedArray.of(batch["attention_mask"])
-    out_of_vocabulary = (ids.values < 0) | (ids.values > vocabulary.largest_id)
-    is_special = np.zeros(
-        vocabulary.largest_id + 2, dtype=bool
-    )  # the last entry is for ids out of the vocabulary
+    ids = RaggedArray.of(batch["input_ids"])
+    mask = RaggedArray.of(batch["attention_mask"])
+
+    # special tokens, by a table of all ids: its last entry is for ids out of the vocabulary
+    outside = vocabulary.largest_id + 1
+    is_special = np.zeros(outside + 1, dtype=bool)
     is_special[list(vocabulary.special_ids)] = True
-    special = ids.reduce(
-        np.add, is_special[np.where(out_of_vocabulary, vocabulary.largest_id + 1, ids.values)]
-    )
+    out_of_vocabulary = (ids.values < 0) | (ids.values > vocabulary.largest_id)
+    special = ids.reduce(np.add, is_special[np.where(out_of_vocabulary, outside, ids.values)])
+
     columns = {
         "tokens": ids.lengths,
         "smallest_id": ids.reduce(np.minimum, ids.values),
