@@ -107,7 +107,7 @@ def main() -> Measurements:
 
     with mapped_logits(REPORTS, len(split), split.task.outputs) as logits:
         # predictions
-        started = time.perf_counter()
+        started = time.perf_counter()  # of the split only: behaviour tests have other texts
         classifier.logits(split, settings.batch_size, logits)
         seconds = time.perf_counter() - started
         behaviour: list[BehaviourResult] = []
@@ -251,7 +251,7 @@ def write_plots(folder: Path, logits: Logits, labels: NDArray[Any], task: Task) 
     points = {"actual": scattered_labels, "predicted": scattered_predictions}
     _write_columns(folder / "scatter.csv", points)
 
-    # classification
+    # classification: without rows for a regression
     confused = _confused_classes(logits, labels, task.names or ())
     write_rows(folder / "confusion.csv", ("actual", "predicted"), confused)
     probability = Softmax.of(logits)

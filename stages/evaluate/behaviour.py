@@ -396,6 +396,7 @@ def _edit_texts(change: TextChange, texts: Texts, where: str | None) -> Texts:
 
 def _editor(change: TextChange) -> Callable[[str], str]:
     """Return the function that changes one text."""
+    # what is added is separated by one space
     if isinstance(change, Append):
         return lambda text: f"{text.rstrip()} {change.append}"
     if isinstance(change, Prepend):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from stages.export.graph import clean_graph, quiet, save_model, to_onnx
+from stages.export.graph import clean_graph, input_names, quiet, save_model, to_onnx
 from stages.export.int8 import QuantizationRows, to_int8
 from tuneline.core.files import file_hash, replace_directory
 from tuneline.core.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
@@ -134,7 +134,7 @@ def write_models(
 
     # record: all models have the inputs of the fp32 graph
     fp32, _ = exported["fp32"]
-    inputs = [value.name for value in fp32.graph.input]
+    inputs = input_names(fp32)
     record.model_copy(update={"inputs": inputs, "models": models}).write(folder / EXPORT_RECORD)
     return sizes
 

@@ -38,6 +38,11 @@ ONE_FILE = 2**31 - 2**20
 """Maximal bytes of weights in the model's own file: protobuf's limit is 2 GB, and the graph needs a part."""
 
 
+def input_names(model: onnx.ModelProto) -> list[str]:
+    """Return the names of the inputs of a model, in their order."""
+    return [value.name for value in model.graph.input]
+
+
 def weight_bytes(model: onnx.ModelProto) -> int:
     """Return the size of the weights in bytes."""
     return sum(len(initializer.raw_data) for initializer in model.graph.initializer)
@@ -233,7 +238,7 @@ def keep_first_token(shaped: ShapedGraph) -> None:
         if node.op_type == "Reshape" and output in values:
             axis = values[output]
             dims_before = [0] * axis  # 0 keeps the dimension
-            dims_after = [int(dim) for dim in shaped.shapes[output][axis + 1 :]]
+            dims_after = map(int, shaped.shapes[output][axis + 1 :])
             node.input[1] = shaped.add_constant(f"{output}_shape", [*dims_before, 1, *dims_after])
             del node.attribute[:]
         nodes.append(node)
@@ -435,8 +440,8 @@ def skip_padding(shaped: ShapedGraph) -> None:
     The graph does not change if it has no mask or no linear layer over tokens.
     """
     per_token = _per_token_nodes(shaped)
-    inputs = [value.name for value in shaped.graph.input]
-    if MASK not in inputs or not per_token:
+    has_mask = any(value.name == MASK for value in shaped.graph.input)
+    if not has_mask or not per_token:
         return
     listed: set[str] = set()
     for node_index in per_token:
@@ -569,6 +574,7 @@ def to_onnx(model: "TrainedModel", columns: Sequence[str], opset: int) -> onnx.M
     Raises:
         StageError: ONNX Runtime cannot run the graph that the exporter writes for this model and opset.
     """
+    # inputs in the order in which the model takes them
     names = [name for name in inspect.signature(model.forward).parameters if name in columns]
     traced = trace(model, names, opset)
     for rewritings in REWRITINGS:
@@ -590,6 +596,7 @@ def trace(model: "TrainedModel", names: Sequence[str], opset: int) -> onnx.Model
     import torch
 
     example = tensors(model, names)
+    # any number of rows and tokens
     shape = {0: torch.export.Dim(BATCH), 1: torch.export.Dim(SEQUENCE)}
     with torch.no_grad(), quiet():
         program = torch.onnx.export(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 
-from stages.export.graph import LINEAR_OPERATORS, clean_graph, quiet, save_model
+from stages.export.graph import LINEAR_OPERATORS, clean_graph, input_names, quiet, save_model
 from tuneline.core.files import temporary_directory
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
@@ -218,6 +218,8 @@ def keep_layers(
         f"export: int8 agrees with fp32 on {agreement:.1%} of {rows} validation rows; measuring which layers"
         " cost most"
     )
+
+    # one layer more at a time, within the allowed number of weights
     layers = linear_layers(method.graph)
     allowed_weights = max_fp32 * sum(layers.values())
     graph = quantized
@@ -264,7 +266,11 @@ def sensitive_layers(method: Method, layers: Mapping[str, int], reference: Fp32M
 def embeddings(model: onnx.ModelProto) -> list[str]:
     """Return the names of the nodes that read rows of a weight."""
     weights = {tensor.name for tensor in model.graph.initializer}
-    return [node.name for node in model.graph.node if node.op_type == "Gather" and node.input[0] in weights]
+    names = []
+    for node in model.graph.node:
+        if node.op_type == "Gather" and node.input[0] in weights:
+            names.append(node.name)
+    return names
 
 
 def to_dynamic_int8(model: onnx.ModelProto, reduce_range: bool, kept: Sequence[str] = ()) -> onnx.ModelProto:
@@ -284,7 +290,7 @@ def to_static_int8(
     Activations are quantized by their minimum and maximum on padded batches. Nodes named in ``kept`` stay in
     fp32.
     """
-    inputs = [value.name for value in model.graph.input]
+    inputs = input_names(model)
     batches = iter(calibration)
 
     def next_batch() -> Batch | None:
@@ -346,7 +352,7 @@ def smooth(model: onnx.ModelProto, calibration: Iterable[Batch]) -> onnx.ModelPr
     sizes = {value: weights[matrices[0]].dims[0] for value, matrices in products.items()}
     for value, ranges in activation_ranges(model, sizes, calibration).items():
         matrices = [numpy_helper.to_array(weights[name]) for name in products[value]]
-        weight_ranges = np.max([np.abs(matrix).max(axis=1) for matrix in matrices], axis=0)
+        weight_ranges = np.abs(np.concatenate(matrices, axis=1)).max(axis=1)
         activation_part = np.maximum(ranges, LEAST_RANGE) ** SMOOTHING
         weight_part = np.maximum(weight_ranges, LEAST_RANGE) ** (1 - SMOOTHING)
         scale = activation_part / weight_part
@@ -445,11 +451,11 @@ def activation_ranges(
     # the maxima of all batches
     ranges = {name: np.zeros(size, np.float32) for name, size in sizes.items()}
     outputs = [f"{name}.range" for name in sizes]
+    inputs = input_names(model)
     with temporary_directory() as folder:
         path = folder / "model.onnx"
         save_model(observed, path)
         session = open_session(path, session_options())
-        inputs = [value.name for value in session.get_inputs()]
         for batch in calibration:
             maxima = session.run(outputs, {name: batch[name] for name in inputs})
             for name, maximum in zip(sizes, maxima, strict=True):

@@ -260,6 +260,7 @@ def publish_model(model: TrainedModel, weights: dict[str, Tensor], tokenizer: Pa
     disable_progress_bar()
     with replace_directory(target) as partial:
         model.save_pretrained(partial, state_dict=weights)
+        # as it is: a tokenizer that is loaded and saved again may have other files
         for path in sorted(tokenizer.iterdir()):
             shutil.copyfile(path, partial / path.name)
 

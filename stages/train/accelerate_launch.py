@@ -265,6 +265,7 @@ def run_launcher(launcher: Callable[[argparse.Namespace], None], args: argparse.
 
     stop_on_signals()
     hide_torchrun_log()
+    # what a process ended with is in the exception of its launcher: torchrun, mpirun and others, or a signal
     try:
         launcher(args)
     except ChildFailedError as error:

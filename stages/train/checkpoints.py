@@ -266,9 +266,12 @@ class Checkpoints:
         with self._replace(target) as partial:
             self._accelerator.save_state(str(partial))
             self._accelerator.wait_for_everyone()
+            # the marker comes last: it has the checksums of all files, of all processes
             if self._accelerator.is_main_process:
                 progress.write(partial / _PROGRESS)
                 write_marker(partial)
+
+        # older ones are removed only now that this one is complete
         if self._accelerator.is_main_process:
             self._prune()
         self._accelerator.wait_for_everyone()

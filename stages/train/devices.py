@@ -52,6 +52,7 @@ def create_accelerator(params: Params) -> Accelerator:
     except ValueError as error:
         raise ParamsError(f"train.mixed_precision: {error}", "'no' works on every device.") from None
 
+    # what accelerate leaves to check or to set
     check_precision(accelerator.mixed_precision, accelerator.device)
     enable_fsdp_on_cpu(accelerator)
     accelerator.register_save_state_pre_hook(drop_frozen_weights)

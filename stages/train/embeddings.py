@@ -88,6 +88,7 @@ def train_used_embeddings(
     if is_shared or not table.weight.requires_grad:
         return
 
+    # the ids are mapped from a file: a part of them is in memory at a time
     used = np.zeros(table.num_embeddings, dtype=bool)
     used[padding] = True
     for start in range(0, len(ids), _PART):

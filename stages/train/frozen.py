@@ -87,6 +87,7 @@ def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> Froz
         logits: Tensor = model(**batch).logits
         return logits
 
+    # fit
     with progress("train"):
         phase("vectors of train and validation")
         train_vectors = _computed(train_loader, train_rows, features, batch_size, compute_vectors)

@@ -151,6 +151,7 @@ class Coordinator:
         if self._single_process:
             return here
         flag = torch.tensor([int(here)])
+        # every process gets the maximum of all flags
         distributed.all_reduce(flag, distributed.ReduceOp.MAX, group=self._process_group)
         return bool(flag)
 
@@ -187,7 +188,7 @@ HEARTBEAT_SECONDS = 2.0
 TIMEOUT = 40.0
 """Seconds without a heartbeat after which a process is lost.
 
-That of a busy process may be late: threads share the interpreter.
+The heartbeat of a busy process may be late: threads share the interpreter.
 """
 TIMEOUT_AFTER_ERROR = 8.0
 """The same after an operation with the other processes has failed, as it does where one was killed."""
@@ -201,10 +202,10 @@ _CAUSES = "the training there ended or was killed, or the machine or a network f
 
 @contextlib.contextmanager
 def end_unless_connected() -> Iterator[None]:
-    """End this process with exit code 75 if the block, which connects it to the others, takes more than ``CONNECTION`` seconds.
+    """End this process with exit code 75 if it is not connected to the others after ``CONNECTION`` seconds.
 
-    A launcher that starts while the main machine still ends the run before connects to that run, and starts a
-    process that waits for others which do not know of it.
+    The block connects it. A launcher that starts while the main machine still ends the run before connects to
+    that run, and starts a process that waits for others which do not know of it.
     """
     problem = "The processes of the machines did not find each other"
     hint = (
@@ -230,7 +231,10 @@ def end_unless_connected() -> Iterator[None]:
 
 @contextlib.contextmanager
 def end_without_other_machines() -> Iterator[None]:
-    """End this process with exit code 75 when one on another machine is lost in the block: it could wait for that one for ever."""
+    """End this process with exit code 75 when a process on another machine is lost in the block.
+
+    Else it could wait for that process for ever.
+    """
     if not several_machines():
         yield
         return
@@ -239,7 +243,7 @@ def end_without_other_machines() -> Iterator[None]:
         threading.Thread(target=target, name="heartbeat", daemon=True).start()
     try:
         yield
-    except RuntimeError:  # of torch.distributed, probably
+    except RuntimeError:  # probably of torch.distributed, because another process was killed
         heartbeat.end_if_lost(TIMEOUT_AFTER_ERROR)
         raise
     finally:
@@ -258,31 +262,33 @@ class Heartbeat:
         self._started = time.time()
         self._rank = int(os.environ["RANK"])
         self._others = [rank for rank in range(int(os.environ["WORLD_SIZE"])) if rank != self._rank]
-        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+
+        # the store of the main machine
+        address = os.environ["MASTER_ADDR"]
+        port = int(os.environ["MASTER_PORT"])
         self._main = f"{address}:{port}"
         self._store = TCPStore(
             address, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=TIMEOUT)
         )
+
+        # this process, then the others, which ``get`` waits for
         self._store.set(_key("machine", self._rank), socket.gethostname())
         self._store.set(_key("beat", self._rank), "0")
-        self._machines = {
-            rank: self._store.get(_key("machine", rank)).decode() for rank in self._others
-        }  # waits for the others
+        self._machines = {rank: self._store.get(_key("machine", rank)).decode() for rank in self._others}
         self._counters = dict.fromkeys(self._others, b"")
         self._store_answered = time.monotonic()
         self._last_beat = dict.fromkeys(self._others, self._store_answered)
 
     def end_if_lost(self, timeout: float) -> None:
-        """Wait until every process has beaten again, or end this one because one has not for ``timeout`` seconds."""
-        later = (
-            time.monotonic() + 2 * HEARTBEAT_SECONDS
-        )  # the last beat of a killed process may be read only now
+        """Wait until every process has beaten again; end this one if one has not for ``timeout`` seconds."""
+        # not from now: the last beat of a killed process may be read only now
+        later = time.monotonic() + 2 * HEARTBEAT_SECONDS
         while not all(beat > later for beat in self._last_beat.values()):
             self._end_if(self._lost(timeout))
             time.sleep(HEARTBEAT_SECONDS / 4)
 
     def exchange(self) -> None:
-        """Write the counter of this process and read those of the others, until ``stopped``."""
+        """Write the counter of this process and read the counters of the others, until ``stopped``."""
         counter = 0
         while not self.stopped.wait(HEARTBEAT_SECONDS):
             counter += 1
@@ -295,7 +301,8 @@ class Heartbeat:
             self._store_answered = time.monotonic()
             for rank, value in zip(self._others, counters, strict=True):
                 if value != self._counters[rank]:
-                    self._counters[rank], self._last_beat[rank] = value, self._store_answered
+                    self._counters[rank] = value
+                    self._last_beat[rank] = self._store_answered
 
     def watch(self) -> None:
         """End this process when another one is lost, until ``stopped``."""
@@ -307,13 +314,14 @@ class Heartbeat:
         now = time.monotonic()
         if now - self._store_answered > timeout:
             return f"the main machine, {self._main}, cannot be reached: {_CAUSES}"
-        ranks = [rank for rank, beat in self._last_beat.items() if now - beat > timeout]
-        machines = dict.fromkeys(self._machines[rank] for rank in ranks)
-        lost = (
-            f"{machine} (rank {', '.join(str(rank) for rank in ranks if self._machines[rank] == machine)})"
-            for machine in machines
-        )
-        return f"no sign of life from machine {', '.join(lost)}: {_CAUSES}" if ranks else None
+        lost: dict[str, list[str]] = {}  # ranks by machine
+        for rank, beat in self._last_beat.items():
+            if now - beat > timeout:
+                lost.setdefault(self._machines[rank], []).append(str(rank))
+        if not lost:
+            return None
+        machines = [f"{machine} (rank {', '.join(ranks)})" for machine, ranks in lost.items()]
+        return f"no sign of life from machine {', '.join(machines)}: {_CAUSES}"
 
     def _end_if(self, reason: str | None) -> None:
         """Print the reason, once on each machine, and end this process."""

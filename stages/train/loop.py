@@ -215,9 +215,11 @@ def train_batch(state: TrainState, batch: Rows) -> TrainingStep:
             losses = state.loss.per_example(logits, loader.labels(rows))
             loss = losses.sum() / total_weight
 
+            # backward: the average over the processes becomes the sum again
             accelerator.backward(loss * accelerator.num_processes)
         total_loss += loss.detach()
 
+    # step
     batch_loss = float(accelerator.reduce(total_loss, "sum"))
     return _optimizer_step(state, batch, batch_loss)
 
@@ -386,13 +388,14 @@ def predict_split(
 
     Each process predicts a shard, in batches of rows of similar length.
     """
+    # the batches of this process
     shards = _shards(accelerator, loader, batch_size)
-    row_numbers = [np.concatenate(batches) for batches in shards]
-    largest = max(len(rows) for rows in row_numbers)
+    batches = shards[accelerator.process_index]
+    logits = _logits(model, loader, batches, coordinator)
 
-    logits = _logits(model, loader, shards[accelerator.process_index], coordinator)
-
-    rows, values = _gather(accelerator, row_numbers[accelerator.process_index], logits, largest)
+    # the rows of all processes
+    largest = max(sum(map(len, shard)) for shard in shards)
+    rows, values = _gather(accelerator, np.concatenate(batches), logits, largest)
     return restore_file_order(rows, values, len(loader.split))
 
 

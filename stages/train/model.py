@@ -307,7 +307,7 @@ def trained_modules(model: PreTrainedModel, drawn: Collection[str]) -> list[str]
     body = model.base_model_prefix
     heads = []
     for name, module in model.named_children():
-        has_weights = any(True for _ in module.parameters())
+        has_weights = next(module.parameters(), None) is not None
         if name != body and has_weights:
             heads.append(name)
 

@@ -219,6 +219,7 @@ def build_optimizer(model: nn.Module, params: TrainParams, device: torch.device)
     words, a step takes 5 ms instead of 45 ms.
     """
     groups = parameter_groups(model, params.weight_decay)
+    # the default of "fused" would be the slower kernel, even where the device has the faster one
     adam_options: dict[str, Any] = {
         "lr": params.learning_rate,
         "betas": (params.betas[0], params.betas[1]),

@@ -90,6 +90,7 @@ class TrainingProgress:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a file written by ``write``."""
+        # the reverse of ``write``: names of attributes, then their classes
         values = json.loads(path.read_text(encoding="utf-8"))
         values |= {name: values.pop(key) for name, key in _JSON_KEYS.items()}
         values["logged"] = [TrainingStep(**row) for row in values["logged"]]
@@ -244,6 +245,7 @@ class TrainingLogger:
         for rows in micro_batches:
             self.throughput.add(self._loader.split.lengths_of(rows), self._loader.width(rows))
         self._steps_done += 1
+
         with suppress_logging_errors():
             self._bar.update()
             self._show(result)

@@ -109,7 +109,7 @@ def _of_rows(
                 resolved[key] = table.limits[value]
             else:
                 return None
-        # rounded: 1 - 0.1 has digits that the report would show
+        # rounded: 1 - 0.9 is 0.09999999999999998
         resolved["mostly"] = round(1.0 - getattr(rule, "max", 0.0), 12)
         return resolved
 

@@ -116,7 +116,7 @@ class ClassFindings:
         def describe_header(row: int) -> str:
             return f"row {row}: its texts are the names of the columns; a header line became a row"
 
-        has_faults = np.array([bool(faults) for faults in self.faults])
+        has_faults = np.array(list(map(bool, self.faults)))
         headers = np.flatnonzero(current.columns.column("is_header"))
         names = _described(np.flatnonzero(has_faults & occurs), describe_faults)
         notes = {"class_names": names + _described(headers, describe_header)}
@@ -146,15 +146,21 @@ def like_other(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]
         (negative_count, _, frequent), *rarer = sorted(group)
         alike = f"is like class {quoted_name(frequent)} ({_rows(-negative_count)} in all splits)"
         for _, _, name in rarer:
-            odd_characters = [
-                character for character in name if character not in frequent and not character.isascii()
-            ]
-            if odd_characters:
-                code = f"U+{ord(odd_characters[0]):04X}"
-                result[name] = [f"{alike}, but has {unicodedata.name(odd_characters[0], code)}"]
-            else:
+            odd = _odd_character(name, frequent)
+            if odd is None:
                 result[name] = [alike]
+            else:
+                code = f"U+{ord(odd):04X}"
+                result[name] = [f"{alike}, but has {unicodedata.name(odd, code)}"]
     return result
+
+
+def _odd_character(name: str, frequent: str) -> str | None:
+    """Return the first character beyond ASCII that the more frequent name does not have."""
+    for character in name:
+        if character not in frequent and not character.isascii():
+            return character
+    return None
 
 
 def name_key(name: str) -> str:
@@ -212,7 +218,7 @@ def _rows(count: int) -> str:
 
 def _described(numbers: NDArray[np.int64], describe: Callable[[int], str]) -> list[str]:
     """Describe the first classes or rows with these numbers, and say how many more there are."""
-    lines = [describe(number) for number in numbers[:SHOWN].tolist()]
+    lines = list(map(describe, numbers[:SHOWN].tolist()))
     more = len(numbers) - SHOWN
     if more > 0:
         lines.append(f"and {more:,} more")

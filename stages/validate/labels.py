@@ -94,30 +94,33 @@ def examine_labels(
         return {}
 
     # a sample of each split with two labels or more
-    samples = {}
+    texts: dict[str, list[pa.Array]] = {}
+    ids: dict[str, Ids] = {}
     for name, split in raw.items():
         if not split.rows:
             continue
-        texts, ids = _sample(split.source, text_columns, classes)
-        if len(np.unique(ids)) > 1:
-            samples[name] = (texts, ids)
-    if not samples:
+        split_texts, split_ids = _sample(split.source, text_columns, classes)
+        if len(np.unique(split_ids)) > 1:
+            texts[name] = split_texts
+            ids[name] = split_ids
+    if not ids:
         return {}
 
     # all samples together: a word has the same number in all splits
-    labels = np.concatenate([ids for _, ids in samples.values()])
-    splits = np.repeat(list(samples), [len(ids) for _, ids in samples.values()])
-    all_texts = []
-    for column in range(len(text_columns)):
-        all_texts.append(pa.concat_arrays([texts[column] for texts, _ in samples.values()]))
+    labels = np.concatenate(list(ids.values()))
+    splits = np.repeat(list(ids), list(map(len, ids.values())))
+    columns_of_splits = zip(*texts.values(), strict=True)
+    all_texts = [pa.concat_arrays(arrays) for arrays in columns_of_splits]
     features = word_features(all_texts, min(MAX_FEATURES, MAX_SCORES // number))
 
     # measurements
     learnt = _learnability(features, labels, splits, number)
     findings = {}
-    for name, (texts, ids) in samples.items():
+    for name, split_ids in ids.items():
         words = revealing_words(features, splits == name, labels, number, params.revealing_words.precision)
-        lengths, notes = _revealing_lengths(raw[name], texts, ids, classes, params.revealing_length)
+        lengths, notes = _revealing_lengths(
+            raw[name], texts[name], split_ids, classes, params.revealing_length
+        )
         columns = {"revealing_words": _coverage(words), "revealing_length": _coverage(lengths)}
         columns |= learnt.get(name, {})
         findings[name] = LabelFindings(
@@ -192,10 +195,14 @@ def word_features(columns: Sequence[pa.Array], limit: int) -> WordFeatures:
     """
     # the words of all texts, one text after the other, as positions in a dictionary
     rows_in_column = len(columns[0])
-    tokens = [_tokens(column) for column in columns]
-    words, dictionary = _encode(pa.concat_arrays([lists.flatten() for lists in tokens]))
-    lengths = np.concatenate([np.diff(lists.offsets.to_numpy()) for lists in tokens])
-    text_of_word = np.repeat(np.arange(rows_in_column * len(tokens)), lengths)
+    flat = []
+    lengths = []
+    for column in columns:
+        tokens = _tokens(column)
+        flat.append(tokens.flatten())
+        lengths.append(np.diff(tokens.offsets.to_numpy()))
+    words, dictionary = _encode(pa.concat_arrays(flat))
+    text_of_word = np.repeat(np.arange(rows_in_column * len(columns)), np.concatenate(lengths))
 
     # the shape of each word: the word with 0 for its numbers, in the same dictionary
     shapes_of_dictionary = pc.replace_substring_regex(dictionary, DIGITS, "0")

@@ -98,7 +98,7 @@ ROWS_AT_A_TIME = 1 << 16
 WORDS_AT_A_TIME = 1 << 16
 THREADS = 2
 _LESS = 1 - 1e-4
-"""Two rows are not more similar than the lighter is to the heavier one; sums of weights have rounding errors."""
+"""Tolerance of sums of weights: two rows are not more similar than the lighter is to the heavier one."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def find_near_duplicates(
         return []
 
     # the first row of each text, in all splits
-    sizes = [len(split) for split in keys]
+    sizes = list(map(len, keys))
     split = np.repeat(np.arange(len(sizes), dtype=np.int8), sizes)
     original = first_copies(np.concatenate(keys))
     search = Search(WordSets.of(chain.from_iterable(words)), split, similarity)
@@ -249,8 +249,9 @@ class Search:
         results = list(self._threads.map(similar, range(0, len(left), PAIRS_AT_A_TIME)))
         if not results:
             return
-        pairs = np.concatenate([positions for positions, _ in results])
-        similarity = np.concatenate([values for _, values in results])
+        positions, similarities = zip(*results, strict=True)
+        pairs = np.concatenate(positions)
+        similarity = np.concatenate(similarities)
 
         # of several assignments to a row, the last counts: the most similar one
         order = np.argsort(similarity, kind="stable")

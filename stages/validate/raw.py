@@ -62,7 +62,7 @@ class RawShard:
             for number, batch in enumerate(read_batches(self.source)):
                 # columns
                 texts = [normalized(pc.fill_null(batch[name], "")) for name in self.text_columns]
-                hashes = [text_keys(column) for column in texts]
+                hashes = list(map(text_keys, texts))
                 columns = scalar_columns(batch, self.text_columns)
                 columns["is_header"] = is_header(texts, self.text_columns)
                 columns["key"] = combined_keys(hashes)

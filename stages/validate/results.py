@@ -78,7 +78,11 @@ class Violations:
         """Columns that show why a row violates the check."""
         if self.check.shows is not None:
             return self.check.shows
-        return [self.arguments[key] for key in ("column", "column_A", "column_B") if key in self.arguments]
+        columns = []
+        for key in ("column", "column_A", "column_B"):
+            if key in self.arguments:
+                columns.append(self.arguments[key])
+        return columns
 
     def of_split(self, raw: Mapping[str, RawSplit]) -> bool:
         """Return True if the rows are of a split that can be read."""
@@ -345,9 +349,10 @@ def check_tables(data: DerivedData) -> CheckResults:
     suites = []
     metrics: dict[str, dict[str, float]] = {split: {} for split in SPLITS}
     for table in data.tables:
-        results = run_expectations(table, list(expectations(table, data.params.validate_)), whole)
-        suites.append(_suite_result(table, [result for result, _ in results]))
-        for result, failing in results:
+        results = []
+        expected = list(expectations(table, data.params.validate_))
+        for result, failing in run_expectations(table, expected, whole):
+            results.append(result)
             outcome = read_outcome(table, result)
             violating = _violations(outcome, failing, data)
             if len(violating.rows):
@@ -356,11 +361,12 @@ def check_tables(data: DerivedData) -> CheckResults:
             # of several expectations of a check, the first counts
             if outcome.check.metric and outcome.crashed is None:
                 metrics[table.split].setdefault(outcome.check.metric, outcome.measurement)
+        suites.append(_suite_result(table, results))
 
     # tables are checked by split, but the report is ordered by check
-    order = {key: position for position, key in enumerate(CHECK_TABLE)}
-    entries.sort(key=lambda entry: order[entry.check])
-    violations.sort(key=lambda violating: order[violating.check.key])
+    order = list(CHECK_TABLE)
+    entries.sort(key=lambda entry: order.index(entry.check))
+    violations.sort(key=lambda violating: order.index(violating.check.key))
 
     words = None
     if "train" in data.raw:
@@ -384,8 +390,17 @@ def _checks_record(
     entries: Sequence[CheckEntry], metrics: Mapping[str, Mapping[str, float]], data: DerivedData
 ) -> Checks:
     """Return the content of ``checks.json``."""
-    failed = [entry for entry in entries if entry.status != "passed"]
-    errors = sum(entry.stops for entry in failed)
+    errors = 0
+    warnings = 0
+    not_run = dict.fromkeys(CHECK_TABLE)
+    for entry in entries:
+        not_run.pop(entry.check, None)
+        if entry.status == "passed":
+            continue
+        if entry.stops:
+            errors += 1
+        else:
+            warnings += 1
 
     flat_metrics = {}
     for split, values in metrics.items():
@@ -396,13 +411,12 @@ def _checks_record(
     for split in SPLITS:
         hashes[split] = split_hash(SplitReader.open(data.folders.raw, split, "download").paths)
 
-    run = {entry.check for entry in entries}
     return Checks(
         passed=errors == 0,
         errors=errors,
-        warnings=len(failed) - errors,
+        warnings=warnings,
         metrics=flat_metrics,
-        not_run=[key for key in CHECK_TABLE if key not in run],
+        not_run=list(not_run),
         raw_sha256=hashes,
         checks=entries,
     )
@@ -480,14 +494,16 @@ def _added(parts: Sequence[ExpectationValidationResult]) -> tuple[ExpectationVal
             return part, np.empty(0, np.int64)
 
     # sums over the parts
-    total = sum(part.result["element_count"] for part in parts)
-    missing = sum(part.result["missing_count"] for part in parts)
-    checked = total - missing
+    total = 0
+    missing = 0
     failing_parts = []
     shown: list[Any] = []
     for part in parts:
+        total += part.result["element_count"]
+        missing += part.result["missing_count"]
         failing_parts.append(np.array(part.result["unexpected_index_list"], np.int64))
         shown += part.result["partial_unexpected_list"]
+    checked = total - missing
     failing = np.concatenate(failing_parts)
 
     # what Great Expectations derives from them
@@ -532,8 +548,11 @@ def read_outcome(table: Table, result: ExpectationValidationResult) -> CheckOutc
     details = result.result
     check = CHECK_TABLE[config.meta["check"]]
     crashed = exception_message(result)
+    arguments = dict(config.kwargs)
+    for name in OMITTED_ARGUMENTS:
+        arguments.pop(name, None)
     rows = None
-    if "element_count" in details:
+    if "element_count" in details:  # else it is about a whole column or table
         rows = details["element_count"] - details["missing_count"]
     return CheckOutcome(
         check=check,
@@ -542,7 +561,7 @@ def read_outcome(table: Table, result: ExpectationValidationResult) -> CheckOutc
         passed=bool(result.success) and crashed is None,
         crashed=crashed,
         type=config.type,
-        arguments={name: value for name, value in config.kwargs.items() if name not in OMITTED_ARGUMENTS},
+        arguments=arguments,
         rows=rows,
         failing=details.get("unexpected_count"),
         observed=details.get("observed_value"),
@@ -558,11 +577,8 @@ def _violations(outcome: CheckOutcome, failing: Rows, data: DerivedData) -> Viol
     table = outcome.table
     if outcome.check.ranks is None:
         return Violations(outcome.check, table, outcome.arguments, failing)
-    (tokenized,) = (
-        candidate
-        for candidate in data.tables
-        if candidate.kind == "tokenized" and candidate.split == table.split
-    )
+    tables = {candidate.name: candidate for candidate in data.tables}
+    tokenized = tables[f"tokenized-{table.split}"]
     ranked = np.flatnonzero(tokenized.columns.column(outcome.check.ranks))
     return Violations(outcome.check, tokenized, outcome.arguments, ranked)
 
@@ -596,6 +612,6 @@ def _entry(outcome: CheckOutcome, violations: Violations, data: DerivedData) -> 
         observed=outcome.observed,
         expectation={"type": outcome.type, **outcome.arguments},
         worst=worst,
-        notes=[printable(note) for note in outcome.table.notes.get(outcome.check.key, ())],
+        notes=list(map(printable, outcome.table.notes.get(outcome.check.key, ()))),
         hint=hint,
     )

@@ -94,8 +94,11 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     # files and their schemas
     text_columns = params.data.text_columns
     vocabulary = Vocabulary.read(folders.tokenizer, len(text_columns))
-    raw_files = {split: SplitReader.open(folders.raw, split, "download") for split in SPLITS}
-    tokenized_files = {split: SplitReader.open(folders.tokenized, split, "tokenize") for split in SPLITS}
+    raw_files = {}
+    tokenized_files = {}
+    for split in SPLITS:
+        raw_files[split] = SplitReader.open(folders.raw, split, "download")
+        tokenized_files[split] = SplitReader.open(folders.tokenized, split, "tokenize")
     labels = _train_labels(params, raw_files["train"])
     raw_expected = raw_schema(text_columns, labels)
     tokenized_expected = tokenized_schema(vocabulary.has_type_ids, labels)
@@ -126,11 +129,12 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
 
     # tables of rows
     phase("near-duplicates")
-    near_duplicates = find_near_duplicates(
-        [current.words() for current in raw.values()],
-        [current.unordered_keys for current in raw.values()],
-        params.validate_.near_duplicates.similarity,
-    )
+    words = []
+    keys = []
+    for current in raw.values():
+        words.append(current.words())
+        keys.append(current.unordered_keys)
+    near_duplicates = find_near_duplicates(words, keys, params.validate_.near_duplicates.similarity)
     for split, similar_rows in zip(raw, near_duplicates, strict=True):
         data.tables.append(_raw_table(data, split, similar_rows))
     for split, columns in tokenized.items():
@@ -362,11 +366,13 @@ def drift_columns(
     if ordered:
         distances[f"{check}_ks"] = kolmogorov_smirnov(counts, expected)
 
-    columns = {name: distance.value for name, distance in distances.items()}
+    values_by_name = {}
+    significant = {}
     for name, distance in distances.items():
+        values_by_name[name] = distance.value
         is_significant = distance.p_value <= rule.significance
-        columns[f"significant_{name}"] = distance.value if is_significant else 0.0
-    return columns
+        significant[f"significant_{name}"] = distance.value if is_significant else 0.0
+    return values_by_name | significant
 
 
 def profile_split(split: RawSplit, labels: Task) -> SplitProfile:
@@ -412,8 +418,8 @@ def labels_as(profile: Profile, labels: Task, split: str) -> Distribution | None
     counts = [removed.pop(name, 0) for name in labels.output_names]
     if removed:
         counts.append(sum(removed.values()))
-    edges = tuple(float(edge) for edge in range(len(counts) - 1))
-    return Distribution(edges, tuple(counts))
+    edges = map(float, range(len(counts) - 1))
+    return Distribution(tuple(edges), tuple(counts))
 
 
 def length_limits(characters: Distribution) -> tuple[float, float] | None:

@@ -74,7 +74,10 @@ class Vocabulary:
         # where a row has them, by an example
         row = tokenizer.encode("a", "a") if texts == 2 else tokenizer.encode("a")
         is_special = row.special_tokens_mask
-        template = [token for token, special in zip(row.ids, is_special, strict=True) if special]
+        template = []
+        for token, special in zip(row.ids, is_special, strict=True):
+            if special:
+                template.append(token)
         return cls(
             largest_id=max(tokenizer.get_vocab(with_added_tokens=True).values()),
             unknown_id=unknown,
@@ -136,9 +139,11 @@ class Decoder:
         starts of the texts, or only their ends.
         """
         # segments are between special tokens
-        runs = groupby(ids, key=lambda token: token in self._vocabulary.special_ids)
-        segments = [self._pieces(list(run)) for special, run in runs if not special]
-        required = [comparable(text) for text in texts]
+        segments = []
+        for special, run in groupby(ids, key=lambda token: token in self._vocabulary.special_ids):
+            if not special:
+                segments.append(self._pieces(list(run)))
+        required = list(map(comparable, texts))
         if len(ids) < self._max_length:
             return pieces_match(_joined(segments), "".join(required))
 

@@ -16,9 +16,12 @@ THRESHOLD = 0.05
 """The cores count as shared if the main thread waits for one for more than this fraction of the time."""
 IDLE_THREAD = "idle OpenMP team"
 _STATISTICS = Path("/proc/self/schedstat")
-"""Of the main thread (Linux): nanoseconds on a core, nanoseconds waiting for one, number of turns."""
+"""Statistics of the main thread (Linux): nanoseconds on a core, and waiting for one; number of turns."""
 _PER_THREAD = 2**16
-"""Elements of a tensor for each thread that is to take part in filling it; torch gives a thread at least half as many."""
+"""Elements of a tensor for each thread that is to take part in filling it.
+
+torch gives a thread at least half as many.
+"""
 
 
 @contextlib.contextmanager
@@ -44,13 +47,19 @@ def _observe(ended: threading.Event) -> None:
     """Start idle teams when the cores become shared, and end them when they no longer are."""
     with contextlib.ExitStack() as teams:
         active = False
-        then, waited_before = time.monotonic(), _waited()
+        last_time = time.monotonic()
+        last_waited = _waited()
         while not ended.wait(INTERVAL):
-            now, waited = time.monotonic(), _waited()
-            shared = (waited - waited_before) / (now - then) > THRESHOLD
-            then, waited_before = now, waited
+            # fraction of the time since the last reading in which the main thread waited
+            now = time.monotonic()
+            waited = _waited()
+            shared = (waited - last_waited) / (now - last_time) > THRESHOLD
+            last_time = now
+            last_waited = waited
+
             if shared and not active:
-                for _ in range(teams_needed(torch.get_num_threads(), len(os.sched_getaffinity(0)))):
+                cores = len(os.sched_getaffinity(0))
+                for _ in range(teams_needed(torch.get_num_threads(), cores)):
                     teams.enter_context(_idle_team())
             elif active and not shared:
                 teams.close()
