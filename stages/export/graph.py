@@ -171,7 +171,9 @@ class ShapedGraph:
 
         The graph's output is node -1.
         """
-        consumers: dict[str, list[tuple[int, int]]] = {output.name: [(-1, 0)] for output in self.graph.output}
+        consumers: dict[str, list[tuple[int, int]]] = {}
+        for output in self.graph.output:
+            consumers[output.name] = [(-1, 0)]
         for node_index, node in enumerate(self.graph.node):
             for input_index, name in enumerate(node.input):
                 consumers.setdefault(name, []).append((node_index, input_index))
@@ -476,7 +478,7 @@ def _per_token_nodes(shaped: ShapedGraph) -> set[int]:
     indices: set[int] = set()
     outputs: set[str] = set()
     for node_index, node in enumerate(shaped.graph.node):
-        follows = node.op_type == "MatMul" or any(name in outputs for name in node.input)
+        follows = node.op_type == "MatMul" or not outputs.isdisjoint(node.input)
         if follows and _is_per_token(node, shaped):
             indices.add(node_index)
             outputs.update(node.output)

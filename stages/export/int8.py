@@ -253,6 +253,7 @@ def sensitive_layers(method: Method, layers: Mapping[str, int], reference: Fp32M
     A smaller layer, such as a projection of the attention, changes less: its rounding need not be measured,
     which takes two thirds of the time. To keep one would also save little.
     """
+    # the rounding of a layer alone: all other layers, and the embeddings, stay in fp32
     average = sum(layers.values()) / len(layers)
     in_fp32 = set(layers).union(embeddings(method.graph))
     costs = {}
@@ -316,8 +317,10 @@ def _quantize(
     model: onnx.ModelProto, quantizer: Callable[..., None], kept: Sequence[str], **options: Any
 ) -> onnx.ModelProto:
     """Run a quantizer on files, because it would move the weights out of a model in memory."""
-    excluded = [node.name for node in model.graph.node if FROZEN_HEAD in node.input]
-    excluded += kept
+    excluded = list(kept)
+    for node in model.graph.node:
+        if FROZEN_HEAD in node.input:
+            excluded.append(node.name)
     excluded += [f"{name}_MatMul" for name in excluded]  # the dynamic quantizer renames a Gemm
 
     with temporary_directory() as folder, quiet():
@@ -438,6 +441,8 @@ def activation_ranges(
     graph.initializer.append(first_axis)
 
     # for each value, max(abs(value).reshape(-1, size), axis=0)
+    outputs = []
+    ranges = {}
     for name, size in sizes.items():
         shape = numpy_helper.from_array(np.array([-1, size], np.int64), f"{name}.shape")
         graph.initializer.append(shape)
@@ -447,10 +452,10 @@ def activation_ranges(
             helper.make_node("ReduceMax", [f"{name}.rows", first_axis.name], [f"{name}.range"], keepdims=0)
         )
         graph.output.append(onnx.ValueInfoProto(name=f"{name}.range"))
+        outputs.append(f"{name}.range")
+        ranges[name] = np.zeros(size, np.float32)
 
     # the maxima of all batches
-    ranges = {name: np.zeros(size, np.float32) for name, size in sizes.items()}
-    outputs = [f"{name}.range" for name in sizes]
     inputs = input_names(model)
     with temporary_directory() as folder:
         path = folder / "model.onnx"

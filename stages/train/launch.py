@@ -95,7 +95,7 @@ def child_command(flags: Sequence[str], environ: Mapping[str, str]) -> tuple[lis
 def ignore_ctrl_c() -> None:
     """Ignore SIGINT until the training handles it: while Python imports, it would end in a traceback.
 
-    SIGTERM, which the launcher sends after it, ends the process without one.
+    SIGTERM, which this process sends then, ends the child without one.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -206,7 +206,7 @@ class Search:
         variates = np.empty((WIDTH, len(self.sets.keys)), np.uint32)
 
         def draw(start: int) -> None:
-            """Draw the variates of words: 53 random bits make a number in (0, 1], and its logarithm them."""
+            """Draw the variates of words, by the logarithm of numbers in (0, 1] from 53 random bits."""
             words = slice(start, start + WORDS_AT_A_TIME)
             bits = mixed(self.sets.keys[words], numbers[:, None]) >> np.uint64(11)
             uniform = (bits + np.uint64(1)) * 2.0**-53
@@ -240,8 +240,8 @@ class Search:
 
         def similar(start: int) -> tuple[Rows, NDArray[np.float32]]:
             """Return the positions of similar pairs, and their similarity."""
-            pairs = slice(start, start + PAIRS_AT_A_TIME)
-            close = start + self._may_be_similar(left[pairs], right[pairs])
+            part = slice(start, start + PAIRS_AT_A_TIME)
+            close = start + self._may_be_similar(left[part], right[part])
             similarity = self.sets.similarity(left[close], right[close])
             is_similar = similarity >= self.required
             return close[is_similar], similarity[is_similar]
