@@ -19,8 +19,8 @@ from tuneline.core.files import replace_file
 from tuneline.core.tables import SplitReader, rebatch
 
 BATCH_ROWS = 65_536
-Rows = NDArray[np.int64]
-"""Row numbers."""
+RowNumbers = NDArray[np.int64]
+"""Numbers of rows, of shape ``(rows,)``."""
 Arrays = Mapping[str, NDArray[Any]]
 """Columns of shape ``(rows,)`` by name."""
 
@@ -82,7 +82,7 @@ class StoredColumns:
             yield self._frame(names, tables, pd.RangeIndex(first, end))
             first = end
 
-    def take(self, names: Sequence[str], rows: Rows) -> pd.DataFrame:
+    def take(self, names: Sequence[str], rows: RowNumbers) -> pd.DataFrame:
         """Read columns of chosen rows, whose numbers ascend and become the index."""
         tables = {files: files.take(rows, columns) for files, columns in self._by_files(names).items()}
         return self._frame(names, tables, pd.Index(rows))

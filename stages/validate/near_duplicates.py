@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.validate.columns import RaggedArray, Rows
+from stages.validate.columns import RaggedArray, RowNumbers
 from stages.validate.raw import RawSplit
 from tuneline.analysis.similarity import MappedArray, WordSets, partitions
 from tuneline.analysis.text import EncodedWords, Keys, mixed
 from tuneline.tasks import Task
 
-Numbers = NDArray[np.int32]
-"""Row numbers: ten million take 40 MB; at most two billion rows."""
+OriginRows = NDArray[np.int32]
+"""Row that each row repeats or resembles, shape ``(rows,)``: 40 MB for ten million, at most two billion."""
 
 NO_ROW = -1
 """Marks a row that repeats or resembles no other."""
@@ -34,7 +34,7 @@ NUMBERED_THROUGH = ("leak_of", "near_duplicate_of")
 """Columns whose rows are numbered through all splits; other columns have rows of the split itself."""
 
 
-def first_copies(keys: Keys) -> Numbers:
+def first_copies(keys: Keys) -> OriginRows:
     """Return, for each row, the first row with the same key; ``NO_ROW`` for that first row itself."""
     origin = np.full(len(keys), NO_ROW, np.int32)
     for rows in partitions(keys):
@@ -44,7 +44,7 @@ def first_copies(keys: Keys) -> Numbers:
     return origin
 
 
-def label_conflicts(keys: Keys, labels: NDArray[Any], tolerance: float) -> Numbers:
+def label_conflicts(keys: Keys, labels: NDArray[Any], tolerance: float) -> OriginRows:
     """Return, for each row, a row with the same text and a label that differs by more than ``tolerance``."""
     result = np.full(len(keys), NO_ROW, np.int32)
     for rows in partitions(keys):
@@ -67,7 +67,7 @@ def label_conflicts(keys: Keys, labels: NDArray[Any], tolerance: float) -> Numbe
     return result
 
 
-def first_leaks(earlier: Sequence[Keys], keys: Keys) -> Numbers:
+def first_leaks(earlier: Sequence[Keys], keys: Keys) -> OriginRows:
     """Return, for each row of a split, the first row of the earlier splits with the same key.
 
     Rows of the earlier splits are numbered through all of them.
@@ -109,7 +109,7 @@ class NearDuplicateRows:
     all splits, or ``NO_ROW``, with the similarity 0.
     """
 
-    origin: Numbers
+    origin: OriginRows
     similarity: NDArray[np.float32]
 
 
@@ -225,7 +225,7 @@ class Search:
         list(self._threads.map(draw, range(0, variates.shape[1], WORDS_AT_A_TIME)))
         yield from self._threads.map(smallest, range(0, len(self.split), ROWS_AT_A_TIME))
 
-    def _compare(self, left: Rows, right: Rows) -> None:
+    def _compare(self, left: RowNumbers, right: RowNumbers) -> None:
         """Compare pairs of rows, and keep the most similar one of each first row.
 
         A row of an earlier split replaces a row of the same split.
@@ -238,7 +238,7 @@ class Search:
         left = left[is_open]
         right = right[is_open]
 
-        def similar(start: int) -> tuple[Rows, NDArray[np.float32]]:
+        def similar(start: int) -> tuple[RowNumbers, NDArray[np.float32]]:
             """Return the positions of similar pairs, and their similarity."""
             part = slice(start, start + PAIRS_AT_A_TIME)
             close = start + self._may_be_similar(left[part], right[part])
@@ -259,7 +259,7 @@ class Search:
         self.origin[rows] = right[pairs[order]]
         self.similarity[rows] = similarity[order]
 
-    def _may_be_similar(self, left: Rows, right: Rows) -> Rows:
+    def _may_be_similar(self, left: RowNumbers, right: RowNumbers) -> RowNumbers:
         """Return the positions of pairs that may be similar, by what is in memory for each row."""
         # by their weights
         left_totals = self.sets.totals[left]
@@ -275,7 +275,7 @@ class Search:
         self._preview.release()
         mean = PREVIEW * self.required
         least = int(mean - 3 * math.sqrt(mean * (1 - self.required)))
-        likely: Rows = positions[common >= least]
+        likely: RowNumbers = positions[common >= least]
         return likely
 
 
@@ -284,7 +284,7 @@ def bands(similarity: float) -> int:
     return math.ceil(math.log(MISSED) / math.log1p(-(similarity**WIDTH)))
 
 
-def candidates(keys: Keys, split: NDArray[np.int8]) -> Iterator[tuple[Rows, Rows]]:
+def candidates(keys: Keys, split: NDArray[np.int8]) -> Iterator[tuple[RowNumbers, RowNumbers]]:
     """Yield pairs of rows with the same key, the later row first: of two splits, then of one split.
 
     Keys and splits have the shape ``(rows,)``; splits ascend. A row is compared with the last
@@ -309,7 +309,7 @@ def candidates(keys: Keys, split: NDArray[np.int8]) -> Iterator[tuple[Rows, Rows
         yield order[np.concatenate(later)], order[np.concatenate(earlier)]
 
 
-def _starts(is_new: NDArray[np.bool_], positions: Rows) -> Rows:
+def _starts(is_new: NDArray[np.bool_], positions: RowNumbers) -> RowNumbers:
     """Return the position where the run of equal values of each position starts."""
     return np.maximum.accumulate(np.where(np.r_[True, is_new], positions, 0))
 

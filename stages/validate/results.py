@@ -34,7 +34,7 @@ from great_expectations.validator.validation_statistics import calc_validation_s
 from numpy.typing import NDArray
 
 from stages.validate.checks import CHECK_TABLE, Check, CheckOutcome, Table, expectations
-from stages.validate.columns import Rows
+from stages.validate.columns import RowNumbers
 from stages.validate.near_duplicates import NUMBERED_THROUGH
 from stages.validate.raw import RawSplit
 from stages.validate.tables import DerivedData, count_train_words
@@ -71,7 +71,7 @@ class Violations:
     check: Check
     table: Table
     arguments: Mapping[str, Any]
-    rows: Rows
+    rows: RowNumbers
 
     @property
     def shown(self) -> Sequence[str]:
@@ -129,7 +129,7 @@ class Violations:
         values: NDArray[Any] = self.table.columns.take([column], self.rows)[column].to_numpy()
         return values
 
-    def other_rows(self, raw: Mapping[str, RawSplit]) -> tuple[NDArray[np.str_], Rows] | None:
+    def other_rows(self, raw: Mapping[str, RawSplit]) -> tuple[NDArray[np.str_], RowNumbers] | None:
         """Return the rows that the rows repeat: their splits and their numbers, each of shape ``(rows,)``.
 
         The result is ``None`` for other checks.
@@ -290,7 +290,7 @@ def _batches(
         yield pa.record_batch(columns, schema=failing_rows_schema(text_columns, has_pairs))
 
 
-def _reasons(violations: Violations, rows: Rows, raw: Mapping[str, RawSplit]) -> pa.Table:
+def _reasons(violations: Violations, rows: RowNumbers, raw: Mapping[str, RawSplit]) -> pa.Table:
     """Return the description of rows, null for those that do not violate the expectation."""
     inside = violations.rows[np.isin(violations.rows, rows)]
     described = Violations(violations.check, violations.table, violations.arguments, inside).described(raw)
@@ -435,7 +435,7 @@ def batch_definition() -> BatchDefinition[Any]:
 
 def run_expectations(
     table: Table, expected: Sequence[Expectation], whole: BatchDefinition[Any], at_most: int = ROWS_AT_A_TIME
-) -> list[tuple[ExpectationValidationResult, Rows]]:
+) -> list[tuple[ExpectationValidationResult, RowNumbers]]:
     """Validate a table, and return the result of each expectation, and the rows that violate it, ascending.
 
     Great Expectations catches exceptions of expectations; ``CheckOutcome`` has their messages. It gets
@@ -484,7 +484,7 @@ def _key(expectation: Any) -> str:
     return str(sorted(expectation.meta.items()))
 
 
-def _added(parts: Sequence[ExpectationValidationResult]) -> tuple[ExpectationValidationResult, Rows]:
+def _added(parts: Sequence[ExpectationValidationResult]) -> tuple[ExpectationValidationResult, RowNumbers]:
     """Add up the results of an expectation on parts of a table; return the sum and the violating rows.
 
     The sum has no list of all violating rows. If a part crashed, it is the result of all.
@@ -569,7 +569,7 @@ def read_outcome(table: Table, result: ExpectationValidationResult) -> CheckOutc
     )
 
 
-def _violations(outcome: CheckOutcome, failing: Rows, data: DerivedData) -> Violations:
+def _violations(outcome: CheckOutcome, failing: RowNumbers, data: DerivedData) -> Violations:
     """Return the rows that violate an expectation.
 
     For a check that ranks rows, they are the rows of the tokenized split that it lists with its measurement.

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer, decoders
 from stages.validate.columns import (
     Arrays,
     RaggedArray,
-    Rows,
+    RowNumbers,
     StoredColumns,
     column_writer,
     files_of,
@@ -117,7 +117,7 @@ def decoding_matches(
     return result
 
 
-def evenly_spaced(total: int, number: int) -> Rows:
+def evenly_spaced(total: int, number: int) -> RowNumbers:
     """Return at most ``number`` of ``total`` row numbers, evenly spaced from the first to the last."""
     return np.unique(np.linspace(0, max(total - 1, 0), min(number, total)).astype(np.int64))
 
