@@ -25,11 +25,12 @@ from stages.export.graph import save_model, to_onnx
 from stages.export.int8 import to_dynamic_int8
 from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 from tests.records import export_record
-from tuneline.cli.predict.streaming import StreamOptions, TextClassifier, predict_rows, windows
+from tuneline.cli.predict.streaming import StreamOptions, predict_rows, windows
 from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, open_writer
 from tuneline.core.files import file_hash
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.onnx.records import EXPORT_RECORD
+from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.rows import STOP, BadRows
@@ -177,7 +178,7 @@ def main() -> None:
         write_model(folder, options.layers, options.hidden)
         write_rows(path, options.rows)
         for precision in ("fp32", "int8"):
-            model = TextClassifier.load(folder / f"{precision}.onnx", None)
+            model = TextClassifier.load(folder / f"{precision}.onnx")
             batches = list(same_batches(model, path))
             pairs = [
                 (bare_loop(model, batches, clock), command(model, path, clock)) for _ in range(options.rounds)

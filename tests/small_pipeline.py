@@ -20,7 +20,7 @@ from tuneline.core.tables import (
     tokenized_schema,
     write_table,
 )
-from tuneline.model.batches import TokenizedSplit, length_sorted_batches
+from tuneline.model.batches import TokenizedSplit, compute_by_length
 from tuneline.tasks import task_with_names
 
 QUEUES = ("billing", "delivery", "returns")
@@ -154,12 +154,14 @@ def _predict(folder: Path, model: Any) -> None:
     import torch
 
     split = TokenizedSplit.read(SplitReader.open(folder / "data/tokenized", "test", "tokenize"))
+
+    def compute(rows: Any) -> Any:
+        inputs = {name: torch.from_numpy(values) for name, values in split.pad(rows, 0).items()}
+        return model(**inputs).logits.numpy()
+
     logits = np.empty((len(split), split.task.outputs), dtype=np.float32)
     with torch.inference_mode():
-        for rows in length_sorted_batches(split.lengths, 16):
-            logits[rows] = model(
-                **{name: torch.from_numpy(values) for name, values in split.pad(rows, 0).items()}
-            ).logits.numpy()
+        compute_by_length(compute, split.lengths, 16, logits)
     predictions = split.task.predictions(logits)
     table = pa.table(
         {

@@ -238,7 +238,12 @@ def main() -> dict[str, float]:
     size = params.compare.batch_size
     exported = {
         precision: logits_of(
-            OnnxClassifier.exported(CANDIDATES, precision), split, record.pad_token_id, size, precision
+            OnnxClassifier.exported(CANDIDATES, precision),
+            split,
+            split.task.outputs,
+            record.pad_token_id,
+            size,
+            progress=precision,
         )
         for precision in record.models
     }

@@ -8,13 +8,13 @@ from typing import cast
 import numpy as np
 import torch
 from accelerate import PartialState
-from tqdm import tqdm
+from numpy.typing import NDArray
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.machine import threads
-from tuneline.model.batches import TokenizedRows, length_sorted_batches
+from tuneline.model.batches import TokenizedRows, compute_by_length
 from tuneline.model.encoding import Encoder
 from tuneline.model.frozen import TrainedModel, load_classifier
 from tuneline.tasks import Task
@@ -51,29 +51,22 @@ class Classifier:
         return cls(model.to(device).eval(), tokenizer, device)
 
     def logits(self, rows: TokenizedRows, batch_size: int, out: Logits | None = None) -> Logits:
-        """Return the logits of every row, each counted once, float32 ``(rows, outputs)``.
+        """Return the logits of every row, float32 ``(rows, outputs)``.
 
         Rows of similar length share a batch. ``out`` is an array for the result, which may be mapped to a
         file; without it, one is made in memory.
         """
+
+        def compute(batch: NDArray[np.int64]) -> Logits:
+            padded = rows.pad(batch, self.tokenizer.pad_token_id)
+            inputs = {name: torch.from_numpy(values).to(self.device) for name, values in padded.items()}
+            logits: Logits = self.model(**inputs).logits.float().cpu().numpy()
+            return logits
+
         if out is None:
             out = np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32)
-        predicted = np.zeros(len(rows), dtype=np.int8)
-        with torch.inference_mode(), tqdm(total=len(rows), desc="predict", unit="row", disable=None) as bar:
-            for batch in length_sorted_batches(rows.lengths, batch_size):
-                padded = rows.pad(batch, self.tokenizer.pad_token_id)
-                inputs = {}
-                for name, values in padded.items():
-                    inputs[name] = torch.from_numpy(values).to(self.device)
-                out[batch] = self.model(**inputs).logits.float().cpu().numpy()
-                predicted[batch] += 1
-                bar.update(len(batch))
-
-        # a row that was left out or counted twice would give wrong metrics without an error
-        wrong = np.count_nonzero(predicted != 1)
-        if wrong:
-            raise AssertionError(f"{wrong} rows of {len(rows)} were not counted exactly once")
-        return out
+        with torch.inference_mode():
+            return compute_by_length(compute, rows.lengths, batch_size, out, progress="predict")
 
     def logits_of_texts(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> Logits:
         """Return the logits of rows of one or two texts, shape ``(rows, outputs)``.

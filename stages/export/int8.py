@@ -201,7 +201,7 @@ def _logits(graph: onnx.ModelProto, split: TokenizedSplit, pad_token_id: int) ->
     with temporary_directory() as folder:
         path = folder / "model.onnx"
         save_model(graph, path)
-        return logits_of(OnnxClassifier(path), split, pad_token_id)
+        return logits_of(OnnxClassifier(path), split, split.task.outputs, pad_token_id)
 
 
 def keep_layers(

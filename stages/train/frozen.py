@@ -21,7 +21,7 @@ from stages.train.model import build_model
 from stages.train.optimization import ValidationMetric
 from stages.train.progress import Evaluation, TrainingProgress
 from tuneline.core.terminal import phase, progress, say
-from tuneline.model.batches import TokenizedSplit, length_sorted_batches
+from tuneline.model.batches import TokenizedSplit, compute_by_length
 from tuneline.model.encoding import pair_separators
 from tuneline.model.frozen import FrozenClassifier, PairTemplate
 from tuneline.model.linear import LinearModel, Vectors, most_rows
@@ -156,16 +156,15 @@ def _computed(
     batch_size: int,
     compute: Callable[[dict[str, Tensor]], Tensor],
 ) -> Vectors:
-    """Return what a function computes of rows, float32 of shape ``(rows, width)``.
+    """Return what the model computes of some rows of a split, float32 of shape ``(rows, width)``."""
 
-    Rows of similar length share a batch.
-    """
+    def compute_batch(batch: NDArray[np.int64]) -> Vectors:
+        vectors: Vectors = compute(loader.inputs(rows[batch])).float().cpu().numpy()
+        return vectors
+
     values = np.empty((len(rows), width), dtype=np.float32)
     with torch.inference_mode():
-        for batch in length_sorted_batches(loader.split.lengths_of(rows), batch_size):
-            inputs = loader.inputs(rows[batch])
-            values[batch] = compute(inputs).float().cpu().numpy()
-    return values
+        return compute_by_length(compute_batch, loader.split.lengths_of(rows), batch_size, values)
 
 
 def _fit_head(

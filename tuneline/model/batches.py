@@ -3,7 +3,7 @@
 import hashlib
 import json
 import mmap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -237,3 +237,39 @@ def length_sorted_batches(lengths: NDArray[np.int64], batch_size: int) -> list[N
     """
     order = np.argsort(-lengths, kind="stable")
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+
+
+def compute_by_length(
+    compute: Callable[[NDArray[np.int64]], NDArray[np.float32]],
+    lengths: NDArray[np.int64],
+    batch_size: int,
+    out: NDArray[np.float32],
+    progress: str | None = None,
+) -> NDArray[np.float32]:
+    """Compute the outputs of all rows by a model, with rows of similar length in one batch.
+
+    Args:
+        compute: Returns the outputs of a batch, float32 ``(batch, outputs)``, from its row numbers.
+        lengths: Tokens of each row, int64 ``(rows,)``.
+        batch_size: Rows of a batch at most.
+        out: Array for the outputs, float32 ``(rows, outputs)``; it may be mapped to a file.
+        progress: Title of a progress bar; ``None`` for no bar.
+
+    Returns:
+        ``out``, with the outputs in the order of the rows.
+    """
+    from tqdm import tqdm
+
+    computed = np.zeros(len(lengths), dtype=np.int8)
+    without_bar = None if progress else True  # None: no bar unless standard error is a terminal
+    with tqdm(total=len(lengths), desc=progress, unit="row", disable=without_bar) as bar:
+        for rows in length_sorted_batches(lengths, batch_size):
+            out[rows] = compute(rows)
+            computed[rows] += 1
+            bar.update(len(rows))
+
+    # Metrics of a row that was skipped, or counted twice, would be wrong without any sign of it.
+    wrong = np.count_nonzero(computed != 1)
+    if wrong:
+        raise AssertionError(f"{wrong} rows of {len(lengths)} were not computed exactly once")
+    return out

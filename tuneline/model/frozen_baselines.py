@@ -18,7 +18,7 @@ from tuneline.analysis.baselines import read_sample
 from tuneline.core.errors import StageError
 from tuneline.core.tables import LABELS, SplitReader
 from tuneline.core.terminal import phase
-from tuneline.model.batches import TokenizedRows, length_sorted_batches
+from tuneline.model.batches import TokenizedRows, compute_by_length
 from tuneline.model.encoding import Encoder
 from tuneline.model.linear import LinearModel, Vectors, cosine, most_rows, pair_features
 from tuneline.tasks import Task, read_task
@@ -86,13 +86,16 @@ class FrozenEncoder:
         columns = encoder.columns(encoder.encode(list(texts)))
         values = {name: column.values.to_numpy() for name, column in columns.items()}
         rows = TokenizedRows(values, columns["input_ids"].offsets.to_numpy().astype(np.int64))
+
+        def compute(batch: NDArray[np.int64]) -> Vectors:
+            padded = rows.pad(batch, self.tokenizer.pad_token_id)
+            inputs = {name: torch.from_numpy(numbers).to(self.device) for name, numbers in padded.items()}
+            vectors: Vectors = mean_pooled(self.model, **inputs).float().cpu().numpy()
+            return vectors
+
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
         with torch.inference_mode():
-            for batch in length_sorted_batches(rows.lengths, BATCH_SIZE):
-                padded = rows.pad(batch, self.tokenizer.pad_token_id)
-                inputs = {name: torch.from_numpy(numbers).to(self.device) for name, numbers in padded.items()}
-                vectors[batch] = mean_pooled(self.model, **inputs).float().cpu().numpy()
-        return vectors
+            return compute_by_length(compute, rows.lengths, BATCH_SIZE, vectors)
 
 
 def features(columns: Sequence[Vectors]) -> Vectors:

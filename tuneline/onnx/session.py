@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tuneline.core.errors import StageError
 from tuneline.core.machine import threads
-from tuneline.model.batches import TokenizedRows, length_sorted_batches
+from tuneline.model.batches import TokenizedRows, compute_by_length
 from tuneline.onnx.records import exported_file
 
 if TYPE_CHECKING:
@@ -137,20 +137,16 @@ def run_outputs(
 def logits_of(
     model: OnnxClassifier,
     rows: TokenizedRows,
+    outputs: int,
     pad_token_id: int,
     batch_size: int = 64,
+    *,
     progress: str | None = None,
 ) -> NDArray[np.float32]:
-    """Compute the logits ``(rows, outputs)`` of at least one row, in their order.
+    """Compute the logits ``(rows, outputs)`` of tokenized rows, in their order, with a bar titled ``progress``."""
 
-    Rows of similar length share a batch.
-    """
-    from tqdm import tqdm
+    def compute(batch: NDArray[np.int64]) -> NDArray[np.float32]:
+        return model.logits(rows.pad(batch, pad_token_id))
 
-    batches = length_sorted_batches(rows.lengths, batch_size)
-    first = model.logits(rows.pad(batches[0], pad_token_id))
-    logits = np.empty((len(rows), first.shape[1]), dtype=np.float32)
-    logits[batches[0]] = first
-    for batch in tqdm(batches[1:], desc=progress, unit="batch", disable=None if progress else True):
-        logits[batch] = model.logits(rows.pad(batch, pad_token_id))
-    return logits
+    logits = np.empty((len(rows), outputs), dtype=np.float32)
+    return compute_by_length(compute, rows.lengths, batch_size, logits, progress)

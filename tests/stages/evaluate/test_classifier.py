@@ -39,15 +39,6 @@ def test_logits_are_byte_identical_in_two_runs(classifier, split):
     assert classifier.logits(split, 16).tobytes() == classifier.logits(split, 16).tobytes()
 
 
-def test_row_predicted_twice_is_an_error(classifier, split, monkeypatch):
-    monkeypatch.setattr(
-        "stages.evaluate.classifier.length_sorted_batches",
-        lambda lengths, size: [np.arange(44), np.array([0])],
-    )
-    with pytest.raises(AssertionError, match="2 rows of 45"):
-        classifier.logits(split, 16)
-
-
 def test_classifier_has_no_dropout_and_uses_sdpa(classifier):
     assert not classifier.model.training
     assert classifier.model.config._attn_implementation == "sdpa"

@@ -55,7 +55,9 @@ def test_logits_are_float32_in_every_precision(models, precision):
 
 @pytest.mark.parametrize("precision", ["fp16", "dynamic", "static"])
 def test_lower_precisions_keep_inputs_and_predictions(models, sessions, split, precision):
-    reference, logits = logits_of(sessions["fp32"], split, 0), logits_of(sessions[precision], split, 0)
+    outputs = split.task.outputs
+    reference = logits_of(sessions["fp32"], split, outputs, 0)
+    logits = logits_of(sessions[precision], split, outputs, 0)
     assert sessions[precision].inputs == sessions["fp32"].inputs
     assert np.mean(reference.argmax(axis=1) == logits.argmax(axis=1)) >= 0.9
     assert np.abs(logits - reference).mean() < 0.1 * reference.std()

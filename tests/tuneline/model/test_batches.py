@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneline.core.tables import SplitReader, tokenized_schema, write_batches
-from tuneline.model.batches import TokenizedSplit, length_sorted_batches
+from tuneline.model.batches import TokenizedSplit, compute_by_length, length_sorted_batches
 from tuneline.tasks import Classification
 
 LABELS = Classification(("no", "yes"))
@@ -79,3 +79,29 @@ def test_rows_of_the_same_length_keep_their_order(lengths):
     for length in set(lengths):
         same = [row for row in rows if lengths[row] == length]
         assert same == sorted(same)
+
+
+@settings(deadline=None)
+@given(lengths=st.lists(st.integers(1, 50), max_size=60), size=st.integers(1, 20))
+def test_outputs_are_in_the_order_of_the_rows_and_computed_in_length_sorted_batches(lengths, size):
+    rows = np.array(lengths, dtype=np.int64)
+    batches = []
+
+    def compute(batch):
+        batches.append(batch.tolist())
+        return np.stack([batch, rows[batch]], axis=1).astype(np.float32)
+
+    out = np.full((len(rows), 2), np.nan, dtype=np.float32)
+    assert compute_by_length(compute, rows, size, out) is out
+    np.testing.assert_array_equal(out, np.stack([np.arange(len(rows)), rows], axis=1))
+    assert batches == [batch.tolist() for batch in length_sorted_batches(rows, size)]
+
+
+def test_row_that_is_computed_twice_or_not_at_all_is_an_error(monkeypatch):
+    monkeypatch.setattr(
+        "tuneline.model.batches.length_sorted_batches",
+        lambda lengths, size: [np.arange(44), np.array([0])],
+    )
+    out = np.zeros((45, 1), dtype=np.float32)
+    with pytest.raises(AssertionError, match="2 rows of 45"):
+        compute_by_length(lambda batch: np.zeros((len(batch), 1), np.float32), np.ones(45), 16, out)

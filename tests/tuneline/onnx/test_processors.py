@@ -40,9 +40,9 @@ split = TokenizedSplit.read(SplitReader.open(Path("data/tokenized"), "test", "to
 results = {"saturates": processor_saturates()}
 for path in Path().glob("*.onnx"):
     model = OnnxClassifier(path)
-    results[f"{path.stem} loaded"] = logits_of(model, split, 0)
+    results[f"{path.stem} loaded"] = logits_of(model, split, split.task.outputs, 0)
     model._session = open_session(path, session_options())
-    results[f"{path.stem} plain"] = logits_of(model, split, 0)
+    results[f"{path.stem} plain"] = logits_of(model, split, split.task.outputs, 0)
 np.savez(sys.argv[1], **results)
 """
 
@@ -80,7 +80,7 @@ def project(tmp_path_factory):
 @pytest.fixture(scope="module")
 def fp32(project):
     split = TokenizedSplit.read(SplitReader.open(project / "data/tokenized", "test", "tokenize"))
-    return logits_of(OnnxClassifier(project / "fp32.onnx"), split, 0)
+    return logits_of(OnnxClassifier(project / "fp32.onnx"), split, split.task.outputs, 0)
 
 
 @pytest.fixture(scope="module")

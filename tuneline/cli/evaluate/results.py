@@ -23,7 +23,7 @@ from tuneline.analysis.baselines import majority_model, tfidf_model
 from tuneline.cli.console import Console
 from tuneline.cli.init.planning import open_row_file
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
-from tuneline.cli.predict.streaming import ModelChoice, RowReport, TextClassifier
+from tuneline.cli.predict.streaming import ModelChoice, RowReport
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import replace_file, temporary_directory
 from tuneline.core.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
@@ -50,6 +50,7 @@ from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, title_of
 from tuneline.model.encoding import EncodingError
 from tuneline.model.frozen_baselines import FrozenEncoder, fit_frozen_baselines
 from tuneline.onnx.records import EXPORT_RECORD, ExportRecord
+from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.params import DataParams, Params
 from tuneline.project.dvc import by_key, cached_folder, cached_out
 from tuneline.project.experiments import resolve_revision

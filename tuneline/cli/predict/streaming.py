@@ -1,127 +1,29 @@
 """The deployed model, with its tokenizer, and its predictions for a stream of rows, with one window of rows in memory at a time."""
 
 import functools
-import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, Writer, open_writer
-from tuneline.core.errors import StageError
 from tuneline.core.terminal import progress, say
-from tuneline.model.batches import TokenizedRows
-from tuneline.model.encoding import EncodingError, encode_batch, flat_array
-from tuneline.onnx.records import TokenizerRecord, exported_file
-from tuneline.onnx.session import OnnxClassifier, logits_of
+from tuneline.model.encoding import EncodingError
+from tuneline.onnx.records import exported_file
+from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.readers.inputs import Input, InputColumns, InputRows, Row, open_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
-from tuneline.tasks import TASKS, Task
 
 SATURATION_WARNING = (
     "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI"
     " instructions). They are multiplied in a slower way that does not clip; other programs need"
     " session.x64quantprecision=1 for that. export.int8.reduce_range: true makes a model for every processor."
 )
-
-
-@dataclass(frozen=True)
-class EncodedRows(TokenizedRows):
-    """Tokenized rows, of which some were too long for the model: their end, or their beginning, was cut off."""
-
-    truncated: int
-
-
-@dataclass(frozen=True)
-class TextClassifier:
-    """An exported model that takes texts, with its tokenizer, which truncates, and its file."""
-
-    text_columns: tuple[str, ...]
-    task: Task
-    pad_token_id: int
-    classifier: OnnxClassifier
-    tokenizer: Tokenizer
-    tokenizer_file: Path
-
-    @classmethod
-    def load(cls, path: Path, threads: int | None) -> Self:
-        """Load one ONNX file that this project exported, with the tokenizer beside it."""
-        classifier = OnnxClassifier.exported(path, threads=threads)
-        metadata = classifier.metadata
-        try:
-            columns, labels, tokenizer = (
-                json.loads(metadata[name]) for name in ("text_columns", "labels", "tokenizer")
-            )
-            record = TokenizerRecord.model_validate(tokenizer)
-            return cls(
-                tuple(columns),
-                TASKS[metadata["task"]].of_outputs(labels or ()),
-                int(metadata["pad_token_id"]),
-                classifier,
-                _tokenizer(path.parent, record, int(metadata["max_length"])),
-                path.parent / record.file,
-            )
-        except Exception as error:  # those of the tokenizers library have no class of their own
-            problem = (
-                f"{path} cannot be used with its metadata and tokenizer: {type(error).__name__}: {error}."
-            )
-            raise StageError(problem, "Export it again: `dvc repro -f export`.") from None
-
-    @property
-    def max_length(self) -> int:
-        """Tokens of a row that the model reads, special tokens included."""
-        return int(self.classifier.metadata["max_length"])
-
-    def encode(self, texts: Sequence[tuple[str, ...]]) -> EncodedRows:
-        """Tokenize rows of one or two texts, exactly as the stage ``tokenize`` does; an ``EncodingError`` if the tokenizer fails on one."""
-        rows = list(texts) if len(self.text_columns) > 1 else [text for (text,) in texts]
-        encodings = encode_batch(self.tokenizer, rows, str(self.tokenizer_file))
-        lengths = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
-        total = int(offsets[-1])
-        values = {"input_ids": flat_array((encoding.ids for encoding in encodings), np.int64, total)}
-        if "attention_mask" in self.classifier.inputs:
-            values["attention_mask"] = np.ones(total, dtype=np.int64)
-        if "token_type_ids" in self.classifier.inputs:
-            values["token_type_ids"] = flat_array(
-                (encoding.type_ids for encoding in encodings), np.int64, total
-            )
-        full = np.flatnonzero(lengths == self.max_length).tolist()
-        truncated = sum(bool(encodings[row].overflowing) for row in full)
-        return EncodedRows(values, offsets, truncated)
-
-    def logits(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float32]:
-        """Return the logits ``(rows, outputs)`` of tokenized rows."""
-        return logits_of(self.classifier, rows, self.pad_token_id, batch_size)
-
-    def predict(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> NDArray[np.float64]:
-        """Predict rows of one or two texts, as ``outputs`` does."""
-        return self.outputs(self.encode(texts), batch_size)
-
-    def outputs(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float64]:
-        """Predict tokenized rows, ``batch_size`` of them in a forward pass.
-
-        Returns:
-            Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
-        """
-        return self.task.scores(self.logits(rows, batch_size))
-
-
-def _tokenizer(folder: Path, record: TokenizerRecord, max_length: int) -> Tokenizer:
-    tokenizer = Tokenizer.from_file(str(folder / record.file))
-    tokenizer.encode_special_tokens = True  # as in training: a special token that stands in a text is text
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length, strategy="longest_first", direction=record.truncation_side)
-    return tokenizer
 
 
 @dataclass(frozen=True)
@@ -141,7 +43,7 @@ class ModelChoice:
     @functools.lru_cache(maxsize=1)  # noqa: B019 - a worker loads the model once for all its tasks
     def load(self) -> TextClassifier:
         """Load the model, once in a process."""
-        return TextClassifier.load(self.file(), self.threads)
+        return TextClassifier.load(self.path, self.precision, self.threads)
 
     def load_and_warn(self) -> TextClassifier:
         """Load the model as ``load`` does, and warn if its products are slow on this processor."""

@@ -1,11 +1,17 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import ROOT
+from tests.exported_pipeline import published_pipeline
 from tests.small_pipeline import WORDS
-from tuneline.cli.predict.streaming import TextClassifier
+from tuneline.core.errors import StageError
 from tuneline.model.encoding import Encoder
+from tuneline.onnx.text_classifier import TextClassifier
 
 WORDY = st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)
 """Texts of known words, long enough to be truncated."""
@@ -13,15 +19,42 @@ TEXTS = st.text(max_size=60) | WORDY
 
 
 @pytest.fixture(scope="module")
-def deployed(classification):
-    return TextClassifier.load(classification / "models/onnx/model.onnx", 1)
+def project(tmp_path_factory):
+    """A project with a classifier of (subject, body) into three queues; these tests only read it."""
+    return published_pipeline(tmp_path_factory, "classification")
 
 
 @pytest.fixture(scope="module")
-def trained_tokenizer(classification):
+def deployed(project):
+    return TextClassifier.load(project / "models/onnx", threads=1)
+
+
+@pytest.fixture(scope="module")
+def trained_tokenizer(project):
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(classification / "data/tokenized/tokenizer")
+    return AutoTokenizer.from_pretrained(project / "data/tokenized/tokenizer")
+
+
+def test_import_loads_neither_the_command_line_nor_torch():
+    code = (
+        "import sys; from tuneline.onnx.text_classifier import TextClassifier;"
+        " print(*[name for name in sys.modules if name.startswith(('tuneline.cli', 'torch', 'typer'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == []
+
+
+def test_load_takes_a_folder_with_a_precision_or_a_file(project):
+    folder = project / "models/onnx"
+    by_precision = TextClassifier.load(folder, "int8", threads=1)
+    by_file = TextClassifier.load(folder / "model.int8.onnx", threads=1)
+    assert by_precision.classifier.metadata == by_file.classifier.metadata
+    assert by_precision.classifier.metadata["precision"] == "int8"
+    with pytest.raises(StageError, match="has no model fp16"):
+        TextClassifier.load(folder, "fp16")
 
 
 @settings(max_examples=50, deadline=None)

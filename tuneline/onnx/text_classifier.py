@@ -1,0 +1,135 @@
+"""An exported model with its tokenizer: texts in, probabilities or numbers out, as ``tuneline predict`` computes them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from tuneline.core.errors import StageError
+from tuneline.model.batches import TokenizedRows
+from tuneline.model.encoding import encode_batch, flat_array
+from tuneline.onnx.records import TokenizerRecord, exported_file
+from tuneline.onnx.session import OnnxClassifier, logits_of
+from tuneline.tasks import TASKS, Task
+
+
+@dataclass(frozen=True)
+class EncodedRows(TokenizedRows):
+    """Tokenized rows, with the number of rows that were longer than the model reads and lost an end."""
+
+    truncated: int
+
+
+@dataclass(frozen=True)
+class TextClassifier:
+    """An exported model that takes texts: the ONNX model, and the tokenizer beside it, which truncates.
+
+    ::
+
+        model = TextClassifier.load(Path("models/onnx"))
+        probabilities = model.predict([("where is my parcel",)], batch_size=32)
+        class_names = model.task.names
+    """
+
+    text_columns: tuple[str, ...]
+    task: Task
+    pad_token_id: int
+    classifier: OnnxClassifier
+    tokenizer: Tokenizer
+    tokenizer_file: Path
+
+    @classmethod
+    def load(cls, path: Path, precision: str | None = None, threads: int | None = None) -> Self:
+        """Load a model that this project exported, with the tokenizer beside it.
+
+        Args:
+            path: A folder of models, or one ONNX file in it.
+            precision: Precision of the model in a folder; ``None`` for fp32.
+            threads: Threads per operator; ``None`` for all cores that the process may use.
+
+        Raises:
+            StageError: A file of the model is missing or damaged, or its metadata cannot be used.
+        """
+        file = exported_file(path, precision)
+        classifier = OnnxClassifier(file, threads)
+        metadata = classifier.metadata
+        try:
+            text_columns = json.loads(metadata["text_columns"])
+            labels = json.loads(metadata["labels"])
+            record = TokenizerRecord.model_validate(json.loads(metadata["tokenizer"]))
+            tokenizer_file = file.parent / record.file
+            return cls(
+                text_columns=tuple(text_columns),
+                task=TASKS[metadata["task"]].of_outputs(labels or ()),
+                pad_token_id=int(metadata["pad_token_id"]),
+                classifier=classifier,
+                tokenizer=_truncating_tokenizer(
+                    tokenizer_file, int(metadata["max_length"]), record.truncation_side
+                ),
+                tokenizer_file=tokenizer_file,
+            )
+        except Exception as error:  # those of the tokenizers library have no class of their own
+            problem = (
+                f"{file} cannot be used with its metadata and tokenizer: {type(error).__name__}: {error}."
+            )
+            raise StageError(problem, "Export it again: `dvc repro -f export`.") from None
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of a row that the model reads, special tokens included."""
+        return int(self.classifier.metadata["max_length"])
+
+    def encode(self, texts: Sequence[tuple[str, ...]]) -> EncodedRows:
+        """Tokenize rows of one or two texts, exactly as the stage ``tokenize`` does.
+
+        Raises:
+            EncodingError: The tokenizer fails on a row.
+        """
+        is_pair = len(self.text_columns) > 1
+        rows = list(texts) if is_pair else [text for (text,) in texts]
+        encodings = encode_batch(self.tokenizer, rows, str(self.tokenizer_file))
+        lengths = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
+        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+
+        # Only the inputs that this model has
+        tokens = int(offsets[-1])
+        values = {"input_ids": flat_array((encoding.ids for encoding in encodings), np.int64, tokens)}
+        if "attention_mask" in self.classifier.inputs:
+            values["attention_mask"] = np.ones(tokens, dtype=np.int64)
+        if "token_type_ids" in self.classifier.inputs:
+            type_ids = (encoding.type_ids for encoding in encodings)
+            values["token_type_ids"] = flat_array(type_ids, np.int64, tokens)
+
+        # Only a row of full length can have lost tokens.
+        full_rows = np.flatnonzero(lengths == self.max_length).tolist()
+        truncated = sum(1 for row in full_rows if encodings[row].overflowing)
+        return EncodedRows(values, offsets, truncated)
+
+    def logits(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float32]:
+        """Return the logits ``(rows, outputs)`` of tokenized rows, ``batch_size`` of them in a forward pass."""
+        return logits_of(self.classifier, rows, self.task.outputs, self.pad_token_id, batch_size)
+
+    def outputs(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float64]:
+        """Predict tokenized rows, ``batch_size`` of them in a forward pass.
+
+        Returns:
+            Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
+        """
+        return self.task.scores(self.logits(rows, batch_size))
+
+    def predict(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> NDArray[np.float64]:
+        """Predict rows of one or two texts; the result is the one of ``outputs``."""
+        return self.outputs(self.encode(texts), batch_size)
+
+
+def _truncating_tokenizer(file: Path, max_length: int, truncation_side: str) -> Tokenizer:
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.encode_special_tokens = True  # as in training: a special token that stands in a text is text
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length, strategy="longest_first", direction=truncation_side)
+    return tokenizer
