@@ -38,8 +38,8 @@ from stages.tokenize.tokenizer import (
     train_wordpiece,
 )
 from tuneline.core.tables import SplitReader, raw_schema, write_batches
-from tuneline.model.architectures import load_tokenizer
 from tuneline.model.encoding import ENCODED_AT_A_TIME, Encoder
+from tuneline.model.tokenizer import load_tokenizer
 from tuneline.tasks import Classification
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -27,7 +27,7 @@ from tuneline.core.paths import BASE, BASE_MODEL, BASE_RECORD, BASE_TOKENIZER
 from tuneline.core.provenance import BaseSource, PretrainedSource
 from tuneline.core.stage import run_stage
 from tuneline.core.terminal import say
-from tuneline.model.architectures import load_tokenizer
+from tuneline.model.tokenizer import load_tokenizer
 from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
 

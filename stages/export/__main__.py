@@ -30,6 +30,7 @@ from tuneline.core.provenance import (
 )
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import LABELS, SplitReader
+from tuneline.core.tokenizer_files import FAST_TOKENIZER_FILES, TOKENIZER_CONFIG, TOKENIZER_JSON
 from tuneline.onnx.records import (
     EXPORT_RECORD,
     FORMAT,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from tuneline.model.frozen import TrainedModel
 
 FILES = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
-COPIED_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
+COPIED_FILES = ("config.json", *FAST_TOKENIZER_FILES)
 """Files of the classifier that are copied beside the models, to tokenize text and to name the classes."""
 EARLIER_STAGES = ("base", "download", "tokenize", "train")
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch", "transformers")
@@ -161,10 +162,10 @@ def new_record(classifier: Path, task: Task, params: Params) -> ExportRecord:
 
 def tokenizer_record(folder: Path) -> TokenizerRecord:
     """Return the record of the tokenizer in a folder."""
-    config: dict[str, Any] = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    sha256 = file_hash(folder / "tokenizer.json")
+    config: dict[str, Any] = json.loads((folder / TOKENIZER_CONFIG).read_text(encoding="utf-8"))
+    sha256 = file_hash(folder / TOKENIZER_JSON)
     return TokenizerRecord(
-        file="tokenizer.json", sha256=sha256, truncation_side=config.get("truncation_side", "right")
+        file=TOKENIZER_JSON, sha256=sha256, truncation_side=config.get("truncation_side", "right")
     )
 
 

@@ -34,15 +34,11 @@ from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.tables import SplitReader, shard_file
 from tuneline.core.terminal import say
+from tuneline.core.tokenizer_files import TOKENIZER_JSON
 from tuneline.engines import map_tasks
-from tuneline.model.architectures import (
-    checkpoint_limit,
-    has_token_type_ids,
-    load_tokenizer,
-    read_base,
-    token_limit,
-)
+from tuneline.model.architectures import has_token_type_ids, read_base, token_limit
 from tuneline.model.encoding import EncodingCounts
+from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 
@@ -101,7 +97,7 @@ def saved_tokenizer(params: Params, base: BaseSource, train: RawTexts, target: P
             "model_input_names": tokenizer.model_input_names,
         }
         write_json(record, attributes)
-    return SavedTokenizer(folder / "tokenizer.json", **json.loads(record.read_bytes()))
+    return SavedTokenizer(folder / TOKENIZER_JSON, **json.loads(record.read_bytes()))
 
 
 def build_tokenizer(params: Params, base: BaseSource, train: RawTexts) -> "PreTrainedTokenizerFast":

@@ -19,6 +19,7 @@ from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.files import replace_file, write_json
 from tuneline.core.tables import LABELS, SplitReader, tokenized_schema, write_batches
 from tuneline.core.terminal import progress
+from tuneline.core.tokenizer_files import TOKENIZER_CONFIG
 from tuneline.model.encoding import Encoder, EncodingCounts, EncodingError, encode_rows
 from tuneline.tasks import read_task
 
@@ -242,7 +243,7 @@ def save_tokenizer(tokenizer: "PreTrainedTokenizerFast", max_length: int, folder
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.save_pretrained(folder)
 
-    path = folder / "tokenizer_config.json"
+    path = folder / TOKENIZER_CONFIG
     config = json.loads(path.read_text(encoding="utf-8"))
     for key in MACHINE_KEYS | CALL_KEYS:
         config.pop(key, None)

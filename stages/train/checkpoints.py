@@ -5,7 +5,6 @@ renamed; older ones are removed only then. It is verified before use.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import secrets
@@ -114,11 +113,6 @@ def run_inputs(params: Params, data: Iterable[Path]) -> dict[str, Any]:
         "code": stage_code("train"),
         "libraries": library_versions(),
     }
-
-
-def run_key(identity: Mapping[str, Any]) -> str:
-    """Return a short hash of a run's identity: 16 hexadecimal digits."""
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def common_identity(accelerator: Accelerator, params: Params, functions: Iterable[Path]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
-from stages.train.checkpoints import Checkpoints, check_shared, common_identity, library_versions, run_key
+from stages.train.checkpoints import Checkpoints, check_shared, common_identity, library_versions
 from stages.train.cpu import uses_bf16_layers
 from stages.train.cpu.bf16 import PADDING_MULTIPLE
 from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, Rows, check_fit, shard_batch
@@ -39,7 +39,7 @@ from stages.train.optimization import (
 )
 from stages.train.progress import TrainingLogger, TrainingProgress
 from tuneline.core.errors import DataError
-from tuneline.core.files import write_json
+from tuneline.core.files import content_key, write_json
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.provenance import TrainingSegment
 from tuneline.params import Params, RunParams, TrainParams
@@ -216,7 +216,7 @@ def function_files(loss: Loss, metric: ValidationMetric) -> list[Path]:
 
 def _open_checkpoints(params: Params, accelerator: Accelerator, identity: Mapping[str, Any]) -> Checkpoints:
     """Open the run's checkpoint folder; its ``run.json`` holds the identity of the run."""
-    folder = CHECKPOINTS / run_key(identity)
+    folder = CHECKPOINTS / content_key(identity)
     if accelerator.is_main_process:
         write_json(folder / "run.json", identity)
     check_shared(accelerator, folder)

@@ -30,6 +30,7 @@ from stages.validate.columns import (
 from tuneline.core.stage import require
 from tuneline.core.tables import LABELS, SplitReader
 from tuneline.core.terminal import phase
+from tuneline.core.tokenizer_files import TOKENIZER_CONFIG, TOKENIZER_JSON
 from tuneline.engines import map_tasks
 from tuneline.params import Params, RunParams
 
@@ -59,7 +60,7 @@ class Vocabulary:
     def read(cls, folder: Path, texts: int) -> Self:
         """Read ``tokenizer.json`` and ``tokenizer_config.json``; rows have one or two ``texts``."""
         tokenizer = load_plain_tokenizer(folder)
-        config = json.loads(require(folder / "tokenizer_config.json", "tokenize").read_text(encoding="utf-8"))
+        config = json.loads(require(folder / TOKENIZER_CONFIG, "tokenize").read_text(encoding="utf-8"))
 
         # special tokens
         name = config.get("unk_token") or ""
@@ -92,7 +93,7 @@ class Vocabulary:
 
 def load_plain_tokenizer(folder: Path) -> Tokenizer:
     """Load a folder's tokenizer without truncation and padding."""
-    tokenizer = Tokenizer.from_file(str(require(folder / "tokenizer.json", "tokenize")))
+    tokenizer = Tokenizer.from_file(str(require(folder / TOKENIZER_JSON, "tokenize")))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

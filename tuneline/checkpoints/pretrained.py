@@ -16,24 +16,10 @@ from typing import Any
 from tuneline.checkpoints.hub import hub_errors_explained, without_progress_bar
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.paths import BASE_SOURCE
+from tuneline.core.tokenizer_files import SETTINGS_FILES, TOKENIZER_FILES
 from tuneline.params.model import ENCODERS, UNSUPPORTED, is_folder
 
 CONFIG, CARD, WEIGHTS, INDEX = "config.json", "README.md", "model.safetensors", "model.safetensors.index.json"
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "bpe.codes",
-    "spm.model",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tokenizer.model",
-)
-"""Names under which the tokenizers of transformers save their files."""
 PROGRESS_FROM = 10 * 2**20
 """Bytes of a download from which its progress is shown."""
 PICKLES = re.compile(r"pytorch_model.*\.bin(\.index\.json)?")
@@ -168,11 +154,8 @@ class Pretrained:
     def tokenizer_files(self) -> list[str]:
         """Return the names of the tokenizer's files; empty if the repository has no tokenizer."""
         names = [name for name in TOKENIZER_FILES if name in self.files]
-        return (
-            names
-            if any(not name.endswith(("_config.json", "_map.json", "added_tokens.json")) for name in names)
-            else []
-        )
+        has_vocabulary = not SETTINGS_FILES.issuperset(names)
+        return names if has_vocabulary else []
 
     def damaged(self, name: str, problem: str) -> ParamsError:
         """Return the error for a damaged file."""

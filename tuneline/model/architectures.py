@@ -1,21 +1,16 @@
-"""Model architectures: the properties that tokenization and training need and that a configuration file does not state.
+"""Model architectures: properties that the stages need and that a configuration file does not state.
 
 The configuration classes of transformers hold some of them, but importing one imports torch.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tuneline.core.errors import ParamsError, StageError
+from tuneline.core.errors import StageError
 from tuneline.core.paths import BASE, BASE_RECORD
-from tuneline.core.provenance import BaseSource
+from tuneline.core.provenance import BaseSource, PretrainedSource
 from tuneline.params import Params
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 
 @dataclass(frozen=True)
@@ -81,11 +76,6 @@ ARCHITECTURES = {
 }
 """Properties by ``model_type``. A type that is not listed has the defaults of ``Architecture``."""
 
-DIRECT_TOKENIZERS = frozenset(
-    entry.tokenizer_class for entry in ARCHITECTURES.values() if entry.tokenizer_class
-)
-"""Tokenizer classes that load without importing torch."""
-
 
 def architecture_of(config: Mapping[str, Any]) -> Architecture:
     """Return the properties of a model from its configuration."""
@@ -93,14 +83,17 @@ def architecture_of(config: Mapping[str, Any]) -> Architecture:
 
 
 def token_limit(config: Mapping[str, Any]) -> int | None:
-    """Return the number of tokens that a model takes, special tokens included; ``None`` if its configuration sets no limit."""
+    """Return the number of tokens that a model takes, special tokens included; ``None`` if there is no limit."""
     positions = config.get("max_position_embeddings")
     if not isinstance(positions, int):
         return None
     if not architecture_of(config).padded_positions:
         return positions
-    padding = config.get("pad_token_id")
-    return positions - 1 - (1 if padding is None else padding)
+    # Position ids start behind the padding id, which is 1 in the default configurations.
+    padding_id = config.get("pad_token_id")
+    if padding_id is None:
+        padding_id = 1
+    return positions - 1 - padding_id
 
 
 def has_token_type_ids(config: Mapping[str, Any]) -> bool:
@@ -108,70 +101,22 @@ def has_token_type_ids(config: Mapping[str, Any]) -> bool:
     return architecture_of(config).token_type_ids and config.get("type_vocab_size", 2) > 1
 
 
-UNLIMITED = 10**9
-"""A ``model_max_length`` from here on means no limit; transformers writes 1e30."""
-
-
-def load_tokenizer(folder: Path, label: str) -> "PreTrainedTokenizerFast":
-    """Load a fast tokenizer with a padding token from a folder as ``save_pretrained`` writes it.
-
-    The label, its parameter and name, is for messages.
-    """
-    import transformers
-
-    try:
-        class_name = str(_read_json(folder / "tokenizer_config.json").get("tokenizer_class")).removesuffix(
-            "Fast"
-        )
-        loader = (
-            getattr(transformers, class_name)
-            if class_name in DIRECT_TOKENIZERS
-            else transformers.AutoTokenizer
-        )
-        tokenizer = loader.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # a broken file raises errors of many types
-        first = str(error).strip().split("\n", 1)[0]
-        hint = "A tokenizer that save_pretrained wrote has tokenizer.json and tokenizer_config.json."
-        raise ParamsError(f"{label}: the tokenizer cannot be loaded: {first}", hint) from None
-    if not isinstance(tokenizer, transformers.PreTrainedTokenizerFast):
-        raise ParamsError(
-            f"{label} has only a slow tokenizer ({type(tokenizer).__name__}).",
-            "The pipeline needs a fast tokenizer (a tokenizer.json). Choose another checkpoint, or convert"
-            " this one.",
-        )
-    if tokenizer.pad_token_id is None:
-        raise ParamsError(
-            f"{label}: the tokenizer has no padding token, which batches need.",
-            "Save a copy with one (tokenizer.pad_token = ...;"
-            " tokenizer.save_pretrained('models/source/NAME')) and name that folder.",
-        )
-    return tokenizer
-
-
-def checkpoint_limit(tokenizer: "PreTrainedTokenizerFast", folder: Path) -> int | None:
-    """Return the number of tokens that a checkpoint takes, from its tokenizer, else from its model; ``None`` if neither sets a limit."""
-    if tokenizer.model_max_length < UNLIMITED:
-        return int(tokenizer.model_max_length)
-    return token_limit(_read_json(folder / "config.json"))
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """Return the contents of a JSON file; empty if there is none."""
-    values = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return values if isinstance(values, dict) else {}
-
-
 def read_base(params: Params) -> BaseSource:
-    """Return the origin of ``models/base/``; raise a StageError if the stage ``base`` has not run, or ran with other parameters."""
-    source = BaseSource.read(BASE_RECORD, "The stage 'base' writes it: run `dvc repro base`.")
-    named = {
-        "model.checkpoint": (params.model.checkpoint, source.checkpoint),
-        "tokenize.tokenizer": (params.tokenize.tokenizer or params.model.checkpoint, source.tokenizer),
-    }
-    for key, (name, present) in named.items():
-        if name != (present and present.name):
-            raise StageError(
-                f"{key} is {name}, but {BASE} has {present.name if present else 'none'}.",
-                "Run `dvc repro base`.",
-            )
-    return source
+    """Return the origin of ``models/base/``.
+
+    Raises:
+        DataError: The stage ``base`` has not run.
+        StageError: It ran with other parameters.
+    """
+    base = BaseSource.read(BASE_RECORD, "The stage 'base' writes it: run `dvc repro base`.")
+    tokenizer = params.tokenize.tokenizer or params.model.checkpoint
+    _check_name("model.checkpoint", params.model.checkpoint, base.checkpoint)
+    _check_name("tokenize.tokenizer", tokenizer, base.tokenizer)
+    return base
+
+
+def _check_name(key: str, name: str | None, source: PretrainedSource | None) -> None:
+    """Check that what the stage ``base`` brought is what a parameter names."""
+    source_name = None if source is None else source.name
+    if name != source_name:
+        raise StageError(f"{key} is {name}, but {BASE} has {source_name or 'none'}.", "Run `dvc repro base`.")

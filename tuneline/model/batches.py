@@ -1,6 +1,5 @@
 """Tokenized rows and padded batches of them, for torch and ONNX Runtime. Does not import torch."""
 
-import hashlib
 import json
 import mmap
 from collections.abc import Callable, Mapping
@@ -14,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.core.files import file_hash, replace_file
+from tuneline.core.files import content_key, file_hash, replace_file
 from tuneline.core.locks import locked
 from tuneline.core.tables import LABELS, SplitReader, numpy_values
 from tuneline.core.terminal import progress
@@ -48,7 +47,8 @@ class TokenMap:
     @classmethod
     def open(cls, rows: SplitReader) -> Self:
         """Map a split. If its map is missing or outdated, one process makes it while the others wait."""
-        key = hashlib.sha256(json.dumps([VERSION, *map(file_hash, rows.paths)]).encode()).hexdigest()
+        # Only the content counts: a split is mapped once, by whatever path it is opened.
+        key = content_key(VERSION, [file_hash(path) for path in rows.paths])
         path = rows.folder.with_name(f".{rows.folder.name}.mapped") / rows.split
         found = _find(path, key)
         while found is None:

@@ -18,7 +18,7 @@ from stages.tokenize.tokenizer import (
 from tests.conftest import ROOT
 from tests.stages.tokenize.raw_splits import sentences
 from tuneline.core.errors import DataError, ParamsError
-from tuneline.model.architectures import load_tokenizer
+from tuneline.model.tokenizer import load_tokenizer
 
 TRAIN = """
 import hashlib

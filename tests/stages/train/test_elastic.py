@@ -9,11 +9,12 @@ from functools import partial
 import pytest
 from accelerate.utils import DistributedType
 
-from stages.train.checkpoints import run_identity, run_key
+from stages.train.checkpoints import run_identity
 from stages.train.devices import create_accelerator
 from stages.train.progress import TrainingProgress
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
+from tuneline.core.files import content_key
 from tuneline.core.provenance import TrainingSegment
 
 ROWS = 57  # the last batch is one row
@@ -40,7 +41,7 @@ def test_layout_is_no_part_of_the_key_unless_checkpoints_are_sharded(project, ac
     def key(processes, distribution, **train):
         monkeypatch.setattr(type(accelerator), "num_processes", processes)
         monkeypatch.setattr(type(accelerator), "distributed_type", distribution)
-        return run_key(run_identity(tiny_task.params(**train), accelerator, [], []))
+        return content_key(run_identity(tiny_task.params(**train), accelerator, [], []))
 
     alone = key(1, DistributedType.NO)
     assert alone == key(2, DistributedType.MULTI_CPU) == key(2, DistributedType.MULTI_GPU, micro_batch_size=2)

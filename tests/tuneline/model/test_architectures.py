@@ -5,7 +5,7 @@ import pytest
 from transformers import AutoConfig
 
 from tests.conftest import ROOT
-from tuneline.model.architectures import ARCHITECTURES, DIRECT_TOKENIZERS, has_token_type_ids, token_limit
+from tuneline.model.architectures import ARCHITECTURES, has_token_type_ids, token_limit
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,8 @@ def test_token_limit_leaves_out_positions_up_to_the_padding_id(config, limit):
     assert token_limit(config) == limit
 
 
-@pytest.mark.parametrize("name", sorted(DIRECT_TOKENIZERS))
-def test_direct_tokenizers_are_the_classes_that_the_auto_class_selects(name):
-    import transformers
-    from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
-
-    assert tokenizer_class_from_name(name) is getattr(transformers, name)
-    assert issubclass(getattr(transformers, name), transformers.PreTrainedTokenizerFast)
-
-
-def test_import_of_architectures_loads_neither_torch_nor_transformers():
+def test_import_of_architectures_and_tokenizer_loads_neither_torch_nor_transformers():
     code = (
-        "import sys, tuneline.model.architectures; sys.exit(bool({'torch', 'transformers'} &"
-        " set(sys.modules)))"
+        "import sys, tuneline.model.tokenizer; sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -6,7 +6,7 @@ from transformers import AutoTokenizer, BertTokenizer, ByT5Tokenizer, RobertaTok
 from stages.tokenize.tokenizer import train_wordpiece
 from tests.stages.tokenize.raw_splits import sentences
 from tuneline.core.errors import StageError
-from tuneline.model.architectures import checkpoint_limit, load_tokenizer
+from tuneline.model.tokenizer import DIRECT_TOKENIZERS, checkpoint_limit, load_tokenizer
 
 LABEL = "tokenize.tokenizer: someone/bert"
 
@@ -106,3 +106,12 @@ def test_load_tokenizer_refuses_a_broken_file(bert, broken):
 def test_load_tokenizer_refuses_an_empty_folder(tmp_path):
     with pytest.raises(StageError, match=r"tokenizer\.json"):
         load_tokenizer(tmp_path, LABEL)
+
+
+@pytest.mark.parametrize("name", sorted(DIRECT_TOKENIZERS))
+def test_direct_tokenizers_are_the_classes_that_the_auto_class_selects(name):
+    import transformers
+    from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
+
+    assert tokenizer_class_from_name(name) is getattr(transformers, name)
+    assert issubclass(getattr(transformers, name), transformers.PreTrainedTokenizerFast)

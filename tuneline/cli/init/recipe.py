@@ -23,8 +23,9 @@ from tuneline.cli.init.planning import Plan, is_current
 from tuneline.cli.init.trial import TrialSpec, batch_lengths, is_busy, run_trial
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.launch import AUTO, CPU
-from tuneline.model.architectures import checkpoint_limit, load_tokenizer, token_limit
+from tuneline.model.architectures import token_limit
 from tuneline.model.encoding import encode_batch
+from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
 from tuneline.params import Params
 from tuneline.params.loading import default_values
 from tuneline.params.model import invalid_name

@@ -4,7 +4,6 @@ Source: Northcutt, Jiang & Chuang, "Confident Learning: Estimating Uncertainty i
 Artificial Intelligence Research 70, 2021, section 3. Names and equations in the docstrings are the paper's.
 """
 
-import hashlib
 import os
 import shutil
 import sys
@@ -24,7 +23,7 @@ from tuneline.analysis.corrections import row_keys
 from tuneline.analysis.text import normalized, same_text_keys, words
 from tuneline.core import paths
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.files import file_hash, replace_file
+from tuneline.core.files import content_key, file_hash, replace_file
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import RAW, SPLITS, TOKENIZED
 from tuneline.core.processes import PARENT, ending, start
@@ -243,8 +242,8 @@ def _key(folds: Folds) -> str:
     """Return a hash of all that determines the logits: parameters, code, data, base weights and folds."""
     base = file_hash(require(paths.BASE_RECORD, made_by="base"))
     data = [split_hash(SplitReader.open(TOKENIZED, split, made_by="tokenize").paths) for split in SPLITS]
-    parts = [stage_provenance("train", ()).model_dump_json(), base, *data, str(folds.count)]
-    return hashlib.sha256("\n".join(parts).encode() + folds.positions.tobytes()).hexdigest()[:16]
+    training = stage_provenance("train", ()).model_dump(mode="json")
+    return content_key(training, base, data, folds.count, folds.positions.tolist())
 
 
 def _predict_fold(result: Path, rows: LabelledRows, folds: Folds, fold: int) -> None:
