@@ -1,1 +1,1 @@
-"""Exported models: inference with ONNX Runtime and NumPy, without torch and transformers, and their records."""
+"""Exported models and their records: inference with ONNX Runtime, without torch and transformers."""

@@ -1,8 +1,8 @@
-"""What is recorded of exported models: ``export.json``, and their comparison with the trained model in ``reports/compare/``.
+"""Records of exported models: ``export.json``, and their comparison with the trained model.
 
 ``export.json`` says how to use the models and where they come from; it is in the metadata of each model, too.
 It contains no time, no path of the machine and no commit: it is a function of the stage's inputs, and the
-commit is created later.
+commit is created later. The comparison is in ``reports/compare/``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,50 +84,61 @@ class UsageRecord(Record):
 
 
 def exported_file(path: Path, precision: str | None = None) -> Path:
-    """Return an ONNX file of a folder of models, once all files that belong to it have the hashes of ``export.json``.
+    """Find an ONNX file, and check that all files that belong to it have the hashes of ``export.json``.
 
     Args:
-        path: The folder, or the ONNX file in it.
-        precision: Which model of the folder; ``None``: fp32.
+        path: A folder of models, or the ONNX file in it.
+        precision: Which model of the folder; ``None``: fp32. Not used if ``path`` is a file.
 
     Raises:
         StageError: The model or its record is missing, or a file was changed since the export: its
             predictions would be other ones.
     """
-    folder = path.parent if path.is_file() else path
+    is_file = path.is_file()
+    folder = path.parent if is_file else path
     if not (folder / EXPORT_RECORD).exists():
         raise StageError(f"{folder} has no exported model: {EXPORT_RECORD} is missing.", NO_MODEL)
     record = UsageRecord.read(folder / EXPORT_RECORD)
-    models = {model.file: model for model in record.models.values()} if path.is_file() else record.models
-    name = path.name if path.is_file() else precision or "fp32"
+
+    # the model, by the name of its file or by its precision
+    if is_file:
+        name = path.name
+        models = {model.file: model for model in record.models.values()}
+    else:
+        name = precision or "fp32"
+        models = dict(record.models)
     if name not in models:
-        raise _not_there(folder, name, record)
-    own = models[name]
-    for file, sha256 in {own.file: "", **own.sha256, record.tokenizer.file: record.tokenizer.sha256}.items():
-        if not (folder / file).is_file():
-            raise StageError(f"{folder / file} is missing.", DAMAGED)
-        if file_hash(folder / file) != sha256:
+        raise _missing_model(folder, name, record)
+    model = models[name]
+
+    # its files, and the tokenizer. A record that has no hash for the ONNX file itself is refused: no file
+    # has an empty hash.
+    hashes = {model.file: "", **model.sha256, record.tokenizer.file: record.tokenizer.sha256}
+    for file_name, sha256 in hashes.items():
+        file = folder / file_name
+        if not file.is_file():
+            raise StageError(f"{file} is missing.", DAMAGED)
+        if file_hash(file) != sha256:
             raise StageError(
-                f"{folder / file} is damaged, or of another model: {EXPORT_RECORD} has another hash for it.",
-                DAMAGED,
+                f"{file} is damaged, or of another model: {EXPORT_RECORD} has another hash for it.", DAMAGED
             )
-    return folder / own.file
+    return folder / model.file
 
 
-def _not_there(folder: Path, name: str, record: UsageRecord) -> StageError:
-    there = ", ".join(record.models)
-    if reasons := (record.left_out or {}).get(name):
-        problem = (
-            f"{folder} has no model {name}, because it differs too much from the trained one:"
-            f" {'; '.join(reasons)}."
-        )
+def _missing_model(folder: Path, name: str, record: UsageRecord) -> StageError:
+    """Return the error for a model that is not in a folder, with the reasons why it was not published."""
+    precisions = ", ".join(record.models)
+    reasons = (record.left_out or {}).get(name)
+    if not reasons:
         return StageError(
-            problem,
-            f"Use {there}; without --precision, fp32 predicts. What a rounded model may lose is set by"
-            f" compare.{name}.",
+            f"{folder} has no model {name}; it has {precisions}.",
+            "Add it to export.precisions and run `dvc repro`.",
         )
     return StageError(
-        f"{folder} has no model {name}; it has {there}.", "Add it to export.precisions and run `dvc repro`."
+        f"{folder} has no model {name}, because it differs too much from the trained one:"
+        f" {'; '.join(reasons)}.",
+        f"Use {precisions}; without --precision, fp32 predicts. What a rounded model may lose is set by"
+        f" compare.{name}.",
     )
 
 
@@ -158,6 +169,8 @@ class ModelProvenance(Record):
         for stage in self.stages.values():
             for name, version in stage.libraries.items():
                 versions.setdefault(name, []).append(version)
+
+        # each version once, in the order of the stages
         return {name: " and ".join(dict.fromkeys(versions[name])) for name in sorted(versions)}
 
 
@@ -186,8 +199,9 @@ class Saturation(Record):
     largest_sum: int
     """Largest magnitude that the sum of two products can have."""
     sums: int
-    """Sums that were computed; 0 where none can saturate. Those of ``saturated`` exceed 16 bits."""
+    """Sums that were computed; 0 where none can saturate."""
     saturated: int
+    """Sums that exceed 16 bits, among the computed ones."""
 
 
 class ModelComparison(Record):
@@ -207,7 +221,7 @@ class ModelComparison(Record):
     """Fraction of rows with the same prediction."""
     agreement_low: Number | None = OMITTED
     agreement_high: Number | None = OMITTED
-    """Ends of its exact interval; ``None`` in a record that an earlier version of Tuneline wrote."""
+    """Ends of the exact interval of ``agreement``; ``None`` in a record of an earlier version of Tuneline."""
     flips: int
     """Number of rows with another prediction."""
     saturation: Saturation | None = OMITTED
@@ -215,7 +229,7 @@ class ModelComparison(Record):
     violations: Sequence[str]
     """Exceeded tolerances, as messages."""
     unclear: Sequence[str] | None = OMITTED
-    """Tolerances of which the rows do not show whether they are exceeded, as messages; ``None`` if there are none."""
+    """Tolerances that these rows can neither prove nor refute, as messages; ``None`` if there are none."""
     required: bool
     """True if a violation stops the pipeline."""
     published: bool

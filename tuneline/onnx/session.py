@@ -1,4 +1,7 @@
-"""Sessions of ONNX Runtime: load an exported model, compute logits, detect processors on which int8 products saturate."""
+"""Sessions of ONNX Runtime: load an exported model and compute logits.
+
+8-bit products saturate on some processors; the session detects them, and multiplies there in another way.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,10 +28,12 @@ SAFE_WEIGHT_BITS = 7
 def session_options(
     intra_op_threads: int | None = None, exact_products: bool = False
 ) -> onnxruntime.SessionOptions:
-    """Return the options of a session, by default with ``tuneline.core.machine.threads()`` for each operator.
+    """Return the options of a session.
 
-    ``exact_products`` multiplies 8-bit weights on x86 processors without VNNI as unsigned numbers, which is
-    slower but does not saturate.
+    Args:
+        intra_op_threads: Threads for each operator; ``None`` for ``tuneline.core.machine.threads()``.
+        exact_products: Multiply 8-bit weights on x86 processors without VNNI as unsigned numbers, which is
+            slower but does not saturate.
     """
     options = onnxruntime.SessionOptions()
     if exact_products:
@@ -48,10 +53,12 @@ class OnnxClassifier:
     """
 
     def __init__(self, path: Path, intra_op_threads: int | None = None) -> None:
-        """Load a model."""
+        """Load a model; a ``StageError`` names a file that ONNX Runtime cannot load."""
         onnxruntime.disable_telemetry_events()
         onnxruntime.set_default_logger_severity(3)  # hide warnings of its graph optimizer
         try:
+            # The metadata says whether the weights are 8-bit, and only a session reads it. So the model is
+            # loaded a second time where its products would saturate.
             self._session = open_session(path, session_options(intra_op_threads))
             is_int8 = self.metadata.get("precision") == "int8"
             bits = json.loads(self.metadata.get("quantization", "{}")).get("weight_bits")
@@ -66,14 +73,24 @@ class OnnxClassifier:
 
     @classmethod
     def exported(cls, path: Path, precision: str | None = None, threads: int | None = None) -> Self:
-        """Load a model that ``export`` wrote, from its folder or file; see ``exported_file``, which refuses a damaged one."""
+        """Load a model that ``export`` wrote, from its folder or file.
+
+        ``exported_file`` refuses a damaged one.
+        """
         return cls(exported_file(path, precision), threads)
 
     def logits(self, batch: Mapping[str, NDArray[np.int64]]) -> NDArray[np.float32]:
-        """Compute the logits ``(rows, outputs)`` of one padded batch; inputs that the model does not have are ignored."""
-        logits: NDArray[np.float32] = self._session.run(
-            ["logits"], {name: batch[name] for name in self.inputs}
-        )[0]
+        """Compute the logits of one padded batch.
+
+        Args:
+            batch: Arrays ``(rows, tokens)`` by name; those that are no input of the model are ignored.
+
+        Returns:
+            Logits of shape ``(rows, outputs)``.
+        """
+        inputs = {name: batch[name] for name in self.inputs}
+        logits: NDArray[np.float32]
+        (logits,) = self._session.run(["logits"], inputs)
         return logits
 
     @property
@@ -84,9 +101,8 @@ class OnnxClassifier:
 
 def open_session(model: Path | bytes, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
     """Load a model, from its file or its bytes, on the CPU."""
-    return onnxruntime.InferenceSession(
-        str(model) if isinstance(model, Path) else model, options, providers=["CPUExecutionProvider"]
-    )
+    source = str(model) if isinstance(model, Path) else model
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
 @cache
@@ -99,6 +115,7 @@ def processor_saturates() -> bool:
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
+    # A graph of one product: weights of 127, the largest 8-bit integer
     inputs, outputs = 64, 16
     graph = helper.make_graph(
         [helper.make_node("MatMulInteger", ["activations", "weights"], ["sums"])],
@@ -110,27 +127,37 @@ def processor_saturates() -> bool:
     model: onnx.ModelProto = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10
     )
-    (sums,) = run_outputs(model, ["sums"], {"activations": np.full((1, inputs), 255, np.uint8)})
+
+    largest_activations = np.full((1, inputs), 255, np.uint8)
+    (sums,) = run_outputs(model, ["sums"], {"activations": largest_activations})
     return bool((sums != 255 * 127 * inputs).any())
 
 
 def run_outputs(
     model: "onnx.ModelProto", names: Sequence[str], inputs: Mapping[str, NDArray[Any]]
 ) -> list[NDArray[Any]]:
-    """Compute tensors of the graph of a model of at most 2 GB, including inner ones; inputs that it does not have are ignored."""
+    """Compute tensors of the graph of a model, including inner ones.
+
+    Args:
+        model: A model of at most 2 GB.
+        names: Names of the tensors, in the order of the result.
+        inputs: Arrays by name; those that are no input of the model are ignored.
+    """
     import onnx
 
+    # ONNX Runtime returns the outputs of a graph only, so the inner tensors become outputs of a copy.
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    known = {value.name for value in copy.graph.output}
-    copy.graph.output.extend(
-        onnx.ValueInfoProto(name=name) for name in dict.fromkeys(names) if name not in known
-    )
+    output_names = {value.name for value in copy.graph.output}
+    for name in names:
+        if name not in output_names:
+            copy.graph.output.append(onnx.ValueInfoProto(name=name))
+            output_names.add(name)
+
     session = open_session(copy.SerializeToString(), session_options())
-    read = {value.name for value in session.get_inputs()}
-    outputs: list[NDArray[Any]] = session.run(
-        list(names), {name: values for name, values in inputs.items() if name in read}
-    )
+    input_names = {value.name for value in session.get_inputs()}
+    own_inputs = {name: values for name, values in inputs.items() if name in input_names}
+    outputs: list[NDArray[Any]] = session.run(list(names), own_inputs)
     return outputs
 
 
@@ -143,7 +170,19 @@ def logits_of(
     *,
     progress: str | None = None,
 ) -> NDArray[np.float32]:
-    """Compute the logits ``(rows, outputs)`` of tokenized rows, in their order, with a bar titled ``progress``."""
+    """Compute the logits of tokenized rows.
+
+    Args:
+        model: The model.
+        rows: The rows.
+        outputs: Number of logits of a row.
+        pad_token_id: Token id that fills the shorter rows of a batch.
+        batch_size: Rows of a forward pass at most; rows of similar length share one.
+        progress: Title of a progress bar; ``None`` for no bar.
+
+    Returns:
+        Logits of shape ``(rows, outputs)``, in the order of the rows.
+    """
 
     def compute(batch: NDArray[np.int64]) -> NDArray[np.float32]:
         return model.logits(rows.pad(batch, pad_token_id))

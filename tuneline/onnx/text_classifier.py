@@ -1,4 +1,4 @@
-"""An exported model with its tokenizer: texts in, probabilities or numbers out, as ``tuneline predict`` computes them."""
+"""An exported model with its tokenizer: texts in, probabilities or numbers out."""
 
 import json
 from collections.abc import Sequence
@@ -111,7 +111,7 @@ class TextClassifier:
         return EncodedRows(values, offsets, truncated)
 
     def logits(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float32]:
-        """Return the logits ``(rows, outputs)`` of tokenized rows, ``batch_size`` of them in a forward pass."""
+        """Return the logits ``(rows, outputs)`` of tokenized rows, ``batch_size`` of them in a pass."""
         return logits_of(self.classifier, rows, self.task.outputs, self.pad_token_id, batch_size)
 
     def outputs(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float64]:
