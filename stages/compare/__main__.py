@@ -243,7 +243,7 @@ def main() -> dict[str, float]:
             split.task.outputs,
             record.pad_token_id,
             size,
-            progress=precision,
+            title=precision,
         )
         for precision in record.models
     }

@@ -66,7 +66,7 @@ class Classifier:
         if out is None:
             out = np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32)
         with torch.inference_mode():
-            return compute_by_length(compute, rows.lengths, batch_size, out, progress="predict")
+            return compute_by_length(compute, rows.lengths, batch_size, out, title="predict")
 
     def logits_of_texts(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> Logits:
         """Return the logits of rows of one or two texts, shape ``(rows, outputs)``.

@@ -83,7 +83,7 @@ def architecture_of(config: Mapping[str, Any]) -> Architecture:
 
 
 def token_limit(config: Mapping[str, Any]) -> int | None:
-    """Return the number of tokens that a model takes, special tokens included; ``None`` if there is no limit."""
+    """Return the number of tokens that a model takes, special tokens included; ``None``: no limit."""
     positions = config.get("max_position_embeddings")
     if not isinstance(positions, int):
         return None
@@ -97,7 +97,7 @@ def token_limit(config: Mapping[str, Any]) -> int | None:
 
 
 def has_token_type_ids(config: Mapping[str, Any]) -> bool:
-    """Return True if a model created from a configuration distinguishes the two texts of a pair by ``token_type_ids``."""
+    """Return True if a model of a configuration tells the texts of a pair apart by ``token_type_ids``."""
     return architecture_of(config).token_type_ids and config.get("type_vocab_size", 2) > 1
 
 

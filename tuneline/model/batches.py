@@ -20,11 +20,14 @@ from tuneline.core.terminal import progress
 from tuneline.tasks import Task, read_task
 
 VERSION = 1
-"""Of the layout: a map of another version is made anew."""
+"""Version of the layout: a map of another version is made anew."""
 _IDS, _OFFSETS = "input_ids", "offsets"
 _ALIGNMENT = 64
+"""Bytes to a multiple of which an array begins."""
 _LENGTH_BYTES = 8
+"""Bytes of the length of the description, at the end of the file."""
 _ANY = np.iinfo(np.int32)
+"""Range of a column whose file does not state it."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class TokenMap:
             they are all the same, as those of ``attention_mask``, they take no memory.
         offsets: Row ``i`` is ``values[name][offsets[i] : offsets[i + 1]]``; int64 of shape ``(rows + 1,)``.
         labels: Class ids (int64) or regression targets (float32) of shape ``(rows,)``.
+        longest: Tokens of the longest row.
+        highest: Highest token id.
     """
 
     values: Mapping[str, NDArray[np.integer]]
@@ -50,26 +55,37 @@ class TokenMap:
         # Only the content counts: a split is mapped once, by whatever path it is opened.
         key = content_key(VERSION, [file_hash(path) for path in rows.paths])
         path = rows.folder.with_name(f".{rows.folder.name}.mapped") / rows.split
-        found = _find(path, key)
-        while found is None:
+
+        # the map, made if it is not there. Another process may replace it between the two calls of
+        # ``_read_map``, so it is read until it has this key.
+        token_map = _read_map(path, key)
+        while token_map is None:
             path.parent.mkdir(parents=True, exist_ok=True)
             with locked(path.with_name(f"{path.name}.lock"), required=False):
-                if _find(path, key) is None:  # no other process has made it meanwhile
+                if _read_map(path, key) is None:  # no other process has made it meanwhile
                     _write(path, key, rows)
-            found = _find(path, key)
-        description, mapped = found
+            token_map = _read_map(path, key)
+        description, mapped = token_map
+
+        # its arrays, in the order of the columns
         arrays = {name: _Array(**array).view(mapped) for name, array in description["arrays"].items()}
-        offsets, labels = arrays.pop(_OFFSETS), arrays.pop(LABELS)
-        arrays |= {
-            name: np.broadcast_to(np.int8(value), offsets[-1]) for name, value in description["same"].items()
-        }
+        offsets = arrays.pop(_OFFSETS)
+        labels = arrays.pop(LABELS)
+        for name, value in description["same"].items():
+            arrays[name] = np.broadcast_to(np.int8(value), offsets[-1])
         values = {name: arrays[name] for name in rows.schema.names if name != LABELS}
         return cls(values, offsets, labels, description["longest"], description["highest"])
 
 
 @dataclass
 class _Array:
-    """Place of an array in the file: type in NumPy's notation, position of the first number in bytes, and how many there are."""
+    """Place of an array in the file.
+
+    Attributes:
+        dtype: Type in NumPy's notation.
+        start: Position of the first number, in bytes.
+        size: Count of numbers.
+    """
 
     dtype: str
     start: int
@@ -84,19 +100,26 @@ class _Array:
         return np.ndarray((self.size,), self.dtype, mapped, self.start)
 
 
-def _find(path: Path, key: str) -> tuple[dict[str, Any], mmap.mmap] | None:
-    """Return the description and the content of a map, unless it is missing, damaged, or of other Parquet files."""
+def _read_map(path: Path, key: str) -> tuple[dict[str, Any], mmap.mmap] | None:
+    """Return the description and the content of a map.
+
+    ``None`` if the map is missing, damaged, or of other Parquet files.
+    """
     with suppress(FileNotFoundError, ValueError), path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+        # The description is behind the arrays, and its length in the last bytes.
         end = len(mapped) - _LENGTH_BYTES
-        description = json.loads(mapped[end - int.from_bytes(mapped[end:], "little") : end])
-        return (description, mapped) if description["key"] == key else None
+        length = int.from_bytes(mapped[end:], "little")
+        description = json.loads(mapped[end - length : end])
+        if description["key"] == key:
+            return description, mapped
     return None
 
 
 def _write(path: Path, key: str, rows: SplitReader) -> None:
     """Make the map of a split, with one batch of rows in memory."""
-    arrays, same, end = _lay_out(rows)
+    arrays, constants, end = _lay_out(rows)
     inputs = [name for name in arrays if name not in {_OFFSETS, LABELS}]
     longest = highest = 0
     with (
@@ -106,55 +129,77 @@ def _write(path: Path, key: str, rows: SplitReader) -> None:
     ):
         arrays[_OFFSETS].append(np.zeros(1), file)
         for batch in rows.batches([*inputs, LABELS]):
-            lengths, ids = np.diff(numpy_values(batch[_IDS].offsets)), numpy_values(batch[_IDS].flatten())
-            longest, highest = max(longest, int(lengths.max())), max(highest, int(ids.max(initial=0)))
+            lengths = np.diff(numpy_values(batch[_IDS].offsets))
+            ids = numpy_values(batch[_IDS].flatten())
+            longest = max(longest, int(lengths.max()))
+            highest = max(highest, int(ids.max(initial=0)))
+            # before the ids, whose size counts the tokens of the batches so far
             arrays[_OFFSETS].append(np.cumsum(lengths, dtype=np.int64) + arrays[_IDS].size, file)
             arrays[LABELS].append(numpy_values(batch[LABELS]), file)
             for name in inputs:
                 arrays[name].append(numpy_values(batch[name].flatten()), file)
             step.advance(len(batch))
-        places = {name: asdict(array) for name, array in arrays.items()}
-        description = json.dumps(
-            {"key": key, "longest": longest, "highest": highest, "same": same, "arrays": places}
-        ).encode()
+
+        # The description comes last: until then, the sizes of the arrays are not known.
+        description = {
+            "key": key,
+            "longest": longest,
+            "highest": highest,
+            "same": constants,
+            "arrays": {name: asdict(array) for name, array in arrays.items()},
+        }
+        encoded = json.dumps(description).encode()
         file.seek(end)
-        file.write(description + len(description).to_bytes(_LENGTH_BYTES, "little"))
+        file.write(encoded + len(encoded).to_bytes(_LENGTH_BYTES, "little"))
 
 
 def _lay_out(rows: SplitReader) -> tuple[dict[str, _Array], dict[str, int], int]:
     """Return the place of each array, the inputs that are one value, and the position behind the arrays."""
-    count = rows.rows  # the first look at each file: a damaged one is named
-    ranges, most = _statistics(rows)
-    same = {name: low for name, (low, high) in ranges.items() if low == high and name != _IDS}
-    label = np.dtype(read_task(rows.schema).label_type.to_pandas_dtype())
-    stored = (
-        (name, np.promote_types(*map(np.min_scalar_type, ends)), most)
-        for name, ends in ranges.items()
-        if name not in same
-    )
-    arrays, start = {}, 0
-    for name, dtype, size in ((_OFFSETS, np.dtype(np.int64), count + 1), (LABELS, label, count), *stored):
+    row_count = rows.rows  # the first look at each file: a damaged one is named
+    ranges, max_tokens = _statistics(rows)
+
+    # type and size of each array
+    label_type = np.dtype(read_task(rows.schema).label_type.to_pandas_dtype())
+    layout = [(_OFFSETS, np.dtype(np.int64), row_count + 1), (LABELS, label_type, row_count)]
+    constants = {}
+    for name, (low, high) in ranges.items():
+        if low == high and name != _IDS:
+            constants[name] = low
+        else:
+            smallest_type = np.promote_types(np.min_scalar_type(low), np.min_scalar_type(high))
+            layout.append((name, smallest_type, max_tokens))
+
+    # their places, aligned
+    arrays = {}
+    start = 0
+    for name, dtype, size in layout:
         arrays[name] = _Array(dtype.str, start)
         start += -(-size * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
-    return arrays, same, start
+    return arrays, constants, start
 
 
 def _statistics(rows: SplitReader) -> tuple[dict[str, tuple[int, int]], int]:
-    """Return the range of each model input, and an upper limit of the number of tokens, from the metadata of the Parquet files."""
-    ends: dict[str, list[int]] = {name: [] for name in rows.schema.names if name != LABELS}
-    most = 0
+    """Return the range of each model input, and an upper limit of the number of tokens.
+
+    Both are from the metadata of the Parquet files; no column is read.
+    """
+    extremes: dict[str, list[int]] = {name: [] for name in rows.schema.names if name != LABELS}
+    max_tokens = 0
     for path in rows.paths:
         metadata = pq.read_metadata(path)
         for group, index in product(range(metadata.num_row_groups), range(metadata.num_columns)):
             column = metadata.row_group(group).column(index)
             name = column.path_in_schema.partition(".")[0]
-            if name in ends:
-                known = column.statistics is not None and column.statistics.has_min_max
-                ends[name] += (
-                    [column.statistics.min, column.statistics.max] if known else [_ANY.min, _ANY.max]
-                )
-                most += column.num_values * (name == _IDS)
-    return {name: (min(found, default=0), max(found, default=0)) for name, found in ends.items()}, most
+            if name not in extremes:
+                continue
+            if column.statistics is not None and column.statistics.has_min_max:
+                extremes[name] += [column.statistics.min, column.statistics.max]
+            else:
+                extremes[name] += [_ANY.min, _ANY.max]
+            if name == _IDS:
+                max_tokens += column.num_values
+    ranges = {name: (min(values, default=0), max(values, default=0)) for name, values in extremes.items()}
+    return ranges, max_tokens
 
 
 Batch = dict[str, NDArray[np.int64]]
@@ -162,7 +207,12 @@ Batch = dict[str, NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class TokenizedRows:
-    """Tokenized rows as ragged arrays, without a Python object per row: ``values`` and ``offsets`` as in ``TokenMap``."""
+    """Tokenized rows as ragged arrays, without a Python object per row.
+
+    Attributes:
+        values: Concatenated values of all rows, by model input, as in ``TokenMap``.
+        offsets: Where each row begins, and the end of the last one, as in ``TokenMap``.
+    """
 
     values: Mapping[str, NDArray[np.integer]]
     offsets: NDArray[np.int64]
@@ -173,28 +223,42 @@ class TokenizedRows:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each row, special tokens included; int64 of shape ``(rows,)``, computed anew at each access."""
+        """Tokens of each row, special tokens included; int64 of shape ``(rows,)``.
+
+        They are computed anew at each access.
+        """
         return np.diff(self.offsets)
 
     def lengths_of(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the tokens of some rows, given their numbers."""
+        """Return the tokens of the rows with these numbers."""
         lengths: NDArray[np.int64] = self.offsets[1:][rows] - self.offsets[:-1][rows]
         return lengths
 
     def pad(self, rows: NDArray[np.int64], pad_token_id: int, tokens: int | None = None) -> Batch:
-        """Pad rows on the right to ``tokens``: ``input_ids`` with ``pad_token_id``, other inputs with 0; int64 ``(rows, tokens)``.
+        """Pad rows on the right.
 
-        ``tokens`` is that of the longest row if it is not given, and never less.
+        Args:
+            rows: Numbers of the rows.
+            pad_token_id: Value of ``input_ids`` where a row has no token; other inputs are 0 there.
+            tokens: Length of the padded rows, at least the tokens of the longest row; ``None`` for just
+                these.
+
+        Returns:
+            The model inputs by name, int64 of shape ``(rows, tokens)``.
         """
         lengths = self.lengths_of(rows)
         if tokens is None:
             tokens = int(lengths.max(initial=0))
-        real = np.arange(tokens) < lengths[:, None]
-        source = (self.offsets[rows][:, None] + np.arange(real.shape[1]))[real]
+
+        # where the padded rows have tokens, and the places of these tokens in ``values``
+        is_token = np.arange(tokens) < lengths[:, None]
+        source = (self.offsets[rows][:, None] + np.arange(tokens))[is_token]
+
         batch = {}
         for name, values in self.values.items():
-            padded = np.full(real.shape, pad_token_id if name == "input_ids" else 0, dtype=np.int64)
-            padded[real] = values[source]
+            padding = pad_token_id if name == "input_ids" else 0
+            padded = np.full(is_token.shape, padding, dtype=np.int64)
+            padded[is_token] = values[source]
             batch[name] = padded
         return batch
 
@@ -210,13 +274,14 @@ class TokenizedSplit(TokenizedRows):
     def read(rows: SplitReader) -> "MappedSplit":
         """Map a split of ``data/tokenized/`` into memory, from all its files."""
         tokens = TokenMap.open(rows)
-        labels = read_task(rows.schema)
-        return MappedSplit(tokens.values, tokens.offsets, tokens.labels, labels, tokens)
+        task = read_task(rows.schema)
+        return MappedSplit(tokens.values, tokens.offsets, tokens.labels, task, tokens)
 
     def take(self, rows: NDArray[np.int64]) -> "TokenizedSplit":
-        """Return a split of some rows, in the given order and in memory."""
+        """Return a split of the rows with these numbers, in this order and in memory."""
         lengths = self.lengths_of(rows)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
+        # the place of each token in ``values``: how far its row moves, added to its new place
         source = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
         values = {name: column[source] for name, column in self.values.items()}
         return TokenizedSplit(values, offsets, self.labels[rows], self.task)
@@ -244,7 +309,7 @@ def compute_by_length(
     lengths: NDArray[np.int64],
     batch_size: int,
     out: NDArray[np.float32],
-    progress: str | None = None,
+    title: str | None = None,
 ) -> NDArray[np.float32]:
     """Compute the outputs of all rows by a model, with rows of similar length in one batch.
 
@@ -253,7 +318,7 @@ def compute_by_length(
         lengths: Tokens of each row, int64 ``(rows,)``.
         batch_size: Rows of a batch at most.
         out: Array for the outputs, float32 ``(rows, outputs)``; it may be mapped to a file.
-        progress: Title of a progress bar; ``None`` for no bar.
+        title: Title of a progress bar; ``None`` for no bar.
 
     Returns:
         ``out``, with the outputs in the order of the rows.
@@ -261,8 +326,8 @@ def compute_by_length(
     from tqdm import tqdm
 
     computed = np.zeros(len(lengths), dtype=np.int8)
-    without_bar = None if progress else True  # None: no bar unless standard error is a terminal
-    with tqdm(total=len(lengths), desc=progress, unit="row", disable=without_bar) as bar:
+    disabled = None if title else True  # None: disabled unless standard error is a terminal
+    with tqdm(total=len(lengths), desc=title, unit="row", disable=disabled) as bar:
         for rows in length_sorted_batches(lengths, batch_size):
             out[rows] = compute(rows)
             computed[rows] += 1

@@ -1,9 +1,9 @@
-"""Encoding of texts into Arrow columns of token ids, with the Rust tokenizer and only a few batches in memory."""
+"""Encoding of texts into Arrow columns of token ids, with the Rust tokenizer and few batches in memory."""
 
 import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -15,7 +15,10 @@ from tuneline.core.errors import DataError
 from tuneline.core.tables import LABELS, ROW_GROUP
 
 ENCODED_AT_A_TIME = 2_000
-"""Rows per call of the Rust tokenizer: enough to use its threads, few enough for memory (about 100 bytes per token)."""
+"""Rows per call of the Rust tokenizer.
+
+Enough to use its threads, and few enough for memory: an encoding takes about 100 bytes per token.
+"""
 Texts = list[str] | list[tuple[str, ...]]
 T = TypeVar("T")
 SHOWN = 40
@@ -26,7 +29,7 @@ class EncodingError(DataError):
     """A tokenizer cannot encode a text, for example because its regular expression takes too many steps.
 
     Attributes:
-        row: Position of the row among those that were given, to name its place.
+        row: Position of the row in the texts that were to be encoded, to name its place.
     """
 
     row = 0
@@ -55,9 +58,9 @@ def encode_batch(tokenizer: Tokenizer, texts: Texts, name: str) -> list[Encoding
         if not _is_of_tokenizer(error):
             raise
         row = _failing_row(tokenizer, texts)  # the library does not say which one it is
-        failed = _describe(str(error), texts[row], name)
-        failed.row = row
-        raise failed from None
+        encoding_error = _describe(str(error), texts[row], name)
+        encoding_error.row = row
+        raise encoding_error from None
     return encodings
 
 
@@ -83,9 +86,9 @@ def _failing_row(tokenizer: Tokenizer, texts: Texts) -> int:
 
 
 def _describe(reason: str, text: str | tuple[str, ...], name: str) -> EncodingError:
-    """Return what to say of a row that a tokenizer cannot encode.
+    """Return the error for a row that a tokenizer cannot encode.
 
-    Only the hint quotes it: others may read the problem.
+    Only the hint quotes the row, because the problem is also shown to people who may not read the file.
     """
     longest = text if isinstance(text, str) else max(text, key=len)
     return EncodingError(
@@ -121,14 +124,19 @@ class FastTokenizer(Protocol):
 
 @dataclass(frozen=True)
 class EncodingCounts:
-    """Counts over the rows of a split: tokens, among them special and unknown ones, rows that lost tokens, and the longest row."""
+    """Counts over the rows of a split."""
 
     rows: int = 0
     tokens: int = 0
+    """Tokens of all rows, special and unknown ones included."""
     special: int = 0
+    """Special tokens."""
     unknown: int = 0
+    """Unknown tokens."""
     truncated: int = 0
+    """Rows that lost tokens."""
     longest: int = 0
+    """Tokens of the longest row."""
 
     def metrics(self, prefix: str = "") -> dict[str, float]:
         """Return flat metrics for ``metrics/tokenize.json``.
@@ -146,13 +154,20 @@ class EncodingCounts:
         return {f"{prefix}{name}": value for name, value in values.items()}
 
     def __add__(self, other: "EncodingCounts") -> "EncodingCounts":
-        longest = max(self.longest, other.longest)
-        sums = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
-        return EncodingCounts(**{**sums, "longest": longest})
+        return EncodingCounts(
+            rows=self.rows + other.rows,
+            tokens=self.tokens + other.tokens,
+            special=self.special + other.special,
+            unknown=self.unknown + other.unknown,
+            truncated=self.truncated + other.truncated,
+            longest=max(self.longest, other.longest),
+        )
 
 
 class Encoder:
-    """Encodes rows of one or two texts: truncated to ``max_length``, the longer text of a pair first, and not padded.
+    """Encodes rows of one or two texts, without padding.
+
+    Rows are truncated to ``max_length`` tokens; of a pair, the longer text loses tokens first.
 
     A special token that stands in a text, such as ``[SEP]`` or ``</s>``, is text like any other: the model
     shall not take it for the end.
@@ -164,15 +179,20 @@ class Encoder:
         self._rust = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         self._rust.encode_special_tokens = True
         self._rust.no_padding()
+
+        # A row without text consists of the special tokens. They are counted before truncation is enabled,
+        # which would refuse a ``max_length`` that has no room for them.
         self._rust.no_truncation()
-        empty = self._rust.encode_batch_fast([("", "") if pairs else ""])[0].ids
+        empty_row = ("", "") if pairs else ""
+        template = self._rust.encode_batch_fast([empty_row])[0].ids
+        self._special_per_row = len(template)
+        self._unknown_id = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
+        self._unknown_in_template = template.count(self._unknown_id)
+
         self._rust.enable_truncation(
             max_length, strategy="longest_first", direction=tokenizer.truncation_side
         )
         self._max_length = max_length
-        self._unknown_id = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
-        self._special_per_row = len(empty)
-        self._unknown_in_template = empty.count(self._unknown_id)
         self.token_type_ids = "token_type_ids" in tokenizer.model_input_names
         self.counts = EncodingCounts()
 
@@ -186,58 +206,71 @@ class Encoder:
         offsets = np.concatenate([np.zeros(1, dtype=np.int32), np.cumsum(lengths, dtype=np.int32)])
         ids = flat_array((encoding.ids for encoding in encodings), np.int32, int(offsets[-1]))
         self.counts += self._count(encodings, lengths, ids)
+
         values: dict[str, NDArray[Any]] = {
             "input_ids": ids,
             "attention_mask": np.ones(len(ids), dtype=np.int8),
         }
         if self.token_type_ids:
-            values["token_type_ids"] = flat_array(
-                (encoding.type_ids for encoding in encodings), np.int8, len(ids)
-            )
+            type_ids = (encoding.type_ids for encoding in encodings)
+            values["token_type_ids"] = flat_array(type_ids, np.int8, len(ids))
         return {name: pa.ListArray.from_arrays(offsets, pa.array(column)) for name, column in values.items()}
 
     def _count(
         self, encodings: Sequence[Encoding], lengths: NDArray[np.int32], ids: NDArray[Any]
     ) -> EncodingCounts:
         rows = len(encodings)
-        full = np.flatnonzero(lengths == self._max_length).tolist()
+        unknown = int(np.count_nonzero(ids == self._unknown_id))
         return EncodingCounts(
             rows=rows,
             tokens=len(ids),
             special=rows * self._special_per_row,
-            unknown=int(np.count_nonzero(ids == self._unknown_id)) - rows * self._unknown_in_template,
-            truncated=sum(bool(encodings[row].overflowing) for row in full),
+            unknown=unknown - rows * self._unknown_in_template,
+            truncated=truncated_rows(encodings, lengths, self._max_length),
             longest=int(lengths.max(initial=0)),
         )
 
 
-def pair_separators(tokenizer: FastTokenizer) -> tuple[int, int] | None:
-    """Return the id of the separator, and how many are between two texts, if a tokenizer joins them as BERT (1) or RoBERTa (2) does.
+def truncated_rows(encodings: Sequence[Encoding], lengths: NDArray[np.integer], max_length: int) -> int:
+    """Return the number of rows that lost tokens; only a row of ``max_length`` tokens can be one of them."""
+    full_rows = np.flatnonzero(lengths == max_length).tolist()
+    return sum(1 for row in full_rows if encodings[row].overflowing)
 
-    They write one token, the first text, separators, the second text, one separator; and a single text
-    without what is between.
+
+def pair_separators(tokenizer: FastTokenizer) -> tuple[int, int] | None:
+    """Return the id of the separator, and how many separators are between the two texts of a pair.
+
+    BERT writes one and RoBERTa two. They write a single text as first token, text, separator; and a pair as
+    first token, first text, separators, second text, separator.
+
+    Returns:
+        ``None`` if the tokenizer joins texts in another way.
     """
     limit = 8  # any: the texts are empty
-    two: list[tuple[str, ...]] = [("", "")]
-    single, pair = (
-        Encoder(tokenizer, limit, pairs=False).encode([""])[0].ids,
-        Encoder(tokenizer, limit, pairs=True).encode(two)[0].ids,
-    )
-    joined_alike = len(single) == 2 and len(pair) > 2 and pair == [single[0], *[single[1]] * (len(pair) - 1)]
-    return (single[1], len(pair) - 2) if joined_alike else None
+    empty_pair: list[tuple[str, ...]] = [("", "")]
+    single = Encoder(tokenizer, limit, pairs=False).encode([""])[0].ids
+    pair = Encoder(tokenizer, limit, pairs=True).encode(empty_pair)[0].ids
+    if len(single) != 2 or len(pair) <= 2:
+        return None
+
+    first, separator = single
+    separators = len(pair) - 1  # between the texts, and at the end
+    if pair != [first] + [separator] * separators:
+        return None
+    return separator, separators - 1
 
 
 def flat_array(lists: Iterator[list[int]], dtype: type[np.integer], count: int) -> NDArray[Any]:
-    """Return the numbers of all lists, of which there are ``count``."""
+    """Return the ``count`` numbers of all lists in one array."""
     return np.fromiter(itertools.chain.from_iterable(lists), dtype=dtype, count=count)
 
 
 def encode_rows(
     encoder: Encoder, rows: Iterator[pa.RecordBatch], text_columns: Sequence[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Encode rows into batches of ``ROW_GROUP``, one chunk ahead of the consumer: Rust encodes while Python builds columns.
+    """Encode rows into batches of ``ROW_GROUP`` rows, and update the encoder's ``counts``.
 
-    The encoder's ``counts`` are updated.
+    It is one chunk ahead of the consumer: Rust encodes while Python builds columns.
 
     Raises:
         EncodingError: The tokenizer fails on a row; its ``row`` counts from the first one.
@@ -257,17 +290,17 @@ def _encoded(
     encoder: Encoder, rows: Iterator[pa.RecordBatch], text_columns: Sequence[str]
 ) -> Iterator[tuple[list[Encoding], pa.Array]]:
     """Yield the encodings and the labels of each chunk."""
-    first = 0
+    first_row = 0
     for chunk in _chunks(rows):
         columns = [chunk[name].to_pylist() for name in text_columns]
         texts: Texts = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         try:
             encodings = encoder.encode(texts)
         except EncodingError as error:
-            error.row += first
+            error.row += first_row
             raise
         yield encodings, chunk[LABELS]
-        first += len(chunk)
+        first_row += len(chunk)
 
 
 def _chunks(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

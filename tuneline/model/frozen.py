@@ -1,5 +1,6 @@
-"""A classifier with a frozen head: a checkpoint as it was, its mean-pooled vectors, and a linear model on top; and how to load either head.
+"""A classifier on a frozen checkpoint: its mean-pooled vectors, and a linear model on top.
 
+``load_classifier`` loads a trained model of either kind: such a classifier, or a fine-tuned one.
 Importing this module imports torch.
 """
 
@@ -34,7 +35,10 @@ FROZEN_HEAD_KEY = "frozen_head"
 def mean_pooled(
     encoder: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, **others: Tensor
 ) -> Tensor:
-    """Return the mean of the last hidden states over the tokens of each row (Reimers & Gurevych 2019), shape ``(batch, hidden)``."""
+    """Return the mean of the last hidden states over the tokens of each row, shape ``(batch, hidden)``.
+
+    Source: Reimers & Gurevych 2019.
+    """
     mask = attention_mask.unsqueeze(-1)
     states = encoder(input_ids=input_ids, attention_mask=attention_mask, **others).last_hidden_state * mask
     pooled: Tensor = states.sum(dim=1) / mask.sum(dim=1).clamp(min=1)
@@ -43,26 +47,31 @@ def mean_pooled(
 
 @dataclass(frozen=True)
 class PairTemplate:
-    """How a tokenizer joins two texts: the id of its separator, and how many are between the texts (``pair_separators``)."""
+    """How a tokenizer joins two texts, see ``pair_separators``."""
 
     separator: int
+    """Token id of the separator."""
     count: int
+    """Separators between the two texts."""
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerFast) -> Self:
         """Read it from a tokenizer; raise a ParamsError if it joins texts in another way."""
-        found = pair_separators(tokenizer)
-        if found is None:
+        separators = pair_separators(tokenizer)
+        if separators is None:
             raise ParamsError(
                 "model.head: 'frozen' encodes the texts of a pair one by one, and cannot see where the second"
                 " one begins: the tokenizer of model.checkpoint does not join them as BERT or RoBERTa do.",
                 "Set model.head to null, or choose a checkpoint such as BERT, RoBERTa, DeBERTa or"
                 " ModernBERT.",
             )
-        return cls(*found)
+        separator, count = separators
+        return cls(separator, count)
 
     def separate(self, input_ids: Tensor, attention_mask: Tensor, padding: int) -> tuple[Tensor, Tensor]:
-        """Turn a batch of pairs into one of texts as if each was encoded alone: all first ones, then all second ones.
+        """Turn a batch of pairs into a batch of texts, as if each text was encoded alone.
+
+        All first texts come before all second texts.
 
         Args:
             input_ids: Token ids, int64 of shape ``(batch, tokens)``, padded on the right.
@@ -78,8 +87,10 @@ class PairTemplate:
         inside = source.clamp(max=input_ids.shape[1] - 1)
         second_mask = attention_mask.gather(1, inside) * (source == inside)
         second_ids = torch.where(position == 0, input_ids[:, :1], input_ids.gather(1, inside))
+
         mask = torch.cat([attention_mask * (position <= end), second_mask])
         ids = torch.where(mask == 1, torch.cat([input_ids, second_ids]), padding)
+
         longest: Any = mask.sum(dim=1).max().item()
         check: Any = torch._check  # tells the exporter the range of a length that depends on the values
         check(longest >= 2)  # else a dimension could be a constant 1
@@ -103,13 +114,13 @@ class FrozenClassifier(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.template = template
-        encoder.config.update(
-            {FROZEN_HEAD_KEY: {"pooling": "mean", "pair": None if template is None else asdict(template)}}
-        )
         width = encoder.config.hidden_size
-        self.head = nn.Linear(
-            width if template is None else pair_width(width), len(encoder.config.id2label or ())
-        )
+        if template is None:
+            pair, features = None, width
+        else:
+            pair, features = asdict(template), pair_width(width)
+        encoder.config.update({FROZEN_HEAD_KEY: {"pooling": "mean", "pair": pair}})
+        self.head = nn.Linear(features, len(encoder.config.id2label or ()))
 
     @property
     def config(self) -> PretrainedConfig:
@@ -121,7 +132,8 @@ class FrozenClassifier(nn.Module):
         if self.template is None:
             return mean_pooled(self.encoder, input_ids, attention_mask)
         ids, mask = self.template.separate(input_ids, attention_mask, self.config.pad_token_id or 0)
-        pooled, rows = mean_pooled(self.encoder, ids, mask), input_ids.shape[0]
+        pooled = mean_pooled(self.encoder, ids, mask)
+        rows = input_ids.shape[0]
         return torch.cat(pair_features(pooled[:rows], pooled[rows:]), dim=1)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **_: Tensor) -> SequenceClassifierOutput:
@@ -132,34 +144,43 @@ class FrozenClassifier(nn.Module):
         return SequenceClassifierOutput(logits=self.head(self.features(input_ids, attention_mask)))
 
     def save_pretrained(self, folder: Path, state_dict: Mapping[str, Tensor]) -> None:
-        """Write the encoder with ``config.json``, as ``AutoModel`` loads it, and the head in a file of its own."""
+        """Write the encoder with ``config.json``, as ``AutoModel`` loads it, and the head beside it."""
         parts: dict[str, dict[str, Tensor]] = {"encoder": {}, "head": {}}
         for name, values in state_dict.items():
-            part, _, rest = name.partition(".")
-            parts[part][rest] = values.cpu().contiguous()
+            part, _, name_in_part = name.partition(".")
+            parts[part][name_in_part] = values.cpu().contiguous()
         self.encoder.save_pretrained(folder, state_dict=parts["encoder"])
         save_file(parts["head"], folder / HEAD)
 
 
 TrainedModel = PreTrainedModel | FrozenClassifier
-"""What ``models/classifier/`` holds: a fine-tuned model of transformers, or a frozen one with a linear head."""
+"""Model in ``models/classifier/``: fine-tuned, of transformers; or frozen, with a linear head."""
 
 
 def load_classifier(folder: Path, attention: str) -> TrainedModel:
-    """Load a trained model in float32 and evaluation mode, whichever head it has: safetensors only, no remote code.
+    """Load a trained model in float32 and evaluation mode: safetensors only, no remote code.
 
-    ``attention`` is an implementation of transformers, such as ``sdpa``.
+    Args:
+        folder: The folder of the model, fine-tuned or frozen.
+        attention: Implementation of attention in transformers, such as ``sdpa``.
     """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
-    auto: Any = AutoModelForSequenceClassification if FROZEN_HEAD_KEY not in config else AutoModel
-    model: PreTrainedModel = auto.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation=attention, **options
+    is_frozen = FROZEN_HEAD_KEY in config
+    auto_class: Any = AutoModel if is_frozen else AutoModelForSequenceClassification
+    model: PreTrainedModel = auto_class.from_pretrained(
+        folder,
+        dtype=torch.float32,
+        attn_implementation=attention,
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
     )
     model.train(False)
-    if FROZEN_HEAD_KEY not in config:
+    if not is_frozen:
         return model
+
     pair = config[FROZEN_HEAD_KEY]["pair"]
-    frozen = FrozenClassifier(model, None if pair is None else PairTemplate(**pair))
-    frozen.head.load_state_dict(load_file(folder / HEAD))
-    return frozen.train(False)
+    template = None if pair is None else PairTemplate(**pair)
+    classifier = FrozenClassifier(model, template)
+    classifier.head.load_state_dict(load_file(folder / HEAD))
+    return classifier.train(False)

@@ -61,8 +61,8 @@ class FrozenEncoder:
                 "Fetch it again: `dvc repro -f base`.",
             ) from None
         device = PartialState().device
-        words = cast("PreTrainedTokenizerFast", AutoTokenizer.from_pretrained(tokenizer, **options))
-        return cls(model.to(device).eval(), words, device)
+        fast_tokenizer = cast("PreTrainedTokenizerFast", AutoTokenizer.from_pretrained(tokenizer, **options))
+        return cls(model.to(device).eval(), fast_tokenizer, device)
 
     @property
     def width(self) -> int:
@@ -70,23 +70,26 @@ class FrozenEncoder:
         return int(self.model.config.hidden_size)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
-        """Return the mean of the last hidden states of each text, over its tokens; shape ``(rows, width)``."""
-        parts = [
-            self._vectors(texts[start : start + TEXTS_AT_A_TIME])
-            for start in range(0, max(len(texts), 1), TEXTS_AT_A_TIME)
-        ]
-        return np.concatenate(parts)
+        """Return the mean of the last hidden states of each text, over its tokens.
+
+        Returns:
+            Vectors of shape ``(rows, width)``.
+        """
+        starts = range(0, max(len(texts), 1), TEXTS_AT_A_TIME)  # without a text, one part of no rows
+        return np.concatenate([self._vectors(texts[start : start + TEXTS_AT_A_TIME]) for start in starts])
 
     def _vectors(self, texts: Sequence[str]) -> Vectors:
         import torch
 
         from tuneline.model.frozen import mean_pooled
 
+        # tokens
         encoder = Encoder(self.tokenizer, self.tokenizer.model_max_length, pairs=False)
         columns = encoder.columns(encoder.encode(list(texts)))
         values = {name: column.values.to_numpy() for name, column in columns.items()}
         rows = TokenizedRows(values, columns["input_ids"].offsets.to_numpy().astype(np.int64))
 
+        # vectors
         def compute(batch: NDArray[np.int64]) -> Vectors:
             padded = rows.pad(batch, self.tokenizer.pad_token_id)
             inputs = {name: torch.from_numpy(numbers).to(self.device) for name, numbers in padded.items()}
@@ -99,58 +102,76 @@ class FrozenEncoder:
 
 
 def features(columns: Sequence[Vectors]) -> Vectors:
-    """Return the features of rows of one text, its vector; or of two, as ``pair_features`` has them."""
-    return columns[0] if len(columns) == 1 else np.hstack(pair_features(*columns))
+    """Return the features of rows: the vector of one text, or ``pair_features`` of two texts."""
+    if len(columns) == 1:
+        return columns[0]
+    return np.hstack(pair_features(*columns))
 
 
 @dataclass(frozen=True)
 class FrozenBaselines:
-    """The models on frozen vectors by name: ``frozen``, and ``cosine`` for pairs, which sees the cosine of the two vectors alone."""
+    """The models on frozen vectors.
+
+    Attributes:
+        models: Models by name: ``frozen``, and ``cosine`` for pairs, which sees only the cosine of the two
+            vectors.
+    """
 
     encoder: FrozenEncoder
     models: dict[str, LinearModel]
 
     @classmethod
     def fit(cls, encoder: FrozenEncoder, train: pa.Table, validation: pa.Table, labels: Task) -> Self:
-        """Fit them on rows as ``tuneline.analysis.baselines.read_sample`` returns them."""
-        inputs = []
-        for name, rows in (("train", train), ("validation", validation)):
-            phase(f"frozen vectors of {name}")
-            inputs.append(
-                encoder_inputs(
-                    encoder, [rows[column].to_pylist() for column in rows.column_names if column != LABELS]
-                )
-            )
+        """Fit the models on rows as ``tuneline.analysis.baselines.read_sample`` returns them."""
+        phase("frozen vectors of train")
+        train_inputs = encoder_inputs(encoder, _texts(train))
+        phase("frozen vectors of validation")
+        validation_inputs = encoder_inputs(encoder, _texts(validation))
+
         phase("linear models of frozen vectors")
-        known, unseen = inputs
-        answers, others = (rows[LABELS].to_numpy() for rows in (train, validation))
+        train_labels = train[LABELS].to_numpy()
+        validation_labels = validation[LABELS].to_numpy()
         models = {}
-        for name in known:
-            cosine_last = name == "frozen" and "cosine" in known
+        for name, train_features in train_inputs.items():
+            cosine_last = name == "frozen" and "cosine" in train_inputs
             models[name] = LinearModel.fit(
-                (known[name], answers), (unseen[name], others), labels, cosine_last
+                (train_features, train_labels),
+                (validation_inputs[name], validation_labels),
+                labels,
+                cosine_last,
             )
         return cls(encoder, models)
 
     def predict(self, texts: Sequence[Sequence[str]]) -> dict[str, NDArray[Any]]:
         """Predict a batch of texts, one list for each column."""
-        return {
-            name: self.models[name].predict(values)
-            for name, values in encoder_inputs(self.encoder, texts).items()
-        }
+        inputs = encoder_inputs(self.encoder, texts)
+        return {name: self.models[name].predict(values) for name, values in inputs.items()}
+
+
+def _texts(rows: pa.Table) -> list[list[str]]:
+    """Return the texts of rows, one list for each column."""
+    return [rows[column].to_pylist() for column in rows.column_names if column != LABELS]
 
 
 def encoder_inputs(encoder: FrozenEncoder, texts: Sequence[Sequence[str]]) -> dict[str, Vectors]:
     """Return the features of each model, by its name; shape ``(rows, features)``."""
     columns = [encoder.vectors(column) for column in texts]
-    return {"frozen": features(columns), **({"cosine": cosine(*columns)} if len(columns) == 2 else {})}
+    inputs = {"frozen": features(columns)}
+    if len(columns) == 2:
+        inputs["cosine"] = cosine(*columns)
+    return inputs
 
 
 def fit_frozen_baselines(
     encoder: FrozenEncoder, splits: tuple[SplitReader, SplitReader], columns: Sequence[str], seed: int
 ) -> FrozenBaselines:
-    """Fit the models to the splits train and validation, in this order, of which at most so many rows are drawn as memory allows."""
-    most = most_rows(encoder.width, len(columns) == 2)
-    labels = read_task(splits[0].schema)
-    train, validation = (read_sample(split, columns, labels.outputs, seed, max_rows=most) for split in splits)
+    """Fit the models to the splits train and validation, in this order.
+
+    At most as many rows of each are drawn as memory allows.
+    """
+    train_split, validation_split = splits
+    labels = read_task(train_split.schema)
+    max_rows = most_rows(encoder.width, len(columns) == 2)
+    train = read_sample(train_split, columns, labels.outputs, seed, max_rows=max_rows)
+    validation = read_sample(validation_split, columns, labels.outputs, seed, max_rows=max_rows)
     return FrozenBaselines.fit(encoder, train, validation, labels)

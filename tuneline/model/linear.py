@@ -1,4 +1,4 @@
-"""The linear model on vectors of a frozen checkpoint: its features, its fit, and the same function as one weight matrix.
+"""The linear model on vectors of a frozen checkpoint: features, fit, and the equal linear layer.
 
 The stage ``baseline`` fits it to compare with, and the stage ``train`` publishes it where ``model.head`` is
 frozen.
@@ -26,29 +26,38 @@ MAX_ROWS = 20_000
 MAX_VALUES = 16_000_000
 """Rows times features: fewer rows are used if the checkpoint is wide."""
 REGULARIZATION = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
-"""Inverse regularization, from strong to weak. MRPC needs 1e-4 (accuracy 0.737; with 1 0.627)."""
+"""Inverse regularization, from strong to weak. MRPC needs 1e-4: its accuracy is 0.737, and 0.627 with 1."""
 FEW_ROWS = 500
 """Rows of validation below which the regularization is chosen by cross-validation of the train split."""
 MOST_CROSS_VALIDATED = 4_000
-"""Rows of train above which validation chooses it all the same: each fold takes seconds, and few rows of validation are rare there."""
+"""Rows of train above which validation chooses it all the same.
+
+Each fold takes seconds then, and data of this size seldom have few rows of validation.
+"""
 FOLDS = 5
 EMPHASIS = 30.0
-"""Factor of the scaled cosine of a pair, so that regularization hardly reaches it: it divides a squared weight by 900."""
+"""Factor of the scaled cosine of a pair, so that regularization hardly reaches its weight.
+
+The weight is 30 times smaller for it, and its square, which is penalized, 900 times.
+"""
 MAX_ITERATIONS = 200
 
 
 def most_rows(width: int, pairs: bool) -> int:
-    """Return how many rows of the train split are used."""
-    return min(MAX_ROWS, MAX_VALUES // (pair_width(width) if pairs else width))
+    """Return how many rows of the train split are used, for vectors of a width."""
+    features = pair_width(width) if pairs else width
+    return min(MAX_ROWS, MAX_VALUES // features)
 
 
 def pair_features(first: Array, second: Array) -> tuple[Array, ...]:
-    """Return the parts of the features of two texts: both vectors, their absolute difference, their product, and the cosine.
+    """Return the parts of the features of two texts.
+
+    They are both vectors, their absolute difference, their product, and the cosine, of shape ``(rows, 1)``.
 
     On MRPC with MiniLM, both vectors add 0.016 to the accuracy of difference and product alone (0.737 and
-    0.721). The cosine, of shape ``(rows, 1)``, is what a checkpoint for sentences was trained for. The others
-    correct it: on 1,000 pairs of STS-B, Pearson's r is 0.889 with the cosine alone, 0.846 with the others,
-    and 0.891 with all (docs/benchmarks.md).
+    0.721). The cosine is what a checkpoint for sentences was trained for. The other parts correct it: on
+    1,000 pairs of STS-B, Pearson's r is 0.889 with the cosine alone, 0.846 with the other parts, and 0.891
+    with all (docs/benchmarks.md).
     """
     return first, second, abs(first - second), first * second, cosine(first, second)
 
@@ -66,13 +75,19 @@ SMALLEST = 1e-12
 
 
 def pair_width(width: int) -> int:
-    """Return the number of features of two texts, given that of one vector."""
+    """Return the number of features of two texts, from the width of a vector."""
     return 4 * width + 1
 
 
 @dataclass(frozen=True)
 class LinearModel:
-    """A logistic regression of scaled features, or a ridge regression for numbers; without a ``model``, what is always predicted."""
+    """A logistic regression of scaled features, or a ridge regression for numbers.
+
+    Attributes:
+        model: Pipeline of scikit-learn; ``None`` if all rows of train have one label.
+        constant: What is predicted without a model.
+        dtype: Type of the predictions.
+    """
 
     model: Any
     constant: float
@@ -93,10 +108,19 @@ class LinearModel:
         emphasis = np.ones(vectors.shape[1], dtype=np.float32)
         if cosine_last:
             emphasis[-1] = EMPHASIS
-        cross_validated = len(validation[1]) < FEW_ROWS and 2 * FOLDS <= len(answers) <= MOST_CROSS_VALIDATED
-        splits = _folds(rows) if cross_validated else [(rows, validation)]
-        inverse = _best_regularization(splits, labels, emphasis)
-        return cls(_pipeline(inverse, labels, emphasis).fit(vectors, answers), constant, answers.dtype)
+
+        # regularization
+        has_few_validation_rows = len(validation[1]) < FEW_ROWS
+        can_be_divided = 2 * FOLDS <= len(answers) <= MOST_CROSS_VALIDATED
+        if has_few_validation_rows and can_be_divided:
+            divisions = _folds(rows)
+        else:
+            divisions = [(rows, validation)]
+        inverse = _best_regularization(divisions, labels, emphasis)
+
+        # the model of all rows
+        model = _pipeline(inverse, labels, emphasis).fit(vectors, answers)
+        return cls(model, constant, answers.dtype)
 
     def predict(self, vectors: Vectors) -> NDArray[Any]:
         """Predict rows of features: class ids or numbers of shape ``(rows,)``."""
@@ -111,7 +135,9 @@ class LinearModel:
         """
         if self.model is None:
             return np.zeros((labels.outputs, features)), labels.constant_bias(self.constant)
-        scaler, emphasis, linear = self.model[0], self.model[1].kw_args["emphasis"], self.model[-1]
+        scaler = self.model[0]
+        emphasis = self.model[1].kw_args["emphasis"]
+        linear = self.model[-1]
         scaled = np.atleast_2d(linear.coef_).astype(np.float64)
         coefficients = scaled * emphasis / scaler.scale_
         intercept = np.atleast_1d(linear.intercept_) - coefficients @ scaler.mean_
@@ -119,36 +145,48 @@ class LinearModel:
 
 
 def _folds(rows: Examples) -> list[tuple[Examples, Examples]]:
-    """Return the rows of train divided for cross-validation: what to fit, and what to score."""
+    """Return the divisions of the rows of train for cross-validation: rows to fit, and rows to score."""
     from sklearn.model_selection import KFold
 
     vectors, answers = rows
-    divided = KFold(FOLDS, shuffle=True, random_state=0).split(vectors)
-    return [
-        ((vectors[fitted], answers[fitted]), (vectors[scored], answers[scored])) for fitted, scored in divided
-    ]
+    divisions = []
+    for fitted, scored in KFold(FOLDS, shuffle=True, random_state=0).split(vectors):
+        fitted_rows = vectors[fitted], answers[fitted]
+        scored_rows = vectors[scored], answers[scored]
+        divisions.append((fitted_rows, scored_rows))
+    return divisions
 
 
 def _best_regularization(
-    splits: Sequence[tuple[Examples, Examples]], labels: Task, emphasis: Vectors
+    divisions: Sequence[tuple[Examples, Examples]], labels: Task, emphasis: Vectors
 ) -> float:
-    """Return the inverse regularization with the best mean score; from strong to weak, until it becomes worse."""
-    best, best_score = REGULARIZATION[0], -np.inf
+    """Return the inverse regularization with the best mean score over the divisions.
+
+    It is tried from strong to weak, until the score becomes worse: a weaker one takes longer, too.
+    """
+    best_inverse = REGULARIZATION[0]
+    best_score = -np.inf
     for inverse in REGULARIZATION:
         scores = []
-        for fitted, scored in splits:
-            model = _pipeline(inverse, labels, emphasis).fit(*fitted) if np.ptp(fitted[1]) else None
-            scores.append(-np.inf if model is None else _score(model, *scored))
+        for fitted_rows, scored_rows in divisions:
+            if np.ptp(fitted_rows[1]) == 0:  # one label only: there is nothing to fit
+                scores.append(-np.inf)
+                continue
+            model = _pipeline(inverse, labels, emphasis).fit(*fitted_rows)
+            scores.append(_score(model, *scored_rows))
         score = float(np.mean(scores))
         if score < best_score:
-            break  # a weaker one takes longer, too
+            break
         if score > best_score:
-            best, best_score = inverse, score
-    return best
+            best_inverse = inverse
+            best_score = score
+    return best_inverse
 
 
 def _score(model: Any, vectors: Vectors, answers: NDArray[Any]) -> float:
-    """Return R² of numbers, or the mean log-likelihood of classes that the train split has, too; 0 without such rows.
+    """Return R² of numbers, or the mean log-likelihood of classes; 0 without rows to compute it of.
+
+    Rows of a class that the train split does not have are left out.
 
     The likelihood tells more of few rows than the accuracy. On MRPC with 320 rows of train and 40 of
     validation, it chose models with a mean test accuracy of 0.720 (8 samples, the best possible choice
@@ -158,12 +196,11 @@ def _score(model: Any, vectors: Vectors, answers: NDArray[Any]) -> float:
         return float(model.score(vectors, answers)) if len(answers) > 1 else 0.0
     from sklearn.metrics import log_loss
 
-    known = np.isin(answers, model.classes_)
-    return (
-        -float(log_loss(answers[known], model.predict_proba(vectors[known]), labels=model.classes_))
-        if known.any()
-        else 0.0
-    )
+    is_trained = np.isin(answers, model.classes_)
+    if not is_trained.any():
+        return 0.0
+    probabilities = model.predict_proba(vectors[is_trained])
+    return -float(log_loss(answers[is_trained], probabilities, labels=model.classes_))
 
 
 def _pipeline(inverse: float, labels: Task, emphasis: Vectors) -> Any:

@@ -168,7 +168,7 @@ def logits_of(
     pad_token_id: int,
     batch_size: int = 64,
     *,
-    progress: str | None = None,
+    title: str | None = None,
 ) -> NDArray[np.float32]:
     """Compute the logits of tokenized rows.
 
@@ -178,7 +178,7 @@ def logits_of(
         outputs: Number of logits of a row.
         pad_token_id: Token id that fills the shorter rows of a batch.
         batch_size: Rows of a forward pass at most; rows of similar length share one.
-        progress: Title of a progress bar; ``None`` for no bar.
+        title: Title of a progress bar; ``None`` for no bar.
 
     Returns:
         Logits of shape ``(rows, outputs)``, in the order of the rows.
@@ -188,4 +188,4 @@ def logits_of(
         return model.logits(rows.pad(batch, pad_token_id))
 
     logits = np.empty((len(rows), outputs), dtype=np.float32)
-    return compute_by_length(compute, rows.lengths, batch_size, logits, progress)
+    return compute_by_length(compute, rows.lengths, batch_size, logits, title)

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from tuneline.core.errors import StageError
 from tuneline.model.batches import TokenizedRows
-from tuneline.model.encoding import encode_batch, flat_array
+from tuneline.model.encoding import encode_batch, flat_array, truncated_rows
 from tuneline.onnx.records import TokenizerRecord, exported_file
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.tasks import TASKS, Task
@@ -105,10 +105,7 @@ class TextClassifier:
             type_ids = (encoding.type_ids for encoding in encodings)
             values["token_type_ids"] = flat_array(type_ids, np.int64, tokens)
 
-        # Only a row of full length can have lost tokens.
-        full_rows = np.flatnonzero(lengths == self.max_length).tolist()
-        truncated = sum(1 for row in full_rows if encodings[row].overflowing)
-        return EncodedRows(values, offsets, truncated)
+        return EncodedRows(values, offsets, truncated_rows(encodings, lengths, self.max_length))
 
     def logits(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float32]:
         """Return the logits ``(rows, outputs)`` of tokenized rows, ``batch_size`` of them in a pass."""

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from tuneline.readers.files import DataFile
 
 BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
-BATCH_SIZE, WINDOW = 32, 4096
-"""Default rows per forward pass, and rows in memory."""
+"""Options that leave out bad rows and limit their share, for messages."""
+BATCH_SIZE = 32
+"""Default rows per forward pass."""
+WINDOW = 4096
+"""Default rows in memory."""
 FILES_HELP = (
     "CSV, TSV, JSONL or Parquet, plain or .gz; a folder, a pattern with * or a URL (s3://...) of such files;"
     " - for standard input"
@@ -112,6 +115,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     """
     from tuneline.cli.predict.batch import (
         BatchPrediction,
+        Part,
         ResultFolder,
         divide_file,
         is_stream,
@@ -124,6 +128,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.readers.delimited import Dialect
     from tuneline.readers.inputs import Input, InputColumns, kind_of, open_table
 
+    # arguments, all checked before a row is read
+    # - files
     check_options(delimiter, encoding, engine, workers)
     folder = ResultFolder.named(output)
     target = None if folder else named_target(output)
@@ -135,59 +141,75 @@ def command(  # noqa: PLR0917 - typer calls it by name
             "Name files, or leave out --engine.",
         )
     limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)
+
+    # - formats. A stream is not read ahead, so its delimiter is not detected.
     inputs = []
+    column_names = columns.split(",") if columns else None
     for source in sources:
         kind = input_format or kind_of(source, "--input-format")
-        dialect = Dialect.default(kind == "tsv", delimiter, quoting, columns.split(",") if columns else None)
+        dialect = Dialect.default(kind == "tsv", delimiter, quoting, column_names)
         if delimiter is None and quoting is None and source is not None and not is_stream(source):
             dialect = detected(source, kind, dialect, encoding, limits)
         inputs.append(Input(source, kind, dialect, encoding, limits))
-    output_kind = output_format or ("parquet" if folder else kind_of(target, "--output-format"))
+    if output_format:
+        output_kind = output_format
+    else:
+        output_kind = "parquet" if folder else kind_of(target, "--output-format")
     check_excel_safe(excel_safe, output_kind)
+
+    # - model and columns
     choice = ModelChoice(model, precision, threads)
-    deployed = choice.load_and_warn()
+    classifier = choice.load_and_warn()
     kept = tuple(dict.fromkeys(keep or ()))
-    used = InputColumns(
-        text_columns(text, deployed.text_columns), () if "all" in kept else kept, every="all" in kept
+    keeps_all = "all" in kept
+    input_columns = InputColumns(
+        text_columns(text, classifier.text_columns), () if keeps_all else kept, every=keeps_all
     )
+
+    # predictions
     options = StreamOptions(batch_size, window, BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS))
-    batch = BatchPrediction(choice, used, options, EngineOptions(engine, workers))
+    batch = BatchPrediction(choice, input_columns, options, EngineOptions(engine, workers))
     with refusing():
-        parts = [] if is_stream(sources[0]) else [part for source in inputs for part in divide_file(source)]
-        if parts and used.every:  # all results have the columns of the first file
+        parts: list[Part] = []
+        if not is_stream(sources[0]):
+            for source_input in inputs:
+                parts += divide_file(source_input)
+        if parts and keeps_all:  # all results have the columns of the first file
             with open_table(inputs[0]) as table:
-                batch = replace(batch, columns=used.of(table))
+                batch = replace(batch, columns=input_columns.of(table))
         if folder:
             batch.to_folder(parts, folder, output_kind, excel_safe=excel_safe)
-        elif engine == "local" and len(parts) <= 1:
-            predict_and_say(
-                deployed,
-                inputs[0],
-                used,
-                PredictionOutput(target, output_kind, excel_safe=excel_safe),
-                options,
-            )
+            return
+        file_output = PredictionOutput(target, output_kind, excel_safe=excel_safe)
+        if engine == "local" and len(parts) <= 1:
+            predict_and_say(classifier, inputs[0], input_columns, file_output, options)
         else:
-            batch.to_file(parts, PredictionOutput(target, output_kind, excel_safe=excel_safe))
+            batch.to_file(parts, file_output)
 
 
 def detected(source: "DataFile", kind: Kind, usual: "Dialect", encoding: str, limits: Limits) -> "Dialect":
-    """Return how a file is written, and say it where that is not as usual; the names of its columns are those of ``usual``."""
+    """Return the dialect of a file, and print it if it is not the usual one.
+
+    The names of the columns are not detected: they are the names in ``usual``.
+    """
     from tuneline.readers.inputs import COMMAND_OPTIONS
     from tuneline.readers.layout import detected_dialect
 
     with refusing():
-        found = replace(
-            detected_dialect(source, kind, COMMAND_OPTIONS, encoding, limits), columns=usual.columns
-        )
-    if found != usual:
-        say(f"{source}: {found.described()}; --delimiter and --quoting read it in another way", error=True)
-    return found
+        dialect = detected_dialect(source, kind, COMMAND_OPTIONS, encoding, limits)
+    dialect = replace(dialect, columns=usual.columns)
+    if dialect != usual:
+        say(f"{source}: {dialect.described()}; --delimiter and --quoting read it in another way", error=True)
+    return dialect
 
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Turn a ``DataError`` into an ``InputError``, where only the input is read: the model is loaded, the writer raises ``StageError``."""
+    """Turn a ``DataError`` into an ``InputError``, whose exit status says that the input is invalid.
+
+    For blocks that read nothing but the input: there the model is loaded, and the writer raises
+    ``StageError``.
+    """
     try:
         yield
     except UnreadableError:
@@ -211,7 +233,7 @@ def check_options(delimiter: str | None, encoding: str, engine: str, workers: in
 
 
 def check_excel_safe(excel_safe: bool, output_kind: Kind) -> None:
-    """Refuse ``--excel-safe`` for a format without cells that a spreadsheet executes: it would promise what nothing does."""
+    """Refuse ``--excel-safe`` for a format of which no spreadsheet executes cells: it would do nothing."""
     if excel_safe and output_kind not in {"csv", "tsv"}:
         hint = "Name a file that ends in .csv, or add --output-format csv; or leave out --excel-safe."
         raise StageError(
@@ -222,15 +244,20 @@ def check_excel_safe(excel_safe: bool, output_kind: Kind) -> None:
 
 
 def text_columns(named: list[str] | None, trained: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns that hold the text: those that ``--text`` names, as many as the model takes, or those of the training data."""
-    if named and len(named) != len(trained):
-        required = (
-            "one text, as in --text body"
-            if len(trained) == 1
-            else "two texts, as in --text subject --text body"
-        )
+    """Return the columns that hold the text: the ones that ``--text`` names, else those of the training.
+
+    Raises:
+        StageError: ``--text`` names more or fewer columns than the model takes.
+    """
+    if not named:
+        return trained
+    if len(named) != len(trained):
+        if len(trained) == 1:
+            required = "one text, as in --text body"
+        else:
+            required = "two texts, as in --text subject --text body"
         raise StageError(
             f"--text: {len(named)} given, but the model takes {required}.",
             f"It was trained on {' and '.join(trained)}.",
         )
-    return tuple(named) if named else trained
+    return tuple(named)

@@ -1,4 +1,4 @@
-"""Prediction of what the arguments of the command name: the files, the tasks that they are divided into, and the results.
+"""Prediction of many files: the files that the arguments name, their tasks, and the results.
 
 Either engine predicts many files, or many parts of one: to a folder with a result for each task, or to one
 file.
@@ -77,30 +77,49 @@ def named_target(output: str) -> DataFile | None:
 def named_sources(
     files: Sequence[str], target: DataFile | None, *, any_ending: bool
 ) -> list[DataFile | None]:
-    """Return the inputs (paths, patterns, URLs), checked before they are opened; ``None`` for standard input (``-``)."""
+    """Return the inputs, checked before they are opened.
+
+    Args:
+        files: Paths, patterns and URLs; ``-`` is standard input.
+        target: Output, which must be no input; ``None`` for standard output.
+        any_ending: Take files of a folder or pattern whatever their ending.
+
+    Returns:
+        The files; ``None`` for standard input.
+    """
+    # a stream, which must be the only input
     if files == ["-"]:
         return [None]
-    if len(files) == 1 and is_stream(path := as_path(files[0])):
-        if descriptor(path) is None:  # it is waited for until a program writes to it
-            say(f"{path} is a named pipe: reading what another program writes to it.", error=True)
-        return [path]
-    if streams := [name for name in files if name == "-" or is_stream(as_path(name))]:
+    if len(files) == 1:
+        path = as_path(files[0])
+        if is_stream(path):
+            if descriptor(path) is None:  # it is waited for until a program writes to it
+                say(f"{path} is a named pipe: reading what another program writes to it.", error=True)
+            return [path]
+    streams = [name for name in files if name == "-" or is_stream(as_path(name))]
+    if streams:
         raise StageError(
             f"{streams[0]} cannot be read together with other files.", "Name files only, or pipe all rows in."
         )
-    sources = [file for name in files for file in _named(name, any_ending)]
+
+    # files
+    sources: list[DataFile | None] = []
+    for name in files:
+        sources += _named_files(name, any_ending)
     for source in sources:
-        same = (
-            isinstance(source, Path)
-            and isinstance(target, Path)
-            and target.exists()
-            and target.samefile(source)
-        )
-        if same or source == target:
+        if _is_same_file(source, target):
             raise StageError(
                 f"--output: {target} is also the input, which would be overwritten.", "Name another file."
             )
-    return [*sources]
+    return sources
+
+
+def _is_same_file(source: DataFile | None, target: DataFile | None) -> bool:
+    if source == target:
+        return True
+    if not isinstance(source, Path) or not isinstance(target, Path):
+        return False
+    return target.exists() and target.samefile(source)
 
 
 def is_stream(path: DataFile | None) -> bool:
@@ -118,21 +137,26 @@ def is_remote(word: str) -> bool:
     return is_url(word) and not word.startswith(SCHEME_OF_PATHS)
 
 
-def _named(word: str, any_ending: bool) -> Sequence[DataFile]:
-    """Return the files that a word names: a file, a folder, a pattern with ``*``, or a URL of each; of folders and patterns, the data."""
-    files = list_files(word) if is_remote(word) else _local(as_path(word))
-    if len(files) == 1 and (
-        str(files[0]) == str(as_path(word)) or (isinstance(files[0], RemoteFile) and files[0].url == word)
-    ):
-        return files
+def _named_files(word: str, any_ending: bool) -> Sequence[DataFile]:
+    """Return the files that a word names: a file, a folder, a pattern with ``*``, or a URL of one of them.
+
+    A single file is returned whatever its ending; of a folder or pattern, only data is.
+    """
+    files = list_files(word) if is_remote(word) else _local_files(as_path(word))
+    if len(files) == 1:
+        (file,) = files
+        is_named = str(file) == str(as_path(word))
+        if is_named or (isinstance(file, RemoteFile) and file.url == word):
+            return files
+
     data = [file for file in files if _is_data(file, any_ending)]
     for file in data:
         if isinstance(file, Path) and (problem := not_a_file(file)):
             raise StageError(f"{file} {problem}.", "Move it away, or put a dot in front of its name.")
     if not data:
-        known = ", ".join(KIND_OF_SUFFIX)
+        suffixes = ", ".join(KIND_OF_SUFFIX)
         raise DataError(
-            f"{shown(word)} has no file that ends in {known}, plain or .gz.",
+            f"{shown(word)} has no file that ends in {suffixes}, plain or .gz.",
             "Check the path; --input-format reads all files.",
         )
     if "*" not in word:
@@ -140,11 +164,13 @@ def _named(word: str, any_ending: bool) -> Sequence[DataFile]:
     return data
 
 
-def _local(path: Path) -> Sequence[DataFile]:
+def _local_files(path: Path) -> Sequence[DataFile]:
     if path.is_dir():
         return sorted(path.iterdir())
-    if "*" in path.name and not os.path.lexists(path) and (matches := sorted(path.parent.glob(path.name))):
-        return matches
+    if "*" in path.name and not os.path.lexists(path):
+        matches = sorted(path.parent.glob(path.name))
+        if matches:
+            return matches
     if problem := not_a_file(path):
         raise StageError(f"{path} {problem}.", "Check the path; - is standard input.")
     return [path]
@@ -154,19 +180,23 @@ def _is_data(file: DataFile, any_ending: bool) -> bool:
     """Return True for a file whose name ends as data does, or for any file, and is not hidden."""
     if file.name.startswith((".", "_")):
         return False
+    suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
+    if suffix in KIND_OF_SUFFIX:
+        return True
     is_folder = isinstance(file, Path) and file.is_dir()
-    return Path(file.name.removesuffix(".gz")).suffix.lower() in KIND_OF_SUFFIX or (
-        any_ending and not is_folder
-    )
+    return any_ending and not is_folder
 
 
 def _check_shards(names: Sequence[str], folder: str) -> None:
-    """Check that a folder has each shard of the sets that names such as ``train-00000-of-00012.parquet`` tell of."""
-    found: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
-    for match in filter(None, map(_SHARD.fullmatch, names)):
-        found[match["name"], int(match["count"])].add(int(match["number"]))
-    for (name, count), numbers in found.items():
-        if missing := sorted(set(range(count)) - numbers):
+    """Check that no shard is missing of a set with names such as ``train-00000-of-00012.parquet``."""
+    shards: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
+    for file_name in names:
+        match = _SHARD.fullmatch(file_name)
+        if match is not None:
+            shards[match["name"], int(match["count"])].add(int(match["number"]))
+    for (name, count), numbers in shards.items():
+        missing = sorted(set(range(count)) - numbers)
+        if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise DataError(
                 f"{folder}: shard {name}-{missing[0]:05d}-of-{count:05d} is missing{more}.",
@@ -190,9 +220,15 @@ class Part:
         return self.source.path
 
     def result_name(self, kind: Kind) -> str:
-        """Return the name of its result: ``a.csv.parquet`` of ``a.csv``, ``a.parquet`` of ``a.parquet``; with numbers if it is a part."""
+        """Return the name of its result.
+
+        It is ``a.csv.parquet`` for ``a.csv``, and ``a.parquet`` for ``a.parquet``; numbered if the file has
+        several parts.
+        """
         stem = self.path.name.removesuffix(f".{kind}")
-        return f"{stem}.{kind}" if self.count == 1 else f"{stem}-{self.number:05d}-of-{self.count:05d}.{kind}"
+        if self.count > 1:
+            stem += f"-{self.number:05d}-of-{self.count:05d}"
+        return f"{stem}.{kind}"
 
 
 def divide_file(source: Input) -> list[Part]:
@@ -205,13 +241,14 @@ def divide_file(source: Input) -> list[Part]:
     if rows <= TASK_ROWS:
         return [Part(source)]
     ranges = [range(start, min(start + TASK_ROWS, rows)) for start in range(0, rows, TASK_ROWS)]
-    return [
-        Part(dataclasses.replace(source, part=part), number, len(ranges))
-        for number, part in enumerate(ranges)
-    ]
+    parts = []
+    for number, part_rows in enumerate(ranges):
+        parts.append(Part(dataclasses.replace(source, part=part_rows), number, len(ranges)))
+    return parts
 
 
 RECORDS = ".predictions"
+"""Folder of the records in a folder of results."""
 
 
 class ResultRecord(Record):
@@ -232,29 +269,33 @@ class ResultRecord(Record):
     first: list[str]
     """Places and reasons of the first ones."""
     truncated: int | None = OMITTED
-    """Number of rows that were too long for the model; ``None`` in a record that an earlier version of Tuneline wrote."""
+    """Number of rows that were too long for the model; ``None`` in a record of an earlier version."""
 
     @property
     def task(self) -> tuple[str, ...]:
-        """What was done: the rows, the model and the options."""
+        """Identity of the task: model and options, input, and rows."""
         return self.command, self.source, self.version, self.part
 
 
 @dataclass(frozen=True)
 class ResultFolder:
-    """A path, or a URL without a last slash.
+    """A folder of results, which a command that was killed leaves so that the next one resumes.
 
-    An ended or killed command leaves it so that the next one can go on.
+    ``.predictions/NAME.json`` in it records how the result ``NAME`` was made. It is written after the result,
+    and removed before the result.
 
-    ``.predictions/NAME.json`` in it says from what and how the result ``NAME`` was made: written after the
-    result, and removed before.
+    Attributes:
+        place: A path, or a URL without a slash at its end.
     """
 
     place: Path | str
 
     @classmethod
     def named(cls, word: str) -> "ResultFolder | None":
-        """Return the folder that ``--output`` names: it ends in a slash, or is one; ``None`` if it names a file."""
+        """Return the folder that ``--output`` names; ``None`` if it names a file.
+
+        The name of a folder ends in a slash, unless the folder exists on this machine.
+        """
         if is_remote(word):
             return cls(word.rstrip("/")) if word.endswith("/") else None
         path = as_path(word)
@@ -265,7 +306,9 @@ class ResultFolder:
 
     def file(self, name: str) -> DataFile:
         """Return a file in it."""
-        return self.place / name if isinstance(self.place, Path) else RemoteFile(f"{self.place}/{name}")
+        if isinstance(self.place, Path):
+            return self.place / name
+        return RemoteFile(f"{self.place}/{name}")
 
     @contextmanager
     def _storage(self) -> Iterator[tuple[Any, str]]:
@@ -273,17 +316,17 @@ class ResultFolder:
         from fsspec.implementations.local import LocalFileSystem
 
         with reaching(str(self)):
-            yield (
-                file_system(self.place)
-                if isinstance(self.place, str)
-                else (LocalFileSystem(), str(self.place.absolute()))
-            )
+            if isinstance(self.place, Path):
+                yield LocalFileSystem(), str(self.place.absolute())
+            else:
+                yield file_system(self.place)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder.
 
-        That of a storage is not held, as two commands write the same bytes, but tried before hours of work.
+        A folder of a storage is not held, because two commands write the same bytes. It is written to once,
+        so that a folder that cannot be written is known before hours of work.
 
         Raises:
             StageError: Another command holds it, or it cannot be written.
@@ -311,23 +354,20 @@ class ResultFolder:
         with self._storage() as (files, path):
             files.invalidate_cache()
             try:
-                names = {found.rpartition("/")[2] for found in files.ls(path, detail=False)}
+                names = {result_path.rpartition("/")[2] for result_path in files.ls(path, detail=False)}
             except FileNotFoundError:
                 return {}
-            found = [
-                record_path
-                for record_path in files.find(f"{path}/{RECORDS}")
-                if record_path.endswith(".json")
-            ]
+            paths = [entry for entry in files.find(f"{path}/{RECORDS}") if entry.endswith(".json")]
+
             # At once on a storage. On this machine one by one, because ``cat`` takes a bracket in a name for
             # a pattern.
-            at_once = found and isinstance(self.place, str)
-            for place, content in (
-                files.cat(found)
-                if at_once
-                else {record_path: files.cat_file(record_path) for record_path in found}
-            ).items():
-                name = place.rpartition("/")[2].removesuffix(".json")
+            if paths and isinstance(self.place, str):
+                contents = files.cat(paths)
+            else:
+                contents = {record_path: files.cat_file(record_path) for record_path in paths}
+
+            for record_path, content in contents.items():
+                name = record_path.rpartition("/")[2].removesuffix(".json")
                 with suppress(DataError):  # of another version: that result is made again
                     records[name] = ResultRecord.parse(content, name)
         return {name: record for name, record in records.items() if name in names}
@@ -343,9 +383,9 @@ class ResultFolder:
     def remove(self, name: str) -> None:
         """Remove a result with its record."""
         with self._storage() as (files, path):
-            for part in (f"{RECORDS}/{name}.json", name):
+            for file_name in (f"{RECORDS}/{name}.json", name):
                 with suppress(FileNotFoundError):
-                    files.rm_file(f"{path}/{part}")
+                    files.rm_file(f"{path}/{file_name}")
 
 
 @dataclass(frozen=True)
@@ -353,8 +393,8 @@ class PredictionTask:
     """A file, or a part of one, to predict into a file.
 
     Attributes:
-        folder, record: The folder of the output, and its record there, which lacks the counts; ``None`` for
-            any other output.
+        folder: Folder of results in which the output is; ``None`` for any other output.
+        record: Record of the result in that folder, still without the counts; ``None`` for any other output.
     """
 
     model: ModelChoice
@@ -383,13 +423,13 @@ def predict_task(task: PredictionTask) -> TaskResult:
 
 
 class Tally:
-    """Counts of predictions and bad rows over all tasks, and the check of the share of bad rows in each file."""
+    """Counts of predictions and bad rows over all tasks; it checks the share of bad rows in each file."""
 
     def __init__(self, policy: BadRowPolicy) -> None:
         self.policy = policy
         self.rows = self.skipped = self.truncated = 0
         self._report = RowReport()
-        self._file, self._usable = BadRows("", "row", policy), 0
+        self._start_file("")
 
     def add(self, part: Part, result: TaskResult) -> None:
         """Count the result of a task, and list its first bad rows. The parts of a file follow each other.
@@ -398,17 +438,23 @@ class Tally:
             DataError: The file, which ends with this part, has too many bad rows.
         """
         if part.number == 0:
-            self._file, self._usable = BadRows(str(part.path), "row", self.policy), 0
+            self._start_file(str(part.path))
         self._file.count += result.skipped
         self._file.first = [*self._file.first, *result.first][:SHOWN_BAD_ROWS]
         self._usable += result.rows
+
         self.rows += result.rows
         self.skipped += result.skipped
         self.truncated += result.truncated
         for place in result.first:
             self._report.add(f"skipped {part.path}, {place}")
+
         if part.number == part.count - 1:
             self._file.check(self._usable)
+
+    def _start_file(self, name: str) -> None:
+        self._file = BadRows(name, "row", self.policy)
+        self._usable = 0
 
 
 LIBRARIES = ("numpy", "onnxruntime", "pyarrow", "tokenizers")
@@ -417,7 +463,7 @@ LIBRARIES = ("numpy", "onnxruntime", "pyarrow", "tokenizers")
 
 @dataclass(frozen=True)
 class BatchPrediction:
-    """What all tasks have in common."""
+    """A prediction of many parts of files: what all its tasks have in common."""
 
     model: ModelChoice
     columns: InputColumns
@@ -429,16 +475,21 @@ class BatchPrediction:
 
         Each task has a file of its own until it is its turn.
         """
-        tally, started = Tally(self.options.bad_rows), time.perf_counter()
+        started = time.perf_counter()
+        tally = Tally(self.options.bad_rows)
         columns = OutputColumns(self.model.load().task, self.columns.kept)
         with ended_by_reader(), open_writer(output, columns) as writer, _scratch(output.path) as folder:
-            places = [folder / f"{number}.{output.kind}" for number in range(len(parts))]
-            outputs = [dataclasses.replace(output, path=place, header=False) for place in places]
-            tasks = [self._task(part, one) for part, one in zip(parts, outputs, strict=True)]
-            for part, place, result in zip(parts, places, self._results(tasks), strict=True):
+            paths = []
+            tasks = []
+            for number, part in enumerate(parts):
+                path = folder / f"{number}.{output.kind}"
+                paths.append(path)
+                tasks.append(self._task(part, dataclasses.replace(output, path=path, header=False)))
+
+            for part, path, result in zip(parts, paths, self._results(tasks), strict=True):
                 tally.add(part, result)
-                writer.append(place)
-                place.unlink()
+                writer.append(path)
+                path.unlink()
         say_truncated(tally.truncated, tally.rows, self.model.load().max_length)
         say_summary(tally.rows, tally.skipped, started)
 
@@ -452,30 +503,29 @@ class BatchPrediction:
         Raises:
             StageError: A task failed; the results of those that have ended stay.
         """
-        tally, started, names = (
-            Tally(self.options.bad_rows),
-            time.perf_counter(),
-            [part.result_name(kind) for part in parts],
-        )
+        started = time.perf_counter()
+        tally = Tally(self.options.bad_rows)
+        names = [part.result_name(kind) for part in parts]
         _check_names(names, parts, folder)
         with folder.locked():
+            # results of an earlier command, and the tasks that are left
             planned = dict(zip(names, self._records(parts, kind, excel_safe), strict=True))
             kept = kept_results(planned, folder)
-            waiting = [
-                dataclasses.replace(
-                    self._task(part, PredictionOutput(folder.file(name), kind, excel_safe=excel_safe)),
-                    folder=folder,
-                    record=planned[name],
-                )
-                for name, part in zip(names, parts, strict=True)
-                if name not in kept
-            ]
-            results = self._results(waiting)
+            tasks = []
+            for name, part in zip(names, parts, strict=True):
+                if name not in kept:
+                    output = PredictionOutput(folder.file(name), kind, excel_safe=excel_safe)
+                    task = self._task(part, output)
+                    tasks.append(dataclasses.replace(task, folder=folder, record=planned[name]))
+
+            # all results, in the order of the parts
+            results = self._results(tasks)
             for name, part in zip(names, parts, strict=True):
                 result = kept[name] if name in kept else next(results)
                 try:
                     tally.add(part, result)
-                except DataError:  # of all parts of the file
+                except DataError:
+                    # The file has too many bad rows, so none of its parts has a result.
                     for number in range(part.count):
                         folder.remove(dataclasses.replace(part, number=number).result_name(kind))
                     raise
@@ -483,18 +533,13 @@ class BatchPrediction:
         say_summary(tally.rows, tally.skipped, started, sum(result.rows for result in kept.values()))
 
     def _task(self, part: Part, output: PredictionOutput) -> PredictionTask:
-        """Return a task.
-
-        The share of bad rows is one of the whole file: of several parts, it is known at the end.
-        """
-        policy = (
-            self.options.bad_rows
-            if part.count == 1
-            else dataclasses.replace(self.options.bad_rows, max_share=1.0)
-        )
-        return PredictionTask(
-            self.model, part.source, self.columns, output, dataclasses.replace(self.options, bad_rows=policy)
-        )
+        """Return the task of a part."""
+        options = self.options
+        if part.count > 1:
+            # The limit is for the whole file, so ``Tally`` checks it after the last part.
+            policy = dataclasses.replace(options.bad_rows, max_share=1.0)
+            options = dataclasses.replace(options, bad_rows=policy)
+        return PredictionTask(self.model, part.source, self.columns, output, options)
 
     def _results(self, tasks: Sequence[PredictionTask]) -> Iterator[TaskResult]:
         results = map_tasks(predict_task, tasks, self.run, name="predict")
@@ -508,8 +553,8 @@ class BatchPrediction:
 
     def _records(self, parts: Sequence[Part], kind: Kind, excel_safe: bool) -> Iterator[ResultRecord]:
         """Yield the record of each task, without its counts."""
-        versions: dict[DataFile, str] = {}
         with progress("predict: reading the inputs", len(parts), "tasks") as step:
+            # the command
             options: list[object] = [
                 self.options.batch_size,
                 self.options.window,
@@ -521,12 +566,14 @@ class BatchPrediction:
             libraries = [importlib.metadata.version(name) for name in LIBRARIES]
             model = file_hash(self.model.file())
             command = content_key(model, dataclasses.asdict(self.columns), options, libraries)
+
+            # the inputs; each file is read once, whatever the number of its parts
+            versions: dict[DataFile, str] = {}
             for part in parts:
-                path, source = part.path, part.source
+                path = part.path
+                source = part.source
                 if path not in versions:
-                    versions[path] = (
-                        f"{path.version} {path.size}" if isinstance(path, RemoteFile) else file_hash(path)
-                    )
+                    versions[path] = _version(path)
                 reading = content_key(source.kind, source.encoding, dataclasses.asdict(source.dialect))
                 rows = f"{source.part.start}-{source.part.stop}" if source.part else "all"
                 step.advance(1)
@@ -541,61 +588,73 @@ class BatchPrediction:
                 )
 
 
-def kept_results(planned: Mapping[str, ResultRecord], folder: ResultFolder) -> dict[str, TaskResult]:
-    """Return the results in a folder that are those of planned tasks, and remove what must not be beside them.
+def _version(file: DataFile) -> str:
+    """Return a hash of a file; of a file on a storage its ETag and size, which need no download."""
+    if isinstance(file, RemoteFile):
+        return f"{file.version} {file.size}"
+    return file_hash(file)
 
-    That is all of another model or of other options, and what was made of these inputs when they were
-    different. Planned records are by the name of the result.
+
+def kept_results(planned: Mapping[str, ResultRecord], folder: ResultFolder) -> dict[str, TaskResult]:
+    """Return the results in a folder that planned tasks would make again, and remove misleading ones.
+
+    Results of another model or of other options are removed, and results of these inputs from a time when
+    the inputs were different.
+
+    Args:
+        planned: Records of the planned tasks, by the name of the result.
+        folder: The folder.
     """
-    there, commands, sources = (
-        folder.records(),
-        {task.command for task in planned.values()},
-        {task.source for task in planned.values()},
-    )
-    same = {
-        name: record
-        for name, record in there.items()
-        if name in planned and record.task == planned[name].task
-    }
-    others = [name for name, record in there.items() if record.command not in commands]
-    changed = [
-        name
-        for name, record in there.items()
-        if name not in same and record.command in commands and record.source in sources
-    ]
-    for names, of_what in (
-        (others, "of another model or of other options"),
-        (changed, "of inputs that have changed since"),
-    ):
-        if names:
-            say(f"{folder} has results {of_what}: {len(names)} removed, to predict anew.", error=True)
-        for name in names:
-            folder.remove(name)
-    if same:
-        say(f"{folder} has {len(same)} of {len(planned)} results already; they are kept.", error=True)
-    return {
-        name: TaskResult(record.rows, record.skipped, tuple(record.first), record.truncated or 0)
-        for name, record in same.items()
-    }
+    commands = {record.command for record in planned.values()}
+    sources = {record.source for record in planned.values()}
+    kept = {}
+    of_other_commands = []
+    of_other_versions = []
+    for name, record in folder.records().items():
+        if name in planned and record.task == planned[name].task:
+            kept[name] = TaskResult(record.rows, record.skipped, tuple(record.first), record.truncated or 0)
+        elif record.command not in commands:
+            of_other_commands.append(name)
+        elif record.source in sources:
+            of_other_versions.append(name)
+
+    _remove_results(folder, of_other_commands, "of another model or of other options")
+    _remove_results(folder, of_other_versions, "of inputs that have changed since")
+    if kept:
+        say(f"{folder} has {len(kept)} of {len(planned)} results already; they are kept.", error=True)
+    return kept
+
+
+def _remove_results(folder: ResultFolder, names: Sequence[str], origin: str) -> None:
+    if names:
+        say(f"{folder} has results {origin}: {len(names)} removed, to predict anew.", error=True)
+    for name in names:
+        folder.remove(name)
 
 
 def _check_names(names: Sequence[str], parts: Sequence[Part], folder: ResultFolder) -> None:
     """Check that no result would replace another one, or an input."""
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        both = " and ".join(
-            str(part.path) for part, name in zip(parts, names, strict=True) if name == twice[0]
-        )
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        name = repeated[0]
+        named_parts = zip(names, parts, strict=True)
+        paths = [str(part.path) for part_name, part in named_parts if part_name == name]
         raise StageError(
-            f"--output: the results of {both} would both be named {twice[0]}.",
+            f"--output: the results of {' and '.join(paths)} would both be named {name}.",
             "Predict them into two folders.",
         )
-    inputs = {str(part.path.resolve() if isinstance(part.path, Path) else part.path) for part in parts}
+    inputs = {_place(part.path) for part in parts}
     for name in names:
         file = folder.file(name)
-        if str(file.resolve() if isinstance(file, Path) else file) in inputs:
+        if _place(file) in inputs:
             raise StageError(
                 f"--output: {file} is also an input, which would be overwritten.", "Name another folder."
             )
+
+
+def _place(file: DataFile) -> str:
+    """Return the path of a file without links, or its URL."""
+    return str(file.resolve() if isinstance(file, Path) else file)
 
 
 @contextmanager

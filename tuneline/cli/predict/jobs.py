@@ -38,6 +38,7 @@ def main() -> None:
         for number, name in enumerate(sys.argv[2:], start=1)
     ]
     with ExitStack() as stack:
+        # The model is loaded here, too, so that a damaged one is reported once and not for each file.
         try:
             with explain_disk_errors():
                 ModelChoice(Path(options.model)).load_and_warn()
@@ -48,19 +49,19 @@ def main() -> None:
         results = map_tasks(predict_job, jobs, options, name="score")
         for number in range(1, len(jobs) + 1):
             say(BEGINS.format(number=number))
-            status, said = next(results)
-            if said:
-                say(said, error=True)
+            status, printed = next(results)
+            if printed:
+                say(printed, error=True)
             say(ENDS.format(number=number, status=status))
 
 
 def predict_job(job: Job) -> tuple[int, str]:
-    """Predict a file; return the exit status, and what a worker of another process has printed."""
+    """Predict a file; return the exit status, and the messages of a worker in another process."""
     if job.options.engine == "local":
         return run_job(job), ""
-    with redirect_stderr(io.StringIO()) as said:
+    with redirect_stderr(io.StringIO()) as printed:
         status = run_job(job)
-    return status, said.getvalue().rstrip("\n")
+    return status, printed.getvalue().rstrip("\n")
 
 
 def run_job(job: Job) -> int:
@@ -77,9 +78,8 @@ def run_job(job: Job) -> int:
         columns = InputColumns(model.text_columns, tuple(options.keep))
         with explain_disk_errors(), refusing():
             kind = kind_of(path, "the suffix")
-            source = Input(
-                path, kind, detected_dialect(path, kind, COMMAND_OPTIONS, limits=limits), limits=limits
-            )
+            dialect = detected_dialect(path, kind, COMMAND_OPTIONS, limits=limits)
+            source = Input(path, kind, dialect, limits=limits)
             policy = BadRowPolicy(
                 options.bad_rows, options.max_bad_share, "scoring.bad_rows: skip", "scoring.max_bad_share"
             )
@@ -90,7 +90,8 @@ def run_job(job: Job) -> int:
                 PredictionOutput(Path(job.output), "parquet"),
                 StreamOptions(BATCH_SIZE, WINDOW, policy),
             )
-    except InputError as error:  # without its hint, which may quote the file: others read the reason than those who may read the file
+    except InputError as error:
+        # Without its hint, which may quote the file: people read the reason who may not read the file.
         say(f"tuneline predict: {error.problem}", error=True)
         return error.status
     except StageError as error:

@@ -1,4 +1,4 @@
-"""The deployed model, with its tokenizer, and its predictions for a stream of rows, with one window of rows in memory at a time."""
+"""Predictions of a deployed model for a stream of rows, with one window of rows in memory at a time."""
 
 import functools
 import os
@@ -58,9 +58,12 @@ class ModelChoice:
 
 
 WINDOW_CHARACTERS = 1 << 22
-"""Characters from which a window has no more rows, however few it has: a tokenizer takes about 60 bytes of memory for each."""
+"""Characters from which a window has no more rows, however few it has.
+
+A tokenizer takes about 60 bytes of memory for each character.
+"""
 REPORTED = 20
-"""Skipped rows that are reported one by one; the others are only counted."""
+"""Skipped rows that are reported one by one; rows after them are only counted."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,12 @@ class StreamOptions:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What was done for a file, or a part of one, with places and reasons of the first skipped rows.
+    """Counts of a file, or of a part of one, and its first skipped rows.
 
     Attributes:
+        rows: Predicted rows.
+        skipped: Bad rows that were left out.
+        first: Places and reasons of the first skipped rows.
         truncated: Predicted rows that were too long for the model.
     """
 
@@ -99,13 +105,12 @@ def predict_file(
 
     The first bad rows are printed if ``report``.
     """
+    name = "standard input" if source.path is None else str(source.path)
     with (
         open_rows(source, columns) as rows,
         open_writer(output, OutputColumns(model.task, rows.columns.kept)) as writer,
     ):
-        bad = BadRows(
-            "standard input" if source.path is None else str(source.path), rows.unit, options.bad_rows
-        )
+        bad = BadRows(name, rows.unit, options.bad_rows)
         predicted = predict_rows(model, rows, writer, options, bad, report=report)
     return TaskResult(predicted.rows, bad.count, tuple(bad.first), predicted.truncated)
 
@@ -117,7 +122,10 @@ def predict_and_say(
     output: PredictionOutput,
     options: StreamOptions,
 ) -> None:
-    """Predict an input as ``predict_file`` does, and print the number of rows and the time to standard error."""
+    """Predict an input as ``predict_file`` does, and print the number of rows and the time.
+
+    They go to standard error.
+    """
     started = time.perf_counter()
     with ended_by_reader():
         result = predict_file(model, source, columns, output, options)
@@ -142,6 +150,7 @@ def ended_by_reader() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
+        # Python flushes standard output once more at its end, which would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
 
@@ -149,8 +158,12 @@ def ended_by_reader() -> Iterator[None]:
 def say_summary(rows: int, skipped: int, started: float, kept: int = 0) -> None:
     """Print the number of rows and the time to standard error; some predictions may have been kept."""
     seconds = time.perf_counter() - started
-    more = (f", {skipped:,} skipped" if skipped else "") + (f", {kept:,} of them kept" if kept else "")
-    say(f"{rows:,} rows{more} in {seconds:.1f} s, {(rows - kept) / seconds:,.0f} rows/s", error=True)
+    counts = f"{rows:,} rows"
+    if skipped:
+        counts += f", {skipped:,} skipped"
+    if kept:
+        counts += f", {kept:,} of them kept"
+    say(f"{counts} in {seconds:.1f} s, {(rows - kept) / seconds:,.0f} rows/s", error=True)
 
 
 def predict_rows(
@@ -162,16 +175,25 @@ def predict_rows(
     *,
     report: bool = True,
 ) -> TaskResult:
-    """Predict every row, in order, and return their numbers; ``bad`` counts those that are left out, and refuses too many.
-
-    A row that the tokenizer cannot encode is no bad row but an error, a ``DataError``: another tokenizer may
-    encode it.
+    """Predict every row, in order, and return the counts.
 
     Rows of a window are sorted by length, so that batches carry little padding, and put back in order. The
     first windows are small, so that the first predictions appear at once.
+
+    Args:
+        model: The model.
+        source: The rows.
+        writer: Gets the predictions, window by window.
+        options: Rows of a batch and of a window.
+        bad: Counts the bad rows, which are left out, and refuses too many.
+        report: Print the first bad rows.
+
+    Raises:
+        DataError: There are too many bad rows, or the tokenizer cannot encode a row. That is no bad row:
+            another tokenizer may encode it.
     """
     predicted = truncated = 0
-    position = source.position
+    position = source.position  # bytes of a text file that were read; None where rows are counted
     with progress(f"predict: {bad.name}", source.total, unit="" if position else "rows") as step:
         for rows in windows(good_rows(source, bad, report=report), options.batch_size, options.window):
             try:
@@ -181,23 +203,35 @@ def predict_rows(
             writer.write(rows, model.outputs(encoded, options.batch_size))
             predicted += len(rows)
             truncated += encoded.truncated
-            step.done = position() if position else rows[-1].number
-            step.detail = f"{predicted:,} rows" if position else ""
+            if position:
+                step.done = position()
+                step.detail = f"{predicted:,} rows"
+            else:
+                step.done = rows[-1].number
+                step.detail = ""
     bad.check(predicted)
     return TaskResult(predicted, truncated=truncated)
 
 
-def windows(rows: Iterator[Row], first: int, most: int) -> Iterator[list[Row]]:
-    """Yield windows of rows: ``first`` rows, then each window twice as large as the one before, up to ``most``; fewer long rows."""
-    size, waiting, characters = min(first, most), [], 0
+def windows(rows: Iterator[Row], first_size: int, max_size: int) -> Iterator[list[Row]]:
+    """Yield windows of rows, each twice as large as the one before.
+
+    The first one has ``first_size`` rows and none has more than ``max_size``. Where rows are long, a window
+    has fewer: it ends with ``WINDOW_CHARACTERS``.
+    """
+    size = min(first_size, max_size)
+    window = []
+    characters = 0
     for row in rows:
-        waiting.append(row)
+        window.append(row)
         characters += row.characters
-        if len(waiting) == size or characters >= WINDOW_CHARACTERS:
-            yield waiting
-            size, waiting, characters = min(2 * size, most), [], 0
-    if waiting:
-        yield waiting
+        if len(window) == size or characters >= WINDOW_CHARACTERS:
+            yield window
+            size = min(2 * size, max_size)
+            window = []
+            characters = 0
+    if window:
+        yield window
 
 
 def good_rows(source: InputRows, bad: BadRows, *, report: bool = True) -> Iterator[Row]:
@@ -207,7 +241,9 @@ def good_rows(source: InputRows, bad: BadRows, *, report: bool = True) -> Iterat
         if isinstance(row, Row):
             yield row
             continue
-        place = f"row {row.number}" if source.unit == "row" else f"row {row.number} (line {row.problem.line})"
+        place = f"row {row.number}"
+        if source.unit != "row":
+            place += f" (line {row.problem.line})"
         bad.add(row.problem, place)
         if report:
             printed.add(f"skipped {place}: {row.problem.message}")
@@ -220,7 +256,7 @@ class RowReport:
         self._lines = 0
 
     def add(self, line: str) -> None:
-        """Print a line, if it is one of the first."""
+        """Print a line, if it is one of the first ``REPORTED``."""
         self._lines += 1
         if self._lines <= REPORTED:
             say(line, error=True)

@@ -36,7 +36,10 @@ LINKS = 40
 
 
 def check_target(path: Path) -> None:
-    """Check, before anything is computed, that an output is a file, pipe or character device, or can be replaced by a file."""
+    """Check that an output is a pipe or character device, or a path that a file can have.
+
+    It is called before anything is computed.
+    """
     if Path(os.path.realpath(path)).is_symlink():
         raise StageError(f"--output: {path} is a link that leads to itself.", "Name a file.")
     if path.is_dir():
@@ -49,13 +52,13 @@ def check_target(path: Path) -> None:
 
 
 def descriptor(path: Path) -> int | None:
-    """Return the open file that a path such as ``/dev/stdout`` or ``/dev/fd/3`` names; ``None`` for any other path.
+    """Return the descriptor that a path such as ``/dev/stdout`` or ``/dev/fd/3`` names, else ``None``.
 
     Such a path seems to be a link to a file, which may have been opened to append to it.
     """
-    opened = os.path.realpath("/dev/fd")
+    open_files = os.path.realpath("/dev/fd")
     for _ in range(LINKS):
-        if path.name.isdecimal() and os.path.realpath(path.parent) == opened:
+        if path.name.isdecimal() and os.path.realpath(path.parent) == open_files:
             return int(path.name)
         if not path.is_symlink():
             break
@@ -95,17 +98,20 @@ def open_target(path: DataFile) -> Iterator[BinaryIO]:
 
 
 DIGITS = 6
+"""Digits after the decimal point of a probability or number."""
 SEPARATORS = re.compile(r"[\t\r\n]")
-"""What no cell of a TSV file can have."""
+"""Characters that no cell of a TSV file can have."""
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
 def json_line(values: dict[str, Any]) -> str:
-    """Return an object as JSON, in which what a terminal obeys is an escape of JSON: it is read back as it was.
+    """Return an object as JSON in which each control character is an escape, so that it is read back.
 
-    JSON itself escapes the control characters of ASCII only, and standard output may be a terminal.
+    JSON itself escapes the control characters of ASCII only, and standard output may be a terminal, which
+    obeys more of them.
     """
-    return CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", _to_json(values)) + "\n"
+    escaped = CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", _to_json(values))
+    return f"{escaped}\n"
 
 
 @dataclass(frozen=True)
@@ -122,17 +128,20 @@ class OutputColumns:
 
     @property
     def renamed(self) -> tuple[str, ...]:
-        """Names of the kept columns in the output: with the prefix ``input_`` where the output has a column of the same name.
+        """Names of the kept columns in the output.
 
-        A blank name gets it, too: in a header, it would be no name, and readers number such columns.
+        A name that another column of the output has gets the prefix ``input_``. A blank name gets it, too: in
+        a header, it would be no name, and readers number such columns.
         """
-        taken = dict.fromkeys(("row", "probabilities", *self.predicted))
+        names: list[str] = []
+        taken = {"row", "probabilities", *self.predicted}
         for kept in self.kept:
             name = kept
             while name in taken or not name.strip():
                 name = f"input_{name}"
-            taken[name] = None
-        return tuple(taken)[-len(self.kept) :] if self.kept else ()
+            names.append(name)
+            taken.add(name)
+        return tuple(names)
 
     @property
     def copied(self) -> tuple[str, ...]:
@@ -157,7 +166,12 @@ class Writer(ABC):
 
     @abstractmethod
     def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
-        """Write rows with their outputs: probabilities of the classes, or the predicted number; shape ``(rows, outputs)``."""
+        """Write rows with their predictions.
+
+        Args:
+            rows: The rows, with the values of the kept columns.
+            outputs: Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
+        """
 
     def predicted(self, outputs: NDArray[np.float64]) -> Iterator[list[Any]]:
         """Return the values of ``columns.predicted`` for each row."""
@@ -171,6 +185,7 @@ class TextWriter(Writer):
         super().__init__(columns)
         self._text = text
         self._line = {"jsonl": self._json_line, "csv": self._csv_line, "tsv": self._tsv_line}[output.kind]
+        # ``writerow`` of this writer returns the record, because it returns what ``write`` returns.
         self._csv = csv.writer(cast("Any", SimpleNamespace(write=str)))
         self._excel_safe = output.excel_safe
         if output.header and output.kind != "jsonl":
@@ -184,29 +199,34 @@ class TextWriter(Writer):
 
     def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
         """Write one line or record per row."""
-        self._text.writelines(
-            self._line(f"row {row.number}", [row.number, *row.kept.values(), *values])
-            for row, values in zip(rows, self.predicted(outputs), strict=True)
-        )
+        for row, predicted in zip(rows, self.predicted(outputs), strict=True):
+            line = self._line(f"row {row.number}", [row.number, *row.kept.values(), *predicted])
+            self._text.write(line)
         self._text.flush()
 
     def _json_line(self, _: str, values: Sequence[Any]) -> str:
         copied = self.columns.copied
-        named = dict(zip(copied, values[: len(copied)], strict=True))
-        return json_line(named | self.columns.task.json_prediction(values[len(copied) :]))
+        cells = dict(zip(copied, values[: len(copied)], strict=True))
+        prediction = self.columns.task.json_prediction(values[len(copied) :])
+        return json_line(cells | prediction)
 
     def _cells(self, values: Sequence[Any]) -> Sequence[Any]:
-        return [harmless(value) for value in values] if self._excel_safe else values
+        if not self._excel_safe:
+            return values
+        return [harmless(value) for value in values]
 
     def _csv_line(self, _: str, values: Sequence[Any]) -> str:
         # Up to Python 3.12, the module quotes only those line ends that it writes itself: told to write LF,
-        # it leaves a carriage return bare. So the end is replaced here: ``writerow`` returns what ``write``
-        # does, the record.
+        # it leaves a carriage return bare. So it writes CR LF, and the end is replaced here.
         record: str = self._csv.writerow(self._cells(values))
         return record.removesuffix("\r\n") + "\n"
 
     def _tsv_line(self, where: str, values: Sequence[Any]) -> str:
-        """Return a line in which quotes are characters like any other, as where TSV is read; refuse a tab or line end in a cell."""
+        """Return a line in which quotes are characters like any other, as where TSV is read.
+
+        Raises:
+            StageError: A cell has a tab or a line end.
+        """
         cells = ["" if value is None else str(value) for value in self._cells(values)]
         for name, cell in zip(self.columns.names, cells, strict=True):
             if SEPARATORS.search(cell):
@@ -222,19 +242,20 @@ class ParquetWriter(Writer):
 
     def __init__(self, columns: OutputColumns, file: BinaryIO) -> None:
         super().__init__(columns)
-        fields = [pa.field("row", pa.int64()), *(pa.field(name, pa.string()) for name in columns.renamed)]
-        fields += [
-            pa.field(name, pa.string() if name == "label" else pa.float32()) for name in columns.predicted
-        ]
+        fields = [pa.field("row", pa.int64())]
+        for name in columns.renamed:
+            fields.append(pa.field(name, pa.string()))
+        for name in columns.predicted:
+            fields.append(pa.field(name, pa.string() if name == "label" else pa.float32()))
         self._schema = pa.schema(fields)
         self._file = pq.ParquetWriter(file, self._schema, compression="zstd")
         self._waiting: list[list[Any]] = []
 
     def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
         """Collect rows, and write each full row group."""
-        for row, values in zip(rows, self.predicted(outputs), strict=True):
+        for row, predicted in zip(rows, self.predicted(outputs), strict=True):
             kept = [None if value is None else str(value) for value in row.kept.values()]
-            self._waiting.append([row.number, *kept, *values])
+            self._waiting.append([row.number, *kept, *predicted])
             if len(self._waiting) == ROW_GROUP:
                 self._flush()
 
@@ -251,13 +272,14 @@ class ParquetWriter(Writer):
         self._file.close()
 
     def _flush(self) -> None:
-        if self._waiting:
-            columns = zip(*self._waiting, strict=True)
-            arrays = [
-                pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)
-            ]
-            self._file.write_batch(pa.record_batch(arrays, schema=self._schema))
-            self._waiting.clear()
+        if not self._waiting:
+            return
+        arrays = []
+        columns = zip(*self._waiting, strict=True)
+        for column, field in zip(columns, self._schema, strict=True):
+            arrays.append(pa.array(column, field.type))
+        self._file.write_batch(pa.record_batch(arrays, schema=self._schema))
+        self._waiting.clear()
 
 
 @dataclass(frozen=True)
