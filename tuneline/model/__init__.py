@@ -1,4 +1,4 @@
-"""What a model reads and how its batches are made: architectures, tokenizers, encoding.
+"""Architectures, tokenizers, encoding, batches, and the linear model on a frozen checkpoint.
 
 No torch at import.
 """

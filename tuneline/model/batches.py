@@ -23,7 +23,7 @@ VERSION = 1
 """Version of the layout: a map of another version is made anew."""
 _IDS, _OFFSETS = "input_ids", "offsets"
 _ALIGNMENT = 64
-"""Bytes to a multiple of which an array begins."""
+"""Alignment of the arrays in the file, in bytes."""
 _LENGTH_BYTES = 8
 """Bytes of the length of the description, at the end of the file."""
 _ANY = np.iinfo(np.int32)
@@ -36,7 +36,7 @@ class TokenMap:
 
     Attributes:
         values: By model input, the concatenated values of all rows, in the smallest type that holds them. If
-            they are all the same, as those of ``attention_mask``, they take no memory.
+            they are all the same, as in ``attention_mask``, they take no memory.
         offsets: Row ``i`` is ``values[name][offsets[i] : offsets[i + 1]]``; int64 of shape ``(rows + 1,)``.
         labels: Class ids (int64) or regression targets (float32) of shape ``(rows,)``.
         longest: Tokens of the longest row.

@@ -99,7 +99,7 @@ def _describe(reason: str, text: str | tuple[str, ...], name: str) -> EncodingEr
 
 
 class FastTokenizer(Protocol):
-    """What an encoder needs of a tokenizer of transformers, which takes seconds to import."""
+    """A tokenizer of transformers, as far as an encoder needs it: importing the class takes seconds."""
 
     @property
     def backend_tokenizer(self) -> Tokenizer:

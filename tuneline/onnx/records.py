@@ -52,7 +52,7 @@ class ModelRecord(Record):
     weight_bits: int | None = OMITTED
     """int8: 7 or 8."""
     mean_abs_diff_on_validation: Mapping[str, float] | None = OMITTED
-    """int8, method ``best``: mean absolute difference of the logits from those of fp32, by method."""
+    """int8, method ``best``: mean absolute difference of the logits from fp32, by method."""
     fp32_layers: Sequence[str] | None = OMITTED
     """int8, method ``best``: linear layers that stay in fp32, the most sensitive first."""
     metrics: Mapping[str, Number] | None = OMITTED
@@ -261,7 +261,7 @@ class Prediction(Record):
     prediction: str | Number
     """Class name, or number."""
     probability: Number | None = OMITTED
-    """Of the predicted class."""
+    """Probability of the predicted class; ``None`` for a number."""
 
 
 class Flip(Record):

@@ -73,7 +73,7 @@ class TextClassifier:
                 ),
                 tokenizer_file=tokenizer_file,
             )
-        except Exception as error:  # those of the tokenizers library have no class of their own
+        except Exception as error:  # errors of the library tokenizers have no class of their own
             problem = (
                 f"{file} cannot be used with its metadata and tokenizer: {type(error).__name__}: {error}."
             )

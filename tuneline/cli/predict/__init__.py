@@ -128,7 +128,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.readers.delimited import Dialect
     from tuneline.readers.inputs import Input, InputColumns, kind_of, open_table
 
-    # arguments, all checked before a row is read
+    # arguments, all checked before a row is predicted
     # - files
     check_options(delimiter, encoding, engine, workers)
     folder = ResultFolder.named(output)
@@ -233,7 +233,7 @@ def check_options(delimiter: str | None, encoding: str, engine: str, workers: in
 
 
 def check_excel_safe(excel_safe: bool, output_kind: Kind) -> None:
-    """Refuse ``--excel-safe`` for a format of which no spreadsheet executes cells: it would do nothing."""
+    """Refuse ``--excel-safe`` for a format whose cells no spreadsheet executes: it would do nothing."""
     if excel_safe and output_kind not in {"csv", "tsv"}:
         hint = "Name a file that ends in .csv, or add --output-format csv; or leave out --excel-safe."
         raise StageError(
@@ -244,7 +244,7 @@ def check_excel_safe(excel_safe: bool, output_kind: Kind) -> None:
 
 
 def text_columns(named: list[str] | None, trained: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns that hold the text: the ones that ``--text`` names, else those of the training.
+    """Return the columns that hold the text: named by ``--text``, else as in training.
 
     Raises:
         StageError: ``--text`` names more or fewer columns than the model takes.

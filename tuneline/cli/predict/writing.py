@@ -116,7 +116,7 @@ def json_line(values: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class OutputColumns:
-    """Names of the output's columns: those of the prediction, and those that are copied from the input."""
+    """Names of the columns of an output: of the prediction, and copied from the input."""
 
     task: Task
     kept: tuple[str, ...]
