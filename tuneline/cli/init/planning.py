@@ -35,8 +35,8 @@ from tuneline.metrics.table import metrics_for, primary_metric
 from tuneline.params import Params
 from tuneline.params.data import SplitParams, TaskKind
 from tuneline.project import git_hook
-from tuneline.project.repo import file_of_dvc, missing, named
 from tuneline.project.programs import run_dvc
+from tuneline.project.repo import file_of_dvc, missing, named
 from tuneline.readers.delimited import numbered_column
 from tuneline.readers.inputs import Input, open_table, readable
 from tuneline.readers.labelled import LABEL, LabelledColumns, has_text, labelled_rows, plain_text
