@@ -6,8 +6,7 @@ server has seen. What counts are looks and not times: a server that was away or 
 clocks that differ only make it wait longer.
 
 Only runs of a deployment are watched: nobody could start another again. Their deployments have them send
-heartbeats (prefect.yaml). ``python -m flows.server.crashes`` removes the automations that did this in earlier
-versions.
+heartbeats (prefect.yaml).
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from prefect.client.orchestration import PrefectClient, SyncPrefectClient, get_client
+from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas import filters
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.states import AwaitingRetry, Crashed, Failed
@@ -24,8 +23,6 @@ from tuneline.core.terminal import say
 
 FLOWS = ["train", "score", "ingest", "watch", "clean", "sweep"]
 """Names of the flows whose runs are started again after a crash."""
-FORMER = ("tuneline: pick up a crashed run", "tuneline: notice a run whose machine is gone")
-"""Automations of earlier versions, which would start a crashed run a second time."""
 LOOK = 10.0
 """Seconds between two looks."""
 SILENT, STARTING, REPORTING = 9, 30, 3
@@ -129,15 +126,3 @@ async def watch(client: PrefectClient) -> None:
             await runs.look()
         except Exception as error:
             say(f"The server could not look at its runs: {type(error).__name__}: {error}", error=True)
-
-
-def remove_former(client: SyncPrefectClient) -> None:
-    """Remove the automations of earlier versions."""
-    for name in FORMER:
-        for automation in client.read_automations_by_name(name):
-            client.delete_automation(automation.id)
-
-
-if __name__ == "__main__":
-    with get_client(sync_client=True) as here:
-        remove_former(here)

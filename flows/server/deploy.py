@@ -88,7 +88,6 @@ def deploy(env: Mapping[str, str], train_queue: str | None = None) -> None:
                 *(["--paused"] if pool_paused else []),
             ],
             ["prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file)],
-            ["flows.server.crashes"],
         ):
             say(f"... {' '.join(step[:4])}")
             done = subprocess.run(

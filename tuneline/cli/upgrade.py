@@ -1,8 +1,8 @@
-"""``tuneline upgrade``: bring the parameters of an adopted repository to the version of its code, after a merge of a new one.
+"""``tuneline upgrade``: bring the parameters of an adopted repository to a new version of the code.
 
-Every value of the user stays. New keys get their defaults, and keys that an earlier version had are
-translated by the table ``MIGRATIONS``. In files of the user that the merge left in conflict, the user's
-version counts.
+It is called after a merge of that version. Every value of the user stays. New keys get their defaults, and
+keys that an earlier version had are translated by the table ``MIGRATIONS``. In files of the user that the
+merge left in conflict, the user's version counts.
 """
 
 import difflib
@@ -20,7 +20,6 @@ from tuneline.core.errors import StageError
 from tuneline.core.paths import PARAMS
 from tuneline.core.terminal import say
 from tuneline.params.loading import default_values, load_params, missing_keys
-from tuneline.params.model import STRUCTURE
 from tuneline.project.params_file import Changes, dump_commented, get_value, inline, load_commented, write
 from tuneline.project.repo import git
 
@@ -29,66 +28,37 @@ OF_THE_USER = (PARAMS.as_posix(), "dvc.lock", "conf", "metrics")
 """Files and folders whose version is the user's where a merge left a conflict."""
 
 
-@dataclass(frozen=True)
-class Migration:
-    """A key that an earlier version had, and what returns the values that replace its value, by dotted key.
-
-    Attributes:
-        redefined: True if the new keys existed before, with another meaning. Else values that the file has
-            for them stay.
-    """
-
-    old: str
-    translate: Callable[[Any], Changes]
-    redefined: bool = False
+def _moved_to(key: str) -> Callable[[Any], Changes]:
+    """Return the translation of a key that has another name now."""
+    return lambda value: {key: value}
 
 
-def _moved(old: str, new: str) -> Migration:
-    return Migration(old, lambda value: {new: value})
+def _set_to_default(*keys: str) -> Callable[[Any], Changes]:
+    """Return the translation of a key whose value says nothing about the keys that replaced it."""
+    return lambda _: {key: get_value(default_values(), key) for key in keys}
 
 
-def _of_all_rows(_: int) -> Changes:
-    """``similarity`` had another meaning when only some rows were compared, and ``max`` belongs to it."""
-    defaults = default_values()["validate"]["near_duplicates"]
-    return {f"validate.near_duplicates.{name}": defaults[name] for name in ("max", "similarity")}
+def _bad_rows(drop_incomplete: bool) -> Changes:
+    """Leave out any number of bad rows where the user had incomplete rows dropped; else stop."""
+    if drop_incomplete:
+        return {"data.bad_rows": "skip", "data.max_bad_share": 1.0}
+    return {"data.bad_rows": "stop"}
 
 
-_MOVED = (
-    "checkpoint_every_steps",
-    "checkpoint_every_minutes",
-    "checkpoint_every_epochs",
-    "keep_checkpoints",
-    "trackers",
-)
-MIGRATIONS = (
-    *(_moved(f"train.{name}", f"run.{name}") for name in _MOVED),
-    Migration(
-        "data.drop_incomplete",
-        lambda drop: (
-            {"data.bad_rows": "skip", "data.max_bad_share": 1.0} if drop else {"data.bad_rows": "stop"}
-        ),
+MIGRATIONS: Mapping[str, Callable[[Any], Changes]] = {
+    "train.checkpoint_every_steps": _moved_to("run.checkpoint_every_steps"),
+    "train.checkpoint_every_minutes": _moved_to("run.checkpoint_every_minutes"),
+    "train.checkpoint_every_epochs": _moved_to("run.checkpoint_every_epochs"),
+    "train.keep_checkpoints": _moved_to("run.keep_checkpoints"),
+    "train.trackers": _moved_to("run.trackers"),
+    "data.drop_incomplete": _bad_rows,
+    # similarity had another meaning when only some rows were compared, and max belongs to it
+    "validate.near_duplicates.rows": _set_to_default(
+        "validate.near_duplicates.max", "validate.near_duplicates.similarity"
     ),
-    Migration("validate.near_duplicates.rows", _of_all_rows, redefined=True),
-    Migration(
-        "compare.close", lambda _: {"compare.close_rmse": get_value(default_values(), "compare.close_rmse")}
-    ),
-)
-"""All keys that were renamed or replaced since the oldest supported version, the first with ``conf/base.yaml``."""
-
-
-def consequences(values: Mapping[str, Any]) -> Changes:
-    """Return values that keep the meaning of others, by dotted key: what was allowed is refused without them."""
-    changes: dict[str, Any] = {}
-    if get_value(values, "export.int8.reduce_range") is False and "allow_saturation" not in (
-        get_value(values, "compare.int8") or {}
-    ):
-        changes["compare.int8.allow_saturation"] = True
-    config = get_value(values, "model.config") or {}
-    if get_value(values, "model.checkpoint") is not None and STRUCTURE & config.keys():
-        changes["model.config"] = {
-            key: value for key, value in config.items() if key not in STRUCTURE
-        } or None
-    return changes
+    "compare.close": _set_to_default("compare.close_rmse"),
+}
+"""Keys that were renamed or replaced, each with the function that makes the values of the new keys."""
 
 
 def upgrade(values: CommentedMap, complete: bool) -> None:
@@ -97,53 +67,70 @@ def upgrade(values: CommentedMap, complete: bool) -> None:
     If ``complete``, the keys that are missing are added, with their defaults. A task has only those that it
     changes.
     """
-    changes: dict[str, tuple[Any, Any]] = {key: (value, None) for key, value in consequences(values).items()}
-    for migration in MIGRATIONS:
-        section, _, name = migration.old.rpartition(".")
-        old = get_value(values, section)
-        if isinstance(old, CommentedMap) and name in old:
-            comment = old.ca.items.pop(name, None)
-            for key, value in migration.translate(old.pop(name)).items():
-                if migration.redefined or not has_value(values, key):
-                    changes[key] = value, comment
-                    comment = None
-    for key in missing_keys(values) if complete else ():
-        if has_value(default_values(), key):
-            set_value(values, key, get_value(default_values(), key))
-    for key, (value, comment) in changes.items():
-        set_value(values, key, value, comment)
+    # translate: the first new key takes over the comment of the old one
+    translated: dict[str, tuple[Any, Any]] = {}
+    for old_key, translate in MIGRATIONS.items():
+        section_name, _, name = old_key.rpartition(".")
+        section = get_value(values, section_name)
+        if not isinstance(section, CommentedMap) or name not in section:
+            continue
+        comment = section.ca.items.pop(name, None)
+        for key, value in translate(section.pop(name)).items():
+            translated[key] = value, comment
+            comment = None
+
+    # complete
+    if complete:
+        for key in missing_keys(values):
+            if _has_key(default_values(), key):
+                _set_value(values, key, get_value(default_values(), key))
+
+    # set what was translated last, so that it stays
+    for key, (value, comment) in translated.items():
+        _set_value(values, key, value, comment)
 
 
-def has_value(values: Any, key: str) -> bool:
+def _has_key(values: Any, key: str) -> bool:
     """Return True if there is a dotted key, whose value may be ``None``."""
-    section, _, name = key.rpartition(".")
-    return name in ((get_value(values, section) if section else values) or {})
+    section_name, _, name = key.rpartition(".")
+    section = get_value(values, section_name) if section_name else values
+    return section is not None and name in section
 
 
-def set_value(values: CommentedMap, key: str, value: Any, comment: Any = None) -> None:
+def _set_value(values: CommentedMap, key: str, value: Any, comment: Any = None) -> None:
     """Set a value by its dotted key: in its place if it is there, else where the defaults have it."""
-    order: Mapping[str, Any] = default_values()
-    *sections, last = key.split(".")
-    for name in sections:
-        if values.get(name) is None:
-            values.pop(name, None)
-            _insert(values, name, CommentedMap(), order)
-        values, order = values[name], order.get(name) or {}
-    if last in values:
-        values[last] = inline(value)
-    elif not sections and isinstance(value, dict):
-        _insert(values, last, CommentedMap({name: inline(entry) for name, entry in value.items()}), order)
+    *section_names, name = key.split(".")
+
+    # go to the section, which may be new
+    section, order = values, default_values()
+    for section_name in section_names:
+        if section.get(section_name) is None:
+            section.pop(section_name, None)
+            _insert(section, section_name, CommentedMap(), order)
+        section = section[section_name]
+        order = order.get(section_name) or {}
+
+    # set the value; a whole section gets a line for each of its keys
+    if name in section:
+        section[name] = inline(value)
+    elif not section_names and isinstance(value, dict):
+        lines = CommentedMap({inner: inline(inner_value) for inner, inner_value in value.items()})
+        _insert(section, name, lines, order)
     else:
-        _insert(values, last, inline(value), order)
+        _insert(section, name, inline(value), order)
     if comment is not None:
-        values.ca.items.setdefault(last, comment)
+        section.ca.items.setdefault(name, comment)
 
 
-def _insert(values: CommentedMap, name: str, value: Any, order: Mapping[str, Any]) -> None:
-    names = list(order)
-    before = names[: names.index(name)] if name in names else names
-    places = [place for place, other in enumerate(values) if other in before]
-    values.insert(places[-1] + 1 if places else 0, name, value)
+def _insert(section: CommentedMap, name: str, value: Any, order: Mapping[str, Any]) -> None:
+    """Insert a key behind the last one that the defaults have before it."""
+    ordered = list(order)
+    earlier = ordered[: ordered.index(name)] if name in ordered else ordered
+    position = 0
+    for index, key in enumerate(section):
+        if key in earlier:
+            position = index + 1
+    section.insert(position, name, value)
 
 
 @dataclass(frozen=True)
@@ -175,23 +162,31 @@ def revisions() -> list[Revision]:
     """Return the files of the user that change, or that have a conflict."""
     unmerged = git(Path(), "diff", "--name-only", "--diff-filter=U", "--", *OF_THE_USER).splitlines()
     conflicts = {Path(name) for name in unmerged if Path(name).exists() and _has_markers(Path(name))}
-    with_keys = {PARAMS, *filter(Path.exists, [BASE]), *TASKS.glob("*.yaml")}
-    found = []
+    with_keys = {PARAMS, *TASKS.glob("*.yaml")}
+    if BASE.exists():
+        with_keys.add(BASE)
+
+    changed_files = []
     for path in sorted(with_keys | conflicts):
         conflict = path in conflicts
-        before = after = (
-            git(Path(), "show", f":2:{path.as_posix()}") + "\n"
-            if conflict
-            else path.read_text(encoding="utf-8")
-        )
+        if conflict:
+            # stage 2 of git's index is the version of the branch that was merged into
+            before = git(Path(), "show", f":2:{path.as_posix()}") + "\n"
+        else:
+            before = path.read_text(encoding="utf-8")
+
+        after = before
         if path in with_keys:
             values = load_commented(path, before if conflict else None)
-            former = deepcopy(values)
+            original = deepcopy(values)
             upgrade(values, complete=path in (PARAMS, BASE))
-            after = before if values == former else dump_commented(values)
+            # an unchanged file keeps its layout
+            if values != original:
+                after = dump_commented(values)
+
         if conflict or after != before:
-            found.append(Revision(path, before, after, conflict))
-    return found
+            changed_files.append(Revision(path, before, after, conflict))
+    return changed_files
 
 
 def _has_markers(path: Path) -> bool:
@@ -203,25 +198,29 @@ Yes = Annotated[bool, typer.Option("--yes", help="Write without asking")]
 
 
 def command(yes: Yes = False) -> None:
-    """Bring params.yaml and conf/ to the version of the code: your values stay, new keys get their defaults."""
-    found = revisions()
-    for revision in found:
+    """Bring params.yaml and conf/ to this version: your values stay, new keys get their defaults."""
+    changed_files = revisions()
+    for revision in changed_files:
         revision.print()
-    if found and not yes:
+
+    # consent
+    if changed_files and not yes:
         if not sys.stdin.isatty():
             raise StageError(
                 "nothing was written: cannot ask without a terminal.", "Add --yes to write without asking."
             )
         if not typer.confirm("Write this?", default=True):
             raise StageError("nothing was written.")
-    for revision in found:
+
+    for revision in changed_files:
         write(revision.path, revision.after)
     # an error names what only a person can decide, such as values that contradict each other now
     load_params()
-    if not found:
+
+    if not changed_files:
         say("params.yaml and conf/ have the keys of this version.")
         return
     say("\nThe parameters are valid. `dvc repro` runs the stages whose code is new once more;")
     say("`dvc commit -f` accepts the results that are here instead.")
-    if any(revision.conflict for revision in found):
+    if any(revision.conflict for revision in changed_files):
         say("Conclude the merge: git add --all && git commit")

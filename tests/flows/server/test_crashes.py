@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from flows.runs.processes import RUN_VARIABLE
 from flows.server import crashes
-from flows.server.crashes import FORMER, RESTARTED, RESTARTS, Watch, is_given_up, remove_former, restarts
+from flows.server.crashes import RESTARTED, RESTARTS, Watch, is_given_up, restarts
 from flows.server.deploy import DEPLOYMENTS
 from flows.server.worker import HEARTBEAT
 from flows.train import CrashedTooOftenError, train
@@ -197,20 +197,3 @@ def test_young_run_that_died_with_its_server_is_resumed_within_two_minutes(tmp_p
         assert [state.name for state in served.states(run)].count("Crashed") == 1
         served.cancel(run)
         served.wait(run)
-
-
-def test_automations_of_earlier_versions_are_removed(served):
-    automation = {
-        "name": FORMER[0],
-        "trigger": {
-            "type": "event",
-            "posture": "Reactive",
-            "expect": ["nothing"],
-            "threshold": 1,
-            "within": 0,
-        },
-        "actions": [{"type": "do-nothing"}],
-    }
-    served.client.request("POST", "/automations/", json=automation).raise_for_status()
-    remove_former(served.client)
-    assert served.client.read_automations_by_name(FORMER[0]) == []
