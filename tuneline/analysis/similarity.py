@@ -3,7 +3,7 @@
 It does not depend on the order of words, so swapped clauses and swapped texts make no difference. A word
 weighs the square root of its inverse document frequency. With equal weights, rows of one template resemble
 each other, because its words are in all of them; with the whole inverse document frequency, names and numbers
-weigh so much that a copy with other names is missed. benchmarks/near_duplicates.py measures all three.
+weigh so much that a copy with other names is missed.
 """
 
 import mmap
