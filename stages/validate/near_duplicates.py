@@ -1,12 +1,12 @@
 """Rows that repeat or resemble another row, of their split or of an earlier one: copies, near-duplicates.
 
-Of near-duplicates, sampled words find candidates, and their similarity decides. Every word draws an
-exponential variate with its weight as the rate, and the first word of a row is its sample. Two rows have the
-same sample with a probability equal to their similarity (``tuneline/analysis/similarity.py``; Moulton and
-Jiang, "Maximally Consistent Sampling and the Jaccard Index of Probability Distributions", 2018), as with
-MinHash for words of equal weight (Broder 1997). Rows are candidates if they have the same ``WIDTH`` samples
-of a band. Bands are made and searched one after the other, by sorting partitions of their keys. The words of
-the rows and the previews are in files; memory holds about 30 bytes per row and 40 per different word.
+Copies have the same key. Of near-duplicates, sampled words find candidates, and their similarity decides.
+Every word draws an exponential variate with its weight as the rate, and the first word of a row is its
+sample. Two rows have the same sample with a probability equal to their similarity
+(``tuneline/analysis/similarity.py``; Moulton and Jiang, "Maximally Consistent Sampling and the Jaccard Index
+of Probability Distributions", 2018), as with MinHash for words of equal weight (Broder 1997). Rows are
+candidates if they have the same ``WIDTH`` samples of a band. Bands are made and searched one after the other,
+by sorting their keys. Everything is in memory.
 """
 
 import math
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from stages.validate.columns import RaggedArray, RowNumbers
 from stages.validate.raw import RawSplit
-from tuneline.analysis.similarity import MappedArray, WordSets, partitions
+from tuneline.analysis.similarity import WordSets
 from tuneline.analysis.text import EncodedWords, Keys, mixed
 from tuneline.tasks import Task
 
@@ -36,35 +36,33 @@ NUMBERED_THROUGH = ("leak_of", "near_duplicate_of")
 
 def first_copies(keys: Keys) -> OriginRows:
     """Return, for each row, the first row with the same key; ``NO_ROW`` for that first row itself."""
-    origin = np.full(len(keys), NO_ROW, np.int32)
-    for rows in partitions(keys):
-        _, first, inverse = np.unique(keys[rows], return_index=True, return_inverse=True)
-        originals = rows[first[inverse]]
-        origin[rows] = np.where(originals == rows, NO_ROW, originals)
-    return origin
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    originals = first[inverse]
+    is_original = originals == np.arange(len(keys))
+    return np.where(is_original, NO_ROW, originals).astype(np.int32)
 
 
 def label_conflicts(keys: Keys, labels: NDArray[Any], tolerance: float) -> OriginRows:
     """Return, for each row, a row with the same text and a label that differs by more than ``tolerance``."""
-    result = np.full(len(keys), NO_ROW, np.int32)
-    for rows in partitions(keys):
-        # rows of one text stand together, sorted by label: find where each text begins and ends
-        order = rows[np.lexsort((labels[rows], keys[rows]))]
-        sorted_keys = keys[order]
-        sorted_labels = labels[order].astype(np.float64)
-        starts = np.flatnonzero(np.r_[True, sorted_keys[1:] != sorted_keys[:-1]])[: len(rows)]
-        ends = np.r_[starts[1:], len(rows)] - 1
-        text = np.repeat(np.arange(len(starts)), ends - starts + 1)
-        low = starts[text]
-        high = ends[text]
+    conflicts = np.full(len(keys), NO_ROW, np.int32)
 
-        # so the most different label is at one of the two ends
-        to_low = sorted_labels - sorted_labels[low]
-        to_high = sorted_labels[high] - sorted_labels
-        most_different = np.where(to_high >= to_low, high, low)
-        is_conflict = sorted_labels[high] - sorted_labels[low] > tolerance
-        result[order] = np.where(is_conflict, order[most_different], NO_ROW)
-    return result
+    # rows of one text stand together, sorted by label: find where each text begins and ends
+    order = np.lexsort((labels, keys))
+    sorted_keys = keys[order]
+    sorted_labels = labels[order].astype(np.float64)
+    starts = np.flatnonzero(np.r_[True, sorted_keys[1:] != sorted_keys[:-1]])[: len(keys)]
+    ends = np.r_[starts[1:], len(keys)] - 1
+    text = np.repeat(np.arange(len(starts)), ends - starts + 1)
+    low = starts[text]
+    high = ends[text]
+
+    # so the most different label is at one of the two ends
+    to_low = sorted_labels - sorted_labels[low]
+    to_high = sorted_labels[high] - sorted_labels
+    most_different = np.where(to_high >= to_low, high, low)
+    is_conflict = sorted_labels[high] - sorted_labels[low] > tolerance
+    conflicts[order] = np.where(is_conflict, order[most_different], NO_ROW)
+    return conflicts
 
 
 def first_leaks(earlier: Sequence[Keys], keys: Keys) -> OriginRows:
@@ -161,7 +159,7 @@ class Search:
         self.required = similarity
         self.origin = np.full(len(split), NO_ROW, np.int32)
         self.similarity = np.zeros(len(split), np.float32)
-        self._preview = MappedArray.zeros((len(split), PREVIEW), np.uint8)
+        self._preview = np.zeros((len(split), PREVIEW), np.uint8)
         self._threads = ThreadPoolExecutor(THREADS)  # NumPy releases the lock of the interpreter
 
     def run(self, chosen: NDArray[np.bool_]) -> None:
@@ -176,16 +174,14 @@ class Search:
         for first in range(0, PREVIEW, WIDTH):
             for start, samples in self._samples(first):
                 rows = slice(start, start + samples.shape[1])
-                self._preview.values[rows, first : first + WIDTH] = samples.astype(np.uint8).T
-                self._preview.release()
+                self._preview[rows, first : first + WIDTH] = samples.astype(np.uint8).T
 
         # bands, of other samples
+        compared = np.flatnonzero(chosen)
         for first in range(PREVIEW, PREVIEW + WIDTH * bands(self.required), WIDTH):
             keys = self._band_keys(first)
-            for partition in partitions(keys):
-                compared = partition[chosen[partition]]
-                for left, right in candidates(keys[compared], self.split[compared]):
-                    self._compare(compared[left], compared[right])
+            for left, right in candidates(keys[compared], self.split[compared]):
+                self._compare(compared[left], compared[right])
 
     def _band_keys(self, first: int) -> Keys:
         """Return the key of each row in the band of the samples from ``first``, of shape ``(rows,)``."""
@@ -216,9 +212,8 @@ class Search:
         def smallest(start: int) -> tuple[int, NDArray[np.uint32]]:
             """Return the smallest variates of the words of each row."""
             ends = self.sets.starts[start : start + ROWS_AT_A_TIME + 1]
-            block = RaggedArray(self.sets.ids.values[ends[0] : ends[-1]], np.diff(ends))
+            block = RaggedArray(self.sets.ids[ends[0] : ends[-1]], np.diff(ends))
             positions = block.values.astype(np.intp)  # take() needs these; it is faster than an index
-            self.sets.ids.release()
             samples = [block.reduce(np.minimum, row.take(positions), 0) for row in variates]
             return start, np.stack(samples).astype(np.uint32)
 
@@ -270,9 +265,7 @@ class Search:
 
         # by their previews: up to three standard deviations below the mean number of equal bytes of this
         # similarity
-        preview = self._preview.values
-        common = np.count_nonzero(preview[left[positions]] == preview[right[positions]], axis=1)
-        self._preview.release()
+        common = np.count_nonzero(self._preview[left[positions]] == self._preview[right[positions]], axis=1)
         mean = PREVIEW * self.required
         least = int(mean - 3 * math.sqrt(mean * (1 - self.required)))
         likely: RowNumbers = positions[common >= least]

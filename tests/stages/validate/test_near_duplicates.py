@@ -133,16 +133,13 @@ def test_result_does_not_depend_on_batches(monkeypatch):
     monkeypatch.setattr(near_duplicates, "WORDS_AT_A_TIME", 100)
     monkeypatch.setattr(near_duplicates, "PAIRS_AT_A_TIME", 5)
     monkeypatch.setattr(similarity, "PAIRS_AT_A_TIME", 3)
-    monkeypatch.setattr(similarity, "ROWS_AT_A_TIME", 2)
-    monkeypatch.setattr(similarity, "PARTITION_ROWS", 9)
-    monkeypatch.setattr(similarity, "KEPT", 0)
     parts = search(train, test, batch=11)[1]
     np.testing.assert_array_equal(whole.origin, parts.origin)
     np.testing.assert_array_equal(whole.similarity, parts.similarity)
 
 
-def test_results_stay_those_of_the_search_in_memory():
-    """The numbers are from the version that held all words in memory."""
+def test_rows_and_similarities_stay_the_same():
+    """The numbers are from the first version of the search."""
     rng = random.Random(11)
     train = rows_of(7, 300)
     changed = [tuple(replaced(rng, text, rng.choice([0.1, 0.2, 0.4])) for text in row) for row in train]
