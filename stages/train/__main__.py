@@ -36,7 +36,7 @@ from stages.train.interruption import (
     Interruption,
     TrainingInterrupted,
     clear_note,
-    end_unless_connected,
+    connection_explained,
     end_without_other_machines,
     exit_without_cleanup,
 )
@@ -69,7 +69,7 @@ def main(segments: list[TrainingSegment] | None = None) -> Measurements:
     params = load_params()
     read_base(params)  # refuses a base model of another checkpoint before the processes wait for each other
 
-    with end_unless_connected():
+    with connection_explained():
         accelerator = create_accelerator(params)
 
     with end_without_other_machines():

@@ -1,18 +1,12 @@
-"""Why a training ends early: a signal, or lost processes on other machines.
-
-After a signal, all processes save a checkpoint.
-"""
+"""Why a training ends early: a signal, after which all processes save a checkpoint; or a lost machine."""
 
 import contextlib
-import math
 import os
 import signal
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
@@ -20,7 +14,7 @@ from typing import Any, NoReturn, Self
 import torch
 from accelerate import Accelerator
 from torch import distributed
-from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import DistError
 
 from stages.train.devices import several_machines
 from stages.train.launch import INTERRUPTED, resume_hint
@@ -183,159 +177,38 @@ def exit_without_cleanup(code: int) -> NoReturn:
     os._exit(code)
 
 
-HEARTBEAT_SECONDS = 2.0
-"""Time between two heartbeats of a process."""
-TIMEOUT = 40.0
-"""Seconds without a heartbeat after which a process is lost.
-
-The heartbeat of a busy process may be late: threads share the interpreter.
-"""
-TIMEOUT_AFTER_ERROR = 8.0
-"""The same after an operation with the other processes has failed, as it does where one was killed."""
-CONNECTION = 300.0
-"""Seconds in which the processes of all machines must have found each other.
-
-Their launchers have, so only imports take time.
-"""
-_CAUSES = "the training there ended or was killed, or the machine or a network failed"
-
-
 @contextlib.contextmanager
-def end_unless_connected() -> Iterator[None]:
-    """End this process with exit code 75 if it is not connected to the others after ``CONNECTION`` seconds.
-
-    The block connects it. A launcher that starts while the main machine still ends the run before connects to
-    that run, and starts a process that waits for others which do not know of it.
-    """
-    problem = "The processes of the machines did not find each other"
-    hint = (
-        "When no process of the run before is left, start the training on all machines again: it resumes from"
-        " its last checkpoint."
-    )
-
-    def end() -> None:
-        say(f"train: {problem} within {CONNECTION:.0f} s.\n  {hint}", error=True)
-        exit_without_cleanup(INTERRUPTED)
-
-    timer = threading.Timer(CONNECTION, end)
-    timer.daemon = True
-    if several_machines():
-        timer.start()
+def connection_explained() -> Iterator[None]:
+    """Say what to do if the block does not connect this process to those of the other machines."""
     try:
         yield
     except DistError as error:
-        raise StageError(f"{problem}: {str(error).splitlines()[0]}", hint) from None
-    finally:
-        timer.cancel()
+        raise StageError(
+            f"The processes of the machines did not find each other: {str(error).splitlines()[0]}",
+            "When no process of the run before is left, start the training on all machines again: it resumes"
+            " from its last checkpoint.",
+        ) from None
 
 
 @contextlib.contextmanager
 def end_without_other_machines() -> Iterator[None]:
-    """End this process with exit code 75 when a process on another machine is lost in the block.
+    """End this process with exit code 75 when an operation with other machines fails in the block.
 
-    Else it could wait for that process for ever.
+    Then a process there was killed, or the machine or a network failed. A closed connection is noticed at
+    once; of a machine without power, gloo learns after 30 minutes, and NCCL after 10.
     """
-    if not several_machines():
-        yield
-        return
-    heartbeat = Heartbeat()
-    for target in (heartbeat.exchange, heartbeat.watch):
-        threading.Thread(target=target, name="heartbeat", daemon=True).start()
+    started = time.time()
     try:
         yield
-    except RuntimeError:  # probably of torch.distributed, because another process was killed
-        heartbeat.end_if_lost(TIMEOUT_AFTER_ERROR)
-        raise
-    finally:
-        heartbeat.stopped.set()
-
-
-class Heartbeat:
-    """Detects lost processes: each one counts up in torch's key-value store, which the main machine serves.
-
-    One thread writes and reads the counters, another ends this process when one of them stands still: an
-    operation of the store can block for ever, whatever its timeout, when the main machine is gone.
-    """
-
-    def __init__(self) -> None:
-        self.stopped = threading.Event()
-        self._started = time.time()
-        self._rank = int(os.environ["RANK"])
-        self._others = [rank for rank in range(int(os.environ["WORLD_SIZE"])) if rank != self._rank]
-
-        # the store of the main machine
-        address = os.environ["MASTER_ADDR"]
-        port = int(os.environ["MASTER_PORT"])
-        self._main = f"{address}:{port}"
-        self._store = TCPStore(
-            address, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=TIMEOUT)
-        )
-
-        # this process, then the others, which ``get`` waits for
-        self._store.set(_key("machine", self._rank), socket.gethostname())
-        self._store.set(_key("beat", self._rank), "0")
-        self._machines = {rank: self._store.get(_key("machine", rank)).decode() for rank in self._others}
-        self._counters = dict.fromkeys(self._others, b"")
-        self._store_answered = time.monotonic()
-        self._last_beat = dict.fromkeys(self._others, self._store_answered)
-
-    def end_if_lost(self, timeout: float) -> None:
-        """Wait until every process has beaten again; end this one if one has not for ``timeout`` seconds."""
-        # not from now: the last beat of a killed process may be read only now
-        later = time.monotonic() + 2 * HEARTBEAT_SECONDS
-        while not all(beat > later for beat in self._last_beat.values()):
-            self._end_if(self._lost(timeout))
-            time.sleep(HEARTBEAT_SECONDS / 4)
-
-    def exchange(self) -> None:
-        """Write the counter of this process and read the counters of the others, until ``stopped``."""
-        counter = 0
-        while not self.stopped.wait(HEARTBEAT_SECONDS):
-            counter += 1
-            try:
-                self._store.set(_key("beat", self._rank), str(counter))
-                counters = self._store.multi_get([_key("beat", rank) for rank in self._others])
-            except RuntimeError:  # the connection is closed: the main process has ended
-                self._store_answered = -math.inf
-                return
-            self._store_answered = time.monotonic()
-            for rank, value in zip(self._others, counters, strict=True):
-                if value != self._counters[rank]:
-                    self._counters[rank] = value
-                    self._last_beat[rank] = self._store_answered
-
-    def watch(self) -> None:
-        """End this process when another one is lost, until ``stopped``."""
-        while not self.stopped.wait(HEARTBEAT_SECONDS):
-            self._end_if(self._lost(TIMEOUT))
-
-    def _lost(self, timeout: float) -> str | None:
-        """Describe which processes have not beaten for so many seconds; ``None`` if all have."""
-        now = time.monotonic()
-        if now - self._store_answered > timeout:
-            return f"the main machine, {self._main}, cannot be reached: {_CAUSES}"
-        lost: dict[str, list[str]] = {}  # ranks by machine
-        for rank, beat in self._last_beat.items():
-            if now - beat > timeout:
-                lost.setdefault(self._machines[rank], []).append(str(rank))
-        if not lost:
-            return None
-        machines = [f"{machine} (rank {', '.join(ranks)})" for machine, ranks in lost.items()]
-        return f"no sign of life from machine {', '.join(machines)}: {_CAUSES}"
-
-    def _end_if(self, reason: str | None) -> None:
-        """Print the reason, once on each machine, and end this process."""
-        if reason is None:
-            return
-        if not self.stopped.is_set() and os.environ.get("LOCAL_RANK", "0") == "0":
-            hint = (
-                "Its own output may say why. Start the training on all machines again:"
-                f" {resume_hint(self._started)}"
+    except RuntimeError as error:
+        # gloo has no class of its own for its errors
+        is_lost = isinstance(error, DistError) or "gloo" in str(error)
+        if not several_machines() or not is_lost:
+            raise
+        if os.environ.get("LOCAL_RANK", "0") == "0":
+            say(
+                f"train: another machine is lost: {str(error).splitlines()[0]}\n  Its own output may say why."
+                f" Start the training on all machines again: {resume_hint(started)}",
+                error=True,
             )
-            say(f"train: {reason}.\n  {hint}", error=True)
-        self.stopped.set()
         exit_without_cleanup(INTERRUPTED)
-
-
-def _key(name: str, rank: int) -> str:
-    return f"tuneline/{name}/{rank}"

@@ -235,24 +235,6 @@ def test_machines_with_networks_of_their_own_have_the_losses_of_one_process(name
 
 
 @pytest.mark.promise("lost-machine")
-def test_machine_that_loses_its_network_is_named_and_both_end(namespaces, tmp_path, data):
-    """No connection is closed: gloo would wait."""
-    project = prepared(tmp_path, data, **LONG)
-    launches = namespaces.start_both(project)
-    launcher.wait_for(project / "checkpoints", "step-00000010")
-    subprocess.run([*namespaces.wrappers[1], "ip", "link", "set", "tl1", "down"], check=True)
-    since = time.monotonic()
-    code, printed = last_lines(launches[0], since)
-    assert code == 75
-    assert "no sign of life from machine" in printed
-    assert "(rank 1): the training there ended or was killed, or the machine or a network failed" in printed
-    assert "Start the training on all machines again: `dvc repro` resumes from step " in printed
-    code, printed = last_lines(launches[1], since)
-    assert code == 75
-    assert f"the main machine, 10.77.0.1:{namespaces.port}, cannot be reached" in printed
-
-
-@pytest.mark.promise("lost-machine")
 def test_killed_process_and_killed_machine_end_the_others_and_the_restart_resumes(machines, tmp_path, data):
     project = prepared(tmp_path, data, **LONG)
     main, other = machines.start_both(project)
@@ -263,7 +245,8 @@ def test_killed_process_and_killed_machine_end_the_others_and_the_restart_resume
     training.kill()
     code, printed = last_lines(main, since)
     assert code == 75
-    assert "(rank 1): the training there ended or was killed" in printed
+    assert "another machine is lost: " in printed
+    assert "Start the training on all machines again: `dvc repro` resumes from step " in printed
     code, printed = last_lines(other, since)
     assert code == 128 + signal.SIGKILL
     assert "killed by signal 9 (SIGKILL)" in printed
@@ -275,10 +258,7 @@ def test_killed_process_and_killed_machine_end_the_others_and_the_restart_resume
     kill_all(main)
     code, printed = last_lines(other, since)
     assert code == 75
-    assert (
-        f"127.0.0.1:{machines.port}, cannot be reached" in printed
-        or "(rank 0): the training there ended or was killed" in printed
-    )
+    assert "another machine is lost: " in printed
     assert f"resumes from step {done} of" in main.communicate()[0]
 
 
@@ -299,35 +279,27 @@ def test_machine_that_waits_for_the_others_ends_on_a_signal(machines, tmp_path, 
         assert "train: stopped. `dvc repro` starts again, from the last checkpoint if there is one" in printed
 
 
-def connect_for_two_seconds() -> None:
-    from stages.train import interruption
-
-    interruption.CONNECTION = 2.0
-
-
-def test_process_that_the_others_do_not_know_ends(tmp_path, data):
-    """So it is when the launcher of a machine has found that of a run which was about to end."""
+def test_process_that_does_not_find_the_others_says_so(tmp_path, data):
+    """The launcher of its machine has found the main machine of a run that was about to end."""
     project = prepared(tmp_path, data)
-    ranks = {
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    before = store.num_keys()
+    env = {
         "RANK": "1",
         "LOCAL_RANK": "0",
         "WORLD_SIZE": "2",
         "LOCAL_WORLD_SIZE": "1",
         "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "GLOO_SOCKET_IFNAME": "lo",
     }
-    for wait in (True, False):
-        store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        before = store.num_keys()
-        env = {**ranks, "MASTER_PORT": str(store.port), "GLOO_SOCKET_IFNAME": "lo"}
-        children = launcher.start(project, env=env, before=connect_for_two_seconds if wait else None)
-        if not wait:
-            while store.num_keys() == before:
-                time.sleep(0.1)
-            time.sleep(1)  # now it waits for the keys of rank 0
-            del store
-        assert launcher.finish(children) == [75 if wait else 1]
+    children = launcher.start(project, env=env)
+    while store.num_keys() == before:
+        time.sleep(0.1)
+    time.sleep(1)  # now it waits for the keys of rank 0
+    del store
+    assert launcher.finish(children) == [1]
     printed = launcher.output(project)
-    assert "did not find each other within 2 s." in printed
     assert "did not find each other: " in printed
     assert "Traceback" not in printed
 
