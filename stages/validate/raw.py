@@ -70,16 +70,16 @@ class RawShard:
                 write(columns)
 
                 # words
-                encoded, batch_words = EncodedWords.with_words(words(texts))
+                encoded = EncodedWords.of(words(texts))
                 np.savez(
                     words_of_rows / f"{number:06d}.npz",
                     keys=encoded.keys,
                     indices=encoded.indices,
                     lengths=encoded.lengths,
                 )
-                vocabulary = vocabulary.plus(VocabularyCounts.of_encoded(encoded, batch_words))
+                vocabulary = vocabulary.plus(VocabularyCounts.of_encoded(encoded))
 
-        counted = {"hashes": vocabulary.hashes, "counts": vocabulary.counts, "words": vocabulary.words}
+        counted = {"hashes": vocabulary.hashes, "counts": vocabulary.counts}
         write_table(pa.table(counted), self.folder / f"vocabulary-{self.name}")
 
     def words(self) -> Iterator[EncodedWords]:
@@ -91,8 +91,7 @@ class RawShard:
     def vocabulary(self) -> VocabularyCounts:
         """Return how often each word occurs."""
         table = read_table(self.folder / f"vocabulary-{self.name}").combine_chunks()
-        all_words = pa.concat_arrays(table["words"].chunks)
-        return VocabularyCounts(table["hashes"].to_numpy(), table["counts"].to_numpy(), all_words)
+        return VocabularyCounts(table["hashes"].to_numpy(), table["counts"].to_numpy())
 
 
 def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str]) -> dict[str, NDArray[Any]]:

@@ -152,14 +152,12 @@ TEMPLATES = Path(__file__).parent / "templates"
 def write_checks(folder: Path, results: CheckResults) -> None:
     """Write everything in ``reports/checks/`` but the files of rows.
 
-    These are ``checks.json``, ``index.html``, ``profile.json``, ``words.json``, ``passed``, and Great
-    Expectations' ``data_docs/``. Training depends on ``passed``, which is written if there is no error. Its
-    content never changes, so that changed measurements on unchanged data do not cause a new training.
+    These are ``checks.json``, ``index.html``, ``profile.json``, ``passed``, and ``data_docs/`` of Great
+    Expectations. Training depends on ``passed``, which is written if there is no error. Its content never
+    changes, so that changed measurements on unchanged data do not cause a new training.
     """
     results.record.write(folder / "checks.json")
     results.profile.write(folder / "profile.json")
-    if results.words:
-        results.words.write(folder / "words.json")
     (folder / "data_docs").mkdir()
     view = OfflinePageView()
     for suite in results.suites:

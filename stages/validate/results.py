@@ -37,13 +37,13 @@ from stages.validate.checks import CHECK_TABLE, Check, CheckOutcome, Table, expe
 from stages.validate.columns import RowNumbers
 from stages.validate.near_duplicates import NUMBERED_THROUGH
 from stages.validate.raw import RawSplit
-from stages.validate.tables import DerivedData, count_train_words
+from stages.validate.tables import DerivedData
 from tuneline.core.paths import SPLITS
 from tuneline.core.provenance import split_hash
 from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, rebatch, write_batches
 from tuneline.core.terminal import phase
 from tuneline.params.validate import Rule
-from tuneline.reports.checks import CheckEntry, Checks, Profile, Status, Violation, WordCounts
+from tuneline.reports.checks import CheckEntry, Checks, Profile, Status, Violation
 
 MAX_ROWS = 5
 """Violating rows in the report, for each expectation."""
@@ -320,15 +320,13 @@ ROWS_AT_A_TIME = 250_000
 class CheckResults:
     """Results of all checks: the content of ``checks.json``, and what belongs to it.
 
-    There are violating rows of checks that pass within their limit, too. ``words`` is ``None`` if train could
-    not be read.
+    There are violating rows of checks that pass within their limit, too.
     """
 
     record: Checks
     violations: Sequence[Violations]
     suites: Sequence[ExpectationSuiteValidationResult]
     profile: Profile
-    words: WordCounts | None
 
     @property
     def errors(self) -> list[CheckEntry]:
@@ -368,11 +366,8 @@ def check_tables(data: DerivedData) -> CheckResults:
     entries.sort(key=lambda entry: order.index(entry.check))
     violations.sort(key=lambda violating: order.index(violating.check.key))
 
-    words = None
-    if "train" in data.raw:
-        words = count_train_words(data.raw["train"])
     profile = Profile(version=1, labels=data.labels.names, splits=data.profiles)
-    return CheckResults(_checks_record(entries, metrics, data), violations, suites, profile, words)
+    return CheckResults(_checks_record(entries, metrics, data), violations, suites, profile)
 
 
 def _suite_result(

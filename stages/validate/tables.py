@@ -32,11 +32,9 @@ from tuneline.core.terminal import phase
 from tuneline.engines import engine
 from tuneline.params import Params
 from tuneline.params.validate import DriftRule
-from tuneline.reports.checks import Profile, SplitProfile, WordCounts, Words
+from tuneline.reports.checks import Profile, SplitProfile, Words
 from tuneline.tasks import TASKS, Task, read_task
 
-LISTED = 10_000
-"""Most common words of train whose counts are kept with their text."""
 WORDS = 500
 """Most common words of a split that its profile has."""
 FENCE = 3.0
@@ -392,14 +390,6 @@ def profile_split(split: RawSplit, labels: Task) -> SplitProfile:
         labels=distribution,
         characters=Distribution.of_numbers(split.columns.column("characters")),
         words=Words(hashes=hashes, known=split.vocabulary.coverage(words)),
-    )
-
-
-def count_train_words(train: RawSplit) -> WordCounts:
-    """Count the words of train."""
-    vocabulary = train.vocabulary
-    return WordCounts(
-        total=vocabulary.total, different=len(vocabulary.hashes), counts=vocabulary.counts_by_word(LISTED)
     )
 
 

@@ -109,72 +109,57 @@ class EncodedWords:
     @classmethod
     def of(cls, rows: pa.ListArray) -> Self:
         """Encode rows as ``words`` returns them, without ``BOUNDARY``."""
-        return cls.with_words(rows)[0]
-
-    @classmethod
-    def with_words(cls, rows: pa.ListArray) -> tuple[Self, pa.StringArray]:
-        """Encode rows, and return each different word as well."""
         encoded, offsets = rows.flatten().dictionary_encode(), rows.offsets.to_numpy()
         is_word = pc.not_equal(encoded.dictionary, BOUNDARY).to_numpy(zero_copy_only=False)
         indices = encoded.indices.to_numpy()
         kept = is_word[indices]
         before = np.r_[0, np.cumsum(kept)]
         positions = (np.cumsum(is_word) - 1).astype(np.int32)
-        found = encoded.dictionary.filter(pa.array(is_word))
-        return cls(text_keys(found), positions[indices[kept]], np.diff(before[offsets])), found
+        different = encoded.dictionary.filter(pa.array(is_word))
+        return cls(text_keys(different), positions[indices[kept]], np.diff(before[offsets]))
 
 
 class VocabularyCounts:
-    """How often each word occurs: words, their hashes, ascending, and int64 counts, each of shape ``(words,)``."""
+    """How often each word occurs: hashes of words, ascending, and int64 counts, each of shape ``(words,)``."""
 
-    def __init__(self, hashes: Keys, counts: NDArray[np.int64], words: pa.StringArray) -> None:
+    def __init__(self, hashes: Keys, counts: NDArray[np.int64]) -> None:
         self.hashes = hashes
         self.counts = counts
-        self.words = words
 
     @classmethod
     def empty(cls) -> Self:
         """Return counts of no words."""
-        return cls(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64), pa.array([], pa.string()))
+        return cls(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64))
 
     @classmethod
     def of(cls, rows: pa.ListArray) -> Self:
         """Count the words of rows as ``words`` returns them."""
-        return cls.of_encoded(*EncodedWords.with_words(rows))
+        return cls.of_encoded(EncodedWords.of(rows))
 
     @classmethod
-    def of_encoded(cls, rows: EncodedWords, found: pa.StringArray) -> Self:
-        """Count the words of encoded rows; ``found`` has each different word."""
-        return cls._summed(rows.keys, np.bincount(rows.indices, minlength=len(rows.keys)), found)
+    def of_encoded(cls, rows: EncodedWords) -> Self:
+        """Count the words of encoded rows."""
+        return cls._summed(rows.keys, np.bincount(rows.indices, minlength=len(rows.keys)))
 
     def plus(self, other: "VocabularyCounts") -> "VocabularyCounts":
         """Return the sum of both counts."""
         summed = self._summed(
-            np.concatenate([self.hashes, other.hashes]),
-            np.concatenate([self.counts, other.counts]),
-            pa.concat_arrays([self.words, other.words]),
+            np.concatenate([self.hashes, other.hashes]), np.concatenate([self.counts, other.counts])
         )
         if len(summed.hashes) <= MAX_WORDS:
             return summed
         kept = np.sort(np.argsort(-summed.counts, kind="stable")[: MAX_WORDS // 2])
-        return VocabularyCounts(summed.hashes[kept], summed.counts[kept], summed.words.take(pa.array(kept)))
+        return VocabularyCounts(summed.hashes[kept], summed.counts[kept])
 
     @classmethod
-    def _summed(cls, hashes: Keys, counts: NDArray[np.int64], words: pa.StringArray) -> Self:
-        unique, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    def _summed(cls, hashes: Keys, counts: NDArray[np.int64]) -> Self:
+        unique, inverse = np.unique(hashes, return_inverse=True)
         sums = np.bincount(inverse, weights=counts, minlength=len(unique)).astype(np.int64)
-        return cls(unique, sums, words.take(pa.array(first)))
+        return cls(unique, sums)
 
     def most_common(self, number: int) -> Keys:
         """Return the hashes of the most frequent words, ascending."""
         return np.sort(self.hashes[np.argsort(-self.counts, kind="stable")[:number]])
-
-    def counts_by_word(self, number: int) -> dict[str, int]:
-        """Return the occurrences of the most frequent words, the most frequent first."""
-        order = np.argsort(-self.counts, kind="stable")[:number]
-        return dict(
-            zip(self.words.take(pa.array(order)).to_pylist(), self.counts[order].tolist(), strict=True)
-        )
 
     @property
     def total(self) -> int:

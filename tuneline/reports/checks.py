@@ -155,25 +155,3 @@ class Profile(Record):
         """Write the file in one line: indented, most of it would be line breaks."""
         with replace_file(path) as partial:
             partial.write_text(json.dumps(self.model_dump(mode="json")) + "\n", encoding="utf-8")
-
-
-class WordCounts(Record):
-    """How often words occur in train.
-
-    They are text of the data, so unlike the profile they are only in DVC, not in git.
-    """
-
-    written_by: ClassVar[str] = "validate"
-
-    total: int
-    """Occurrences of all words."""
-    different: int
-    counts: Mapping[str, int]
-    """Occurrences of the most common words, the most common first."""
-
-    def write(self, path: Path) -> None:
-        """Write the file in one line: indented, most of it would be line breaks."""
-        with replace_file(path) as partial:
-            partial.write_text(
-                json.dumps(self.model_dump(mode="json"), ensure_ascii=False) + "\n", encoding="utf-8"
-            )

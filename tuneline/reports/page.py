@@ -9,7 +9,7 @@ prefix, because several figures share one document.
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
@@ -70,14 +70,13 @@ def format_number(value: float) -> str:
 
 
 INK, MUTED, GRID, FIRST = "#010101", "#020202", "#030303", "#040404"
-SECOND, THIRD, BAD, SURFACE = "#050505", "#060606", "#070707", "#080808"
+SECOND, BAD, SURFACE = "#050505", "#070707", "#080808"
 VARIABLES = {
     INK: "var(--ink)",
     MUTED: "var(--muted)",
     GRID: "var(--grid)",
     FIRST: "var(--first)",
     SECOND: "var(--second)",
-    THIRD: "var(--third)",
     BAD: "var(--bad)",
     SURFACE: "var(--surface)",
 }
@@ -121,67 +120,6 @@ def to_svg(figure: "Figure", name: str, label: str) -> Markup:
         ' xmlns:xlink="http://www.w3.org/1999/xlink">'
     )
     return Markup(re.sub(r"^<svg[^>]*>", lambda _: head, svg, count=1))  # noqa: S704 - matplotlib has escaped the text in it
-
-
-LINE_STYLES = ((FIRST, "solid"), (SECOND, (0, (7, 3))), (THIRD, (0, (2, 2))))
-"""Colour and dashes of the first, second and third series of a plot."""
-
-
-def draw_lines(
-    name: str,
-    title: str,
-    series: Mapping[str, Sequence[float | None]],
-    ends: Sequence[str],
-    limits: Mapping[str, float],
-) -> Markup:
-    """Draw at most three series over versions, from 0 upwards; a line is interrupted where a version has no value.
-
-    ``ends`` are labels of the first and the last version; ``limits`` are drawn as dashed lines; the title is
-    for screen readers.
-    """
-    from matplotlib.ticker import MaxNLocator
-
-    with canvas((FIGURE_WIDTH, 2.6)) as (figure, axes):
-        for (label, values), (colour, dashes) in zip(series.items(), LINE_STYLES, strict=False):
-            axes.plot(_floats(values), color=colour, linestyle=dashes, marker="o", markersize=4, label=label)
-        for label, value in limits.items():
-            axes.axhline(value, color=MUTED, linewidth=0.8, linestyle=DASHED, label=label)
-        versions = max(map(len, series.values()), default=0)
-        axes.set_xticks([0, versions - 1][: len(ends)], ends)
-        highest = max(
-            (
-                value
-                for values in (*series.values(), limits.values())
-                for value in values
-                if value is not None
-            ),
-            default=0,
-        )
-        axes.set(xlim=(-0.5, versions - 0.5), ylim=(0, 1.08 * highest or 1))
-        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-        axes.yaxis.set_major_formatter(lambda value, _: format_number(value))
-        axes.grid(visible=False, axis="x")
-        if len(series) + len(limits) > 1:
-            figure.legend(loc="outside lower center", ncols=3, columnspacing=1.0)
-        newest = [
-            f"{label} {format_number(known[-1])}"
-            for label, values in series.items()
-            if (known := [v for v in values if v is not None])
-        ]
-        return to_svg(figure, name, f"{title} by version. Newest: {', '.join(newest) or 'no values'}")
-
-
-def draw_spark(name: str, title: str, values: Sequence[float | None], top: float) -> Markup:
-    """Draw values over versions without axes, for the cell of a table; several cells share one scale, from 0 to ``top``."""
-    with canvas((FIGURE_WIDTH, 0.5)) as (figure, axes):
-        axes.plot(_floats(values), color=FIRST, marker="o", markersize=4)
-        axes.set(xlim=(-0.5, len(values) - 0.5), ylim=(-0.1 * top, 1.1 * top or 1.0))
-        axes.set_axis_off()
-        return to_svg(figure, name, f"{title} by version")
-
-
-def _floats(values: Sequence[float | None]) -> NDArray[np.float64]:
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
 BINS = 36

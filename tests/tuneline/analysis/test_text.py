@@ -107,12 +107,6 @@ def test_coverage_of_no_words_is_1():
     assert VocabularyCounts.empty().coverage(counted(["a"]).hashes) == 1
 
 
-def test_words_keep_their_text_in_a_sum():
-    both = counted(["b a", "c b"]).plus(counted(["c d", "c"])).plus(VocabularyCounts.empty())
-    assert both.counts_by_word(2) == {"c": 3, "b": 2}
-    assert both.counts_by_word(10) == {"c": 3, "b": 2, "a": 1, "d": 1}
-
-
 def test_most_common_words_are_the_most_frequent():
     counts = counted(["a a a b b c"])
     assert set(counts.most_common(2).tolist()) == set(expected(["a b"]))

@@ -10,7 +10,6 @@ from tests.browser import DARK, needs_browser, unreadable
 from tests.exported_pipeline import published_pipeline
 from tests.small_pipeline import QUEUES
 from tests.stages.validate.data import good_data
-from tests.tuneline.cli.data.test_history import three_versions
 from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
 
@@ -53,15 +52,6 @@ def checks_pages(folder):
     return [folder / "checks/index.html", folder / "checks/data_docs/raw-train.html"]
 
 
-def history_pages(folder):
-    """Return the page of the versions of the data."""
-    project = three_versions(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(project.root)
-        assert CliRunner().invoke(app, ["data", "history"]).exit_code == 0
-    return [project.root / "reports/data-history.html"]
-
-
 def evaluate_pages(folder, factory):
     """Return the page of a model on a file, whose slices reach both ends of their axis."""
     shutil.copytree(published_pipeline(factory, "classification"), folder / "project")
@@ -87,7 +77,7 @@ def test_bad_page_is_detected(tmp_path):
     assert not any("wide" in line for line in found["1280"])
 
 
-@pytest.mark.parametrize("pages", [report_pages, checks_pages, history_pages, evaluate_pages])
+@pytest.mark.parametrize("pages", [report_pages, checks_pages, evaluate_pages])
 def test_page_is_readable_at_every_width_light_and_dark(tmp_path, tmp_path_factory, pages):
     for number, page in enumerate(
         pages(tmp_path, tmp_path_factory) if pages is evaluate_pages else pages(tmp_path)

@@ -11,8 +11,6 @@ from tuneline.reports.page import (
     VARIABLES,
     canvas,
     draw_histograms,
-    draw_lines,
-    draw_spark,
     format_number,
     to_svg,
 )
@@ -54,7 +52,6 @@ def test_svg_ids_have_the_prefix_of_the_figure():
 
 def test_svg_text_is_text_and_escaped():
     assert "$5 &lt;b&gt;" in drawn()
-    assert "<b>" not in draw_lines("x", "<b>", {"<b>": [1.0]}, ["<b>"], {"<b>": 1.0})
 
 
 def test_svg_is_deterministic():
@@ -87,36 +84,6 @@ def test_histogram_of_equal_numbers_is_one_bar(figure, logarithmic):
 
 def test_histograms_without_rows_are_not_drawn():
     assert draw_histograms("x", "X", {"train": Distribution((), (0,))}, logarithmic=True) is None
-
-
-def test_lines_are_interrupted_where_a_version_has_no_value(figure):
-    axes = draw_lines(
-        "rows", "Rows", {"train": [100, None, 250], "test": [None, 1, 2]}, ["a", "b"], {"limit": 150}
-    ).axes[0]
-    train, test, limit = axes.lines
-    np.testing.assert_array_equal(train.get_ydata(), [100, np.nan, 250])
-    np.testing.assert_array_equal(test.get_ydata(), [np.nan, 1, 2])
-    assert list(limit.get_ydata()) == [150, 150]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
-    assert axes.get_ylim()[0] == 0
-
-
-def test_description_of_lines_has_the_newest_values():
-    svg = draw_lines("rows", "Rows", {"train": [100, None, 250, None], "test": [None] * 4}, ["a", "b"], {})
-    assert 'aria-label="Rows by version. Newest: train 250"' in svg
-
-
-def test_lines_of_nothing_but_zeros_have_an_axis(figure):
-    low, high = draw_lines("failed", "Failed checks", {"checks": [0, 0]}, [], {}).axes[0].get_ylim()
-    assert low == 0 < high
-
-
-def test_sparks_of_one_scale_can_be_compared(figure):
-    ends = {
-        draw_spark(name, name, values, top=80.0).axes[0].get_ylim()
-        for name, values in (("a", [80.0, None]), ("b", [1.0, 2.0]))
-    }
-    assert len(ends) == 1
 
 
 def test_numbers_have_three_digits_or_are_whole():

@@ -1,4 +1,4 @@
-"""``tuneline data``: what to do about rows that the data checks found, and how the data changed."""
+"""``tuneline data``: what to do about rows that the data checks found."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -7,9 +7,7 @@ import typer
 
 from tuneline.core.terminal import progress, say
 
-app = typer.Typer(
-    help="Act on what the data checks found, and see how the data changed.", no_args_is_help=True
-)
+app = typer.Typer(help="Act on what the data checks found.", no_args_is_help=True)
 
 CheckOption = Annotated[
     list[str],
@@ -29,13 +27,11 @@ Mojibake = Annotated[bool, typer.Option("--mojibake", help="Also convert lines s
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="File to write; default: only show the lines")
 ]
-Last = Annotated[int, typer.Option(min=1, help="Number of versions to show, the newest first")]
-Page = Annotated[Path, typer.Option("--output", "-o", help="HTML file to write")]
 
 
 @app.callback()
 def data() -> None:
-    """Act on what the data checks found, and see how the data changed."""
+    """Act on what the data checks found."""
 
 
 @app.command("drop")
@@ -76,49 +72,6 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     say(f"{dropped_file()}: {lines}{' if this were no dry run' if dry_run else ''}.")
     if any(choice.rows for choice in choices) and not dry_run:
         say(NEXT_STEPS)
-
-
-@app.command("history")
-def history(last: Last = 20, output: Page = Path("reports/data-history.html")) -> None:
-    """Write a page about the versions of the data: rows, classes, lengths, words, drift and failed checks of each.
-
-    A version is in a commit of the current branch, or in one that the model registry names, and of the same
-    source and columns as the present one. DVC's cache has their profiles.
-    """
-    from tuneline.cli.data.history import FETCH, changes_between, read_versions, render_history
-    from tuneline.core.errors import StageError
-    from tuneline.core.files import replace_file
-    from tuneline.project.repo import git
-
-    root = Path()
-    if not (root / "dvc.yaml").exists():
-        raise StageError(f"{root.resolve()} has no dvc.yaml.", "Run this in the root of the project.")
-    if not git(root, "rev-parse", "--git-dir"):
-        raise StageError(
-            f"{root.resolve()} is not a git repository.", "Versions of the data are commits: run git init."
-        )
-    with progress("data history: versions in git and in DVC's cache"):
-        versions = read_versions(root, last + 1)
-    if not versions:
-        raise StageError(
-            "No commit has a version of the data.", "Run `dvc repro`, and commit dvc.lock and metrics."
-        )
-    shown = versions[:last]
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with progress("data history: differences"), replace_file(output) as partial:
-        changes = [
-            changes_between(version, before)
-            for version, before in zip(shown, [*versions[1:], None], strict=False)
-        ]
-        partial.write_text(render_history(changes, more=len(versions) > last), encoding="utf-8")
-    missing = sum(version.profile is None for version in shown)
-    if missing:
-        say(
-            f"The profile of {missing} of {len(shown)} versions is not in DVC's cache: `{FETCH}` gets what"
-            " the remote has.",
-            error=True,
-        )
-    say(f"{len(shown)} version{'s' * (len(shown) != 1)} of the data: {output}")
 
 
 @app.command("recode")
