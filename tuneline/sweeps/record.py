@@ -5,6 +5,10 @@ to be done next is a function of it, so a sweep that was killed goes on where it
 who goes on is decided when all have reached a rung. So the result depends neither on the number of workers
 nor on their timing.
 
+Optuna draws (``space.py``), but neither stores nor prunes. Its pruner decides for each trial when that
+reaches a rung, by those that were faster; and a trial that was running when its process was killed counts as
+running for ever in a journal, where ours resumes from its checkpoint.
+
 Sources: Jamieson & Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization",
 AISTATS 2016 (successive halving); Li, Jamieson, DeSalvo, Rostamizadeh & Talwalkar, "Hyperband", JMLR 18,
 2018, of which this is one bracket.
@@ -19,7 +23,7 @@ from typing import Any, NamedTuple
 
 from tuneline.core.errors import StageError
 from tuneline.core.records import Record
-from tuneline.sweeps.space import SEED_KEY, Sweep, Values
+from tuneline.sweeps.space import SEED_KEY, Sweep, Values, with_seed
 
 SWEEP_STATE = Path(".dvc/tmp/sweeps")
 SAME_ERRORS = 3
@@ -58,12 +62,18 @@ class Trial(Record):
         return self.metric is not None
 
     def score(self, rung: int | None = None) -> float | None:
-        """Return the metric at a rung, by default that of its last step; ``None`` if it has not come so far, or has failed."""
+        """Return the metric at a rung, by default the one of its last step.
+
+        It is ``None`` if the trial has not come so far, or has failed.
+        """
         if self.error is not None:
             return None
-        if rung is None:
-            return self.metric if self.is_finished else next(reversed(self.rungs), None)
-        return self.rungs[rung] if rung < len(self.rungs) else self.metric
+        if rung is not None:
+            # a trial whose end comes before the rung has its last metric there
+            return self.rungs[rung] if rung < len(self.rungs) else self.metric
+        if self.is_finished:
+            return self.metric
+        return self.rungs[-1] if self.rungs else None
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,10 @@ class Configuration:
     @property
     def error(self) -> str | None:
         """Why one of its trials failed."""
-        return next((trial.error for trial in self.trials if trial.error), None)
+        for trial in self.trials:
+            if trial.error:
+                return trial.error
+        return None
 
     @property
     def steps(self) -> int:
@@ -100,14 +113,23 @@ class Configuration:
     @property
     def state(self) -> str:
         """How far it came, in words."""
-        if self.error or self.is_finished:
-            return f"failed: {self.error}" if self.error else "trained"
-        return f"step {self.steps} of {self.trials[0].total_steps}" if self.steps else "waits"
+        if self.error:
+            return f"failed: {self.error}"
+        if self.is_finished:
+            return "trained"
+        if not self.steps:
+            return "waits"
+        return f"step {self.steps} of {self.trials[0].total_steps}"
 
     def scores(self, rung: int | None = None) -> list[float]:
         """Return the metric of each seed, as ``Trial.score`` does; empty if one has none."""
-        scores = [score for trial in self.trials if (score := trial.score(rung)) is not None]
-        return scores if len(scores) == len(self.trials) else []
+        scores = []
+        for trial in self.trials:
+            score = trial.score(rung)
+            if score is None:
+                return []
+            scores.append(score)
+        return scores
 
     def mean(self, rung: int | None = None) -> float | None:
         """Return the mean metric of the seeds; ``None`` if one has none."""
@@ -123,8 +145,8 @@ class Configuration:
     @property
     def latency_ms(self) -> float | None:
         """Mean of the second objective; ``None`` if it was not measured for every seed."""
-        known = [trial.latency_ms for trial in self.trials if trial.latency_ms is not None]
-        return statistics.fmean(known) if len(known) == len(self.trials) else None
+        measured = [trial.latency_ms for trial in self.trials if trial.latency_ms is not None]
+        return statistics.fmean(measured) if len(measured) == len(self.trials) else None
 
 
 def predictions_file(folder: Path, number: int) -> Path:
@@ -156,39 +178,33 @@ class SweepRecord(Record):
 
     def with_trial(self, trial: Trial) -> "SweepRecord":
         """Return the record with another state of a trial."""
-        return self.model_copy(
-            update={"trials": tuple(trial if one.number == trial.number else one for one in self.trials)}
-        )
+        trials = [trial if earlier.number == trial.number else earlier for earlier in self.trials]
+        return self.model_copy(update={"trials": tuple(trials)})
 
     def with_draws(self, draws: Sequence[Values], seeds: Sequence[int | None]) -> "SweepRecord":
         """Return the record with further configurations, each with every seed."""
-        first = len(self.configurations())
-        drawn = [(first + index, values, seed) for index, values in enumerate(draws) for seed in seeds]
-        trials = (
-            Trial(
-                number=len(self.trials) + position,
-                configuration=index,
-                parameters={**values, **({} if seed is None else {SEED_KEY: seed})},
-            )
-            for position, (index, values, seed) in enumerate(drawn, start=1)
-        )
-        return self.model_copy(update={"trials": (*self.trials, *trials)})
+        trials = list(self.trials)
+        for index, values in enumerate(draws, start=len(self.configurations())):
+            for seed in seeds:
+                parameters = with_seed(values, seed)
+                trials.append(Trial(number=len(trials) + 1, configuration=index, parameters=parameters))
+        return self.model_copy(update={"trials": tuple(trials)})
 
     def configurations(self) -> list[Configuration]:
         """Return the configurations, in the order in which they were drawn."""
-        found: dict[int, list[Trial]] = {}
+        trials_by_index: dict[int, list[Trial]] = {}
         for trial in self.trials:
-            found.setdefault(trial.configuration, []).append(trial)
-        return [Configuration(trials) for trials in found.values()]
+            trials_by_index.setdefault(trial.configuration, []).append(trial)
+        return [Configuration(trials) for trials in trials_by_index.values()]
 
     @property
     def sign(self) -> int:
-        """What makes a better metric the greater one."""
+        """Factor that makes the better of two metrics the greater one."""
         return 1 if self.greater_is_better else -1
 
 
 class TrainingTask(NamedTuple):
-    """What a worker does next: train a trial up to a step, or to the end (``None``)."""
+    """What a worker does next: train a trial up to the step ``pause``, or to the end (``None``)."""
 
     trial: Trial
     pause: int | None
@@ -199,54 +215,66 @@ def next_tasks(sweep: Sweep, record: SweepRecord, *, drawing: bool = False) -> l
 
     While ``drawing``, nobody goes on to the second rung.
     """
-    return _next(sweep, record, drawing=drawing)[1]
+    return _race(sweep, record, drawing=drawing)[1]
 
 
 def left_behind(sweep: Sweep, record: SweepRecord) -> list[Trial]:
     """Return the trials that halving has stopped."""
-    alive = {
-        trial.number
-        for configuration in _next(sweep, record, drawing=False)[0]
-        for trial in configuration.trials
-    }
-    return [trial for trial in record.trials if trial.number not in alive and not trial.is_finished]
+    in_race, _ = _race(sweep, record, drawing=False)
+    numbers = {trial.number for configuration in in_race for trial in configuration.trials}
+    return [trial for trial in record.trials if trial.number not in numbers and not trial.is_finished]
 
 
-def _next(
+def _race(
     sweep: Sweep, record: SweepRecord, *, drawing: bool
 ) -> tuple[Sequence[Configuration], list[TrainingTask]]:
     """Return the configurations that are in the race, and what can be done now."""
-    alive, rung = record.configurations(), 0
+    halving = sweep.halving
+    in_race = record.configurations()
+    rung = 0
     while True:
-        pause = None
-        if sweep.halving and (drawing or len(alive) > 1):
-            pause = sweep.halving.first_steps * sweep.halving.factor**rung
-        trials = (
-            trial
-            for configuration in alive
-            for trial in configuration.trials
-            if not trial.error and not trial.is_finished
-        )
-        waiting = [trial for trial in trials if pause is None or len(trial.rungs) <= rung]
-        if waiting or not sweep.halving or drawing or len(alive) <= 1:
-            # a trial of so few steps that the rung is its end has no pause
-            return alive, [
-                TrainingTask(trial, None if pause and (trial.total_steps or pause + 1) <= pause else pause)
-                for trial in waiting
-            ]
-        reached = [one for one in alive if one.scores(rung)]
+        goes_on = halving is not None and (drawing or len(in_race) > 1)
+        pause = halving.first_steps * halving.factor**rung if halving and goes_on else None
+
+        # the trials that have not reached this rung
+        waiting = []
+        for configuration in in_race:
+            for trial in configuration.trials:
+                has_ended = trial.error or trial.is_finished
+                if not has_ended and (pause is None or len(trial.rungs) <= rung):
+                    waiting.append(trial)
+        if waiting or halving is None or drawing or len(in_race) <= 1:
+            return in_race, [TrainingTask(trial, _pause_of(trial, pause)) for trial in waiting]
+
+        # all have reached it: the best go on to the next
+        reached = [configuration for configuration in in_race if configuration.scores(rung)]
         reached.sort(key=lambda one: (-record.sign * statistics.fmean(one.scores(rung)), one.number))
-        alive, rung = reached[: max(1, len(alive) // sweep.halving.factor)], rung + 1
+        in_race = reached[: max(1, len(in_race) // halving.factor)]
+        rung += 1
+
+
+def _pause_of(trial: Trial, pause: int | None) -> int | None:
+    """Return the step at which a trial pauses; ``None`` if it has no more steps than that."""
+    if pause is not None and trial.total_steps and trial.total_steps <= pause:
+        return None
+    return pause
 
 
 def check_errors(record: SweepRecord) -> None:
-    """Stop a sweep whose first configurations all failed with the same error: which have failed does not depend on the workers."""
+    """Stop a sweep whose first configurations all failed with the same error.
+
+    It looks at the first ones, so that which have failed does not depend on the workers.
+    """
     configurations = record.configurations()
-    first = [trial for configuration in configurations[:SAME_ERRORS] for trial in configuration.trials]
-    errors = [trial.error for trial in first if trial.error]
-    same = len(errors) == len(first) and len({re.sub(r"[\d.,]+", "#", error) for error in errors}) == 1
-    if same and len(configurations) >= SAME_ERRORS:
+    if len(configurations) < SAME_ERRORS:
+        return
+    trials = [trial for configuration in configurations[:SAME_ERRORS] for trial in configuration.trials]
+    errors = [trial.error for trial in trials if trial.error]
+
+    # numbers, such as the step of a NaN, may differ
+    kinds = {re.sub(r"[\d.,]+", "#", error) for error in errors}
+    if len(errors) == len(trials) and len(kinds) == 1:
         raise StageError(
-            f"All of the first {len(first)} trials failed in the same way: {errors[0]}",
+            f"All of the first {len(trials)} trials failed in the same way: {errors[0]}",
             "Correct this, then add --restart.",
         )

@@ -1,4 +1,7 @@
-"""What came of a sweep: the table of its configurations, and the best one, whose metric is corrected for the choice."""
+"""What came of a sweep: the table of its configurations, and the best one.
+
+The metric of the best one is corrected for the choice.
+"""
 
 import math
 from collections.abc import Collection
@@ -14,19 +17,21 @@ from tuneline.sweeps.space import Values
 from tuneline.tasks import read_task
 
 LATENCY_COLUMN = "ms"
+SHOWN_SAME = 5
+"""Configurations that cannot be told from the best one, of those that are named."""
 
 
 def ranked_configurations(record: SweepRecord) -> list[Configuration]:
-    """Return the configurations, the best first: those that are trained to the end, then by how far they came."""
+    """Return the configurations, the best first.
+
+    First come those that are trained to the end, by their metric; then the others, by how far they came.
+    """
 
     def order(configuration: Configuration) -> tuple[bool, int, float, int]:
         mean = configuration.mean()
-        return (
-            not configuration.is_finished,
-            0 if configuration.is_finished else -configuration.steps,
-            math.inf if mean is None else -record.sign * mean,
-            configuration.number,
-        )
+        remaining = 0 if configuration.is_finished else -configuration.steps
+        worse = math.inf if mean is None else -record.sign * mean
+        return not configuration.is_finished, remaining, worse, configuration.number
 
     return sorted(record.configurations(), key=order)
 
@@ -34,48 +39,63 @@ def ranked_configurations(record: SweepRecord) -> list[Configuration]:
 def configuration_rows(
     record: SweepRecord, name: str, training: Collection[int] = ()
 ) -> list[dict[str, str]]:
-    """Return the rows of the table, the best first, as texts by column; trials with the numbers in ``training`` are being trained."""
-    configurations, rows = ranked_configurations(record), []
+    """Return the rows of the table, the best first, as texts by column.
+
+    Trials with the numbers in ``training`` are being trained.
+    """
+    configurations = ranked_configurations(record)
+    has_latency = any(configuration.latency_ms is not None for configuration in configurations)
+    rows = []
     for configuration in configurations:
-        mean, spread, latency = configuration.mean(), configuration.spread, configuration.latency_ms
         row = {
-            "trial": (
-                f"{name}-{configuration.number}"
-                + (f" to {configuration.trials[-1].number}" if len(configuration.trials) > 1 else "")
-            ),
+            "trial": _trial_names(configuration, name),
             "parameters": describe_values(configuration.values),
-            record.metric: (
-                "" if mean is None else f"{mean:.4f}" + ("" if spread is None else f" ± {spread:.4f}")
-            ),
+            record.metric: _metric_text(configuration),
         }
-        if any(other.latency_ms is not None for other in configurations):
-            row[LATENCY_COLUMN] = (
-                "" if latency is None else f"{latency:.2f}{' *' if on_front(record, configuration) else ''}"
-            )
-        rows.append(
-            {
-                **row,
-                "state": (
-                    "trains"
-                    if any(trial.number in training for trial in configuration.trials)
-                    else configuration.state
-                ),
-            }
-        )
+        if has_latency:
+            row[LATENCY_COLUMN] = _latency_text(record, configuration)
+        is_training = any(trial.number in training for trial in configuration.trials)
+        row["state"] = "trains" if is_training else configuration.state
+        rows.append(row)
     return rows
 
 
+def _trial_names(configuration: Configuration, name: str) -> str:
+    """Return the name of a trial, or of the first and the last one of several seeds."""
+    first = f"{name}-{configuration.number}"
+    if len(configuration.trials) == 1:
+        return first
+    return f"{first} to {configuration.trials[-1].number}"
+
+
+def _metric_text(configuration: Configuration) -> str:
+    """Return mean and standard deviation over the seeds, as far as they are known."""
+    mean, spread = configuration.mean(), configuration.spread
+    if mean is None:
+        return ""
+    return f"{mean:.4f}" if spread is None else f"{mean:.4f} ± {spread:.4f}"
+
+
+def _latency_text(record: SweepRecord, configuration: Configuration) -> str:
+    """Return the latency in milliseconds, with a mark on the Pareto front."""
+    latency = configuration.latency_ms
+    if latency is None:
+        return ""
+    return f"{latency:.2f} *" if on_front(record, configuration) else f"{latency:.2f}"
+
+
 def on_front(record: SweepRecord, configuration: Configuration) -> bool:
-    """Return True if no other configuration is at least as good in both objectives, and better in one (Pareto)."""
-    points = {
-        other.number: (record.sign * mean, -other.latency_ms)
-        for other in record.configurations()
-        if (mean := other.mean()) is not None and other.latency_ms is not None
-    }
-    own = points.get(configuration.number)
-    return own is not None and not any(
-        other != own and other[0] >= own[0] and other[1] >= own[1] for other in points.values()
-    )
+    """Return True if no configuration is at least as good in both objectives and better in one (Pareto)."""
+    points = {}
+    for rival in record.configurations():
+        mean, latency = rival.mean(), rival.latency_ms
+        if mean is not None and latency is not None:
+            points[rival.number] = record.sign * mean, -latency
+    if configuration.number not in points:
+        return False
+
+    own = points[configuration.number]
+    return not any(point != own and point[0] >= own[0] and point[1] >= own[1] for point in points.values())
 
 
 @dataclass(frozen=True)
@@ -99,29 +119,29 @@ class Winner:
 
 def winner(root: Path, name: str, record: SweepRecord) -> Winner | None:
     """Return the best configuration of those that are trained to the end; ``None`` if there is none."""
-    compared = [
-        configuration for configuration in ranked_configurations(record) if configuration.mean() is not None
-    ]
+    ranked = ranked_configurations(record)
+    compared = [configuration for configuration in ranked if configuration.mean() is not None]
     if not compared or not compared[0].is_finished:
         return None
+
+    # the correction needs the predictions of all, each as far as it was trained
     metric = METRIC_TABLE.get(record.metric)
+    folder = root / SWEEP_STATE / name
     files = [
-        [predictions_file(root / SWEEP_STATE / name, trial.number) for trial in configuration.trials]
+        [predictions_file(folder, trial.number) for trial in configuration.trials]
         for configuration in compared
     ]
-    if (
-        metric is None
-        or not metric.of_predictions
-        or not all(file.exists() for seeds in files for file in seeds)
-    ):
+    are_there = all(file.exists() for seeds in files for file in seeds)
+    if metric is None or not metric.of_predictions or not are_there:
         return Winner(compared[0], len(compared))
+
     tables = [[read_table(file, ["label", "prediction"]) for file in seeds] for seeds in files]
-    labels, schema = tables[0][0]["label"].to_numpy(), read_task(tables[0][0].schema, "label")
+    first = tables[0][0]
+    labels, task = first["label"].to_numpy(), read_task(first.schema, "label")
     predictions = [[table["prediction"].to_numpy() for table in seeds] for seeds in tables]
-    chosen = select_best(metric, labels, predictions, average=schema.averaging(None))
-    return Winner(
-        compared[0], len(compared), chosen, tuple(compared[index] for index in chosen.indistinguishable)
-    )
+    selection = select_best(metric, labels, predictions, average=task.averaging(None))
+    same = tuple(compared[index] for index in selection.indistinguishable)
+    return Winner(compared[0], len(compared), selection, same)
 
 
 def verdict(won: Winner | None, record: SweepRecord, name: str) -> str:
@@ -130,17 +150,19 @@ def verdict(won: Winner | None, record: SweepRecord, name: str) -> str:
     failures = f" {failed} of {len(record.trials)} trials failed." if failed else ""
     if won is None:
         return f"No configuration is trained to the end.{failures}"
-    best, chosen = won.best, won.selection
+
+    best, selection = won.best, won.selection
     spread = f" ± {best.spread:.3f} over {len(best.trials)} seeds" if best.spread is not None else ""
     first = f"Best of {won.candidates} on validation: {name}-{best.number} ({describe_values(best.values)})"
     sentences = [f"{first}, {record.metric} {best.mean():.3f}{spread}.{failures}"]
-    if chosen is not None:
-        expected = f"{chosen.corrected:.3f} ({chosen.low:.3f} to {chosen.high:.3f}) is to be expected"
-        sentences.append(f"On new rows, {expected}: corrected for the choice of the best.")
+    if selection is not None:
+        expected = f"{selection.corrected:.3f} ({selection.low:.3f} to {selection.high:.3f})"
+        sentences.append(f"On new rows, {expected} is to be expected: corrected for the choice of the best.")
     if won.same:
-        more = f" and {len(won.same) - 5} more" if len(won.same) > 5 else ""
-        others = ", ".join(f"{name}-{configuration.number}" for configuration in won.same[:5]) + more
-        sentences.append(f"These rows cannot tell it apart from {others}; the best is still the best guess.")
+        names = ", ".join(f"{name}-{configuration.number}" for configuration in won.same[:SHOWN_SAME])
+        if len(won.same) > SHOWN_SAME:
+            names += f" and {len(won.same) - SHOWN_SAME} more"
+        sentences.append(f"These rows cannot tell it apart from {names}; the best is still the best guess.")
     return "\n".join(sentences)
 
 

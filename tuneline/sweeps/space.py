@@ -4,7 +4,6 @@ What is drawn depends on the file alone, and with ``tpe`` on the metrics of earl
 that was killed draws the same.
 """
 
-import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ LATENCY = "int8_latency_ms"
 """Objective: median latency of the int8 model, one row at a time on one core."""
 Values = Mapping[str, Any]
 """Parameters by dotted key."""
+SHAPES = "A parameter is {choice: [...]} or {low: ..., high: ...}, with `log`, `step`, `when`."
 _ATTEMPTS = 100
 """Draws in a row that give a configuration that was drawn before, after which a space counts as exhausted."""
 
@@ -73,19 +73,24 @@ class Range(Section):
 
     def values(self, key: str) -> list[Any]:
         """Return all values, for a grid."""
-        step = self.step or (1 if self._integer and not self.log else None)
+        step = self.step
+        if step is None and self._integer and not self.log:
+            step = 1
         if step is None:
             raise ValueError(
                 f"parameters.{key}: a grid needs a `step` without `log`, or the values: {{choice: [...]}}"
             )
-        return [self.low + number * step for number in range(int((self.high - self.low) / step + 1e-9) + 1)]
+        # 0.3 / 0.1 is a bit less than 3
+        steps = int((self.high - self.low) / step + 1e-9)
+        return [self.low + number * step for number in range(steps + 1)]
 
     def suggest(self, trial: Any, key: str) -> Any:
         """Let a trial of Optuna draw a number."""
         if self._integer:
             return trial.suggest_int(key, self.low, self.high, step=self.step or 1, log=self.log)
         drawn = trial.suggest_float(key, self.low, self.high, step=self.step, log=self.log)
-        return min(max(float(f"{drawn:.4g}"), self.low), self.high)
+        rounded = float(f"{drawn:.4g}")
+        return min(max(rounded, self.low), self.high)
 
     def stored(self, value: Any) -> Any:
         """Return what Optuna stores for a value."""
@@ -101,7 +106,7 @@ class Range(Section):
 
 
 class Halving(Section):
-    """Successive halving: all configurations are trained for a few steps, and only the best go on, several times."""
+    """Successive halving: all are trained for a few steps, and only the best go on, several times."""
 
     factor: Annotated[int, Field(ge=2)] = 3
     """One of so many configurations goes on, for so many times the steps."""
@@ -137,23 +142,20 @@ class Sweep(Section):
     def read(cls, path: Path) -> Self:
         """Read a file; a ``ParamsError`` names the keys that are wrong."""
         if not path.is_file():
-            raise ParamsError(
-                f"{path} does not exist.",
-                f"There {known_sweeps(path.parents[2] if len(path.parents) > 2 else Path())}.",
-            )
+            # the project, where the file is in its folder conf/sweep
+            root = path.parents[2] if len(path.parents) > 2 else Path()
+            raise ParamsError(f"{path} does not exist.", f"There {known_sweeps(root)}.")
         try:
             return cls.model_validate(read_yaml(path))
         except ValidationError as error:
-            lines = [
-                describe_problem(problem, cls)
-                for problem in error.errors()
-                if problem["type"] != "extra_forbidden" or "parameters" not in problem["loc"]
-            ]
-            shapes = "A parameter is {choice: [...]} or {low: ..., high: ...}, with `log`, `step`, `when`."
-            raise ParamsError(
-                "\n  ".join([f"{path}:", *lines]),
-                shapes if any("parameters" in line for line in lines) else None,
-            ) from None
+            lines = [f"{path}:"]
+            for problem in error.errors():
+                # of a parameter that is neither a choice nor a range, every key would be named for both
+                is_of_other_shape = problem["type"] == "extra_forbidden" and "parameters" in problem["loc"]
+                if not is_of_other_shape:
+                    lines.append(describe_problem(problem, cls))
+            hint = SHAPES if any("parameters" in line for line in lines[1:]) else None
+            raise ParamsError("\n  ".join(lines), hint) from None
 
     @property
     def seeds(self) -> list[int | None]:
@@ -173,20 +175,20 @@ class Sweep(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        above: set[str] = set()
         for key, values in self.parameters.items():
             if key == "seed" or key.startswith("data."):
                 hint = f"vary {SEED_KEY}" if key == "seed" else "use another sweep for other data"
                 raise ValueError(
                     f"parameters.{key}: it changes the rows, on which all trials are compared; {hint}"
                 )
-            if missing := [
-                other
-                for other in values.when
-                if other not in itertools.takewhile(key.__ne__, self.parameters)
-            ]:
-                raise ValueError(f"parameters.{key}.when: {missing[0]} is none of the parameters above it")
+            for condition in values.when:
+                if condition not in above:
+                    raise ValueError(f"parameters.{key}.when: {condition} is none of the parameters above it")
             if self.sampler == "grid" or key == SEED_KEY:
-                values.values(key)
+                values.values(key)  # raises if it has no end
+            above.add(key)
+
         if self.sampler != "grid" and self.trials is None:
             raise ValueError("trials: give the number of configurations to draw")
         if self.measures_latency and self.halving:
@@ -200,18 +202,24 @@ class Sweep(Section):
         return self
 
 
+def with_seed(values: Values, seed: int | None) -> Values:
+    """Return parameters with a seed; ``None``: with the one of ``params.yaml``."""
+    return values if seed is None else {**values, SEED_KEY: seed}
+
+
 def known_sweeps(root: Path = Path()) -> str:
     """Return which sweeps a project has, in words."""
     files = [str(path.relative_to(root)) for path in sorted((root / FOLDER).glob("*.yaml"))]
-    return (
-        f"is {', '.join(files)}"
-        if files
-        else f"is no file in {FOLDER}; `tuneline init` writes one, and docs/sweeps.md describes it"
-    )
+    if files:
+        return f"is {', '.join(files)}"
+    return f"is no file in {FOLDER}; `tuneline init` writes one, and docs/sweeps.md describes it"
 
 
 def write_first(learning_rate: float, steps: int) -> Path | None:
-    """Write a sweep around a recipe of so many optimizer steps, and return its file; ``None`` if there is one already."""
+    """Write a sweep around a recipe of so many optimizer steps, and return its file.
+
+    It is ``None`` if there is one already.
+    """
     path = FIRST_SWEEP
     if path.exists():
         return None
@@ -239,15 +247,16 @@ def all_draws(sweep: Sweep) -> list[Values]:
     sampler: Any = optuna.samplers.RandomSampler(seed=sweep.seed)
     if sweep.sampler == "quasi-random":
         sampler = optuna.samplers.QMCSampler(seed=sweep.seed, scramble=True, warn_independent_sampling=False)
-    study, found = optuna.create_study(sampler=sampler), dict[str, Values]()
+    study = optuna.create_study(sampler=sampler)
+    draws: dict[str, Values] = {}
     for _ in range(_ATTEMPTS * (sweep.trials or 0)):
         trial = study.ask()
         values = _suggest(trial, sweep.varied)
         study.tell(trial, 0.0)  # a Sobol sequence needs the end of the trial before, whatever its result
-        found.setdefault(_key(values), values)
-        if len(found) == sweep.trials:
+        draws.setdefault(_key(values), values)
+        if len(draws) == sweep.trials:
             break
-    return list(found.values())
+    return list(draws.values())
 
 
 def next_draw(
@@ -266,22 +275,25 @@ def next_draw(
     import optuna
 
     _quiet(optuna)
-    known = {_key(values) for values in drawn}
+    earlier = {_key(values) for values in drawn}
+    random_draws = min(10, max(3, (sweep.trials or 0) // 3))
     for attempt in range(_ATTEMPTS):
         seed = int(np.random.SeedSequence((sweep.seed, len(drawn), attempt)).generate_state(1)[0])
-        startup = min(10, max(3, (sweep.trials or 0) // 3))
-        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=True)
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=random_draws, constant_liar=True)
         study = optuna.create_study(sampler=sampler, directions=cast("Any", directions))
+
+        # tell the study what was drawn, and what came of it
         for values, result in zip(drawn, results, strict=True):
             study.enqueue_trial({key: sweep.varied[key].stored(value) for key, value in values.items()})
             trial = study.ask()
             _suggest(trial, sweep.varied)
-            if result is not None:
-                study.tell(
-                    trial, list(result) or None, state=None if result else optuna.trial.TrialState.FAIL
-                )
+            if result:
+                study.tell(trial, list(result))
+            elif result is not None:
+                study.tell(trial, None, state=optuna.trial.TrialState.FAIL)
+
         values = _suggest(study.ask(), sweep.varied)
-        if _key(values) not in known:
+        if _key(values) not in earlier:
             return values
     return None
 
@@ -295,9 +307,11 @@ def _suggest(trial: Any, parameters: Mapping[str, Choice | Range]) -> Values:
 
 
 def _applies(parameter: Choice | Range, values: Values) -> bool:
-    return all(
-        values.get(key) in (one if isinstance(one, list) else [one]) for key, one in parameter.when.items()
-    )
+    for key, required in parameter.when.items():
+        allowed = required if isinstance(required, list) else [required]
+        if values.get(key) not in allowed:
+            return False
+    return True
 
 
 def _grid(parameters: Mapping[str, Choice | Range], values: dict[str, Any]) -> Iterator[Values]:
@@ -305,12 +319,14 @@ def _grid(parameters: Mapping[str, Choice | Range], values: dict[str, Any]) -> I
     if not parameters:
         yield values
         return
-    (key, parameter), *others = parameters.items()
+    key = next(iter(parameters))
+    parameter = parameters[key]
+    rest = {name: parameters[name] for name in parameters if name != key}
     if not _applies(parameter, values):
-        yield from _grid(dict(others), values)
+        yield from _grid(rest, values)
         return
     for value in parameter.values(key):
-        yield from _grid(dict(others), {**values, key: value})
+        yield from _grid(rest, {**values, key: value})
 
 
 def _key(values: Values) -> str:
