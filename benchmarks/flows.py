@@ -1,4 +1,4 @@
-"""Measure what flow ``train`` adds to a run of the pipeline, compared with the stages' commands and with ``dvc repro``.
+"""Measure what flow ``train`` adds to the stages' commands and to ``dvc repro``.
 
 Three ways alternate, each in a clone of the last commit with a cache of its own: the commands of ``dvc.yaml``
 one after the other; ``dvc repro``; the flow, requested through the API of a real server (SQLite) and run by a
@@ -103,7 +103,10 @@ def run(command: list[str], root: Path) -> None:
 
 @contextmanager
 def prefect(home: Path, port: int) -> Iterator[SyncPrefectClient]:
-    """Run a server with the deployments of ``prefect.yaml`` and a worker; yield a client when the worker is ready."""
+    """Run a server with the deployments of ``prefect.yaml`` and a worker, and yield a client.
+
+    The worker is ready then.
+    """
     login = f"benchmark:{secrets.token_hex(16)}"
     served = serve.settings(f"http://127.0.0.1:{port}/api", login)
     env = {**served, "PREFECT_HOME": str(home), "PREFECT_SERVER_UI_ENABLED": "false"}
@@ -121,7 +124,7 @@ def prefect(home: Path, port: int) -> Iterator[SyncPrefectClient]:
 
 
 def flow(client: SyncPrefectClient, root: Path, seed: int) -> tuple[float, dict[str, float]]:
-    """Request a run and wait for it; return the seconds from the request to the end, and those of its parts."""
+    """Request a run and wait for it; return the seconds from the request to the end, and of its parts."""
     compose(root, seed)
     run(["git", *AUTHOR, "commit", "--quiet", "--all", "--message", f"Seed {seed}"], root)
     deployment = client.read_deployment_by_name(DEPLOYMENT)

@@ -1,4 +1,4 @@
-"""Measure the inference of one classifier: torch eager and compiled, ONNX Runtime and OpenVINO in fp32 and int8, in alternation.
+"""Measure the inference of one classifier by several backends, in alternation.
 
 - ``torch eager`` and ``torch compiled``: the model without an export.
 - ``reference``: fp32 as torch's exporter writes it with its defaults.
@@ -41,7 +41,10 @@ from tuneline.model.batches import Batch
 from tuneline.onnx.session import OnnxClassifier, session_options
 
 MRPC_LENGTHS = (19, 33, 35, 38, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 62, 65, 67, 70, 74, 104)
-"""Quantiles, in steps of 5 %, of the lengths of MRPC's test pairs under bert-base-uncased, special tokens included."""
+"""Quantiles, in steps of 5 %, of the lengths of MRPC's test pairs in tokens of bert-base-uncased.
+
+Special tokens are included.
+"""
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 VOCABULARY = 30_522
 ROUNDS = {1: 300, 8: 80, 32: 30}
@@ -52,7 +55,10 @@ Backend = Callable[[Batch], NDArray[np.float32]]
 
 @dataclass
 class Contender:
-    """One backend that runs the model, the size of its file in MB (``None`` without a file), and the seconds of each batch."""
+    """One backend that runs the model, and the seconds of each batch.
+
+    The size of its file is in MB, ``None`` without a file.
+    """
 
     name: str
     run: Backend

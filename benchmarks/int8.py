@@ -1,4 +1,4 @@
-"""Weights in 7 and in 8 bits: agreement with fp32 and speed of a trained classifier, for every quantization method.
+"""Measure weights in 7 and in 8 bits, by every quantization method: agreement with fp32, and speed.
 
 Run in the root of a project in which the pipeline has run: ``python -m benchmarks.int8``, on an otherwise
 idle machine. The models are kept in ``--folder``, so that another processor can run the same ones: on a
@@ -27,7 +27,7 @@ from tuneline.params.loading import load_params
 ROUNDS = 3
 METHODS = ("dynamic", "smoothed", "static")
 MODELS = ("fp32", *(f"{method} {bits}" for method in METHODS for bits in (7, 8)), "published")
-"""fp32; every method with weights of 7 and of 8 bits; and what the stage ``export`` makes with ``method: best``."""
+"""fp32; every method with weights of 7 and of 8 bits; and the model that ``method: best`` makes."""
 
 
 def write_models(folder: Path, names: Sequence[str]) -> None:

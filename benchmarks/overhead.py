@@ -1,4 +1,6 @@
-"""Measure what the stages take outside training: seconds of each stage, imports apart, beside the plain import of torch and transformers.
+"""Measure what the stages take outside training: the seconds of each stage, and of its imports.
+
+Beside them is the plain import of torch and transformers.
 
 Every command of ``dvc.yaml`` runs in a copy of the project. In the first round it also runs with Python's
 import timer, whose slower run gives only the imports. Then ``dvc repro --force`` runs all stages: what it
@@ -29,7 +31,10 @@ from rich.table import Table
 from ruamel.yaml import YAML
 
 IMPORT = re.compile(r"^import time: +\d+ \| +(\d+) \| (\S+)$", re.MULTILINE)
-"""A line of the import timer about a module that no other module imported (its name is not indented): microseconds, name."""
+"""A line of the import timer about a module that no other module imported: microseconds, name.
+
+Its name is not indented.
+"""
 PLAIN_IMPORT = "import torch, transformers.models.bert.modeling_bert"
 OUTS = ("data", "models", "metrics", "reports", "plots")
 BETWEEN, PLAIN = "dvc, beside the stages", "plain import of torch and transformers"

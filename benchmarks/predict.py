@@ -1,4 +1,4 @@
-"""Measure ``tuneline predict`` against a bare ONNX Runtime loop on the same batches, in alternation, and its start-up time.
+"""Measure ``tuneline predict`` and its start-up time, beside a bare ONNX Runtime loop on the same batches.
 
 The bare loop gets padded batches in memory and discards the logits; the command also reads, tokenizes, sorts
 and writes. The model is a BERT with random weights, and the texts are as long as MRPC's. Run in the root of
@@ -85,7 +85,7 @@ def write_rows(path: Path, rows: int) -> None:
 
 
 def verification(model: Path) -> float:
-    """Return the seconds in which the command compares the files of a model with their hashes before it loads them."""
+    """Return the seconds in which the command compares the files of a model with their hashes."""
     code = (
         "import sys, time; from tuneline.onnx.records import exported_file; started = time.perf_counter(); "
     )

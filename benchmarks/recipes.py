@@ -1,4 +1,4 @@
-"""Measure what the recipe of ``tuneline init`` is worth beside simple models: on samples of a data set, accuracy on its test file.
+"""Measure what the recipe of ``tuneline init`` is worth beside simple models, on samples of a data set.
 
 For each number of rows and each seed, a clone of this repository gets that many rows of ``train.csv``, an
 eighth as many for validation, and all rows of ``test.csv``; then ``tuneline init`` and ``dvc repro
@@ -114,7 +114,10 @@ def measure(arguments: argparse.Namespace, rows: int, seed: int, options: Sequen
 
 
 def train_with_trainer(project: Path, checkpoint: str, rate: float, seed: int) -> float:
-    """Train the tokenized rows of a project with ``transformers.Trainer``; return accuracy or Pearson's r on its test split."""
+    """Train the tokenized rows of a project with ``transformers.Trainer``.
+
+    Return accuracy or Pearson's r on its test split.
+    """
     import torch
     from datasets import load_dataset
     from transformers import (

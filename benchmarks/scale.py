@@ -1,4 +1,4 @@
-"""Measure the stages on large data: seconds, rows per second and peak memory, by number of rows and engine, in one run.
+"""Measure the stages on large data: seconds, rows per second and peak memory, by rows and engine.
 
 Rows are generated: one text of 12 to 40 words, whose frequencies follow Zipf's law; a third of the words are
 those of the class, and one row in a hundred is a copy of another one with one word in ten replaced. 98 % of

@@ -1,4 +1,6 @@
-"""Measure flow ``score`` on many small files, with a real Prefect server (SQLite) and the model of the tests' small pipeline.
+"""Measure flow ``score`` on many small files.
+
+The Prefect server is a real one (SQLite), the model that of the tests' small pipeline.
 
 Only the run of the flow is measured: the start of its process by a worker takes the same time for any number
 of files. Run ``python -m benchmarks.scoring --files 8 300`` in the root of the project, with nothing else

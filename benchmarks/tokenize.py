@@ -83,7 +83,7 @@ def write_raw(path: Path, rows: int) -> None:
 
 
 def tokenizer_for(path: Path) -> PreTrainedTokenizerFast:
-    """Return the tokenizer of ``bert-base-uncased`` if it is next to the checkout, else one trained on the rows."""
+    """Return the tokenizer of ``bert-base-uncased`` if there is one, else one trained on the rows."""
     folder = SHARED / "hub/models/google-bert/bert-base-uncased"
     if folder.is_dir():
         return load_tokenizer(folder, folder.name)

@@ -132,7 +132,10 @@ def compare_speed(options: argparse.Namespace, console: Console) -> None:
 
 
 def compare_quality(options: argparse.Namespace, console: Console) -> None:
-    """Print accuracy, F1 and loss on the validation split: mean and standard deviation over seeds, and each seed's accuracy."""
+    """Print accuracy, F1 and loss on the validation split, and each seed's accuracy.
+
+    Mean and standard deviation are over the seeds.
+    """
     results: dict[str, list[Result]] = {way: [] for way in options.ways}
     for seed in range(options.seeds):
         for way in options.ways:

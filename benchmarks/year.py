@@ -1,4 +1,6 @@
-"""Simulate a year of nights, each with a new result: what they leave, month by month, and whether a night's bookkeeping slows down.
+"""Simulate a year of nights, each with a new result.
+
+Measure what they leave, month by month, and whether a night's bookkeeping slows down.
 
 In a repository of the small pipeline of the tests, with an origin and a DVC remote, each night ends as flow
 ``train`` with ``push`` does: its result is committed, pushed, judged, and promoted every ``PROMOTED`` nights;
@@ -97,7 +99,10 @@ class Year:
         return self.start + len(self.nights) * DAY
 
     def write_result(self, checkout: Checkout) -> None:
-        """Write what the stages of a night leave: weights and predictions in DVC's cache, an entry of its run cache, lock and metrics."""
+        """Write what the stages of a night leave.
+
+        It is weights and predictions in DVC's cache, an entry of its run cache, lock and metrics.
+        """
         night, draw = len(self.nights), np.random.default_rng(len(self.nights))
         listing = [{"md5": self._store(draw.bytes(self.weights)), "relpath": "model.onnx"}]
         model = self._store(json.dumps(listing).encode(), ".dir")
@@ -214,7 +219,10 @@ def size_mb(folder: Path) -> float:
 
 @contextmanager
 def repository(folder: Path) -> Iterator[Repository]:
-    """Make the repository with its remotes; programs and tasks of a run's end are called as functions in the block."""
+    """Make the repository with its remotes.
+
+    In the block, programs and tasks of a run's end are called as functions.
+    """
     root = folder / "repo"
     make_toy(root)
     sh("dvc", "repro", "--quiet", cwd=root)

@@ -1,4 +1,4 @@
-"""Plant faults in real and in generated data, and measure who finds them: the data checks of this project, or another tool.
+"""Plant faults in real and in generated data, and measure which tool finds them.
 
 Each fault is planted at some rates, with some seeds, in a copy of MRPC (``--mrpc FOLDER`` with GLUE's
 ``train.tsv``, ``validation.tsv``, ``test.tsv``; otherwise, and for what MRPC cannot show, in generated
@@ -49,7 +49,10 @@ PROGRAMS = {
 }
 CLEAN_SHARES = (0.15, 0.5, 0.9)
 RANKED = "wrong_labels"
-"""The kind of fault whose rows people look at in order, the most doubtful first: as many of them count as rows were planted."""
+"""The kind of fault whose rows people look at in order, the most doubtful first.
+
+As many of these rows count as were planted.
+"""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,10 @@ FOREIGN = "\u2013 caf\u00e9\u2019s na\u00efve fa\u00e7ade"
 
 
 def words_of(data: Data) -> list[str]:
-    """Return all words of train, as often as they occur: drawn from it, a word is as common as in the texts."""
+    """Return all words of train, as often as they occur.
+
+    So a word that is drawn from them is as common as in the texts.
+    """
     return [word for row in data["train"] for text in row.texts for word in text.split()]
 
 

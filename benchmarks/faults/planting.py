@@ -155,6 +155,11 @@ _BROKEN = (0.001, 0.005, 0.05)
 _NAMES = (0.0003, 0.005, 0.05)
 _NEAR = (0.02, 0.1)
 
+
+def _in_a_template(text: str) -> str:
+    return f"Form B of the service desk: {text}"
+
+
 # fmt: off
 FAULTS = (
     Fault("near_replaced_10", "near", copies(edits.replace_words(0.1), "train", "test"), _NEAR),
@@ -186,7 +191,7 @@ FAULTS = (
     Fault("language_drift", "words", edited(edits.other_language, "test", named=False), (0.1, 0.5)),
     Fault("shuffled_labels", "learnable", moved_labels, (0.3, 1.0), "tickets"),
     Fault("revealing_word", "revealing", revealing(lambda text: f"{text} Ref4711"), (0.3, 1.0)),
-    Fault("revealing_template", "revealing", revealing(lambda text: f"Form B of the service desk: {text}"), (0.3, 1.0), "tickets"),
+    Fault("revealing_template", "revealing", revealing(_in_a_template), (0.3, 1.0), "tickets"),
     Fault("revealing_length", "revealing_length", revealing(lambda text: text + 4 * _EXTRA), (0.5, 1.0)),
     Fault("wrong_labels", "wrong_labels", wrong_labels, (0.03, 0.1), "tickets"),
 )

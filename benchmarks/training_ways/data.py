@@ -16,7 +16,7 @@ Columns = dict[str, list[object]]
 
 
 def write_splits(folder: Path, rows: int | None) -> None:
-    """Write ``train.parquet`` and ``validation.parquet``: MRPC if it is next to the checkout, else random rows."""
+    """Write ``train.parquet`` and ``validation.parquet``: MRPC if it is there, else random rows."""
     for split, count in (("train", 3668), ("validation", 408)):
         columns = (
             mrpc(split) if (SHARED / "data/mrpc").is_dir() and TOKENIZER.is_dir() else random_rows(count)

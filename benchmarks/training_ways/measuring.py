@@ -19,7 +19,10 @@ MATMULS = ("mm", "bmm", "linear", "scaled_dot_product", "gemm", "attention")
 
 
 def new_model(options: argparse.Namespace) -> PreTrainedModel:
-    """Return a model whose new weights depend on the seed only: that of the checkpoint with a new head, or all of them."""
+    """Return a model whose new weights depend on the seed only.
+
+    With a checkpoint only the head is new.
+    """
     torch.manual_seed(options.seed)
     auto: Any = AutoModelForSequenceClassification
     if options.checkpoint is not None:
@@ -125,7 +128,10 @@ def score(model: torch.nn.Module, split: TokenizedSplit) -> dict[str, float]:
 
 
 def matmul_share(step: Callable[[], object], repetitions: int = 5) -> float:
-    """Return the fraction of the operators' own time in matrix products and attention, which no training loop can avoid."""
+    """Return the fraction of the operators' own time in matrix products and attention.
+
+    No training loop can avoid these.
+    """
     step()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         for _ in range(repetitions):

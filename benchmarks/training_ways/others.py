@@ -42,7 +42,10 @@ def split_dataset(options: argparse.Namespace, split: str) -> datasets.Dataset:
 
 
 def textbook(options: argparse.Namespace) -> dict[str, float]:
-    """Train with the textbook loop: shuffle, pad, forward, backward, step; validation and a checkpoint after each epoch."""
+    """Train with the textbook loop: shuffle, pad, forward, backward, step.
+
+    Validation and a checkpoint follow each epoch.
+    """
     with timed() as seconds:
         split, scored = splits(options)
         loader = DataLoader(split, batch_size=options.batch, shuffle=True, collate_fn=collator())
@@ -103,7 +106,10 @@ class _CountingTrainer(Trainer):
 
 
 def trainer(options: argparse.Namespace, grouped: bool) -> dict[str, float]:
-    """Train with the Trainer, with its defaults except for the compared settings; validation and a checkpoint after each epoch."""
+    """Train with the Trainer, with its defaults except for the compared settings.
+
+    Validation and a checkpoint follow each epoch.
+    """
     arguments = TrainingArguments(
         output_dir=str(Path(options.folder) / "trainer"),
         per_device_train_batch_size=options.batch,

@@ -77,12 +77,14 @@ class _Padding:
 def metered(meter: Meter, options: argparse.Namespace) -> Any:
     """Measure the steps of the loop, and make it train the same model as the other methods."""
     train_batch, evaluate, save = loop.train_batch, loop.evaluate_validation, Checkpoints.save
-    build, files, adapt = setup.build_model, checkpoints.model_input_files, cpu.short_waits_on_shared_cores
+    build, files = setup.build_model, checkpoints.model_input_files
+    waits = cpu.short_waits_on_shared_cores
 
     def counting(state: Any, rows: Any) -> Any:
         lengths = state.sampler.rows.lengths_of(rows)
         if meter.steps >= meter.WARMUP:
-            meter.samples, meter.tokens = meter.samples + len(rows), meter.tokens + int(lengths.sum())
+            meter.samples += len(rows)
+            meter.tokens += int(lengths.sum())
             meter.positions += len(rows) * state.train_loader.width(rows)
         result = train_batch(state, rows)
         meter.step()
@@ -96,15 +98,17 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
 
         return done
 
-    loop.train_batch, loop.evaluate_validation, Checkpoints.save = (
-        counting,
-        unmetered(evaluate),
-        unmetered(save),
-    )  # type: ignore[method-assign]
+    loop.train_batch = counting
+    loop.evaluate_validation = unmetered(evaluate)
+    Checkpoints.save = unmetered(save)  # type: ignore[method-assign]
     setup.build_model = lambda *_: (new_model(options), frozenset())
     checkpoints.model_input_files = lambda: iter(())
     if options.waits == "fixed":
         cpu.short_waits_on_shared_cores = contextlib.nullcontext  # type: ignore[assignment]
     yield
-    loop.train_batch, loop.evaluate_validation, Checkpoints.save = train_batch, evaluate, save  # type: ignore[method-assign]
-    setup.build_model, checkpoints.model_input_files, cpu.short_waits_on_shared_cores = build, files, adapt
+    loop.train_batch = train_batch
+    loop.evaluate_validation = evaluate
+    Checkpoints.save = save  # type: ignore[method-assign]
+    setup.build_model = build
+    checkpoints.model_input_files = files
+    cpu.short_waits_on_shared_cores = waits

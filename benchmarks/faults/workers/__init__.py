@@ -1,1 +1,1 @@
-"""Programs that look for faults: each reads folders from standard input and answers each with one line of JSON (``protocol``)."""
+"""Programs that look for faults in the folders that standard input names, as ``protocol.py`` describes."""

@@ -1,4 +1,6 @@
-"""What a user gets from cleanlab's Datalab: label issues, near-duplicates, outliers, imbalance and drift of all splits together.
+"""What a user gets from cleanlab's Datalab for all splits together.
+
+It finds label issues, near-duplicates, outliers, imbalance and drift.
 
 Probabilities are out-of-fold predictions of TF-IDF with logistic regression, features are 100 dimensions of
 the same TF-IDF, as in cleanlab's tutorials for text without a pretrained model. Thresholds are Datalab's. Its

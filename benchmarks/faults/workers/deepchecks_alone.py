@@ -1,4 +1,6 @@
-"""What a user gets from deepchecks' checks of texts that need no model and no download: integrity, and test against train.
+"""What a user gets from deepchecks' checks of texts that need no model and no download.
+
+They are about integrity, and compare test with train.
 
 Conditions are those of deepchecks' suites. Its checks name few rows, in tables for people; the rows here are
 those of their results.
@@ -87,7 +89,10 @@ def _note(findings: Findings, name: str, result: Any, split: str) -> None:
 
 
 def _numbers(value: Any) -> set[int]:
-    """Return the rows in the value of a result: an index level of a table, or lists per property or character."""
+    """Return the rows in the value of a result.
+
+    They are an index level of a table, or lists per property or character.
+    """
     numbers: set[int] = set()
     for part in value.values() if isinstance(value, dict) else ():
         if isinstance(part, pd.DataFrame) and "Sample ID" in part.index.names:

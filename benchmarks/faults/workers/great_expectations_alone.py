@@ -1,4 +1,6 @@
-"""What a user gets from Great Expectations alone: its expectations on the columns of the files, as a careful user writes them.
+"""What a user gets from Great Expectations alone.
+
+The expectations on the columns of the files are those that a careful user writes.
 
 The user knows the classes, takes limits of lengths and the distribution of labels
 from train, and compares test with the rows of train. Rows are those of ``unexpected_index_list``.

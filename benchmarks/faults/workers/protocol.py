@@ -1,4 +1,6 @@
-"""What a worker reads and answers, with the standard library alone: it also runs in environments without this project.
+"""What a worker reads and answers.
+
+It needs the standard library alone, because it also runs in environments without this project.
 
 Each line of standard input is the path of a case: a folder with ``train.csv``, ``validation.csv``,
 ``test.csv`` and ``case.json`` (names of the text columns, the label column and the classes of the clean

@@ -1,4 +1,4 @@
-"""Runs the stages of a checkout of this project on each case: base, download, tokenize, validate, in one process.
+"""Runs base, download, tokenize and validate of a checkout of this project on each case, in one process.
 
 Run with the root of the checkout as the first entry of PYTHONPATH. Its stages are called as ``python -m
 stages.NAME`` calls them, in a folder with its parameters. For rows it takes ``reports/checks/rows/``; a

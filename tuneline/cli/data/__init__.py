@@ -36,9 +36,10 @@ def data() -> None:
 
 @app.command("drop")
 def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -> None:
-    """Leave rows that violate a data check out of the data: list them in data/corrections/dropped.csv, which the next `dvc repro` applies.
+    """Leave rows that violate a data check out of the data.
 
-    The source is not changed. The rows of every check are in reports/checks/rows/.
+    They are listed in data/corrections/dropped.csv, which the next `dvc repro` applies. The source is not
+    changed. The rows of every check are in reports/checks/rows/.
     """
     import pyarrow as pa
 
@@ -51,25 +52,35 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     params = load_params()
     for split in SPLITS:
         check_text_columns(SplitReader.open(RAW, split, "download"), params.data.text_columns)
+
+    # choose the rows of each check, and say how many
     choices = []
     for name in dict.fromkeys(check):
         with progress(f"data drop: {name}"):
-            choices.append(choice := choose_rows(name, params, from_split))
-        counts = [
-            f"{number:,} of {rows_of_split(split):,} rows of {split}" for split, number in choice.rows.items()
-        ]
-        left = f"; {choice.left:,} more are not in {from_split}" if choice.left else ""
-        none = "" if counts or left else f": {FAILING_ROWS}/ has no file of it"
-        say(f"{name}: {', '.join(counts) or 'no rows'} to drop{none}{left}.")
+            choice = choose_rows(name, params, from_split)
+        choices.append(choice)
+        counts = []
+        for split, number in choice.rows.items():
+            counts.append(f"{number:,} of {rows_of_split(split):,} rows of {split}")
+        message = f"{name}: {', '.join(counts) or 'no rows'} to drop"
+        if choice.left:
+            message += f"; {choice.left:,} more are not in {from_split}"
+        elif not counts:
+            message += f": {FAILING_ROWS}/ has no file of it"
+        say(f"{message}.")
         refuse_empty_splits(choice)
+
+    # list them
     with corrections_locked():
         present = Corrections.read()
         dropped = added(present.dropped, pa.concat_tables([choice.entries for choice in choices]))
         if not dry_run:
             Corrections(present.labels, dropped).write()
+
     new = dropped.num_rows - present.dropped.num_rows
-    lines = f"{new:,} new line{'s' * (new != 1)}, {dropped.num_rows:,} in all"
-    say(f"{dropped_file()}: {lines}{' if this were no dry run' if dry_run else ''}.")
+    noun = "line" if new == 1 else "lines"
+    condition = " if this were no dry run" if dry_run else ""
+    say(f"{dropped_file()}: {new:,} new {noun}, {dropped.num_rows:,} in all{condition}.")
     if any(choice.rows for choice in choices) and not dry_run:
         say(NEXT_STEPS)
 

@@ -1,4 +1,4 @@
-"""What is done about faulty data: rows that violate a check are dropped, lines in another encoding are converted to UTF-8."""
+"""What is done about faulty data: rows that violate a check are dropped, lines are converted to UTF-8."""
 
 import gzip
 from collections import Counter
@@ -51,15 +51,18 @@ class ViolatingRows:
     """
 
     def __init__(self, path: Path, texts: Sequence[str]) -> None:
-        self._path, self._texts = path, texts
+        self._path = path
+        self._texts = texts
         self.has_pairs = "other_row" in pq.read_schema(path).names
-        table = read_table(path, ["split", "row", *(["other_split", "other_row"] if self.has_pairs else [])])
-        columns: list[NDArray[Any]] = [np.asarray(column.to_pylist()) for column in table.columns]
-        self.split, self.row, self.other_split, self.other_row = (
-            *columns,
-            np.empty(0, str),
-            np.empty(0, np.int64),
-        )[:4]
+        table = read_table(path, ["split", "row"])
+        self.split: NDArray[Any] = np.asarray(table["split"].to_pylist())
+        self.row: NDArray[Any] = np.asarray(table["row"].to_pylist())
+        self.other_split: NDArray[Any] = np.empty(0, str)
+        self.other_row: NDArray[Any] = np.empty(0, np.int64)
+        if self.has_pairs:
+            pairs = read_table(path, ["other_split", "other_row"])
+            self.other_split = np.asarray(pairs["other_split"].to_pylist())
+            self.other_row = np.asarray(pairs["other_row"].to_pylist())
 
     @classmethod
     def of(cls, check: str, params: Params) -> "ViolatingRows | None":
@@ -68,10 +71,10 @@ class ViolatingRows:
         Raises:
             StageError: There is no such check, or it has not run on this data.
         """
-        known = list(dict(params.validate_))
-        if check not in known:
+        checks = list(dict(params.validate_))
+        if check not in checks:
             raise StageError(
-                f"--check: {check!r} is not a data check{nearest(check, known)}.",
+                f"--check: {check!r} is not a data check{nearest(check, checks)}.",
                 "docs/data-checks.md lists them.",
             )
         checked = Checks.read(CHECKS / "checks.json").raw_sha256
@@ -86,13 +89,16 @@ class ViolatingRows:
         return cls(path, params.data.text_columns) if path.exists() else None
 
     def of_split(self, split: str) -> Rows:
-        """Return the violating rows of a split, and the rows of it that are the other side of a violating row of another split."""
+        """Return the violating rows of a split, and its rows that violating rows of other splits name."""
         here = self.split == split
         others = self.other_row[~here & (self.other_split == split)] if self.has_pairs else self.other_row
         return np.union1d(self.row[here], others).astype(np.int64)
 
     def equal_rows(self, split: str) -> Rows:
-        """Return all rows of a split with the texts of a violating row of another split, compared as in the check ``leakage``."""
+        """Return all rows of a split with the texts of a violating row of another split.
+
+        Texts are compared as in the check ``leakage``.
+        """
         stored = failing_rows_schema(self._texts, self.has_pairs).names[2 : 2 + len(self._texts)]
         with pq.ParquetFile(self._path) as file:
             keys = [same_text_keys(batch.columns) for batch in file.iter_batches(ROW_GROUP, columns=stored)]
@@ -103,9 +109,9 @@ class ViolatingRows:
 
 
 def keys_of_rows(split: str, rows: Rows, texts: Sequence[str]) -> HashedRows:
-    """Return the hashes of rows of a raw split, as ``corrections.row_keys`` does; an empty string for a row that is not there.
+    """Return the hashes of rows of a raw split, as ``corrections.row_keys`` does.
 
-    Row numbers ascend.
+    A row that is not there has an empty string. Row numbers ascend.
     """
     raw = SplitReader.open(RAW, split, "download")
     keys: HashedRows = np.full(len(rows), "", dtype=object)
@@ -149,6 +155,7 @@ def choose_rows(check: str, params: Params, from_split: str | None) -> RowsToDro
     chosen = {split: failing.of_split(split) for split in splits}
     if check == "leakage" and from_split:  # the check names one row that a row repeats, and there may be more
         chosen[from_split] = np.union1d(chosen[from_split], failing.equal_rows(from_split))
+
     chosen = {split: rows for split, rows in chosen.items() if len(rows)}
     entries = [
         _entries(check, split, rows, failing, params.data.text_columns) for split, rows in chosen.items()
@@ -166,9 +173,8 @@ def choose_rows(check: str, params: Params, from_split: str | None) -> RowsToDro
 def _entries(check: str, split: str, rows: Rows, failing: ViolatingRows, texts: Sequence[str]) -> pa.Table:
     keys = keys_of_rows(split, rows, texts)
     which = np.full(len(rows), ALL, dtype=object)
-    if (
-        check == "duplicates"
-    ):  # of copies with exactly the same texts, the hash cannot tell the first one, which stays, from the others
+    if check == "duplicates":
+        # the hash cannot tell the first one of copies with the same texts, which stays, from the others
         first, place = np.unique(failing.other_row[failing.split == split], return_inverse=True)
         which[keys == keys_of_rows(split, first, texts)[place]] = LATER
     columns = [keys.tolist(), [split] * len(rows), which.tolist(), [check] * len(rows)]
@@ -184,13 +190,11 @@ def distinct(entries: pa.Table) -> pa.Table:
 
 
 def added(dropped: pa.Table, entries: pa.Table) -> pa.Table:
-    """Return the present lines and new ones; rows that are dropped from every split already need no other line."""
-    everywhere = dropped.filter(pc.and_(pc.equal(dropped["split"], ""), pc.equal(dropped["rows"], ALL)))[
-        KEY
-    ].combine_chunks()
-    return distinct(
-        pa.concat_tables([dropped, entries.filter(pc.invert(pc.is_in(entries[KEY], value_set=everywhere)))])
-    )
+    """Return the present lines and new ones; a row that every split drops already needs no other line."""
+    is_everywhere = pc.and_(pc.equal(dropped["split"], ""), pc.equal(dropped["rows"], ALL))
+    everywhere = dropped.filter(is_everywhere)[KEY].combine_chunks()
+    is_listed = pc.is_in(entries[KEY], value_set=everywhere)
+    return distinct(pa.concat_tables([dropped, entries.filter(pc.invert(is_listed))]))
 
 
 def refuse_empty_splits(choice: RowsToDrop) -> None:
@@ -252,12 +256,12 @@ def _show_changes(path: Path, encoding: str, mojibake: bool) -> str:
         counts[_kind(line, encoding)] += 1
         if counts.total() <= SHOWN_LINES:
             say(f"line {total:,}: {_change(line, converted, encoding)}")
+
     more = counts.total() - SHOWN_LINES
-    say(
-        f"and {more:,} more lines"
-        if more > 0
-        else f"{path}: {total:,} lines; {valid:,} beyond ASCII are right utf-8."
-    )
+    if more > 0:
+        say(f"and {more:,} more lines")
+    else:
+        say(f"{path}: {total:,} lines; {valid:,} beyond ASCII are right utf-8.")
     return " and ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
 
 
