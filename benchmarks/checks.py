@@ -137,7 +137,7 @@ def check_tokenized(folder: Path, derive: Callable[..., Any]) -> None:
     """Derive the scalar columns of the tokenized train split, and check them."""
     from stages.validate.checks import Table as CheckedTable
     from stages.validate.checks import expectations
-    from stages.validate.results import batch_definition, read_outcome, run_expectations
+    from stages.validate.expectations import batch_definition, read_outcome, run_expectations
     from stages.validate.tables import tokenized_limits
     from stages.validate.tokenized import Vocabulary
 
@@ -227,8 +227,8 @@ def on_lists(folder: Path) -> None:
 
 def stage(folder: Path) -> None:
     """Run the whole stage, including its report."""
+    from stages.validate.expectations import check_tables
     from stages.validate.report import write_checks
-    from stages.validate.results import check_tables
     from stages.validate.tables import DataFolders, derive_tables
 
     results = check_tables(

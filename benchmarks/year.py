@@ -35,10 +35,10 @@ from flows.promotion.gate import PairedPredictions, PromotionCriterion, Promotio
 from flows.promotion.gate import decide_promotion as judge
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
+from flows.runs.commits import Run
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.runs.repository import Repository
-from flows.runs.results import Run
 from flows.settings import PromotionPolicy, Settings
 from tests.dvc_files import add_remote
 from tests.flows.conftest import make_toy, sh

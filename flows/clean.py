@@ -28,9 +28,9 @@ from flows.promotion.decide import Judgements, unpushed_results
 from flows.promotion.production import MODELS
 from flows.promotion.registry import Registry
 from flows.runs.checkout import CHECKOUTS_WAIT, abandoned, active, remove_checkout, superfluous
+from flows.runs.commits import RUN_TRAILER
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from flows.runs.results import RUN_TRAILER
 from flows.server.worker import end_with_worker
 from flows.settings import Retention, Scoring, Settings, load_settings
 from tuneline.core.files import RESUMABLE

@@ -42,10 +42,10 @@ from flows.promotion.production import fetch_reference, push_versions
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
 from flows.runs.checkpoints import SharedCheckpoints
+from flows.runs.commits import Run, metrics_summary
 from flows.runs.pipeline import UNCACHED, Graph, Pipeline, log_line, stage_task
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository, UnreachableError, safe_name
-from flows.runs.results import Run, metrics_summary
 from flows.server.crashes import restarts
 from flows.server.worker import end_with_worker
 from flows.settings import Ref, Settings, load_settings

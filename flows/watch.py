@@ -37,8 +37,8 @@ from flows.inbox import Outbox, is_data, unread, unscored
 from flows.ingestion.known import ending_of
 from flows.promotion.changes import tell_of_changes
 from flows.promotion.registry import PATIENCE, Registry
+from flows.runs.commits import fetch_branch
 from flows.runs.repository import Repository
-from flows.runs.results import fetch_branch
 from flows.settings import Alerts, Scoring, Settings, load_settings
 from tuneline.core.files import write_json
 from tuneline.core.terminal import visible

@@ -26,10 +26,10 @@ from flows.promotion.production import push_versions
 from flows.promotion.registry import ConflictError, Registry
 from flows.promotion.take_over import take_over
 from flows.runs.checkout import Checkout, RunSpec
+from flows.runs.commits import Run, RunResult, commit_run, earlier_result
 from flows.runs.pipeline import UNCACHED, Pipeline, push_artifacts
 from flows.runs.processes import ProgramError
 from flows.runs.repository import Repository, UnreachableError
-from flows.runs.results import Run, RunResult, commit_run, earlier_result
 from flows.settings import PromotionPolicy, Settings
 from tuneline.core.files import write_json
 from tuneline.project.dvc import read_lock

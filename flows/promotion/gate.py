@@ -15,9 +15,9 @@ from prefect.events import emit_event
 
 from flows.promotion.production import fetch_model
 from flows.promotion.registry import Registry
+from flows.runs.commits import read_metrics
 from flows.runs.pipeline import UNCACHED, Pipeline
 from flows.runs.processes import ProgramError
-from flows.runs.results import read_metrics
 from flows.settings import PromotionPolicy
 from tuneline.core.errors import DataError
 from tuneline.core.files import read_yaml

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from flows.promotion.registry import Registry
+from flows.runs.commits import HEADLINE, NotFastForwardError, contains, fast_forward, fetch_branch
 from flows.runs.repository import Repository, UnreachableError
-from flows.runs.results import HEADLINE, NotFastForwardError, contains, fast_forward, fetch_branch
 from flows.settings import PromotionPolicy
 from tuneline.core.paths import PARAMS
 from tuneline.project.registry import Version

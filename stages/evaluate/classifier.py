@@ -17,7 +17,7 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.machine import threads
 from tuneline.model.batches import TokenizedRows, length_sorted_batches
 from tuneline.model.encoding import Encoder
-from tuneline.model.frozen import TrainedModel, load_classifier
+from tuneline.model.frozen_classifier import TrainedModel, load_classifier
 from tuneline.tasks import Task
 
 Logits = NDArray[np.float32]

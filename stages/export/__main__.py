@@ -44,7 +44,7 @@ from tuneline.params.loading import load_params
 from tuneline.tasks import Task, read_task
 
 if TYPE_CHECKING:
-    from tuneline.model.frozen import TrainedModel
+    from tuneline.model.frozen_classifier import TrainedModel
 
 FILES = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
 COPIED_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
@@ -53,7 +53,7 @@ EARLIER_STAGES = ("base", "download", "tokenize", "train")
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch", "transformers")
 """Libraries that the models depend on."""
 FROZEN_KEY = "frozen_head"
-"""Key of ``config.json`` that a classifier with a frozen head has; ``KEY`` in tuneline/model/frozen.py, which imports torch."""
+"""Key of ``config.json`` that a classifier with a frozen head has; ``KEY`` in tuneline/model/frozen_classifier.py, which imports torch."""
 
 
 def to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -95,7 +95,7 @@ def load_for_tracing(folder: Path) -> "TrainedModel":
     """
     from transformers.utils import logging
 
-    from tuneline.model.frozen import load_classifier
+    from tuneline.model.frozen_classifier import load_classifier
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     return load_classifier(folder, "eager")

@@ -28,7 +28,7 @@ from tuneline.onnx.session import OnnxClassifier
 if TYPE_CHECKING:
     import torch
 
-    from tuneline.model.frozen import TrainedModel
+    from tuneline.model.frozen_classifier import TrainedModel
 
 PRODUCER = "tuneline"
 LINEAR_OPERATORS = ("MatMul", "Gemm")

@@ -34,7 +34,7 @@ from tuneline.params.loading import load_params
 from tuneline.reports.checks import Profile
 
 if TYPE_CHECKING:
-    from stages.validate.results import CheckResults
+    from stages.validate.expectations import CheckResults
 
 FETCH_REFERENCE = "Fetch it again (`python -m flows.promotion reference`), or remove the file."
 
@@ -51,8 +51,8 @@ def main() -> dict[str, float]:
         SplitReader.open(TOKENIZED, split, "tokenize")
 
     # Only now, because importing Great Expectations takes seconds.
+    from stages.validate.expectations import check_tables, write_row_files
     from stages.validate.report import write_checks
-    from stages.validate.results import check_tables, write_row_files
     from stages.validate.tables import DataFolders, derive_tables
 
     promoted = Profile.read_if_exists(REFERENCE_PROFILE, FETCH_REFERENCE)

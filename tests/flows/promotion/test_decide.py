@@ -22,8 +22,8 @@ from flows.promotion.gate import (
     decide_promotion,
 )
 from flows.runs.checkout import RunSpec
+from flows.runs.commits import Run, RunResult
 from flows.runs.repository import Repository
-from flows.runs.results import Run, RunResult
 from flows.settings import PromotionPolicy
 from tests.faults.clones import Machine, clone, git, origin
 from tests.faults.truncation import damages

@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from stages.validate.expectations import check_tables
 from stages.validate.report import class_shares, data_overview, index_page, write_checks
-from stages.validate.results import check_tables
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, good_data
 from tuneline.analysis.drift import Distribution
