@@ -18,7 +18,7 @@ from unittest import mock
 from rich.console import Console
 from rich.table import Table
 
-from tuneline.core.files import replace_directory, write_json
+from tuneline.core.atomic_files import replace_directory, write_json
 
 BLOCK = os.urandom(2**20)
 

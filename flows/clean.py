@@ -33,10 +33,10 @@ from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.server.worker import end_with_worker
 from flows.settings import Retention, Scoring, Settings, load_settings
-from tuneline.core.files import RESUMABLE
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.records import Record
+from tuneline.core.resumable import RESUMABLE
 from tuneline.project.dvc import BUSY, cache_folder
 from tuneline.project.scored import scored_record
 
@@ -296,7 +296,7 @@ def _discard_all(cleaning: Cleaning, what: str, folders: Sequence[Path]) -> Remo
 _RUN_NAME = re.compile(r"(?P<run>.+-[0-9a-f]{8})(\.lock|\.json|\.json\.damaged)?")
 """Names of what a run has in the folder of states."""
 OUTS = ("data", "models", "reports")
-"""Folders with outs of stages that a killed process can leave for the next one (``tuneline/core/files.py``)."""
+"""Folders with outs of stages that a killed process can leave for the next one (``tuneline/core/resumable.py``)."""
 RESUMABLE_DAYS = 7
 """Days without a new file after which what a killed stage left is not waited for any more."""
 
@@ -410,7 +410,7 @@ def _newest(folder: Path) -> float:
 
 
 def _is_free(path: Path) -> bool:
-    """Return True if no process holds a lock: that of a run, or the one on what its writer has not completed (``core/files.py``)."""
+    """Return True if no process holds a lock: that of a run, or the one on what its writer has not completed (``core/atomic_files.py``)."""
     with suppress(OSError, BusyError), locked(path, wait=0, create=False):
         return True
     return False

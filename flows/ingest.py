@@ -33,8 +33,8 @@ from flows.server.worker import end_with_worker
 from flows.settings import IngestSource, Name, Settings, load_settings
 from tuneline.analysis.text import Keys
 from tuneline.checkpoints.hub import hub_errors_explained
+from tuneline.core.atomic_files import replace_directory
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import replace_directory
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKS, PARAMS, RAW, REFERENCE_PROFILE, SPLITS
 from tuneline.core.records import Record

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import read_yaml
+from tuneline.core.yaml_files import read_yaml
 from tuneline.readers.files import ADDRESSES
 from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB
 from tuneline.reports.drift import DriftLimits

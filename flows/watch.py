@@ -40,7 +40,7 @@ from flows.promotion.registry import PATIENCE, Registry
 from flows.runs.commits import fetch_branch
 from flows.runs.repository import Repository
 from flows.settings import Alerts, Scoring, Settings, load_settings
-from tuneline.core.files import write_json
+from tuneline.core.atomic_files import write_json
 from tuneline.core.terminal import visible
 from tuneline.project.branches import parted, rewritten
 from tuneline.project.drop_folder import labelled_files

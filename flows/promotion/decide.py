@@ -31,7 +31,7 @@ from flows.runs.pipeline import UNCACHED, Pipeline, push_artifacts
 from flows.runs.processes import ProgramError
 from flows.runs.repository import Repository, UnreachableError
 from flows.settings import PromotionPolicy, Settings
-from tuneline.core.files import write_json
+from tuneline.core.atomic_files import write_json
 from tuneline.project.dvc import read_lock
 from tuneline.project.registry import Version
 from tuneline.project.repo import artifact_path

@@ -20,9 +20,9 @@ from flows.runs.pipeline import UNCACHED, Pipeline
 from flows.runs.processes import ProgramError
 from flows.settings import PromotionPolicy
 from tuneline.core.errors import DataError
-from tuneline.core.files import read_yaml
 from tuneline.core.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED
 from tuneline.core.tables import SplitReader, read_table
+from tuneline.core.yaml_files import read_yaml
 from tuneline.metrics.stats import Difference
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.project.dvc import read_lock

@@ -13,8 +13,8 @@ from pathlib import Path
 from flows.promotion.registry import Registry
 from flows.runs.pipeline import Pipeline
 from flows.runs.repository import Repository
+from tuneline.core.atomic_files import replace_directory
 from tuneline.core.errors import DataError
-from tuneline.core.files import replace_directory
 from tuneline.core.locks import locked
 from tuneline.core.paths import CHECKS, REFERENCE_PROFILE
 from tuneline.onnx.records import EXPORT_RECORD, UsageRecord

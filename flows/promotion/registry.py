@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flows.runs.repository import Repository, UnreachableError
-from tuneline.core.files import write_json
+from tuneline.core.atomic_files import write_json
 from tuneline.core.locks import BusyError, locked
 from tuneline.project.registry import HOLD, TAG_FORMAT, RegistryTag, RegistryTags, Version, bump, version_key
 from tuneline.project.worktrees import GitError

@@ -19,11 +19,13 @@ from pydantic import TypeAdapter, ValidationError
 from flows.runs.processes import RUN_VARIABLE
 from flows.runs.repository import Repository
 from flows.settings import load_settings
+from tuneline.core.atomic_files import write_json
+from tuneline.core.disk_errors import explain_disk_errors
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import explain_disk_errors, read_yaml, write_json
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.terminal import visible
+from tuneline.core.yaml_files import read_yaml
 from tuneline.project.worktrees import add_worktree, remove_worktree, repair_lock
 
 

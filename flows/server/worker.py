@@ -26,7 +26,7 @@ from flows.server.deploy import POOL, ROOT
 from flows.settings import load_settings
 from tuneline import NO_TELEMETRY
 from tuneline.core import processes
-from tuneline.core.files import working_directory
+from tuneline.core.atomic_files import working_directory
 from tuneline.core.locks import locked
 from tuneline.core.terminal import say, visible
 from tuneline.project.worktrees import GitError, run_dvc

@@ -17,8 +17,9 @@ import numpy as np
 from stages.compare.logits import LogitComparison, Logits, TrainedLogits, compare_logits
 from stages.compare.saturation import check_saturation
 from stages.compare.tolerance import ToleranceJudgement, judge_comparison
+from tuneline.core.atomic_files import replace_directory
 from tuneline.core.errors import DataError, GateError
-from tuneline.core.files import file_hash, replace_directory
+from tuneline.core.hashes import file_hash
 from tuneline.core.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, TOKENIZED
 from tuneline.core.records import Metrics
 from tuneline.core.stage import require, run_stage

@@ -33,11 +33,11 @@ from stages.download.source import (
     stage_split,
 )
 from tuneline.analysis.corrections import Corrections
+from tuneline.core.atomic_files import replace_directory
 from tuneline.core.errors import DataError
-from tuneline.core.files import replace_directory
 from tuneline.core.launch import check_launch
 from tuneline.core.paths import DOWNLOAD, METRICS, RAW, SPLITS
-from tuneline.core.provenance import AppliedCorrections, RawSource, SplitSource
+from tuneline.core.raw_source import AppliedCorrections, RawSource, SplitSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import run_stage
 from tuneline.core.tables import LABELS, shard_file

@@ -17,10 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from stages.download.source import SourceFile, SourceSplit, source_splits
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError
-from tuneline.core.files import file_hash, replace_file
+from tuneline.core.hashes import file_hash
 from tuneline.core.paths import FETCHED, SOURCE
-from tuneline.core.provenance import RemoteSource
+from tuneline.core.raw_source import RemoteSource
 from tuneline.core.tables import split_files
 from tuneline.core.terminal import progress
 from tuneline.params.data import DataParams

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from stages.download.source import GROUP, INDEX, SourceSlice, StagedSplit
 from tuneline.analysis.corrections import KEY, LATER, Corrections, dropped_file, label_file, row_keys
 from tuneline.core.errors import DataError
-from tuneline.core.files import file_hash
+from tuneline.core.hashes import file_hash
 from tuneline.core.paths import SPLITS
-from tuneline.core.provenance import AppliedCorrections
+from tuneline.core.raw_source import AppliedCorrections
 from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, raw_schema, rebatch, write_batches
 from tuneline.core.terminal import Progress, progress, say
 from tuneline.params import Params

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError
-from tuneline.core.files import replace_file
 from tuneline.core.tables import ROW_GROUP, UNLABELLED, rebatch, write_batches
 from tuneline.core.terminal import progress
 from tuneline.params.data import DataParams

@@ -18,16 +18,12 @@ import onnx
 
 from stages.export.graph import clean_graph, quiet, save_model, to_onnx
 from stages.export.int8 import QuantizationRows, to_int8
-from tuneline.core.files import file_hash, replace_directory
+from tuneline.core.atomic_files import replace_directory
+from tuneline.core.base_source import BaseSource
+from tuneline.core.hashes import file_hash, split_hash
 from tuneline.core.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
-from tuneline.core.provenance import (
-    BaseSource,
-    RawSource,
-    StageProvenance,
-    provenance_file,
-    split_hash,
-    stage_provenance,
-)
+from tuneline.core.provenance import StageProvenance, provenance_file, stage_provenance
+from tuneline.core.raw_source import RawSource
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import LABELS, SplitReader
 from tuneline.onnx.records import (

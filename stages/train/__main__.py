@@ -45,12 +45,12 @@ from stages.train.loop import train_model
 from stages.train.optimization import Logits, ValidationMetric
 from stages.train.progress import TrainingProgress
 from stages.train.state import TrainingResult, TrainState
-from tuneline.core.files import replace_directory, write_json
+from tuneline.core.atomic_files import replace_directory, write_json
 from tuneline.core.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER, VALIDATION_PREDICTIONS
-from tuneline.core.provenance import TrainingSegment
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.terminal import say
+from tuneline.core.training_devices import TrainingSegment
 from tuneline.metrics.stats import Interval
 from tuneline.model.architectures import read_base
 from tuneline.model.batches import TokenizedSplit

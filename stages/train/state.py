@@ -39,10 +39,10 @@ from stages.train.optimization import (
     total_steps,
 )
 from stages.train.progress import TrainingLogger, TrainingProgress
+from tuneline.core.atomic_files import write_json
 from tuneline.core.errors import DataError
-from tuneline.core.files import write_json
 from tuneline.core.paths import CHECKPOINTS
-from tuneline.core.provenance import TrainingSegment
+from tuneline.core.training_devices import TrainingSegment
 from tuneline.params import Params, RunParams, TrainParams
 from tuneline.tasks import Task
 

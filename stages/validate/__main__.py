@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
+from tuneline.core.atomic_files import replace_directory, working_directory
 from tuneline.core.errors import GateError
-from tuneline.core.files import replace_directory, working_directory
 from tuneline.core.launch import check_launch
 from tuneline.core.paths import (
     CHECKS,

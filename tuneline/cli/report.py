@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tuneline.core.files import write_json
+from tuneline.core.atomic_files import write_json
 from tuneline.core.paths import PARAMS, REPORTS
 from tuneline.core.terminal import say
 

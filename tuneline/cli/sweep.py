@@ -62,8 +62,8 @@ def sweep(ctx: typer.Context) -> None:
 def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
     """Run a sweep, or go on with one that was stopped or killed; ``run`` may be left out."""
     from tuneline.cli.run import refuse_unversioned
-    from tuneline.core.files import read_yaml
     from tuneline.core.paths import PARAMS
+    from tuneline.core.yaml_files import read_yaml
     from tuneline.project.source_versions import require_present
     from tuneline.sweeps.ranking import verdict, winner
     from tuneline.sweeps.running import run_sweep

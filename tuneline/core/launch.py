@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import read_yaml
 from tuneline.core.machine import computes_bf16, cpu_is_forced, why_no_accelerator
+from tuneline.core.yaml_files import read_yaml
 
 LAUNCH = Path("conf/accelerate")
 AUTO = "auto"

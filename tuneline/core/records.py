@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, WrapValidator
 from pydantic_core import ErrorDetails
 
+from tuneline.core.atomic_files import write_json
 from tuneline.core.errors import DataError
-from tuneline.core.files import write_json
 
 DIGITS = 6
 """Digits after the decimal point of a ``Number``."""
@@ -146,7 +146,7 @@ class Timing(Record):
     __pydantic_extra__: dict[str, Number]
 
     outs: str | None = None
-    """Key of the outs of that run (``tuneline.core.provenance.outs_key``): timing of other outs is that of another run."""
+    """Key of the outs of that run (``tuneline.core.outs_key``): timing of other outs is that of another run."""
 
     @property
     def values(self) -> Mapping[str, float]:

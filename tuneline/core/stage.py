@@ -12,18 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from tuneline.core.disk_errors import explain_disk_errors
 from tuneline.core.errors import StageError
-from tuneline.core.files import explain_disk_errors
+from tuneline.core.outs_key import outs_key
 from tuneline.core.paths import TIMING
-from tuneline.core.provenance import (
-    AppliedCorrections,
-    DevicesUsed,
-    outs_key,
-    provenance_file,
-    stage_provenance,
-)
+from tuneline.core.provenance import provenance_file, stage_provenance
+from tuneline.core.raw_source import AppliedCorrections
 from tuneline.core.records import Timing
 from tuneline.core.terminal import say
+from tuneline.core.training_devices import DevicesUsed
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # tokenizers reads it at import
 

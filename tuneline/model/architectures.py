@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tuneline.core.base_source import BaseSource
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.paths import BASE, BASE_RECORD
-from tuneline.core.provenance import BaseSource
 from tuneline.params import Params
 
 if TYPE_CHECKING:

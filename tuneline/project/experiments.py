@@ -28,8 +28,8 @@ from typing import Any, TextIO
 
 import psutil
 
+from tuneline.core.atomic_files import write_json
 from tuneline.core.errors import StageError
-from tuneline.core.files import write_json
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS, METRICS, PARAMS, TIMING
 from tuneline.core.processes import ending, supervised

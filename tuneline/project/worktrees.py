@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tuneline.core.files import explain_disk_errors
+from tuneline.core.disk_errors import explain_disk_errors
 from tuneline.core.paths import SITE_CACHE
 from tuneline.core.terminal import visible
 from tuneline.project.dvc import is_lock, share_settings

@@ -11,7 +11,7 @@ from stages.validate.report import class_shares, data_overview, index_page, writ
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, good_data
 from tuneline.analysis.drift import Distribution
-from tuneline.core.files import file_hash
+from tuneline.core.hashes import file_hash
 from tuneline.core.paths import SPLITS
 from tuneline.params import Params
 from tuneline.reports.checks import Profile, SplitProfile, Words

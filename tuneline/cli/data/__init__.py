@@ -86,8 +86,8 @@ def history(last: Last = 20, output: Page = Path("reports/data-history.html")) -
     source and columns as the present one. DVC's cache has their profiles.
     """
     from tuneline.cli.data.history import FETCH, changes_between, read_versions, render_history
+    from tuneline.core.atomic_files import replace_file
     from tuneline.core.errors import StageError
-    from tuneline.core.files import replace_file
     from tuneline.project.repo import git
 
     root = Path()

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError
-from tuneline.core.files import replace_file
 from tuneline.core.paths import SOURCE, SPLITS
 from tuneline.readers.layout import FAMILY_OF_SUFFIX, Layout
 from tuneline.readers.rows import ENDINGS, listed

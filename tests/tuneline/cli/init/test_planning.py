@@ -14,7 +14,7 @@ from tuneline.cli import app
 from tuneline.cli.init import make_plan, planning
 from tuneline.cli.init.planning import usual_split
 from tuneline.cli.init.recipe import MULTILINGUAL, SMALL, suggested
-from tuneline.core.files import read_yaml
+from tuneline.core.yaml_files import read_yaml
 from tuneline.params.loading import load_params
 from tuneline.project.params_file import changed
 
