@@ -24,9 +24,10 @@ from prefect.client.schemas import State
 from flows.alerts import ended
 from flows.inbox import Incoming, RefusedRecord
 from flows.ingestion.ledger import REFUSED_BATCHES
-from flows.promotion.decide import Judgements, unpushed_results
+from flows.promotion.judgements import Judgements
 from flows.promotion.production import MODELS
 from flows.promotion.registry import Registry
+from flows.promotion.unpushed import unpushed_results
 from flows.runs.checkout import CHECKOUTS_WAIT, abandoned, active, remove_checkout, superfluous
 from flows.runs.commits import RUN_TRAILER
 from flows.runs.processes import ProgramError, Programs
