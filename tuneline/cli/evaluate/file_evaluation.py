@@ -21,7 +21,7 @@ from rich.text import Text
 
 from tuneline.analysis.baselines import majority_model, tfidf_model
 from tuneline.cli.console import Console
-from tuneline.cli.init.planning import open_row_file
+from tuneline.cli.init.row_file import open_row_file
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
 from tuneline.cli.predict.streaming import ModelChoice, RowReport, TextClassifier
 from tuneline.core.atomic_files import replace_file, temporary_directory
