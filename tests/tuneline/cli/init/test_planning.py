@@ -245,9 +245,3 @@ def test_checkpoint_of_the_hub_is_pinned_to_its_commit(project, tickets, tmp_pat
     assert (params.model.checkpoint, params.model.revision) == ("owner/tiny", commit)
     assert not list((tmp_path / "home").rglob("model.safetensors")), "the weights are not downloaded"
     assert "--checkpoint: owner/tiny has no branch, tag or commit 'v3'" in unknown.stderr
-
-
-UNCLEAR = "price,a,some words\n" + "".join(
-    f"{number}.5,{'ab'[number % 2]},day {number} is here\n" for number in range(60)
-)
-"""The numbers say that the first line is a header, and the classes that it is a row."""

@@ -7,6 +7,11 @@ from tuneline.cli.init import make_plan
 from tuneline.cli.init.planning import UserChoices
 from tuneline.cli.init.shared_layout import UnclearHeaderError
 
+UNCLEAR = "price,a,some words\n" + "".join(
+    f"{number}.5,{'ab'[number % 2]},day {number} is here\n" for number in range(60)
+)
+"""The numbers say that the first line is a header, and the classes that it is a row."""
+
 
 def test_first_line_that_can_be_read_in_two_ways_stops_with_the_option_for_each(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
