@@ -1,4 +1,4 @@
-"""The outcome of a run, from top to bottom: its result is committed, pushed, judged, and promoted if it is better than production.
+"""The outcome of a run, from top to bottom: its result is committed, pushed, judged, and perhaps promoted.
 
 A result that is to be pushed is committed in this clone before ``origin`` is asked anything. If a git host or
 the DVC remote is away, or the process is killed, it stays on its branch and is recorded as unpushed; the next
@@ -34,7 +34,7 @@ from tuneline.project.repo import artifact_path
 from tuneline.project.worktrees import GitError
 
 PROMOTION_WAIT = 900.0
-"""Seconds to wait for the promotion of another run: each candidate is compared with the one promoted before it."""
+"""Seconds to wait for the promotion of another run, with whose model the candidate is then compared."""
 ATTEMPTS = 3
 """Times that the gate runs if other machines promote models in the meantime."""
 UNDECIDED = "Not decided: origin has not been asked yet."
@@ -149,7 +149,7 @@ def known_outcome(ended: EndedRun) -> RunOutcome | None:
 
 
 def promoted_before(ended: EndedRun) -> RunOutcome | None:
-    """Return the outcome of an attempt of this run that ended after its promotion; ``None`` if there was none."""
+    """Return the outcome of an attempt of this run that ended after its promotion, if there was one."""
     if ended.policy is None:
         return None
     result = earlier_result(ended.repository, ended.run.id)
@@ -214,7 +214,7 @@ def commit_undecided(ended: EndedRun) -> str:
 
 
 def judge_and_promote(ended: EndedRun) -> RunOutcome:
-    """Decide about the candidate, commit the run with the decision, push, and promote a candidate that passes.
+    """Decide about the candidate, commit the run with the decision, push, and promote if it passes.
 
     The caller holds the registry's lock, so that runs of one machine are promoted one after the other.
 
@@ -314,7 +314,10 @@ def _promoted_version(ended: EndedRun, policy: PromotionPolicy) -> Version | Non
 def promote(
     registry: Registry, decision: PromotionDecision, result: RunResult, stage: str, *, push: bool
 ) -> Version | None:
-    """Register and promote a candidate that passed the gate, and report the decision either way; return the new version, if any.
+    """Register and promote a candidate that passed the gate, and report the decision either way.
+
+    Returns:
+        The new version; ``None`` if the candidate did not pass.
 
     Raises:
         ConflictError: Another machine promoted a model in the meantime; nothing was changed.

@@ -1,4 +1,4 @@
-"""Publication of the exported models that passed, in ``models/onnx``; the hint if the pipeline stops instead."""
+"""Publication of the exported models that passed, in ``models/onnx``; the hint if the pipeline stops."""
 
 import shutil
 from collections.abc import Mapping, Sequence

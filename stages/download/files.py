@@ -58,7 +58,12 @@ class SplitFiles:
 
 
 def find_files(folder: Path, split: str) -> SplitFiles:
-    """Find the files of a split; refuse two files of its name, what has its name and is none, and what is no batch in its folder."""
+    """Find the files of a split.
+
+    Raises:
+        DataError: There is no file; two files have the split's name, or something else than a file has it; or
+            its folder holds something else than batches.
+    """
     paths = [path for ending in ENDINGS if os.path.lexists(path := folder / f"{split}{ending}")]
     for path in paths:
         if problem := not_a_file(path):
@@ -119,7 +124,9 @@ def _hint(folder: Path, split: str) -> str:
 def choose_files(
     splits: Mapping[str, SplitFiles], as_of: str | None, last_days: int | None
 ) -> dict[str, tuple[Path, ...]]:
-    """Return the files of each split that ``data.as_of``, by default the day of the newest batch, and ``data.last_days`` leave.
+    """Return the files of each split that ``data.as_of`` and ``data.last_days`` leave.
+
+    The default of ``data.as_of`` is the day of the newest batch.
 
     A split without batches is read whole: it is not one that grows. With ``last_days``, the file of a split
     with batches is left out, because nothing says how old its rows are. A batch without a date is refused,
@@ -243,10 +250,13 @@ def _record(path: Path) -> Path:
 
 
 class Files:
-    """A folder with the files of each split: ``train.csv``, ``validation.jsonl.gz``, batches in ``train/``, in any combination."""
+    """A folder with the files of each split.
+
+    Such as ``train.csv``, ``validation.jsonl.gz``, batches in ``train/``, in any combination.
+    """
 
     def __init__(self, params: DataParams) -> None:
-        """Find the files of the splits that ``data.splits`` names, of the days that ``data.as_of`` and ``data.last_days`` leave."""
+        """Find the files of the splits in ``data.splits``, of the days that ``data`` names."""
         self.params = params.files
         names = dict.fromkeys(
             name for split, spec in params.source_specs.items() for name in source_splits(split, spec)

@@ -1,4 +1,4 @@
-"""What the stage reads: the sources of rows, a copy of each of their splits, and the slices of these that ``data.splits`` names.
+"""Sources of rows, a copy of each of their splits, and the slices of these that ``data.splits`` names.
 
 A source is read once. Its splits are copied to temporary Parquet files, because finding the classes, dividing
 the rows and writing the splits of the pipeline each go over all rows.
@@ -66,7 +66,7 @@ class SourceSplit:
 
 
 class Origin(NamedTuple):
-    """Where rows of a staged split come from: the ``idx`` of the first row of a file, and the file's bad rows."""
+    """Where rows of a staged split come from: the ``idx`` of the first row of a file, and its bad rows."""
 
     first: int
     bad: BadRows
@@ -250,7 +250,11 @@ def open_skipped(path: Path) -> Iterator[SkippedRows]:
 
 
 def check_rows(staged: StagedSplit, columns: LabelledColumns) -> None:
-    """Report the incomplete rows of a split of the source, and refuse it if a file has too many bad rows, or if there are no rows."""
+    """Report the incomplete rows of a split of the source.
+
+    Raises:
+        DataError: A file has too many bad rows, or there are no rows.
+    """
     incomplete: Counter[str] = Counter()
     if staged.gaps:
         for batch in staged.batches(0, staged.rows):
@@ -296,7 +300,7 @@ class SourceSlice(NamedTuple):
 
 
 def source_splits(split: str, spec: str) -> list[str]:
-    """Return the names of the source's splits that a specification, such as ``train[:90%]``, of a split of the pipeline uses."""
+    """Return the names of the source's splits that a specification, such as ``train[:90%]``, uses."""
     if _NAME.fullmatch(spec):
         return [spec]
     names = [relative.splitname for relative in _instruction(split, spec)._relative_instructions]
@@ -304,7 +308,16 @@ def source_splits(split: str, spec: str) -> list[str]:
 
 
 def resolve_split(split: str, spec: str, rows: Mapping[str, int]) -> list[SourceSlice]:
-    """Resolve the specification of a split of the pipeline to row numbers, at least one, given the rows of the source's splits."""
+    """Resolve the specification of a split of the pipeline to row numbers.
+
+    Args:
+        split: Name of the split, for messages.
+        spec: Specification, such as ``train[:90%]``.
+        rows: Number of rows of each split of the source.
+
+    Raises:
+        DataError: The specification selects no rows.
+    """
     if _NAME.fullmatch(spec):
         slices = [SourceSlice(spec, 0, rows[spec])]
     else:
@@ -331,7 +344,7 @@ def _instruction(split: str, spec: str):  # type: ignore[no-untyped-def]  # noqa
 
 
 def refuse_overlaps(slices: Mapping[str, list[SourceSlice]]) -> None:
-    """Refuse rows that are in two splits, and name the first: evaluating on training rows overestimates the model."""
+    """Refuse rows that are in two splits, and name the first: the metrics would be too good."""
     for (one, parts), (other, others) in combinations(slices.items(), 2):
         for (source, *left), (other_source, *right) in product(parts, others):
             start, stop = max(left[0], right[0]), min(left[1], right[1])

@@ -1,4 +1,4 @@
-"""Atomic writes: a file or folder is written beside its target and renamed, so that no reader ever sees a part of it.
+"""Atomic writes: a file or folder is written beside its target and renamed: no reader sees a part of it.
 
 It has reached the disk before it is renamed, and the rename has when the block ends: a power cut leaves the
 old one or the new one.
@@ -91,7 +91,7 @@ def temporary_directory() -> Iterator[Path]:
 
 
 def publish_directory(folder: Path, target: Path) -> None:
-    """Let a complete folder replace another one of the same file system, once all of it has reached the disk."""
+    """Let a complete folder replace another one of the same file system, once it has reached the disk."""
     _apply_umask(folder)
     for path in (*folder.rglob("*"), folder):
         if not path.is_symlink():
@@ -112,7 +112,7 @@ def remove_leftovers(target: Path) -> None:
 
 @contextmanager
 def _partial(target: Path, create: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield a new, locked file or folder beside ``target``: a rename is atomic only within one file system."""
+    """Yield a new, locked file or folder beside ``target``: renames are atomic within a file system."""
     partial = target.with_name(f"{_hidden(target)}.{secrets.token_hex(4)}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ def _partial(target: Path, create: Callable[[Path], None]) -> Iterator[Path]:
 
 @contextmanager
 def _removed(path: Path, place: Path) -> Iterator[None]:
-    """Remove a file or folder when the block ends; if a full disk ended it, raise an error about ``place``."""
+    """Remove a file or folder when the block ends; if a full disk ended it, say so about ``place``."""
     failure: tuple[int, Exception] | None = None
     try:
         yield

@@ -1,4 +1,4 @@
-"""Errors of a disk, explained to the user: a file system that is full or away, or that this user may not write to."""
+"""Errors of a disk, explained to the user: a file system is full or away, or does not let this user write."""
 
 import errno
 import os

@@ -36,7 +36,10 @@ def split_hash(files: Sequence[Path]) -> str:
 
 
 def content_key(*values: Any, files: Iterable[Path] = ()) -> str:
-    """Return a hash of values of JSON (parameters, versions, a hash of the code) and of the names and bytes of the input files."""
+    """Return a hash of values of JSON, and of the names and bytes of input files.
+
+    The values are parameters, versions or a hash of the code.
+    """
     lines = [json.dumps(values, sort_keys=True)]
     lines += [f"{file_hash(path)}  {path.as_posix()}" for path in files]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Launch configurations, ``conf/accelerate/NAME.yaml``: read, checked against the machine, and what ``auto`` makes of its devices."""
+"""Launch configurations, ``conf/accelerate/NAME.yaml``: read, and checked against the machine."""
 
 import multiprocessing
 from collections.abc import Mapping
@@ -44,7 +44,10 @@ def launch_file(name: str) -> Path:
 
 
 def needs_gpu(name: str) -> bool:
-    """Return True if a launch configuration is for GPUs only: then accelerate would train on a CPU without a warning, for hours."""
+    """Return True if a launch configuration is for GPUs only.
+
+    Then accelerate would train on a CPU without a warning, for hours.
+    """
     config = read_launch(name)
     if name == AUTO or config.get("use_cpu") or cpu_is_forced():
         return False
@@ -79,7 +82,10 @@ def check_launch(name: str, optimizer: str) -> None:
 
 
 def offloads_optimizer(config: Mapping[str, Any]) -> bool:
-    """Return True if a launch configuration lets DeepSpeed offload the optimizer, itself or by a file of DeepSpeed that it names."""
+    """Return True if a launch configuration lets DeepSpeed offload the optimizer.
+
+    It says so itself, or by a file of DeepSpeed that it names.
+    """
     deepspeed = config.get("deepspeed_config") or {}
     if config.get("distributed_type") != "DEEPSPEED":
         return False
@@ -133,7 +139,9 @@ class DeviceChoice:
 def choose_processes(
     devices: Devices, global_batch_size: int, mixed_precision: Precision | Literal["auto"] | None = None
 ) -> DeviceChoice:
-    """Choose processes and precision for the devices of a machine: the user's precision, else the fastest that is safe for fine-tuning.
+    """Choose processes and precision for the devices of a machine.
+
+    The precision is the user's, else the fastest that is safe for fine-tuning.
 
     On a CPU, that is float32, and with ``auto`` bf16 if the CPU computes it. More processes than examples in
     one optimizer step would compute nothing.
@@ -149,7 +157,9 @@ def choose_processes(
 
 
 def find_devices() -> Devices:
-    """Ask torch for the accelerators of this machine, unless it certainly has none: importing torch takes seconds.
+    """Ask torch for the accelerators of this machine, unless it certainly has none.
+
+    Importing torch takes seconds.
 
     With several GPUs, CUDA is initialized in another process, because each process that initializes it keeps
     memory of a GPU.

@@ -1,4 +1,4 @@
-"""Locks of files and folders, which the system releases when the processes that hold them have ended, however they end (flock)."""
+"""Locks of files and folders, which the system releases when the processes that hold them end (flock)."""
 
 import fcntl
 import math
@@ -17,7 +17,7 @@ class BusyError(Exception):
 
 
 def lock(descriptor: int, wait: float = math.inf, *, shared: bool = False) -> None:
-    """Lock an open file or folder, for this process and those that inherit the descriptor, until all of them have closed it.
+    """Lock an open file or folder until all processes that inherit the descriptor have closed it.
 
     A ``shared`` lock lets other processes hold it as well, if they share it.
 

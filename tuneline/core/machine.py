@@ -1,4 +1,7 @@
-"""The machine that a stage runs on: cores within the limits of its container, and whether there is an accelerator. Imports no library."""
+"""The machine that a stage runs on: cores within the limits of its container, and accelerators.
+
+The module imports no library.
+"""
 
 import importlib.metadata
 import os
@@ -44,13 +47,16 @@ def computes_bf16() -> bool:
 
 
 def threads(processes: int = 1) -> int:
-    """Return the number of threads for each of several processes: ``OMP_NUM_THREADS`` if set, else its part of the available cores."""
+    """Return the number of threads for each of several processes.
+
+    It is ``OMP_NUM_THREADS`` if set, else the process's part of the available cores.
+    """
     value = os.environ.get("OMP_NUM_THREADS", "")
     return int(value) if value.isdecimal() and int(value) > 0 else max(available_cores() // processes, 1)
 
 
 def available_cores() -> int:
-    """Return the number of physical cores that this process may use: those of its affinity mask, within the quota of its container.
+    """Return the number of physical cores that this process may use, by its affinity mask.
 
     A fraction of a core is left unused: one thread more than the quota allows makes all threads wait for the
     one that is suspended.
@@ -83,7 +89,10 @@ def _siblings(topology: Path) -> str | None:
 
 
 def cpu_quota(cgroups: Path = CGROUPS, membership: Path = MEMBERSHIP) -> float | None:
-    """Return the number of cores that the container may use at a time: the lowest limit of its control groups; ``None`` for no limit."""
+    """Return the number of cores that the container may use at a time; ``None`` for no limit.
+
+    It is the lowest limit of its control groups.
+    """
     try:
         lines = membership.read_text().splitlines()
     except OSError:

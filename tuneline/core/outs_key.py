@@ -1,4 +1,4 @@
-"""The key of a stage's outs: it tells the outs of one run from those of another, without reading the large ones."""
+"""The key of a stage's outs: it tells the outs of one run from others, without reading the large ones."""
 
 import hashlib
 from pathlib import Path

@@ -37,7 +37,7 @@ def code_hash(root: Path, paths: Sequence[str]) -> str:
 
 
 def stage_code(stage: str, root: Path = ROOT) -> str:
-    """Return one SHA-256 over the code that ``dvc.yaml`` names as dependencies of a stage, without the user's functions.
+    """Return one SHA-256 over the code that a stage depends on in ``dvc.yaml``, without the user's functions.
 
     What an interrupted stage has done is continued only by the same code: the code that would make DVC run
     the stage again.

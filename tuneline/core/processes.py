@@ -107,7 +107,7 @@ def ending(process: subprocess.Popen[bytes], seconds: float | None = 60) -> Iter
 
 
 def terminate_descendants() -> bool:
-    """Send SIGTERM to all descendants of this process, in whichever sessions they are; return False if there is none."""
+    """Send SIGTERM to all descendants of this process, in any session; return False if there is none."""
     import psutil
 
     processes = psutil.Process().children(recursive=True)
@@ -138,7 +138,10 @@ def supervised(command: Sequence[str], output: int, *, leader_last: bool = False
 
 
 def main() -> int:
-    """Run the command of the command line, end all that it has started, and return its exit code; 127 if it cannot be started."""
+    """Run the command of the command line, end all that it has started, and return its exit code.
+
+    The code is 127 if the command cannot be started.
+    """
     parent, output, order, *command = sys.argv[1:]
     end: queue.SimpleQueue[None] = (
         queue.SimpleQueue()
@@ -166,7 +169,10 @@ def main() -> int:
 
 
 def _end_descendants(end: "queue.SimpleQueue[None]", spared: int | None) -> None:
-    """End them when it is time: SIGTERM, once to each, as programs may take a second one as "end at once"; later SIGKILL."""
+    """End them when it is time: SIGTERM, once to each, later SIGKILL.
+
+    Programs may take a second SIGTERM as "end at once".
+    """
     end.get()
     import psutil
 
@@ -187,7 +193,10 @@ def _end_descendants(end: "queue.SimpleQueue[None]", spared: int | None) -> None
 
 
 def _drain(output: int, parent: int) -> None:
-    """Read the output once the parent, which did that, has ended: a training that saves its checkpoint must not wait for a full pipe."""
+    """Read the output once the parent, which did that, has ended.
+
+    A training that saves its checkpoint must not wait for a full pipe.
+    """
     while os.getppid() == parent:
         time.sleep(_LOOK_EVERY)
     while os.read(output, 65536):

@@ -43,7 +43,7 @@ def stage_provenance(
     devices: DevicesUsed | None = None,
     corrections: AppliedCorrections | None = None,
 ) -> StageProvenance:
-    """Return the provenance of a stage in ``dvc.yaml``: parameters of the current folder, installed versions of libraries.
+    """Return the provenance of a stage in ``dvc.yaml``, with the parameters of the current folder.
 
     Raises:
         StageError: ``dvc.yaml`` lists a parameter or a file of code that does not exist.

@@ -126,7 +126,7 @@ class Metrics(Record):
 
     @classmethod
     def read_values(cls, path: Path) -> Mapping[str, float]:
-        """Return the metrics in a file, for a page that shows what there is; empty if it is missing or invalid."""
+        """Return the metrics in a file, for a page; none if it is missing or invalid."""
         metrics = cls.read_if_valid(path)
         return metrics.values if metrics else {}
 
@@ -146,7 +146,7 @@ class Timing(Record):
     __pydantic_extra__: dict[str, Number]
 
     outs: str | None = None
-    """Key of the outs of that run (``tuneline.core.outs_key``): timing of other outs is that of another run."""
+    """Key of the outs of that run (``tuneline.core.outs_key``): other outs are of another run."""
 
     @property
     def values(self) -> Mapping[str, float]:

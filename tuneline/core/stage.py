@@ -1,4 +1,4 @@
-"""The entry point that all stages share: readable errors, exit codes, provenance, and a record of time and memory."""
+"""The entry point that all stages share: readable errors, exit codes, provenance, time and memory."""
 
 import gc
 import json
@@ -34,7 +34,7 @@ def run_stage(
     devices: Callable[[], DevicesUsed] | None = None,
     corrections: Callable[[], AppliedCorrections | None] | None = None,
 ) -> NoReturn:
-    """Run a stage and exit the process: status 0 after success, that of a ``StageError``, 130 after an interrupt.
+    """Run a stage and exit the process: status 0, the status of a ``StageError``, or 130 after an interrupt.
 
     Args:
         name: Name of the stage. Its timing is written to ``reports/timing/NAME.json``.

@@ -47,7 +47,7 @@ class LabelKind(Protocol):
 
 
 def raw_schema(text_columns: Sequence[str], task: LabelKind) -> pa.Schema:
-    """Return the schema of ``data/raw/*.parquet``: the text columns, ``labels``, and ``idx``, the row number in the source."""
+    """Return the schema of ``data/raw/*.parquet``: texts, ``labels``, and ``idx``, the row in the source."""
     fields = [pa.field(name, pa.string()) for name in text_columns]
     fields += [pa.field(LABELS, task.label_type), pa.field("idx", pa.int64(), nullable=False)]
     return _with_features(fields, task)
@@ -64,14 +64,17 @@ def check_text_columns(split: "SplitReader", text_columns: Sequence[str]) -> Non
 
 
 def tokenized_schema(token_type_ids: bool, task: LabelKind) -> pa.Schema:
-    """Return the schema of ``data/tokenized/*.parquet``: one unpadded list per row for each model input, and ``labels``."""
+    """Return the schema of ``data/tokenized/*.parquet``: unpadded lists of model inputs, and ``labels``."""
     columns = ["input_ids", "attention_mask", *(["token_type_ids"] if token_type_ids else [])]
     fields = [pa.field(name, pa.list_(pa.int32() if name == "input_ids" else pa.int8())) for name in columns]
     return _with_features([*fields, pa.field(LABELS, task.label_type)], task)
 
 
 def predictions_schema(task: LabelKind) -> pa.Schema:
-    """Return the schema of ``reports/predictions.parquet``: ``idx`` (row number in the split), ``label``, ``logits``, ``prediction``."""
+    """Return the schema of ``reports/predictions.parquet``.
+
+    Its columns are ``idx`` (row number in the split), ``label``, ``logits`` and ``prediction``.
+    """
     logits = pa.list_(pa.float32())
     columns = {"idx": pa.int64(), "label": task.label_type, "logits": logits, "prediction": task.label_type}
     return _with_features(
@@ -80,12 +83,14 @@ def predictions_schema(task: LabelKind) -> pa.Schema:
 
 
 def baselines_schema(task: LabelKind, models: Sequence[str]) -> pa.Schema:
-    """Return the schema of ``reports/baselines/*.parquet``: the predictions of each simple model, in the order of the rows."""
+    """Return the schema of ``reports/baselines/*.parquet``: predictions of simple models, in row order."""
     return _with_features([pa.field(name, task.label_type) for name in models], task, models)
 
 
 def failing_rows_schema(text_columns: Sequence[str], pairs: bool) -> pa.Schema:
-    """Return the schema of ``reports/checks/rows/*.parquet``: ``split``, ``row``, the text columns, ``reason``.
+    """Return the schema of ``reports/checks/rows/*.parquet``.
+
+    Its columns are ``split``, ``row``, the text columns and ``reason``.
 
     A text column with the name of another gets an underscore. ``other_split`` and ``other_row`` follow for
     ``pairs``: what a row repeats.
@@ -115,7 +120,10 @@ def _value(kind: pa.DataType) -> dict[str, str]:
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read one file, or some of its columns, without Arrow's module for data sets of many files, which takes half a second to import."""
+    """Read one file, or a few of its columns.
+
+    Arrow's module for data sets of many files is not used: its import takes half a second.
+    """
     with pq.ParquetFile(path) as file:
         return file.read(columns=None if columns is None else list(columns))
 
@@ -152,7 +160,10 @@ def write_batches(
 def rebatch(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, size: int = ROW_GROUP
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of exactly ``size`` rows (the last may be shorter), so that outputs do not depend on the reader."""
+    """Yield the same rows in batches of exactly ``size`` rows (the last may be shorter).
+
+    So outputs do not depend on the batches of the reader.
+    """
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -171,7 +182,7 @@ _SHARD = re.compile(r"-(?P<number>\d{5,})-of-(?P<count>\d{5,})\.parquet")
 
 
 def shard_file(folder: Path, split: str, number: int, count: int) -> Path:
-    """Return the path of one file of a split: ``train.parquet`` if it is the only one, else ``train-00000-of-00012.parquet``."""
+    """Return the path of a file of a split: ``train.parquet`` if it is the only one, else a numbered one."""
     return (
         split_file(folder, split) if count == 1 else folder / f"{split}-{number:05d}-of-{count:05d}.parquet"
     )
@@ -233,7 +244,7 @@ class SplitReader:
 
     @classmethod
     def open(cls, folder: Path, split: str, made_by: str) -> Self:
-        """Find the files of a split that the stage ``made_by`` writes; it is an error if it does not exist, or a shard is missing."""
+        """Find the files of a split that the stage ``made_by`` writes; refuse a split that lacks any."""
         found = cls.find(folder, split)
         if found is None:
             raise StageError(
@@ -286,7 +297,7 @@ class SplitReader:
     def batches(
         self, columns: Sequence[str] | None = None, at_most: int = ROW_GROUP
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in their order, in batches of at most ``at_most`` rows of one file; nothing for a split without rows."""
+        """Yield the rows in their order, in batches of at most ``at_most`` rows of one file."""
         for path in self.paths:
             first = 0
             with _opened(path) as file:
@@ -342,7 +353,7 @@ class SplitReader:
         return f"{self.paths[number]}, row {row - int(self.starts[number])}"
 
     def places(self, rows: NDArray[np.int64]) -> str:
-        """Return the files of rows and their numbers there, for messages: ``data/raw/train.parquet: 3, 17``."""
+        """Return files of rows and their numbers there, for messages: ``data/raw/train.parquet: 3, 17``."""
         ordered = np.sort(rows)
         files = np.searchsorted(self.starts, ordered, side="right") - 1
         numbers = ordered - self.starts[files]

@@ -1,4 +1,4 @@
-"""Print text and progress safely: texts of data, file names and commits may contain control characters, which are printed as codes.
+"""Safe printing of text and progress: control characters in texts, file names and commits appear as codes.
 
 Pages and model cards show them as the same codes (``tuneline.reports.page.visible_value``).
 """
@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""C0 and C1 control characters except tabs and line ends; characters that reverse the direction of writing (bidirectional embeddings,
-overrides and isolates); surrogates, which stand for bytes of a file name that are not UTF-8.
+"""C0 and C1 control characters except tabs and line ends; characters that reverse the direction of writing
+(bidirectional embeddings, overrides and isolates); surrogates, which stand for bytes of a file name that are
+not UTF-8.
 
 The marks U+200E, U+200F and U+061C stay: Arabic and Hebrew texts need them beside punctuation, and a mark
 moves no more of what follows than a letter of these scripts does. The joiners U+200C and U+200D stay: they
@@ -24,7 +25,7 @@ shape letters and emoji.
 
 
 def visible(text: str) -> str:
-    r"""Return the text with its control characters as codes, for example ``\x1b`` for the escape character."""
+    r"""Return the text with its control characters as codes, such as ``\x1b`` for the escape character."""
     return CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
@@ -46,7 +47,7 @@ NO_MEMORY = (
 
 
 def say_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an error that nothing else has explained, as Python does, unless the person or the machine's limit is its cause.
+    """Print an error that nothing else has explained, as Python does, unless a person or a limit caused it.
 
     ``sys.excepthook`` of stages and commands from their first import on: importing libraries takes seconds,
     and most of their memory.
@@ -61,7 +62,7 @@ def say_exception(kind: type[BaseException], error: BaseException, trace: Traceb
 
 
 def explain_exceptions() -> None:
-    """Make this process print its errors with ``say_exception``, and raise an interrupt again that Python has only printed.
+    """Make this process print its errors with ``say_exception``, and raise a printed interrupt again.
 
     It does not leave a destructor or a callback of the import system, in which the process would miss Ctrl-C.
     """
@@ -85,7 +86,7 @@ def _interrupt_outside(frame: FrameType) -> None:
 
 
 QUIET_SECONDS, LINE_SECONDS, REFRESH_SECONDS = 2.0, 30.0, 0.2
-"""When a long step is first shown; how often a line about it is written where there is no terminal; how often a bar is drawn."""
+"""Seconds until a long step is shown, between its lines without a terminal, and between draws of a bar."""
 
 
 class Progress:

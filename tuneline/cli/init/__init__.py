@@ -1,4 +1,4 @@
-"""``tuneline init``: read the user's files, propose columns, splits and training, ask, copy the files, write ``params.yaml``."""
+"""``tuneline init``: propose columns, splits and training for the user's files, ask, and write parameters."""
 
 import sys
 from dataclasses import replace
@@ -153,7 +153,7 @@ def make_plan(files: list[Path], choices: "UserChoices", params: "Params", *, ma
 
 
 def write_plan(plan: "Plan", content: str) -> None:
-    """Write the copies of the files, ``params.yaml`` with this content, and a first sweep; add the files to DVC."""
+    """Write the copies of the files, ``params.yaml`` and a first sweep; add the files to DVC."""
     from tuneline.cli.init.recipe import write_sweep
     from tuneline.cli.init.versioning import add_to_dvc
     from tuneline.core.paths import PARAMS

@@ -1,4 +1,4 @@
-"""The decision which columns hold the text and the label, and on the task, by the names and the statistics of the columns.
+"""The decision on text columns, label column and task, by the names and the statistics of the columns.
 
 The second text of a pair is searched for by the values where the names do not tell: two texts of one row
 share more words than texts of different rows, or are at least of one length and one vocabulary. Neither is
@@ -28,7 +28,10 @@ NESTED = "\x00nested"
 LEAST_WORDS = 3
 """Mean words of a text that can be one of a pair: names and cities have two."""
 LEAST_DISTINCT = 0.05
-"""Smallest share of distinct values in a column of texts: a question may be repeated for each answer, a category more often."""
+"""Smallest share of distinct values in a column of texts.
+
+A question may be repeated for each answer, a category more often.
+"""
 LEAST_GAIN = 0.05
 """Smallest difference between the share of words in common within rows and across rows."""
 LEAST_T = 4.0
@@ -40,7 +43,7 @@ ALIKE_LENGTH = 0.5
 ALIKE_VOCABULARY = 0.8
 """Smallest share of the words of one column that occur in the other."""
 MOST_COPIES = 0.5
-"""Share of rows whose texts have the same words in the same order, from which a column is a cleaned copy of another."""
+"""Share of rows with the same words in the same order, from which a column is a cleaned copy of another."""
 PROFILED_ROWS = 1000
 """Rows that are compared."""
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
@@ -122,7 +125,9 @@ EMPTY_LABELS = {"", "-1"}
 
 @dataclass
 class ColumnProfile:
-    """Statistics of one column, over the whole file: a file may be sorted, so its first rows are not representative.
+    """Statistics of one column, over the whole file.
+
+    A file may be sorted, so its first rows are not representative.
 
     Attributes:
         filled: Rows with a value.
@@ -229,7 +234,10 @@ LONGEST = 1 << 15
 
 
 def sampling(rows: Iterable[Cells], sample: list[Cells]) -> Iterator[Cells]:
-    """Yield rows, and draw a random sample of them, in no order and the same for the same file (reservoir sampling, algorithm R)."""
+    """Yield rows, and draw a random sample of them (reservoir sampling, algorithm R).
+
+    The sample is in no order, and the same for the same file.
+    """
     generator = random.Random(0)  # noqa: S311 - no secret depends on it
     for number, row in enumerate(rows):
         position = number if number < SAMPLE_ROWS else generator.randrange(number + 1)
@@ -264,7 +272,7 @@ def decide_columns(
     label: str | None = None,
     task: TaskKind | None = None,
 ) -> ColumnChoice:
-    """Decide on text columns, label column and task: what the user named, else by known names, else by the values.
+    """Decide on text columns, label column and task: what the user named, else by names, else by values.
 
     Without a sample of the rows, a pair of texts is recognised by its names only.
 
@@ -304,7 +312,9 @@ def decide_columns(
 
 
 def check_label(label: ColumnProfile, named: bool) -> None:
-    """Refuse a column from which nothing can be learned, or that is none of labels, unless the user ``named`` it.
+    """Refuse a column from which nothing can be learned.
+
+    A column that holds no labels is refused unless the user ``named`` it.
 
     Raises:
         DataError: It has one value only; or it numbers the rows, or holds texts.
@@ -339,7 +349,10 @@ WORDS_OF_TEXT = 4
 
 
 def label_of(profiles: Sequence[ColumnProfile]) -> tuple[ColumnProfile, str]:
-    """Return the label column: one with a known name, else the one with the fewest classes, else the one with fractions."""
+    """Return the label column and the reason.
+
+    It is one with a known name, else the one with the fewest classes, else the one with fractions.
+    """
     candidates = [
         profile
         for profile in profiles
@@ -378,7 +391,10 @@ def _also(others: Sequence[ColumnProfile]) -> str:
 def text_of(
     profiles: Sequence[ColumnProfile], sample: Sequence[Cells], columns: Sequence[str]
 ) -> tuple[tuple[str, ...], str]:
-    """Return the text columns: a pair with known names, else the one with the most words and the one that makes a pair with it."""
+    """Return the text columns and the reason.
+
+    They are a pair with known names, else the column with the most words and the one that pairs with it.
+    """
     candidates = {
         one.name.strip().lower(): one
         for one in profiles

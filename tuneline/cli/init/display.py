@@ -52,7 +52,7 @@ def _shortened(cell: str) -> str:
 
 
 def splits_table(plan: Plan) -> Table:
-    """Return the rows and classes of each split, as the stage ``download`` will write them, and its file, if any."""
+    """Return the rows and classes of each split, as the stage ``download`` will write them, and its file."""
     table = Table(show_header=False, box=None)
     for split in SPLITS:
         classes = plan.classes[split]

@@ -76,7 +76,10 @@ def files_in(paths: Sequence[Path]) -> Sequence[Path]:
 
 
 def by_split(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return the file of each split: a single file is train; several files have the split in their names, and one of them is train."""
+    """Return the file of each split.
+
+    A single file is train. Several files have the split in their names, and one of them is train.
+    """
     if len(paths) == 1:
         return {"train": paths[0]}
     found: dict[str, Path] = {}
@@ -105,7 +108,9 @@ def by_split(paths: Sequence[Path]) -> dict[str, Path]:
 def place(
     files: Mapping[str, Path], originals: Sequence[Path], layout: Layout, name: str | None
 ) -> Placement:
-    """Return the placement of the file of each split that has one; files that are in ``data/source/`` stay in place if no name is given.
+    """Return the placement of the file of each split that has one.
+
+    Files that are in ``data/source/`` stay in place if no name is given.
 
     Raises:
         DataError: The name is not a plain folder name, the folder has another file for the same split, or a
@@ -139,7 +144,7 @@ def place(
 
 
 def _protect(placement: Placement, originals: Sequence[Path]) -> None:
-    """Check that no copy would replace an original, a file in the folder of the originals, or one behind a link."""
+    """Check that no copy would replace an original, a file beside the originals, or one behind a link."""
     hint = "Choose another folder for the copies: --name NAME"
     folders = {path.parent.resolve() for path in originals}
     for target, source in placement.copies.items():
@@ -168,7 +173,10 @@ def _in_place(files: Mapping[str, Path], suffix: str) -> Placement | None:
 
 
 def folder_name(name: str | None, paths: Sequence[Path]) -> str:
-    """Return the name of the folder: the user's, if it is a plain one, else that of a single file, else that of the folder of the files."""
+    """Return the name of the folder.
+
+    It is the user's, if that is a plain one, else the name of a single file, else of the folder of the files.
+    """
     if name is None:
         stem = paths[0].name.split(".")[0] if len(paths) == 1 else paths[0].resolve().parent.name
         return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-") or "mine"

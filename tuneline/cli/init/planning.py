@@ -159,7 +159,7 @@ def is_labelled(file: RowFile, decision: ColumnChoice) -> bool:
 
 
 def batch_notes(folders: Sequence[Path]) -> list[str]:
-    """Return a note for each folder of batches, which the stage ``download`` reads after the file of its name."""
+    """Return a note for each folder of batches, which the stage ``download`` reads after the file."""
     notes = []
     for folder in folders:
         if folder.is_dir() and any(folder.glob("[!.]*")):

@@ -1,4 +1,4 @@
-"""The proposal for model and training: a checkpoint or a new model, the parameters with their reasons, and what it will cost here.
+"""The proposal for model and training: a checkpoint or a new model, parameters with reasons, and the cost.
 
 Sources: Devlin et al. 2019 (BERT; batches of 16 and 32, learning rates of 2e-5 to 5e-5, 2 to 4 epochs), Turc
 et al. 2019 (compact models; rates up to 3e-4), Liu et al. 2019 (RoBERTa; 1e-5 to 3e-5), Mosbach et al. 2021
@@ -116,11 +116,17 @@ class Lengths:
     MOST_TRUNCATED = 0.01
     """Share of rows that may be truncated."""
     USUAL = 512
-    """Tokens that a model reads although no row of the data has so many: a batch is padded to its longest row, so they cost nothing."""
+    """Tokens that a model reads although no row of the data has so many.
+
+    A batch is padded to its longest row, so they cost nothing.
+    """
 
     @property
     def max_length(self) -> int:
-        """The model's limit; of one that takes more than 512 tokens, the smallest multiple of 8 that truncates at most 1 % of the rows.
+        """The model's limit.
+
+        For a model that takes more than 512 tokens, it is the smallest multiple of 8 that truncates at most
+        1 % of the rows.
 
         The data say little about the texts that the model will read one day, and a limit of the training data
         would cut them.
@@ -145,7 +151,10 @@ class Lengths:
 def measure_lengths(
     checkpoint: Checkpoint, sample: Sequence[Cells], columns: Sequence[str], text_columns: Sequence[str]
 ) -> Lengths:
-    """Tokenize the texts of a sample of rows, of which at least one has a text, by the tokenizer of a checkpoint and without truncation."""
+    """Tokenize the texts of a sample of rows by the tokenizer of a checkpoint, without truncation.
+
+    At least one row has a text.
+    """
     tokenizer = load_tokenizer(checkpoint.folder, f"{OPTION}: {checkpoint.pretrained.label}")
     positions = [list(columns).index(name) for name in text_columns]
     rows = [tuple(row[position] or "" for position in positions) for row in sample]
@@ -208,7 +217,10 @@ class Recipe:
 
 
 def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Params) -> Recipe:
-    """Return the recipe for fine-tuning a checkpoint; the linear model on the frozen one is published where validation shows it better."""
+    """Return the recipe for fine-tuning a checkpoint.
+
+    The linear model on the frozen checkpoint is published where validation shows it better.
+    """
     rows = train_rows(plan, params)
     max_length = lengths.max_length
     batch = 16 if rows < SMALL_DATA else 32
@@ -310,7 +322,7 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
 
 
 def scratch_config(params: Params, max_length: int) -> dict[str, Any]:
-    """Return the configuration of a new model that takes ``max_length`` tokens: the user's, if there is one."""
+    """Return the configuration of a new model that takes ``max_length`` tokens: the user's, if any."""
     if params.model.checkpoint is not None:
         return {**SCRATCH_CONFIG, "max_position_embeddings": max_length}
     config = dict(params.model.config)
@@ -321,16 +333,19 @@ def scratch_config(params: Params, max_length: int) -> dict[str, Any]:
 
 
 RESET = (
-    "model.head", "tokenize.tokenizer", "tokenize.revision", "train.max_steps", "train.optimizer", "train.weight_decay",
-    "train.max_grad_norm", "train.schedule", "train.schedule_options", "train.warmup_ratio", "train.warmup_steps",
-    "train.label_smoothing", "train.class_weights", "train.freeze", "train.lora", "train.keep", "evaluate.split", "evaluate.metrics",
-    "evaluate.f1",
+    "model.head", "tokenize.tokenizer", "tokenize.revision", "train.max_steps", "train.optimizer",
+    "train.weight_decay", "train.max_grad_norm", "train.schedule", "train.schedule_options",
+    "train.warmup_ratio", "train.warmup_steps", "train.label_smoothing", "train.class_weights",
+    "train.freeze", "train.lora", "train.keep", "evaluate.split", "evaluate.metrics", "evaluate.f1",
 )  # fmt: skip
 """Parameters of a former task or recipe that could contradict the new one."""
 
 
 def reset(plan: Plan, params: Params) -> dict[str, Any]:
-    """Return the defaults of ``RESET``; of a classification, a value that says nothing of its classes stays."""
+    """Return the defaults of ``RESET``.
+
+    In a classification, label smoothing and class weights stay where they say nothing of single classes.
+    """
     defaults, train = default_values(), params.train
     values = {key: get_value(defaults, key) for key in RESET}
     if TASKS[plan.decision.task].takes_class_params:
@@ -340,7 +355,11 @@ def reset(plan: Plan, params: Params) -> dict[str, Any]:
 
 
 def write_sweep(plan: Plan, params: Params) -> Path | None:
-    """Write a first sweep around the recipe in ``params``; return its file, ``None`` if there is one already, or nothing to vary."""
+    """Write a first sweep around the recipe in ``params``.
+
+    Returns:
+        The file; ``None`` if there is one already, or nothing to vary.
+    """
     if params.model.head == FROZEN:
         return None
     settings = params.train
@@ -351,7 +370,7 @@ def write_sweep(plan: Plan, params: Params) -> Path | None:
 
 
 def precision(params: Params) -> str | None:
-    """Return the value of ``train.mixed_precision``: the user's, else ``auto`` where the launch configuration leaves the choice."""
+    """Return ``train.mixed_precision``: the user's, else ``auto`` where the launch permits it."""
     given = params.train.mixed_precision
     if given is None and params.train.launch in (AUTO, CPU):
         return "auto"
@@ -372,7 +391,7 @@ def kept_weights(plan: Plan) -> str:
 
 
 def label_smoothing(plan: Plan, params: Params) -> float:
-    """Return the value of ``train.label_smoothing``: that of the user, else ``SMOOTHING`` for a classifier whose last weights are kept.
+    """Return ``train.label_smoothing``: the user's, else ``SMOOTHING`` for a classifier of last weights.
 
     They are those of many epochs on few rows, and too sure of themselves. Smoothing cost no accuracy, and
     took the loss on test from 1.27 to 0.67 on 300 rows of movies (docs/benchmarks.md).
@@ -413,13 +432,19 @@ def train_rows(plan: Plan, params: Params) -> int:
 
 
 def micro_batch_tokens(batch: int, longest: int, checkpoint: Checkpoint) -> int | None:
-    """Return the tokens whose activations take the memory of 32 x 128 tokens in BERT-base; ``None`` if any batch has fewer."""
+    """Return the tokens of a micro-batch; ``None`` if any batch has fewer.
+
+    Their activations take the memory of 32 x 128 tokens in BERT-base.
+    """
     tokens = BATCH_TOKENS // (checkpoint.width * checkpoint.layers)
     return tokens if batch * longest > tokens else None
 
 
 def truncation_rate(lengths: Lengths, params: Params) -> tuple[dict[str, Any], list[str]]:
-    """Return a larger ``validate.truncation_rate.max`` and the reason if the data check would fail at the limit of the model."""
+    """Return a larger ``validate.truncation_rate.max`` and the reason.
+
+    Both are empty if the data check passes at the limit of the model.
+    """
     share, most = lengths.truncated(lengths.max_length), params.validate_.truncation_rate.max
     if share <= most:
         return {}, []
@@ -460,7 +485,11 @@ def suggested(sample: Sequence[Cells], columns: Sequence[str], text_columns: Seq
 
 
 def ask(current: str | None, suggestion: str) -> str | None:
-    """Ask which checkpoint to fine-tune, by default that of ``params.yaml``; return its name, or ``None`` for training from scratch."""
+    """Ask which checkpoint to fine-tune; the default is the one in ``params.yaml``.
+
+    Returns:
+        Its name; ``None`` for training from scratch.
+    """
     known = (
         SUGGESTIONS
         if current is None or current in SUGGESTIONS
@@ -536,7 +565,7 @@ def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bo
 
 
 def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Params) -> str:
-    """Train a few of the batches that training will make; return what the training will cost, evaluations included."""
+    """Train a few of the batches that training will make; return what the training will cost, as text."""
     values = recipe.params
     batch, at_once, epochs = (
         values[f"train.{name}"] for name in ("global_batch_size", "micro_batch_tokens", "epochs")

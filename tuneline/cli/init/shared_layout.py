@@ -1,4 +1,4 @@
-"""The layout that all source files share: ``data.files`` describes format, header and encoding once for all."""
+"""The layout that all source files share: ``data.files`` describes format, header and encoding once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -91,7 +91,7 @@ def guessed_encoding_notes(encoding: str, sample: Sequence[Cells]) -> list[str]:
 
 
 def _beyond_ascii(sample: Sequence[Cells]) -> str:
-    """Return the first character beyond ASCII in a sample of rows, with the text around it; empty without any."""
+    """Return the first character beyond ASCII in a sample of rows, with the text around it."""
     for row in sample:
         for cell in row:
             if cell and not cell.isascii():

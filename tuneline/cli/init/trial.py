@@ -1,4 +1,4 @@
-"""A short trial of training: a few real steps of the architecture with random weights, to say what a training will cost here.
+"""A short trial of training: a few real steps of the architecture with random weights, to estimate the cost.
 
 ``run_trial`` runs this module as a process of its own, which imports torch, prints a ``TrialResult`` and
 ends: its memory is free again, and a failure, even for lack of memory, does not end ``tuneline init``.
@@ -60,7 +60,7 @@ class TrialSpec:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What was measured: mean seconds of a forward and backward pass of a row, and seconds of an update of the weights."""
+    """Mean seconds of a forward and backward pass of a row, and seconds of an update of the weights."""
 
     device: str
     row_seconds: float
@@ -158,7 +158,7 @@ def measure_step(spec: TrialSpec) -> TrialResult:
 
 
 def _mean_seconds(step: Callable[[int], int], lengths: Sequence[int], device: "torch.device") -> float:
-    """Measure some lengths, and scale to the mean of all: the time of a pass is about proportional to its tokens."""
+    """Measure a few lengths, and scale to the mean of all: the time of a pass grows with its tokens."""
     seconds = tokens = 0.0
     for quantile in QUANTILES:
         length = lengths[min(len(lengths) - 1, int(quantile * len(lengths)))]

@@ -29,7 +29,7 @@ def show_versioned(plan: Plan, content: str) -> bool:
 
 
 def add_to_dvc(plan: Plan, content: str) -> None:
-    """Run ``dvc add`` for the data and weights that the new ``params.yaml`` names; if it fails, say how to do it."""
+    """Run ``dvc add`` for the data and weights that the new ``params.yaml`` names, or say how to do it."""
     paths = [str(path) for path in _to_add(plan, content)]
     if not paths:
         return
