@@ -66,7 +66,8 @@ def explain_exceptions() -> None:
 
     It does not leave a destructor or a callback of the import system, in which the process would miss Ctrl-C.
     """
-    sys.excepthook, former = say_exception, sys.unraisablehook
+    former = sys.unraisablehook
+    sys.excepthook = say_exception
 
     def raise_again(unraisable: "sys.UnraisableHookArgs") -> None:
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
@@ -85,8 +86,12 @@ def _interrupt_outside(frame: FrameType) -> None:
     signal.pthread_kill(main, signal.SIGINT)
 
 
-QUIET_SECONDS, LINE_SECONDS, REFRESH_SECONDS = 2.0, 30.0, 0.2
-"""Seconds until a long step is shown, between its lines without a terminal, and between draws of a bar."""
+QUIET_SECONDS = 2.0
+"""Seconds until a long step is shown."""
+LINE_SECONDS = 30.0
+"""Seconds between two lines about a step, where there is no terminal."""
+REFRESH_SECONDS = 0.2
+"""Seconds between two draws of a bar."""
 
 
 class Progress:
@@ -103,7 +108,9 @@ class Progress:
     _shown: "Progress | None" = None
 
     def __init__(self, title: str, total: float | None = None, unit: str = "rows") -> None:
-        self.title, self.total, self.unit = title, total, unit
+        self.title = title
+        self.total = total
+        self.unit = unit
         self.done: float = 0
         self.detail = ""
         self._started = time.monotonic()
@@ -119,13 +126,9 @@ class Progress:
             parts.append(f"{min(self.done / self.total, 1):.0%}")
         if self.unit and self.done:
             parts.append(f"{self.done:,.0f} {self.unit}")
-        return ", ".join(
-            [
-                f"{self.title}: {parts[0]}" if parts else self.title,
-                *parts[1:],
-                f"{time.monotonic() - self._started:.0f} s",
-            ]
-        )
+        parts.append(f"{time.monotonic() - self._started:.0f} s")
+        separator = ": " if len(parts) > 1 else ", "
+        return f"{self.title}{separator}{', '.join(parts)}"
 
     def show(self) -> None:
         """Show the step until it has ended: as a bar on a terminal, otherwise as a line now and then."""
@@ -147,10 +150,14 @@ class Progress:
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=20)
-        with Bar(
-            *columns, console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()
-        ) as bar:
+        bar = Bar(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),
+        )
+        with bar:
             task = bar.add_task(visible(str(self)), total=self.total)
             while not self._ended.wait(REFRESH_SECONDS):
                 bar.update(task, description=visible(str(self)), completed=self.done)
@@ -162,7 +169,7 @@ def progress(title: str, total: float | None = None, unit: str = "rows") -> Iter
 
     A block inside another one is not shown.
 
-    The arguments are those of ``Progress``; the title begins with the name of the stage or command.
+    It has the arguments of ``Progress``; the title begins with the name of the stage or command.
     """
     step = Progress(title, total, unit)
     if Progress._shown is not None:
