@@ -27,7 +27,7 @@ from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 from tests.records import export_record
 from tuneline.cli.predict.streaming import StreamOptions, predict_rows, windows
 from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, open_writer
-from tuneline.core.files import file_hash
+from tuneline.core.hashes import file_hash
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.onnx.records import EXPORT_RECORD
 from tuneline.onnx.text_classifier import TextClassifier

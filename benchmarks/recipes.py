@@ -29,9 +29,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tuneline.core.files import read_yaml
 from tuneline.core.paths import PARAMS, TOKENIZED
 from tuneline.core.tables import LABELS
+from tuneline.core.yaml_files import read_yaml
 from tuneline.project.params_file import changed, write
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -32,15 +32,15 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.clean import DAY, Cleaning, clean_all
-from flows.promotion import decide
+from flows.promotion import outcome
 from flows.promotion.gate import PairedPredictions, PromotionCriterion, PromotionDecision
 from flows.promotion.gate import decide_promotion as judge
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
+from flows.runs.commits import Run
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.runs.repository import Repository
-from flows.runs.results import Run
 from tests.dvc_files import add_remote
 from tests.flows.conftest import make_toy, sh
 from tuneline.project import dvc
@@ -135,7 +135,7 @@ class Year:
         run = Run(f"id-{night}", f"night-{night}")
         with (
             patch.object(time, "time", lambda: self.now),
-            patch.object(decide, "gate", lambda *_: decision(promoted=not night % PROMOTED)),
+            patch.object(outcome, "gate", lambda *_: decision(promoted=not night % PROMOTED)),
         ):
             with isolated(self.repository, f"{run.name}-0a1b2c3d", "main") as checkout:
                 self.write_result(checkout)
@@ -152,8 +152,8 @@ class Year:
         for version in registry.tags().staged:  # as each run that pushes does at its start
             dvc.push(checkout.path, version.commit)
         pipeline = Pipeline(Programs(checkout.path, checkout.name, locks=[checkout.lock]), lambda _line: None)
-        _, version = decide.finish(
-            decide.EndedRun(run, checkout, pipeline, registry, self.settings, promote=True, push=True)
+        _, version = outcome.finish(
+            outcome.EndedRun(run, checkout, pipeline, registry, self.settings, promote=True, push=True)
         )
         if (version is None) != bool(len(self.nights) % PROMOTED):
             sys.exit(f"{run.name} was not judged as its decision says")
@@ -235,8 +235,8 @@ def repository(folder: Path) -> Iterator[Repository]:
     def push(pipeline: Pipeline, *, weights: bool) -> None:
         dvc.push(pipeline.programs.cwd, weights=weights)
 
-    given = {"push_artifacts": push, "promote": decide.promote.fn, "report": lambda *_: None}
-    with disable_run_logger(), patch.multiple(decide, **given):
+    given = {"push_artifacts": push, "promote": outcome.promote.fn, "report": lambda *_: None}
+    with disable_run_logger(), patch.multiple(outcome, **given):
         yield Repository(root)
 
 

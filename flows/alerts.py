@@ -13,7 +13,7 @@ from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
 from prefect.states import Completed, Failed
 
-from tuneline.core.files import write_json
+from tuneline.core.atomic_files import write_json
 from tuneline.core.terminal import visible
 
 REPORTED = 20

@@ -24,18 +24,19 @@ from prefect.client.schemas import State
 from flows.alerts import ended
 from flows.inbox import Incoming, RefusedRecord
 from flows.ingestion.ledger import REFUSED_BATCHES
-from flows.promotion.decide import Judgements, unpushed_results
+from flows.promotion.judgements import Judgements
 from flows.promotion.production import MODELS
 from flows.promotion.registry import Registry
+from flows.promotion.unpushed import unpushed_results
 from flows.runs.checkout import CHECKOUTS_WAIT, abandoned, active, remove_checkout, superfluous
+from flows.runs.commits import RUN_TRAILER
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from flows.runs.results import RUN_TRAILER
 from flows.server.worker import end_with_worker
-from tuneline.core.files import RESUMABLE
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.records import Record
+from tuneline.core.resumable import RESUMABLE
 from tuneline.project.dvc import cache_folder
 from tuneline.project.garbage import BUSY
 from tuneline.project.scored import scored_record
@@ -297,7 +298,7 @@ def _discard_all(cleaning: Cleaning, what: str, folders: Sequence[Path]) -> Remo
 _RUN_NAME = re.compile(r"(?P<run>.+-[0-9a-f]{8})(\.lock|\.json|\.json\.damaged)?")
 """Names of what a run has in the folder of states."""
 OUTS = ("data", "models", "reports")
-"""Folders with outs of stages that a killed process can leave for the next one (``tuneline/core/files.py``)."""
+"""Folders with outs of stages that a killed process can leave for the next one (``tuneline/core/resumable.py``)."""
 RESUMABLE_DAYS = 7
 """Days without a new file after which what a killed stage left is not waited for any more."""
 
@@ -411,7 +412,7 @@ def _newest(folder: Path) -> float:
 
 
 def _is_free(path: Path) -> bool:
-    """Return True if no process holds a lock: that of a run, or the one on what its writer has not completed (``core/files.py``)."""
+    """Return True if no process holds a lock: that of a run, or the one on what its writer has not completed (``core/atomic_files.py``)."""
     with suppress(OSError, BusyError), locked(path, wait=0, create=False):
         return True
     return False

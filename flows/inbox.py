@@ -23,7 +23,8 @@ from typing import Any, Self
 
 import psutil
 
-from tuneline.core.files import file_hash, replace_file
+from tuneline.core.atomic_files import replace_file
+from tuneline.core.hashes import file_hash
 from tuneline.core.terminal import visible
 from tuneline.project.scored import FileRecord, ScoredRecord, TakenRecord, scored_record
 from tuneline.readers.files import not_a_file

@@ -25,15 +25,15 @@ from flows.ingestion.ledger import LEDGER, REFUSED_BATCHES, Ingested, Ledger
 from flows.promotion.production import fetch_profile, fetch_reference
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
+from flows.runs.commits import RUN_TRAILER, NotFastForwardError, fast_forward, follow_origin
 from flows.runs.pipeline import UNCACHED, Pipeline, log_line, stage_task
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from flows.runs.results import RUN_TRAILER, NotFastForwardError, fast_forward, follow_origin
 from flows.server.worker import end_with_worker
 from tuneline.analysis.text import Keys
 from tuneline.checkpoints.hub import hub_errors_explained
+from tuneline.core.atomic_files import replace_directory
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import replace_directory
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKS, PARAMS, RAW, REFERENCE_PROFILE, SPLITS
 from tuneline.core.records import Record

@@ -42,8 +42,8 @@ from flows.runs.pipeline import UNCACHED, OnLine, Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.server.worker import end_with_worker
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import InputError
-from tuneline.core.files import replace_file
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.terminal import visible
 from tuneline.project.registry import Version

@@ -16,8 +16,8 @@ from flows.runs.repository import Repository, safe_name
 from flows.server.worker import end_with_worker
 from flows.train import log_cancellation, machine_training_lock
 from tuneline.settings import Ref, load_settings
+from tuneline.sweeps.ranking import configuration_rows, verdict, winner
 from tuneline.sweeps.record import SWEEP_STATE, SweepRecord
-from tuneline.sweeps.results import configuration_rows, verdict, winner
 
 COMMAND = ["python", "-c", "from tuneline.cli import app; app(prog_name='tuneline')", "sweep"]
 """The command of the checkout, not that of the worker."""

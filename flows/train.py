@@ -30,22 +30,16 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Completed
 from pydantic import Field
 
-from flows.promotion.decide import (
-    PROMOTION_WAIT,
-    EndedRun,
-    UnpushedResult,
-    finish,
-    forget_unpushed,
-    unpushed_results,
-)
+from flows.promotion.outcome import PROMOTION_WAIT, EndedRun, finish
 from flows.promotion.production import fetch_reference, push_versions
 from flows.promotion.registry import Registry
+from flows.promotion.unpushed import UnpushedResult, forget_unpushed, unpushed_results
 from flows.runs.checkout import Checkout, isolated
 from flows.runs.checkpoints import SharedCheckpoints
+from flows.runs.commits import Run, metrics_summary
 from flows.runs.pipeline import UNCACHED, Graph, Pipeline, log_line, stage_task
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository, UnreachableError, safe_name
-from flows.runs.results import Run, metrics_summary
 from flows.server.crashes import restarts
 from flows.server.worker import end_with_worker
 from tuneline.core.locks import BusyError, lock, unlock

@@ -37,9 +37,9 @@ from flows.inbox import Outbox, is_data, unread, unscored
 from flows.ingestion.known import ending_of
 from flows.promotion.changes import tell_of_changes
 from flows.promotion.registry import PATIENCE, Registry
+from flows.runs.commits import fetch_branch
 from flows.runs.repository import Repository
-from flows.runs.results import fetch_branch
-from tuneline.core.files import write_json
+from tuneline.core.atomic_files import write_json
 from tuneline.core.terminal import visible
 from tuneline.project.branches import parted, rewritten
 from tuneline.project.drop_folder import labelled_files

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tuneline.core.provenance import DevicesUsed, StageProvenance
+from tuneline.core.provenance import StageProvenance
+from tuneline.core.training_devices import DevicesUsed
 from tuneline.onnx.records import (
     FORMAT,
     DataRecord,

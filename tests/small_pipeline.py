@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.params import change_params, write_params
-from tuneline.core.provenance import BaseSource, StageProvenance, provenance_file
+from tuneline.core.base_source import BaseSource
+from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.tables import (
     LABELS,
     SplitReader,

@@ -16,7 +16,7 @@ from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from tests.conftest import ROOT
 from tests.project import Project
-from tuneline.core.files import read_yaml
+from tuneline.core.yaml_files import read_yaml
 from tuneline.params.loading import known_keys, parse_params
 
 TASKS = sorted(path.stem for path in (ROOT / "conf/task").glob("*.yaml"))

@@ -34,8 +34,9 @@ from flows.ingestion.known import (
     read_known,
 )
 from flows.ingestion.ledger import PLACES, Ingested, Ledger, Read
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.files import file_hash, replace_file
+from tuneline.core.hashes import file_hash
 from tuneline.core.tables import ROW_GROUP, numpy_values, rebatch, write_batches
 from tuneline.params.data import DataParams, FilesParams
 from tuneline.project.drop_folder import labelled_files

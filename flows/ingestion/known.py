@@ -17,8 +17,8 @@ from flows.runs.repository import Repository
 from tuneline.analysis.splitting import hashes, row_hashes
 from tuneline.analysis.text import Keys, mixed
 from tuneline.core.errors import DataError, ParamsError
-from tuneline.core.files import read_yaml
 from tuneline.core.paths import SOURCE
+from tuneline.core.yaml_files import read_yaml
 from tuneline.params.data import DataParams, FilesParams
 from tuneline.project.worktrees import GitError
 from tuneline.readers.files import is_url, shown

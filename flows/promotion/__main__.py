@@ -1,4 +1,4 @@
-"""Commands about production: ``python -m flows.promotion rollback``, ``hold``, ``release``, ``publish`` and ``reference``."""
+"""Commands about production: ``python -m flows.promotion`` with the name of a command."""
 
 import argparse
 import contextlib
@@ -39,30 +39,7 @@ ERRORS = (
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m flows.promotion", description=__doc__)
-    commands = parser.add_subparsers(required=True, dest="command")
-    back = commands.add_parser("rollback", help="put an earlier model back into production")
-    back.add_argument(
-        "--to",
-        metavar="VERSION",
-        help="a registered version (default: the one that was in production before)",
-    )
-    back.add_argument("--reason", default="Rolled back by hand.", help="message of the tag")
-    back.add_argument(
-        "--hold", action=argparse.BooleanOptionalAction, default=True, help="stop promotions until `release`"
-    )
-    hold = commands.add_parser("hold", help="stop promotions: results are judged, and not promoted")
-    hold.add_argument("--reason", required=True, help="shown wherever a promotion is stopped")
-    release = commands.add_parser("release", help="end the hold")
-    release.add_argument("--reason", default="Released by hand.", help="message of the tag")
-    for command in (back, hold, release):
-        push_help = "push the tag to origin, for other machines (default: training.push in conf/flows.yaml)"
-        command.add_argument("--push", action=argparse.BooleanOptionalAction, help=push_help)
-    commands.add_parser("publish", help="push the data and the tags of what was promoted without a push")
-    commands.add_parser(
-        "reference", help=f"write the profile of production's data to {REFERENCE_PROFILE}, for stage validate"
-    )
-    options = parser.parse_args()
+    options = parse_options()
     repository = Repository.here()
     try:
         settings = load_settings(repository.root)
@@ -73,32 +50,73 @@ def main() -> None:
         elif options.command == "reference":
             reference(registry, policy.stage)
         else:
-            push = (
-                settings.training.push and repository.has_remote() if options.push is None else options.push
-            )
-            remember_if_first(registry, policy.stage)
-            if options.command == "rollback":
-                before, now = rollback(
-                    registry, policy.stage, options.to, options.reason, push=push, hold=options.hold
-                )
-                say(
-                    f"{policy.artifact} in {policy.stage}: {now.name} ({now.commit[:12]}); before:"
-                    f" {before.name} ({before.commit[:12]})"
-                )
-            else:
-                with changing(registry, push=push):
-                    (registry.hold if options.command == "hold" else registry.release)(
-                        policy.stage, options.reason, push=push
-                    )
-            tell(registry, policy.stage)
-            held = registry.tags().hold(policy.stage)
-            say(
-                f"{held} End it: python -m flows.promotion release"
-                if held
-                else f"{policy.artifact}: promotions are not on hold."
-            )
+            push = options.push
+            if push is None:
+                push = settings.training.push and repository.has_remote()
+            change(registry, policy.stage, options, push=push)
     except ERRORS as error:
         sys.exit(visible(f"{options.command}: {error}"))
+
+
+def parse_options() -> argparse.Namespace:
+    """Return the command and its options."""
+    parser = argparse.ArgumentParser(
+        prog="python -m flows.promotion",
+        description="Commands about production: ``python -m flows.promotion rollback``, ``hold``,"
+        " ``release``, ``publish`` and ``reference``.",
+    )
+    commands = parser.add_subparsers(required=True, dest="command")
+
+    back = commands.add_parser("rollback", help="put an earlier model back into production")
+    back.add_argument(
+        "--to",
+        metavar="VERSION",
+        help="a registered version (default: the one that was in production before)",
+    )
+    back.add_argument("--reason", default="Rolled back by hand.", help="message of the tag")
+    back.add_argument(
+        "--hold", action=argparse.BooleanOptionalAction, default=True, help="stop promotions until `release`"
+    )
+
+    hold = commands.add_parser("hold", help="stop promotions: results are judged, and not promoted")
+    hold.add_argument("--reason", required=True, help="shown wherever a promotion is stopped")
+
+    release = commands.add_parser("release", help="end the hold")
+    release.add_argument("--reason", default="Released by hand.", help="message of the tag")
+
+    for command in (back, hold, release):
+        push_help = "push the tag to origin, for other machines (default: training.push in conf/flows.yaml)"
+        command.add_argument("--push", action=argparse.BooleanOptionalAction, help=push_help)
+
+    commands.add_parser("publish", help="push the data and the tags of what was promoted without a push")
+    commands.add_parser(
+        "reference", help=f"write the profile of production's data to {REFERENCE_PROFILE}, for stage validate"
+    )
+    return parser.parse_args()
+
+
+def change(registry: Registry, stage: str, options: argparse.Namespace, *, push: bool) -> None:
+    """Roll back, hold or release, tell people, and print what is the case now."""
+    remember_if_first(registry, stage)
+    if options.command == "rollback":
+        before, now = rollback(registry, stage, options.to, options.reason, push=push, hold=options.hold)
+        say(
+            f"{registry.artifact} in {stage}: {now.name} ({now.commit[:12]}); before: {before.name}"
+            f" ({before.commit[:12]})"
+        )
+    else:
+        with changing(registry, push=push):
+            if options.command == "hold":
+                registry.hold(stage, options.reason, push=push)
+            else:
+                registry.release(stage, options.reason, push=push)
+
+    tell(registry, stage)
+    hold = registry.tags().hold(stage)
+    if hold:
+        say(f"{hold} End it: python -m flows.promotion release")
+    else:
+        say(f"{registry.artifact}: promotions are not on hold.")
 
 
 def tell(registry: Registry, stage: str) -> None:
@@ -117,11 +135,15 @@ def tell(registry: Registry, stage: str) -> None:
 
 @contextlib.contextmanager
 def changing(registry: Registry, *, push: bool) -> Iterator[None]:
-    """Hold the lock; with ``push``, with the registry of ``origin``, and the data of all versions in the DVC remote."""
+    """Hold the lock under which the registry may change.
+
+    With ``push``, the registry is that of ``origin``, and the DVC remote has the data of all versions.
+    """
     with registry.locked(LOCK_WAIT):
         for message in registry.refresh(push=push):
             say(message, error=True)
-        if push and (versions := registry.unpublished()):
+        versions = registry.unpublished() if push else []
+        if versions:
             programs = Programs(registry.repository.root, "promotion")
             push_versions(Pipeline(programs, lambda line: say(line, error=True)), versions)
         yield
@@ -130,11 +152,13 @@ def changing(registry: Registry, *, push: bool) -> Iterator[None]:
 def rollback(
     registry: Registry, stage: str, to: str | None, reason: str, *, push: bool = False, hold: bool = False
 ) -> tuple[Version, Version]:
-    """Put an earlier model back into production: a version by name, else the one that was there before the present one.
+    """Put an earlier model back into production: a version by name, else the one before the present one.
 
     Only git tags are created, which ``gto history`` shows. From then on the model in production is the
-    earlier one; with ``hold``, nothing is promoted until that is released. Return the version that was in the
-    stage, and the one that is in it now.
+    earlier one; with ``hold``, nothing is promoted until that is released.
+
+    Returns:
+        The version that was in the stage, and the one that is in it now.
 
     Raises:
         RegistryError: There is no such version, or its files are neither here nor in the DVC remote, or
@@ -155,7 +179,11 @@ def rollback(
 
 
 def require_files(registry: Registry, version: Version) -> None:
-    """Fetch the model of a version as flow ``score`` does, which compares it with its hash; a ``RegistryError`` if that cannot be done."""
+    """Fetch the model of a version as flow ``score`` does, which compares it with its hash.
+
+    Raises:
+        RegistryError: The model cannot be fetched, or is damaged.
+    """
     pipeline = Pipeline(Programs(registry.repository.root, "promotion"), lambda _line: None)
     try:
         fetch_model(registry, version, pipeline)
@@ -177,6 +205,7 @@ def publish_registry(registry: Registry) -> None:
         sys.exit("publish: the repository has no git remote named origin. Add one: git remote add origin URL")
     require_remote(registry.repository.root)
     programs = Programs(registry.repository.root, "publish")
+
     with registry.locked(LOCK_WAIT):
         try:
             messages = registry.fetch()
@@ -185,6 +214,8 @@ def publish_registry(registry: Registry) -> None:
             messages = registry.fetch()
         for message in messages:
             say(message)
+
+        # The data first: tags name what everybody can fetch.
         versions = registry.unpublished()
         lost = push_versions(Pipeline(programs, say), registry.tags().versions)
         registry.publish([])
@@ -193,14 +224,12 @@ def publish_registry(registry: Registry) -> None:
             "publish: origin has every version and stage, but not the files named above. If another machine"
             " has them: publish there."
         )
-    say(
-        "origin has every version and stage; new there:"
-        f" {', '.join(version.name for version in versions) or 'no version'}."
-    )
+    names = ", ".join(version.name for version in versions)
+    say(f"origin has every version and stage; new there: {names or 'no version'}.")
 
 
 def reference(registry: Registry, stage: str) -> None:
-    """Write the profile of production's data where stage ``validate`` compares new data with it, as flow ``train`` does."""
+    """Write the profile of production's data for stage ``validate``, as flow ``train`` does."""
     programs = Programs(registry.repository.root, "reference")
     version = fetch_reference(Pipeline(programs, lambda _line: None), registry, stage)
     if version is None:

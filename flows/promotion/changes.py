@@ -1,4 +1,4 @@
-"""Events about changes of production that no run made: rollbacks, holds, releases, and tags that people pushed or removed.
+"""Events about changes of production that no run made: rollbacks, holds, releases, and tags of people.
 
 A run sends the event of its own promotion (``gate.py``). Everything else is found by comparing the tags with
 those that were told of before, so it does not matter by which program, or on which machine, a change was
@@ -6,7 +6,7 @@ made: whoever rolls back sends the event at once if a Prefect server is set, els
 does. The id of an event follows from its tags: the server takes it once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -22,10 +22,12 @@ CHANGED = "tuneline.production.changed"
 
 
 class ReportedTags(Record):
-    """``.dvc/tmp/flows/production.json``: the objects of the tags that people were told of, and the commit in production then."""
+    """``.dvc/tmp/flows/production.json``: the tags that people were told of."""
 
     tags: Sequence[str]
+    """Objects of the tags."""
     production: str | None
+    """Commit that was in production then."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class ProductionChange:
     """A change of a stage, for people and as the payload of an event.
 
     Attributes:
-        version, before: What is in the stage after it, and what was there before; ``None`` for nothing.
-        who, why: Of its tags; ``None`` where tags were removed.
+        version, before: Version in the stage after the change, and before it; ``None`` for nothing.
+        who, why: Author and message of the tags; ``None`` where tags were removed.
     """
 
     message: str
@@ -57,32 +59,46 @@ def tell_of_changes(registry: Registry, stage: str) -> list[str]:
     """
     remember_if_first(registry, stage)
     reported = ReportedTags.read_if_valid(_record(registry)) or ReportedTags(tags=(), production=None)
-    found = changes(registry, stage, reported)
-    for identity, change in found.items():
-        resource = {
-            "prefect.resource.id": f"tuneline.production.{registry.artifact}",
-            "prefect.resource.name": registry.artifact,
-        }
+    resource = {
+        "prefect.resource.id": f"tuneline.production.{registry.artifact}",
+        "prefect.resource.name": registry.artifact,
+    }
+    messages = []
+    for identity, change in changes(registry, stage, reported).items():
         send(CHANGED, resource, {"stage": stage, **asdict(change)}, identity)
-    _remember(registry, stage)  # last: a kill repeats an event that the server knows
-    return [change.message for change in found.values()]
+        messages.append(change.message)
+
+    # Last: after a kill the next call repeats an event, which the server knows by its id.
+    _remember(registry, stage)
+    return messages
 
 
 def changes(registry: Registry, stage: str, reported: ReportedTags) -> dict[UUID, ProductionChange]:
     """Return the changes of a stage since people were told, each with the id of its event, in their order."""
-    tags, known = registry.tags(), set(reported.tags)
-    new = [tag for tag in tags.tags if tag.stage in {stage, stage + HOLD} and tag.object not in known]
+    tags = registry.tags()
+    reported_objects = set(reported.tags)
+    new = [
+        tag for tag in tags.tags if tag.stage in {stage, stage + HOLD} and tag.object not in reported_objects
+    ]
     new.sort(key=lambda tag: tag.number)
-    found = {}
+
+    # One command makes several tags at once, of one date and message: together they are one change.
+    stage_changes = {}
     for _, made_at_once in groupby(new, key=lambda tag: (tag.date, tag.message)):
         group = list(made_at_once)
-        if change := _change(registry, tags, stage, group):
-            found[uuid5(NAMESPACE_URL, " ".join(tag.object for tag in group))] = change
-    if known - {tag.object for tag in tags.tags} and (
-        removal := _removal(registry, tags, stage, reported, new)
-    ):
-        found[uuid5(NAMESPACE_URL, " ".join(["removed", *sorted(known)]))] = removal
-    return found
+        change = _change(registry, tags, stage, group)
+        if change:
+            stage_changes[_event_id(tag.object for tag in group)] = change
+
+    if reported_objects - {tag.object for tag in tags.tags}:
+        removal = _removal(registry, tags, stage, reported, new)
+        if removal:
+            stage_changes[_event_id(["removed", *sorted(reported_objects)])] = removal
+    return stage_changes
+
+
+def _event_id(names: Iterable[str]) -> UUID:
+    return uuid5(NAMESPACE_URL, " ".join(names))
 
 
 def _change(
@@ -92,17 +108,27 @@ def _change(
     commit_message = registry.repository.git("log", "-1", "--format=%B", group[0].commit)
     if group[0].is_of_run(commit_message):
         return None
+
     before = _until(tags, group[0].number - 1).in_stage(stage)
     after = _until(tags, group[-1].number).in_stage(stage)
-    parts = [_describe_stage(tags, stage, group, before, after)] if before != after else []
+    parts = []
+    if before != after:
+        parts.append(_describe_stage(tags, stage, group, before, after))
     holds = [tag for tag in group if tag.stage == stage + HOLD]
     if holds:
         parts.append("promotions are possible again" if holds[-1].cancels else "promotions are on hold")
     if not parts:
         return None
-    who, why = tagger_of(registry.repository.root, group[0]), group[0].message
-    message = f"{registry.artifact}: {'; '.join(parts)}. By {who}: {why}"
-    return ProductionChange(message, after.name if after else None, before.name if before else None, who, why)
+
+    who = tagger_of(registry.repository.root, group[0])
+    why = group[0].message
+    return ProductionChange(
+        message=f"{registry.artifact}: {'; '.join(parts)}. By {who}: {why}",
+        version=after.name if after else None,
+        before=before.name if before else None,
+        who=who,
+        why=why,
+    )
 
 
 def _describe_stage(
@@ -115,27 +141,29 @@ def _describe_stage(
     if after is None:
         return f"nothing is in {stage} any more"
     was_there = after in _until(tags, group[0].number - 1).ever_in(stage)
-    return (
-        f"{after.name} is in {stage}{' again' if was_there else ''}, in place of"
-        f" {before.name if before else 'nothing'}"
-    )
+    place = f"{stage} again" if was_there else stage
+    former = before.name if before else "nothing"
+    return f"{after.name} is in {place}, in place of {former}"
 
 
 def _removal(
     registry: Registry, tags: RegistryTags, stage: str, reported: ReportedTags, new: Sequence[RegistryTag]
 ) -> ProductionChange | None:
-    """Return what the removal of tags has changed; ``None`` if what is in the stage is there by a new tag, or was there before."""
+    """Return what the removal of tags has changed.
+
+    It is ``None`` if what is in the stage is there by a new tag, or was there before.
+    """
     present = tags.in_stage(stage)
     commit = present.commit if present else None
     if commit == reported.production or any(tag.commit == commit for tag in new):
         return None
-    name, before = present.name if present else None, (reported.production or "nothing")[:12]
-    return ProductionChange(
+    name = present.name if present else None
+    before = (reported.production or "nothing")[:12]
+    message = (
         f"{registry.artifact}: tags were removed; {name or 'nothing'} is in {stage} now, in place of"
-        f" {before}.",
-        name,
-        before,
+        f" {before}."
     )
+    return ProductionChange(message, name, before)
 
 
 def _until(tags: RegistryTags, number: int) -> RegistryTags:
@@ -150,6 +178,7 @@ def _record(registry: Registry) -> Path:
 def _remember(registry: Registry, stage: str) -> None:
     tags = registry.tags()
     present = tags.in_stage(stage)
-    ReportedTags(
+    reported = ReportedTags(
         tags=[tag.object for tag in tags.tags], production=present.commit if present else None
-    ).write(_record(registry))
+    )
+    reported.write(_record(registry))

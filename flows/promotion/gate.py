@@ -1,4 +1,4 @@
-"""The promotion gate: measures a candidate and the model in production on the same rows, and decides whether it replaces that model."""
+"""The promotion gate: a candidate and the model in production on the same rows, and the decision."""
 
 import json
 import sys
@@ -15,13 +15,13 @@ from prefect.events import emit_event
 
 from flows.promotion.production import fetch_model
 from flows.promotion.registry import Registry
+from flows.runs.commits import read_metrics
 from flows.runs.pipeline import UNCACHED, Pipeline
 from flows.runs.processes import ProgramError
-from flows.runs.results import read_metrics
 from tuneline.core.errors import DataError
-from tuneline.core.files import read_yaml
 from tuneline.core.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED
 from tuneline.core.tables import SplitReader, read_table
+from tuneline.core.yaml_files import read_yaml
 from tuneline.metrics.stats import Difference
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.project.dvc import read_lock
@@ -55,7 +55,7 @@ class PairedPredictions:
 
 @dataclass(frozen=True)
 class PromotionCriterion:
-    """One condition of a promotion: a measured quantity, its value and the required one as texts, and whether it is met."""
+    """One condition of a promotion: a measured quantity, with its value and the required value as texts."""
 
     name: str
     value: str
@@ -88,12 +88,15 @@ class PromotionDecision:
     @property
     def withheld(self) -> bool:
         """True if nothing but a hold stops the promotion."""
-        return [criterion.name for criterion in self.criteria if not criterion.met] == [HOLD_CRITERION]
+        unmet = [criterion.name for criterion in self.criteria if not criterion.met]
+        return unmet == [HOLD_CRITERION]
 
     @property
     def outcome(self) -> str:
         """The decision in one word."""
-        return "promoted" if self.promoted else "withheld" if self.withheld else "rejected"
+        if self.promoted:
+            return "promoted"
+        return "withheld" if self.withheld else "rejected"
 
     @property
     def reason(self) -> str:
@@ -111,12 +114,11 @@ class PromotionDecision:
         """Return the decision and every criterion, for a commit message."""
         baseline = f"{self.production.name} in production" if self.production else "nothing in production yet"
         head = f"{self.outcome.capitalize()} ({baseline}): {self.reason}."
-        rows = [
-            f"- {'+' if criterion.met else 'x'} {criterion.name}: {criterion.value} (required:"
-            f" {criterion.limit})"
-            for criterion in self.criteria
-        ]
-        return "\n".join([head, "", *rows])
+        lines = [head, ""]
+        for criterion in self.criteria:
+            sign = "+" if criterion.met else "x"
+            lines.append(f"- {sign} {criterion.name}: {criterion.value} (required: {criterion.limit})")
+        return "\n".join(lines)
 
 
 def decide_promotion(
@@ -133,43 +135,52 @@ def decide_promotion(
         ValueError: The policy names a metric that cannot decide this task: accuracy for a regression, for
             example.
     """
-    metric = promotion_metric(policy.metric, predictions.task)
+    task = predictions.task
+    metric = promotion_metric(policy.metric, task)
+    baseline = predictions.production
+    if baseline is None:
+        baseline = _majority_baseline(predictions)
     compared = PairedComparison.of(
-        predictions.task,
+        task,
         [METRIC_TABLE[metric]],
         predictions.labels,
         predictions.candidate,
-        _majority_baseline(predictions) if predictions.production is None else predictions.production,
-        average=predictions.task.averaging(None),
+        baseline,
+        average=task.averaging(None),
         resamples=policy.resamples,
         level=policy.confidence,
     )
-    criteria = [
-        _bounded("rows of the reported split", len(predictions.labels), policy.min_rows, at_least=True),
-        _gain(compared.differences[metric], metric, predictions, policy),
-        *_significance(compared.test, policy),
-        *measured,
-    ]
+    gain = compared.differences[metric]
+
+    criteria = []
     if predictions.incomparable:
-        criteria.insert(
-            0,
-            PromotionCriterion("comparison with production", predictions.incomparable, "possible", met=False),
+        criteria.append(
+            PromotionCriterion("comparison with production", predictions.incomparable, "possible", met=False)
         )
-    return PromotionDecision(tuple(criteria), metric, compared.differences[metric], compared.test, production)
+    rows = len(predictions.labels)
+    criteria.append(_bounded("rows of the reported split", rows, policy.min_rows, at_least=True))
+    criteria.append(_gain(gain, metric, predictions, policy))
+    if compared.test is not None:
+        criteria.append(_significance(compared.test, policy))
+    criteria += measured
+    return PromotionDecision(tuple(criteria), metric, gain, compared.test, production)
 
 
 def promotion_metric(name: str | None, task: Task) -> str:
-    """Return the metric that decides a promotion: the one that the policy names, else accuracy or Pearson's r.
+    """Return the metric that decides a promotion: the policy's, else accuracy or Pearson's r.
 
-    A ``ValueError`` if it is not one of the task, or a difference of it has no interval.
+    Raises:
+        ValueError: The task has no such metric, or a difference of it has no interval.
     """
-    known = [metric.name for metric in task.metrics if metric.resampled and metric.greater_is_better]
-    if name is not None and name not in known:
+    if name is None:
+        return task.primary_metric.name
+    suitable = [metric.name for metric in task.metrics if metric.resampled and metric.greater_is_better]
+    if name not in suitable:
         raise ValueError(
             f"promotion.metric in conf/flows.yaml: {name!r} cannot decide a {task.kind}; choose one of"
-            f" {', '.join(known)}"
+            f" {', '.join(suitable)}"
         )
-    return name or task.primary_metric.name
+    return name
 
 
 def _majority_baseline(predictions: PairedPredictions) -> NDArray[Any]:
@@ -180,37 +191,37 @@ def _majority_baseline(predictions: PairedPredictions) -> NDArray[Any]:
 def _gain(
     gain: Difference, metric: str, predictions: PairedPredictions, policy: PromotionPolicy
 ) -> PromotionCriterion:
+    """Require that the whole confidence interval of the gain is above the policy's smallest gain."""
     over = "the majority" if predictions.production is None else "production"
     value = f"{gain.first:.4f} - {gain.second:.4f} = {gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
     required = f"all of the {policy.confidence:.0%} interval > {policy.min_gain:+g}"
-    return PromotionCriterion(f"{metric} over {over}", value, required, gain.low > policy.min_gain)
+    return PromotionCriterion(f"{metric} over {over}", value, required, met=gain.low > policy.min_gain)
 
 
-def _significance(test: McNemar | None, policy: PromotionPolicy) -> list[PromotionCriterion]:
-    """Require a significantly better candidate; if the policy allows a loss, one that is not significantly worse."""
-    if test is None:
-        return []
-    alpha, better = 1 - policy.confidence, test.first_only > test.second_only
+def _significance(test: McNemar, policy: PromotionPolicy) -> PromotionCriterion:
+    """Require a significantly better candidate, or no significantly worse one if the policy allows a loss."""
+    alpha = 1 - policy.confidence
+    is_better = test.first_only > test.second_only
     value = (
         f"p = {test.p:.2g} (rows that only one predicts correctly: candidate {test.first_only}, baseline"
         f" {test.second_only})"
     )
     if policy.min_gain < 0:
-        return [
-            PromotionCriterion("McNemar's test", value, "not significantly worse", test.p >= alpha or better)
-        ]
-    return [
-        PromotionCriterion(
-            "McNemar's test", value, f"p < {alpha:.2g}, candidate better", test.p < alpha and better
-        )
-    ]
+        required = "not significantly worse"
+        met = test.p >= alpha or is_better
+    else:
+        required = f"p < {alpha:.2g}, candidate better"
+        met = test.p < alpha and is_better
+    return PromotionCriterion("McNemar's test", value, required, met)
 
 
 def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = False) -> PromotionCriterion:
-    required = f"{'>=' if at_least else '<='} {limit:g}"
+    """Require a value of at most ``limit``, or ``at_least`` it; an unknown value (``None``) does not pass."""
+    required = f">= {limit:g}" if at_least else f"<= {limit:g}"
     if value is None:
         return PromotionCriterion(name, "unknown", required, met=False)
-    return PromotionCriterion(name, f"{value:.4g}", required, value >= limit if at_least else value <= limit)
+    met = value >= limit if at_least else value <= limit
+    return PromotionCriterion(name, f"{value:.4g}", required, met)
 
 
 def measure_criteria(pipeline: Pipeline, artifact: str, policy: PromotionPolicy) -> list[PromotionCriterion]:
@@ -222,22 +233,39 @@ def measure_criteria(pipeline: Pipeline, artifact: str, policy: PromotionPolicy)
     root = pipeline.programs.cwd
     model = Path(artifact_path(root, artifact)) / "model.onnx"
     compared = read_metrics(root, "compare")
-    checks = Checks.read_if_exists(root / CHECKS / "checks.json")
-    passed = "unknown" if checks is None else "passed" if checks.passed else "failed"
-    files = list((root / model).parent.glob("model.onnx*"))  # with its external weights
-    megabytes = sum(file.stat().st_size for file in files) / 2**20 if files else None
+    agreement = compared.get("fp32_agreement")
+    difference = compared.get("fp32_max_abs_diff")
+    data_checks = _data_checks(root)
+    megabytes = _megabytes(root / model)
+    latency = _latency(pipeline, model)
     return [
-        _bounded(
-            "agreement of model.onnx", compared.get("fp32_agreement"), policy.min_agreement, at_least=True
-        ),
-        _bounded("logit difference of model.onnx", compared.get("fp32_max_abs_diff"), policy.max_abs_diff),
-        PromotionCriterion("data checks", passed, "passed", passed == "passed"),
+        _bounded("agreement of model.onnx", agreement, policy.min_agreement, at_least=True),
+        _bounded("logit difference of model.onnx", difference, policy.max_abs_diff),
+        data_checks,
         _bounded("size of model.onnx in MB", megabytes, policy.max_megabytes),
-        _bounded("latency of one row in ms", _latency(pipeline, model), policy.max_latency_ms),
+        _bounded("latency of one row in ms", latency, policy.max_latency_ms),
     ]
 
 
+def _data_checks(root: Path) -> PromotionCriterion:
+    checks = Checks.read_if_exists(root / CHECKS / "checks.json")
+    if checks is None:
+        value = "unknown"
+    else:
+        value = "passed" if checks.passed else "failed"
+    return PromotionCriterion("data checks", value, "passed", met=value == "passed")
+
+
+def _megabytes(model: Path) -> float | None:
+    """Return the size of a model with its external weights; ``None`` if it does not exist."""
+    files = list(model.parent.glob(f"{model.name}*"))
+    if not files:
+        return None
+    return sum(file.stat().st_size for file in files) / 2**20
+
+
 def _latency(pipeline: Pipeline, model: Path) -> float | None:
+    """Return the 95th percentile of the latency of one row, in ms; ``None`` if it cannot be measured."""
     split = reported_split(pipeline.programs.cwd)
     command = [sys.executable, "-P", "-m", "tuneline.project.latency", str(model), str(TOKENIZED), split]
     try:
@@ -250,13 +278,14 @@ def _latency(pipeline: Pipeline, model: Path) -> float | None:
 
 def reported_split(root: Path) -> str:
     """Return the name of the split that a checkout reports its metrics on."""
-    return str((read_yaml(root / PARAMS) or {}).get("evaluate", {}).get("split", "test"))
+    params = read_yaml(root / PARAMS) or {}
+    return str(params.get("evaluate", {}).get("split", "test"))
 
 
 def paired_predictions(
     pipeline: Pipeline, registry: Registry, production: Version | None
 ) -> PairedPredictions:
-    """Return what the candidate and the model in production predict for the rows of the candidate's reported split.
+    """Return the predictions of both models for the rows of the candidate's reported split.
 
     If both runs have the same raw splits, byte for byte, production's predictions are those that its own run
     wrote. Else production's ONNX model predicts the candidate's rows. If it cannot (its text columns are
@@ -265,14 +294,17 @@ def paired_predictions(
     Raises:
         DataError: The candidate's predictions are missing.
     """
-    labels, ours, kind = _read(pipeline.programs.cwd / PREDICTIONS)
-    theirs = incomparable = None
-    if production is not None:
-        try:
-            theirs = _production_predictions(pipeline, registry, production, kind)
-        except (ProgramError, ArtifactError, DataError) as error:
-            incomparable = f"{production.name}: {error.reason if isinstance(error, ProgramError) else error}"
-    return PairedPredictions(labels, ours, theirs, kind, incomparable)
+    labels, candidate, task = _read(pipeline.programs.cwd / PREDICTIONS)
+    predictions = PairedPredictions(labels, candidate, None, task)
+    if production is None:
+        return predictions
+    try:
+        theirs = _production_predictions(pipeline, registry, production, task)
+    except ProgramError as error:
+        return replace(predictions, incomparable=f"{production.name}: {error.reason}")
+    except (ArtifactError, DataError) as error:
+        return replace(predictions, incomparable=f"{production.name}: {error}")
+    return replace(predictions, production=theirs)
 
 
 def _read(path: Path) -> tuple[NDArray[Any], NDArray[Any], Task]:
@@ -287,36 +319,30 @@ def _read(path: Path) -> tuple[NDArray[Any], NDArray[Any], Task]:
 
 
 def _production_predictions(
-    pipeline: Pipeline, registry: Registry, production: Version, kind: Task
+    pipeline: Pipeline, registry: Registry, production: Version, task: Task
 ) -> NDArray[Any]:
     root = pipeline.programs.cwd
-    if (
-        lock_at(registry.repository.root, production.commit).reported_rows()
-        == read_lock(root).reported_rows()
-    ):
-        target, what = (
-            root / ".dvc" / "tmp" / f"{production.name}.parquet",
-            f"Fetching the predictions of {production.name}",
-        )
-        pipeline.get(registry.repository, str(PREDICTIONS), production.commit, target, what)
-        _, predicted, theirs = _read(target)
-        return kind.translated(predicted, theirs)
-    model, parts = fetch_model(registry, production, pipeline), []
+    temporary = root / ".dvc" / "tmp"
+
+    # The same rows: production's own run has predicted them.
+    lock = lock_at(registry.repository.root, production.commit)
+    if lock.reported_rows() == read_lock(root).reported_rows():
+        target = temporary / f"{production.name}.parquet"
+        message = f"Fetching the predictions of {production.name}"
+        pipeline.get(registry.repository, str(PREDICTIONS), production.commit, target, message)
+        _, predictions, own_task = _read(target)
+        return task.translated(predictions, own_task)
+
+    # Other rows: production's model predicts them.
+    model = fetch_model(registry, production, pipeline)
+    parts = []
     for rows in SplitReader.open(root / RAW, reported_split(root), made_by="download").paths:
-        target = root / ".dvc" / "tmp" / f"{production.name}-{rows.name}"
-        command = [
-            "tuneline",
-            "predict",
-            str(rows),
-            "--model",
-            str(model.folder),
-            "--output",
-            str(target),
-            "--bad-rows",
-            "stop",
-        ]
+        target = temporary / f"{production.name}-{rows.name}"
+        command = ["tuneline", "predict", str(rows)]
+        command += ["--model", str(model.folder), "--output", str(target), "--bad-rows", "stop"]
         pipeline.programs.run(command, f"Predicting {rows.name} with {production.name}", pipeline.on_line)
-        parts.append(kind.encoded(read_table(target, [kind.prediction_column])[kind.prediction_column]))
+        column = task.prediction_column
+        parts.append(task.encoded(read_table(target, [column])[column]))
     return np.concatenate(parts)
 
 
@@ -324,23 +350,23 @@ def _production_predictions(
 def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> PromotionDecision:
     """Compare the candidate with the model in production, on the same rows."""
     production = registry.in_stage(policy.stage)
-    rows = paired_predictions(pipeline, registry, production)
-    decision = decide_promotion(
-        rows, measure_criteria(pipeline, registry.artifact, policy), policy, production
-    )
-    if hold := registry.tags().hold(policy.stage):
-        decision = replace(
-            decision,
-            criteria=(PromotionCriterion(HOLD_CRITERION, hold, "none", met=False), *decision.criteria),
-        )
+    predictions = paired_predictions(pipeline, registry, production)
+    measured = measure_criteria(pipeline, registry.artifact, policy)
+    decision = decide_promotion(predictions, measured, policy, production)
+    hold = registry.tags().hold(policy.stage)
+    if hold:
+        criterion = PromotionCriterion(HOLD_CRITERION, hold, "none", met=False)
+        decision = replace(decision, criteria=(criterion, *decision.criteria))
     get_run_logger().info("The candidate is %s: %s", decision.outcome, decision.reason)
     return decision
 
 
 def report(registry: Registry, decision: PromotionDecision, promoted: Version | None, commit: str) -> None:
     """Write the artifacts of Prefect, and emit ``tuneline.model.promoted`` or ``tuneline.model.rejected``."""
-    artifact, link = registry.artifact, registry.repository.commit_page(commit)
+    artifact = registry.artifact
+    link = registry.repository.commit_page(commit)
     word = "promoted" if promoted else "rejected"
+
     create_markdown_artifact(
         as_markdown(decision, promoted, commit, link), key="promotion", description=f"{artifact}: {word}"
     )
@@ -348,6 +374,7 @@ def report(registry: Registry, decision: PromotionDecision, promoted: Version | 
         create_link_artifact(
             link, link_text=f"Commit {commit[:12]}", key="candidate", description="The run's commit"
         )
+
     emit_event(
         event=f"tuneline.model.{word}",
         resource={
@@ -361,24 +388,21 @@ def report(registry: Registry, decision: PromotionDecision, promoted: Version | 
 
 def as_markdown(decision: PromotionDecision, promoted: Version | None, commit: str, link: str | None) -> str:
     """Return the decision with a table of the criteria, for Prefect's UI."""
-    production = decision.production
-    model = f"[`{commit[:12]}`]({link})" if link else f"`{commit[:12]}`"
     title = f"# {promoted.name} is in production" if promoted else "# Not promoted"
-    baseline = (
-        f"{production.name} (`{production.commit[:12]}`)"
-        if production
-        else "none; the baseline is the most frequent label"
-    )
-    cells = (
-        (criterion.name, criterion.value.replace("|", "\\|"), criterion.limit.replace("|", "\\|"))
-        for criterion in decision.criteria
-    )
-    rows = [
-        f"| {'✅' if criterion.met else '❌'} | {' | '.join(row)} |"
-        for criterion, row in zip(decision.criteria, cells, strict=True)
-    ]
-    table = ["| | criterion | value | required |", "|---|---|---|---|", *rows]
-    return "\n".join([title, "", f"Candidate: {model}  ", f"In production before: {baseline}", "", *table])
+    candidate = f"[`{commit[:12]}`]({link})" if link else f"`{commit[:12]}`"
+    if decision.production:
+        baseline = f"{decision.production.name} (`{decision.production.commit[:12]}`)"
+    else:
+        baseline = "none; the baseline is the most frequent label"
+
+    lines = [title, "", f"Candidate: {candidate}  ", f"In production before: {baseline}", ""]
+    lines += ["| | criterion | value | required |", "|---|---|---|---|"]
+    for criterion in decision.criteria:
+        sign = "✅" if criterion.met else "❌"
+        value = criterion.value.replace("|", "\\|")
+        required = criterion.limit.replace("|", "\\|")
+        lines.append(f"| {sign} | {criterion.name} | {value} | {required} |")
+    return "\n".join(lines)
 
 
 def as_payload(decision: PromotionDecision, promoted: Version | None, commit: str) -> dict[str, Any]:

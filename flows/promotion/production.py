@@ -1,8 +1,8 @@
-"""The model in production, on this machine: fetched once per version; and the profile of its data, with which new data are compared.
+"""The model in production on this machine, fetched once per version, and the profile of its data.
 
-The registry says which model is in production, so a promotion or rollback takes effect in the next run. A run
-of flow ``train`` writes the profile before its first stage and commits it with its result: stage ``validate``
-remains a function of files that the commit names.
+New data are compared with the profile. The registry says which model is in production, so a promotion or
+rollback takes effect in the next run. A run of flow ``train`` writes the profile before its first stage and
+commits it with its result: stage ``validate`` remains a function of files that the commit names.
 """
 
 import sys
@@ -13,8 +13,8 @@ from pathlib import Path
 from flows.promotion.registry import Registry
 from flows.runs.pipeline import Pipeline
 from flows.runs.repository import Repository
+from tuneline.core.atomic_files import replace_directory
 from tuneline.core.errors import DataError
-from tuneline.core.files import replace_directory
 from tuneline.core.locks import locked
 from tuneline.core.paths import CHECKS, REFERENCE_PROFILE
 from tuneline.onnx.records import EXPORT_RECORD, UsageRecord
@@ -31,7 +31,12 @@ PROFILE = CHECKS / "profile.json"
 
 @dataclass(frozen=True)
 class FetchedModel:
-    """A registered model on this machine: the folder with ``model.onnx``, tokenizer and ``export.json``, and the profile of its data."""
+    """A registered model on this machine.
+
+    Attributes:
+        folder: Folder with ``model.onnx``, tokenizer and ``export.json``.
+        profile: Profile of the model's data, if it has one.
+    """
 
     version: Version
     folder: Path
@@ -51,7 +56,8 @@ def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> Fet
         ArtifactError: ``dvc.yaml`` of its commit does not list the artifact.
         DataError: The model in the cache or in the DVC remote is damaged.
     """
-    root, models = registry.repository.root, registry.repository.state / MODELS
+    root = registry.repository.root
+    models = registry.repository.state / MODELS
     models.mkdir(parents=True, exist_ok=True)
     path = artifact_path(root, registry.artifact, version.commit)
     md5 = lock_at(root, version.commit).out(path)
@@ -71,7 +77,11 @@ def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> Fet
 
 
 def _load(version: Version, folder: Path, md5: str | None) -> FetchedModel:
-    """Load a fetched version; a ``DataError`` if it is missing or damaged: not what ``dvc.lock`` of its commit names."""
+    """Load a fetched version.
+
+    Raises:
+        DataError: It is missing or damaged: not what ``dvc.lock`` of its commit names.
+    """
     model = folder / "model"
     if not model.is_dir():
         raise DataError(f"{model} is missing.")
@@ -93,12 +103,20 @@ def fetch_reference(pipeline: Pipeline, registry: Registry, stage: str) -> Versi
         ProgramError: The profile is neither in the cache nor in the DVC remote.
     """
     target = pipeline.programs.cwd / REFERENCE_PROFILE
-    version = registry.in_stage(stage) if target.parent.is_dir() else None
-    return version if version and fetch_profile(pipeline, registry.repository, version, target) else None
+    if not target.parent.is_dir():
+        return None
+    version = registry.in_stage(stage)
+    if version is None or not fetch_profile(pipeline, registry.repository, version, target):
+        return None
+    return version
 
 
 def fetch_profile(pipeline: Pipeline, repository: Repository, version: Version, target: Path) -> bool:
-    """Fetch the profile of a version's data; return False if it has none, a ``ProgramError`` if neither cache nor remote has it."""
+    """Fetch the profile of a version's data; return False if it has none.
+
+    Raises:
+        ProgramError: The profile is neither in the cache nor in the DVC remote.
+    """
     if lock_at(repository.root, version.commit).out(str(PROFILE.parent)) is None:
         pipeline.on_line(f"{version.name} ({version.commit[:12]}) has no {PROFILE}.")
         return False
@@ -107,8 +125,20 @@ def fetch_profile(pipeline: Pipeline, repository: Repository, version: Version, 
 
 
 def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> list[str]:
-    """Push the outs of versions to the DVC remote, if there is one, and return what is lost: it does not stop the others."""
+    """Push the outs of versions to the DVC remote, if there is one.
+
+    What is lost does not stop the push of the others.
+
+    Returns:
+        DVC's messages about what is lost.
+    """
+    if not versions:
+        return []
     names = ", ".join(version.name for version in versions)
+    if not default_remote(pipeline.programs.cwd):
+        pipeline.on_line(f"ERROR: DVC has no default remote: the data of {names} exist on this machine only.")
+        return []
+
     lost: list[str] = []
 
     def listen(line: str) -> None:
@@ -116,16 +146,7 @@ def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> list[str]:
             lost.append(line)
         pipeline.on_line(line)
 
-    if versions and not default_remote(pipeline.programs.cwd):
-        pipeline.on_line(f"ERROR: DVC has no default remote: the data of {names} exist on this machine only.")
-    elif versions:
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "tuneline.project.dvc",
-            "push",
-            *(version.commit for version in versions),
-        ]
-        pipeline.programs.run(command, f"Pushing the data of {names} to the DVC remote", listen)
+    commits = [version.commit for version in versions]
+    command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "push", *commits]
+    pipeline.programs.run(command, f"Pushing the data of {names} to the DVC remote", listen)
     return lost

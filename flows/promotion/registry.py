@@ -1,9 +1,10 @@
-"""The registry of one artifact in a clone and in ``origin``: what is in a stage, and promotions, which a kill leaves undone or complete.
+"""The registry of one artifact in a clone and in ``origin``: what is in a stage, and promotions.
 
-``tuneline/project/registry.py`` describes the tags; ``gto show`` and ``gto history`` print the same.
-``origin`` decides what counts: a promotion is first pushed, all refs or none, and only then are its tags made
-here, in one transaction of git. A file marks the time between. If it is still there, an earlier promotion was
-interrupted, and fetching from ``origin`` completes or undoes it.
+A kill leaves a promotion undone or complete. ``tuneline/project/registry.py`` describes the tags;
+``gto show`` and ``gto history`` print the same. ``origin`` decides what counts: a promotion is first pushed,
+all refs or none, and only then are its tags made here, in one transaction of git. A file marks the time
+between. If it is still there, an earlier promotion was interrupted, and fetching from ``origin`` completes or
+undoes it.
 
 A tag that was removed in ``origin`` is removed here, too: ``refs/tuneline/`` has the tags that ``origin`` had
 when it was last asked, so that they are not taken for tags that were never pushed.
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flows.runs.repository import Repository, UnreachableError
-from tuneline.core.files import write_json
+from tuneline.core.atomic_files import write_json
 from tuneline.core.locks import BusyError, locked
 from tuneline.project.registry import HOLD, TAG_FORMAT, RegistryTag, RegistryTags, Version, bump, version_key
 from tuneline.project.worktrees import GitError
@@ -29,61 +30,80 @@ PATIENCE = 30.0
 def merge(
     ours: RegistryTags, theirs: RegistryTags, tracked: Mapping[str, str] | None = None
 ) -> tuple[dict[str, RegistryTag], list[str]]:
-    """Merge the tags of a clone with those of ``origin``, which had the ``tracked`` ones (their objects, by name) before.
+    """Merge the tags of a clone with the tags of ``origin``.
 
-    Return the tags by name, of which one whose own name differs is to be made anew, and what happened to
-    those of the clone, in words.
+    Args:
+        ours: Tags of the clone.
+        theirs: Tags of ``origin``.
+        tracked: Objects of the tags that ``origin`` had when it was last asked, by name.
+
+    Returns:
+        The merged tags by name, and what happened to tags of the clone, in words. A tag whose own name
+        differs from its name here is to be made anew.
     """
-    published, known = {tag.name: tag for tag in theirs.tags}, tracked or {}
-    others = [
-        tag for tag in ours.tags if tag.name not in published or published[tag.name].commit != tag.commit
-    ]
-    removed = [tag for tag in others if known.get(tag.name) == tag.object]
-    unpublished = [tag for tag in others if tag not in removed]
+    tracked = tracked or {}
+    published = {tag.name: tag for tag in theirs.tags}
+
+    # Tags of the clone that origin lacks: either it had them once, or they were never pushed.
+    removed, unpublished = [], []
+    for tag in ours.tags:
+        if tag.name in published and published[tag.name].commit == tag.commit:
+            continue
+        if tracked.get(tag.name) == tag.object:
+            removed.append(tag)
+        else:
+            unpublished.append(tag)
+
     versions = _renumbered([tag for tag in unpublished if tag.version], theirs)
     changed = _changed_stages(ours, theirs) | {tag.stage for tag in removed if tag.stage}
     assignments = {tag.name: tag for tag in unpublished if tag.stage and tag.stage not in changed}
-    messages = [
-        f"{tag.name} ({tag.commit[:12]}) was removed in origin, and is removed here." for tag in removed
-    ]
-    messages += [
-        f"{tag.name} ({tag.commit[:12]}) is now {name}: another machine published other versions."
-        for name, tag in versions.items()
-        if tag.name != name
-    ]
-    messages += [
-        f"{tag.name} ({tag.commit[:12]}) was never pushed, and no longer counts: another machine has changed"
-        f" {tag.stage} since."
-        for tag in unpublished
-        if tag.stage in changed
-    ]
-    return {**versions, **assignments, **published}, messages
+    merged = {**versions, **assignments, **published}
+
+    messages = []
+    for tag in removed:
+        messages.append(f"{tag.name} ({tag.commit[:12]}) was removed in origin, and is removed here.")
+    for name, tag in versions.items():
+        if tag.name != name:
+            messages.append(
+                f"{tag.name} ({tag.commit[:12]}) is now {name}: another machine published other versions."
+            )
+    for tag in unpublished:
+        if tag.stage in changed:
+            messages.append(
+                f"{tag.name} ({tag.commit[:12]}) was never pushed, and no longer counts: another machine has"
+                f" changed {tag.stage} since."
+            )
+    return merged, messages
 
 
 def _renumbered(unpublished: list[RegistryTag], theirs: RegistryTags) -> dict[str, RegistryTag]:
-    """Return the unpublished tags of versions by name: their own names, unless one is taken; then the next ones in the same order."""
+    """Return the unpublished tags of versions by the names that they get.
+
+    They keep their own names, unless one is taken; then they get the next ones in the same order.
+    """
     numbers = {version.commit: version.name for version in theirs.versions}
-    registrations = (tag for tag in unpublished if not tag.cancels and tag.commit not in numbers)
-    own = {
-        tag.commit: str(tag.version)
-        for tag in sorted(registrations, key=lambda tag: version_key(str(tag.version)))
-    }
+    registrations = [tag for tag in unpublished if not tag.cancels and tag.commit not in numbers]
+    registrations.sort(key=lambda tag: version_key(str(tag.version)))
+    own = {tag.commit: str(tag.version) for tag in registrations}
     if set(own.values()) & {tag.version for tag in theirs.tags}:
         number = theirs.next_version()
         for commit in own:
-            own[commit], number = number, bump(number)
+            own[commit] = number
+            number = bump(number)
     numbers.update(own)
-    return {
-        tag.name.replace(f"@{tag.version}", f"@{numbers[tag.commit]}", 1): tag
-        for tag in unpublished
-        if tag.commit in numbers
-    }
+
+    renumbered = {}
+    for tag in unpublished:
+        if tag.commit in numbers:
+            name = tag.name.replace(f"@{tag.version}", f"@{numbers[tag.commit]}", 1)
+            renumbered[name] = tag
+    return renumbered
 
 
 def _changed_stages(ours: RegistryTags, theirs: RegistryTags) -> set[str]:
     """Return the stages for which ``origin`` has an assignment that the clone does not have."""
-    known = {(tag.name, tag.commit) for tag in ours.tags}
-    return {tag.stage for tag in theirs.tags if tag.stage and (tag.name, tag.commit) not in known}
+    own = {(tag.name, tag.commit) for tag in ours.tags}
+    return {tag.stage for tag in theirs.tags if tag.stage and (tag.name, tag.commit) not in own}
 
 
 _NONE_LEFT = (
@@ -128,25 +148,35 @@ class Registry:
         return versions[name]
 
     def before(self, present: Version, stage: str) -> Version:
-        """Return the version that was in a stage before the present one; those that were rolled back are skipped."""
+        """Return the version that was in a stage before the present one; rolled back versions are skipped."""
         tags = self.tags()
-        order = [version for version in map(tags.version_of, tags.succession(stage)) if version]
+        order = []
+        for commit in tags.succession(stage):
+            version = tags.version_of(commit)
+            if version:
+                order.append(version)
         if len(order) < 2 or order[-1] != present:
             raise RegistryError(f"No version was in {stage} before {present.name}. Name one: --to VERSION.")
         return order[-2]
 
     @contextlib.contextmanager
     def locked(self, wait: float) -> Iterator[None]:
-        """Hold the lock under which the processes of this machine change the registry; a ``BusyError`` if another one still does."""
+        """Hold the lock under which the processes of this machine change the registry.
+
+        Raises:
+            BusyError: Another process still has the lock after ``wait`` seconds.
+        """
         self.repository.state.mkdir(parents=True, exist_ok=True)
         with locked(self.repository.state / "promotion.lock", wait):
             yield
 
     def refresh(self, *, push: bool) -> list[str]:
-        """Prepare for a promotion, under the lock: fetch if it will be pushed, or if an earlier one was interrupted.
+        """Prepare for a promotion: fetch if it will be pushed, or if an earlier one was interrupted.
 
-        Return what changed beyond new tags, for the log. Only with ``push`` it is an error that ``origin``
-        cannot be reached.
+        Under the lock. Only with ``push`` it is an error that ``origin`` cannot be reached.
+
+        Returns:
+            What changed beyond new tags, for the log.
         """
         if not push and not self._unfinished.exists():
             return []
@@ -158,11 +188,12 @@ class Registry:
             return [f"A promotion was interrupted, and origin, which may have it, cannot be asked: {error}"]
 
     def fetch(self) -> list[str]:
-        """Make the registry of this clone that of ``origin`` and what was promoted here without a push.
+        """Bring the tags of ``origin`` to this clone, and keep what was promoted here without a push.
 
         Under the lock.
 
-        Return the conflicts that were resolved, for the log (``merge``).
+        Returns:
+            The conflicts that were resolved, for the log (``merge``).
 
         Raises:
             ConflictError: ``origin`` had tags, and has none of them any more; nothing was changed.
@@ -170,34 +201,47 @@ class Registry:
         """
         messages: list[str] = []
         if self.repository.has_remote():
-            ours, theirs, tracked = self.tags(), self._tags_of_origin(), self._tracked()
-            if not theirs.tags and any(tracked.get(tag.name) == tag.object for tag in ours.tags):
-                raise ConflictError(_NONE_LEFT.format(artifact=self.artifact, number=len(tracked)))
-            here, (merged, messages) = (
-                {tag.name: tag.object for tag in ours.tags},
-                merge(ours, theirs, tracked),
-            )
-            if missing := [tag.name for tag in theirs.tags if here.get(tag.name) != tag.object]:
-                self.repository.transfer(
-                    "fetch", "--no-tags", "origin", *(f"refs/tags/{name}" for name in missing)
-                )
-            self._update(here, {name: self._object(name, tag) for name, tag in merged.items()})
-            self._track({tag.name: tag.object for tag in theirs.tags})
+            messages = self._merge_with_origin()
         self._unfinished.unlink(missing_ok=True)
         return messages
 
+    def _merge_with_origin(self) -> list[str]:
+        ours = self.tags()
+        theirs = self._tags_of_origin()
+        tracked = self._tracked()
+        if not theirs.tags and any(tracked.get(tag.name) == tag.object for tag in ours.tags):
+            raise ConflictError(_NONE_LEFT.format(artifact=self.artifact, number=len(tracked)))
+        merged, messages = merge(ours, theirs, tracked)
+
+        objects = {tag.name: tag.object for tag in ours.tags}
+        missing = [tag.name for tag in theirs.tags if objects.get(tag.name) != tag.object]
+        if missing:
+            refs = [f"refs/tags/{name}" for name in missing]
+            self.repository.transfer("fetch", "--no-tags", "origin", *refs)
+        self._update(objects, {name: self._object(name, tag) for name, tag in merged.items()})
+        self._track({tag.name: tag.object for tag in theirs.tags})
+        return messages
+
     def fetch_if_possible(self) -> list[str]:
-        """Fetch promotions and rollbacks of other machines; if ``origin`` does not answer, say so at once and keep what is known."""
+        """Fetch promotions and rollbacks of other machines.
+
+        If ``origin`` does not answer, return a message about it at once, and keep what this clone knows.
+        """
         try:
             if not self.repository.has_remote():
                 return []
+            impatient = Registry(replace(self.repository, patience=PATIENCE), self.artifact)
             with self.locked(wait=0):
-                return Registry(replace(self.repository, patience=PATIENCE), self.artifact).fetch()
+                return impatient.fetch()
         except (BusyError, ConflictError, GitError) as error:
             return [f"Promotions and rollbacks of other machines are unknown: {error}"]
 
     def unpublished(self) -> list[Version]:
-        """List the versions that ``origin`` does not have; none if there is no ``origin``, a ``GitError`` if it cannot be reached."""
+        """List the versions that ``origin`` does not have; none if there is no ``origin``.
+
+        Raises:
+            GitError: ``origin`` cannot be reached.
+        """
         if not self.repository.has_remote():
             return []
         published = self._tags_of_origin().versions
@@ -213,9 +257,10 @@ class Registry:
         push: bool = False,
         hold: bool = False,
     ) -> Version:
-        """Register a commit, unless it is registered, and assign it to a stage, in place of the present version. Under the lock.
+        """Register a commit, unless it is registered, and assign it to a stage.
 
-        ``hold`` stops promotions to the stage in the same step, until ``release``.
+        Under the lock. The version takes the place of the present one. ``hold`` stops promotions to the stage
+        in the same step, until ``release``.
 
         Raises:
             ConflictError: Another machine changed the registry in the meantime; nothing was changed.
@@ -224,7 +269,9 @@ class Registry:
         """
         tags = self.tags()
         version = tags.version_of(commit)
-        names = [] if version else [f"{self.artifact}@{tags.next_version()}"]
+        names = []
+        if version is None:
+            names.append(f"{self.artifact}@{tags.next_version()}")
         names.append(f"{self.artifact}#{stage}#{tags.next_number()}")
         if hold:
             names.append(f"{self.artifact}#{stage}{HOLD}#{tags.next_number() + 1}")
@@ -237,7 +284,8 @@ class Registry:
         The present version is assigned once more: a promotion of another machine that is in progress becomes
         a conflict.
         """
-        if version := self.in_stage(stage):
+        version = self.in_stage(stage)
+        if version:
             self.promote(version.commit, stage, reason, push=push, hold=True)
         else:
             name = f"{self.artifact}#{stage}{HOLD}#{self.tags().next_number()}"
@@ -246,13 +294,10 @@ class Registry:
     def release(self, stage: str, reason: str, *, push: bool) -> None:
         """Allow promotions to a stage again. Under the lock; raises what ``promote`` does."""
         tags = self.tags()
-        ended = enumerate(tags.holds(stage), tags.next_number())
-        self._tag(
-            {f"{self.artifact}#{stage}{HOLD}!#{number}": tag.commit for number, tag in ended},
-            reason,
-            (),
-            push=push,
-        )
+        commits = {}
+        for number, tag in enumerate(tags.holds(stage), start=tags.next_number()):
+            commits[f"{self.artifact}#{stage}{HOLD}!#{number}"] = tag.commit
+        self._tag(commits, reason, (), push=push)
 
     def _tag(self, commits: Mapping[str, str], message: str, refs: Sequence[str], *, push: bool) -> None:
         """Make tags with these names on commits, in ``origin`` first with ``push``."""
@@ -274,13 +319,14 @@ class Registry:
             GitError: ``origin`` refused, or cannot be reached.
         """
         new = new or {}
-        known, tracked = self.tags(), self._tracked()
-        unpublished = {tag.name: tag.object for tag in known.tags if tracked.get(tag.name) != tag.object} | {
-            **new
-        }
+        before = self.tags()
+        tracked = self._tracked()
+        unpublished = {tag.name: tag.object for tag in before.tags if tracked.get(tag.name) != tag.object}
+        unpublished |= new
         pushed = [*refs, *(f"{made}:refs/tags/{name}" for name, made in unpublished.items())]
         if not pushed:  # git would push what its settings say
             return
+
         write_json(self._unfinished, {"tags": [*new]})
         try:
             self.repository.transfer("push", "--atomic", "origin", *pushed)
@@ -289,10 +335,11 @@ class Registry:
         except GitError as error:
             with contextlib.suppress(GitError):
                 self.fetch()
-            tags_now = self.tags()
-            if new and new.items() <= {tag.name: tag.object for tag in tags_now.tags}.items():
+            after = self.tags()
+            objects = {tag.name: tag.object for tag in after.tags}
+            if new and new.items() <= objects.items():
                 return  # the connection broke after origin had accepted
-            if tags_now != known:
+            if after != before:
                 raise ConflictError(f"Another machine changed the registry in origin. {error}") from None
             raise
         self._track({**tracked, **unpublished})
@@ -300,7 +347,10 @@ class Registry:
             self._unfinished.unlink(missing_ok=True)
 
     def forget_origin(self) -> None:
-        """Take all tags of this clone for ones that ``origin`` never had: one that was made anew gets them with ``publish``."""
+        """Take all tags of this clone for ones that ``origin`` never had.
+
+        An ``origin`` that was made anew gets them with ``publish``.
+        """
         self._track({})
 
     @property
@@ -309,7 +359,7 @@ class Registry:
 
     @property
     def _tracking(self) -> str:
-        """Start of the names of the refs that remember the tags of ``origin``: those of another address are others."""
+        """Start of the names of the refs that remember the tags of ``origin``, by its address."""
         address = self.repository.git("remote", "get-url", "origin")
         return f"refs/tuneline/{hashlib.sha256(address.encode()).hexdigest()[:12]}/"
 
@@ -317,26 +367,31 @@ class Registry:
         """Return the objects of the tags that ``origin`` had when it was last asked, by name."""
         prefix = self._tracking
         patterns = (f"{prefix}{self.artifact}{sign}*" for sign in "@#")
-        lines = self.repository.git(
-            "for-each-ref", "--format=%(objectname) %(refname)", *patterns
-        ).splitlines()
-        return {name.removeprefix(prefix): found for found, name in (line.split(" ", 1) for line in lines)}
+        printed = self.repository.git("for-each-ref", "--format=%(objectname) %(refname)", *patterns)
+        objects = {}
+        for line in printed.splitlines():
+            tag_object, ref = line.split(" ", 1)
+            objects[ref.removeprefix(prefix)] = tag_object
+        return objects
 
     def _track(self, tags: Mapping[str, str]) -> None:
         """Remember the tags that ``origin`` has now."""
         self._update_refs(self._tracking, self._tracked(), tags)
 
     def _tags_of_origin(self) -> RegistryTags:
+        patterns = (f"refs/tags/{self.artifact}{sign}*" for sign in "@#")
         objects: dict[str, str] = {}
-        for line in self.repository.transfer(
-            "ls-remote", "origin", *(f"refs/tags/{self.artifact}{sign}*" for sign in "@#")
-        ).splitlines():
-            found, _, ref = line.partition("\t")
-            objects[ref.removeprefix("refs/tags/")] = found
-        parsed = (
-            RegistryTag.parse(name, found, objects.get(f"{name}^{{}}", "")) for name, found in objects.items()
-        )
-        return RegistryTags(self.artifact, tuple(tag for tag in parsed if tag))
+        for line in self.repository.transfer("ls-remote", "origin", *patterns).splitlines():
+            tag_object, _, ref = line.partition("\t")
+            objects[ref.removeprefix("refs/tags/")] = tag_object
+
+        tags = []
+        for name, tag_object in objects.items():
+            # git lists the commit of an annotated tag as NAME^{}
+            tag = RegistryTag.parse(name, tag_object, objects.get(f"{name}^{{}}", ""))
+            if tag:
+                tags.append(tag)
+        return RegistryTags(self.artifact, tuple(tags))
 
     def _make_tag(self, name: str, commit: str, message: str, after: int) -> str:
         """Make a tag object, which no ref names yet, and return its hash.
@@ -346,30 +401,32 @@ class Registry:
         """
         author, now, zone = self.repository.git("var", "GIT_COMMITTER_IDENT").rsplit(" ", 2)
         tagger = f"{author} {max(int(now), after + 1)} {zone}"
-        return self.repository.git(
-            "mktag", text=f"object {commit}\ntype commit\ntag {name}\ntagger {tagger}\n\n{message}\n"
-        )
+        content = f"object {commit}\ntype commit\ntag {name}\ntagger {tagger}\n\n{message}\n"
+        return self.repository.git("mktag", text=content)
 
     def _object(self, name: str, tag: RegistryTag) -> str:
         """Return the object of a tag; a new one if it is to have another name."""
         if tag.name == name or not tag.annotated:
             return tag.object
-        text = self.repository.git("cat-file", "tag", tag.object)
-        return self.repository.git(
-            "mktag", text=re.sub(r"^tag .*$", f"tag {name}", text, count=1, flags=re.MULTILINE) + "\n"
-        )
+        content = self.repository.git("cat-file", "tag", tag.object)
+        renamed = re.sub(r"^tag .*$", f"tag {name}", content, count=1, flags=re.MULTILINE)
+        return self.repository.git("mktag", text=f"{renamed}\n")
 
     def _update(self, before: Mapping[str, str], after: Mapping[str, str], *, keep: bool = False) -> None:
         """Change the tags of this clone in one transaction; ``keep`` those that are not in ``after``."""
         self._update_refs("refs/tags/", before, {**before, **after} if keep else after)
 
     def _update_refs(self, prefix: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        created = [f"create {prefix}{name} {new}" for name, new in after.items() if name not in before]
-        changed = [
-            f"update {prefix}{name} {new} {before[name]}"
-            for name, new in after.items()
-            if before.get(name, new) != new
-        ]
-        deleted = [f"delete {prefix}{name} {old}" for name, old in before.items() if name not in after]
-        if created or changed or deleted:
-            self.repository.git("update-ref", "--stdin", text="\n".join([*created, *changed, *deleted, ""]))
+        """Change refs in one transaction, which fails if another process has changed one of them since."""
+        commands = []
+        for name, new in after.items():
+            if name not in before:
+                commands.append(f"create {prefix}{name} {new}")
+        for name, new in after.items():
+            if name in before and before[name] != new:
+                commands.append(f"update {prefix}{name} {new} {before[name]}")
+        for name, old in before.items():
+            if name not in after:
+                commands.append(f"delete {prefix}{name} {old}")
+        if commands:
+            self.repository.git("update-ref", "--stdin", text="\n".join([*commands, ""]))

@@ -1,15 +1,16 @@
-"""Takes the result of a promoted run over into a branch, as ``promotion.take_over`` says: by a fast-forward, or by a pull request's branch.
+"""Takes the result of a promoted run over into a branch: by a fast-forward, or by a pull request's branch.
 
-The registry decides what is in production, whatever happens here. What is taken over is the run's commit:
-``dvc.lock``, metrics, ``params.yaml`` as composed, and the profile of the reference data.
+``promotion.take_over`` says which. The registry decides what is in production, whatever happens here. What is
+taken over is the run's commit: ``dvc.lock``, metrics, ``params.yaml`` as composed, and the profile of the
+reference data.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 
 from flows.promotion.registry import Registry
+from flows.runs.commits import HEADLINE, NotFastForwardError, contains, fast_forward, fetch_branch
 from flows.runs.repository import Repository, UnreachableError
-from flows.runs.results import HEADLINE, NotFastForwardError, contains, fast_forward, fetch_branch
 from tuneline.core.paths import PARAMS
 from tuneline.project.registry import Version
 from tuneline.project.repo import metrics_at
@@ -21,7 +22,7 @@ PROMOTION_TRAILER = "Tuneline-Promotion"
 _CRITERION = re.compile(r"^- ([+x]) (.+?): (.*) \(required: (.*)\)$", re.MULTILINE)
 
 
-def text(
+def commit_message(
     repository: Repository,
     artifact: str,
     version: Version,
@@ -31,39 +32,46 @@ def text(
     conflicts: bool = False,
 ) -> str:
     """Return the commit message; its first line is the title."""
-    message = repository.git("log", "-1", "--format=%B", version.commit)
-    evaluated, validated = (
-        _compared(repository, stage, before, version.commit) for stage in ("evaluate", "validate")
-    )
-    headline = ", ".join(
-        f"{name} {evaluated[name][1]:.4g}"
-        for name in HEADLINE
-        if name in evaluated and evaluated[name][1] is not None
-    )
+    run_message = repository.git("log", "-1", "--format=%B", version.commit)
+    evaluated = _compared(repository, "evaluate", before, version.commit)
+    validated = _compared(repository, "validate", before, version.commit)
+    changed_checks = {}
+    for name, (old, new) in validated.items():
+        if old != new or name == "warnings":
+            changed_checks[name] = (old, new)
+
     parts = [
-        f"Promote {artifact} {version.name}: {headline or 'no metrics'}",
+        f"Promote {artifact} {version.name}: {_headline(evaluated) or 'no metrics'}",
         (
             f"{artifact} {version.name} is in {policy.stage} (`{version.commit[:12]}`), whether this is"
             f" merged or not. This brings its `dvc.lock`, metrics and parameters to `{policy.branch}`."
         ),
-        *_notes(repository, version.commit, message, policy, conflicts=conflicts),
+        *_notes(repository, version.commit, run_message, policy, conflicts=conflicts),
         *_metrics_table("Metrics", evaluated),
-        *_criteria(message),
-        *_metrics_table(
-            "Data checks",
-            {name: pair for name, pair in validated.items() if pair[0] != pair[1] or name == "warnings"},
-        ),
+        *_criteria(run_message),
+        *_metrics_table("Data checks", changed_checks),
         f"{PROMOTION_TRAILER}: {artifact} {version.name} {version.commit}",
     ]
     return "\n\n".join(parts)
 
 
+def _headline(metrics: Mapping[str, tuple[float | None, float | None]]) -> str:
+    """Return the metrics of the promoted run that decide promotions, in one line."""
+    values = []
+    for name in HEADLINE:
+        _, value = metrics.get(name, (None, None))
+        if value is not None:
+            values.append(f"{name} {value:.4g}")
+    return ", ".join(values)
+
+
 def _notes(
     repository: Repository, commit: str, message: str, policy: PromotionPolicy, *, conflicts: bool
 ) -> Iterator[str]:
-    ran = next((line for line in message.splitlines() if line.startswith("The pipeline of ")), "")
-    if ran:
-        yield ran
+    for line in message.splitlines():
+        if line.startswith("The pipeline of "):
+            yield line
+            break
     if PARAMS.name in repository.git("diff", "--name-only", f"{commit}^", commit).splitlines():
         yield f"`{PARAMS}` is that of the run: its parameters become the defaults of `{policy.branch}`."
     if conflicts:
@@ -72,35 +80,35 @@ def _notes(
 
 
 def _criteria(message: str) -> Iterator[str]:
-    if rows := _CRITERION.findall(message):
-        cells = (
-            ("✅" if met == "+" else "❌", *(value.replace("|", "\\|") for value in row))
-            for met, *row in rows
-        )
-        lines = (f"| {' | '.join(row)} |" for row in cells)
-        yield "\n".join(["**Gate**", "", "| | criterion | value | required |", "|---|---|---|---|", *lines])
+    """Yield the table of the criteria that the message of the run's commit lists, if any."""
+    rows = []
+    for sign, *cells in _CRITERION.findall(message):
+        escaped = [cell.replace("|", "\\|") for cell in cells]
+        rows.append(f"| {'✅' if sign == '+' else '❌'} | {' | '.join(escaped)} |")
+    if rows:
+        yield "\n".join(["**Gate**", "", "| | criterion | value | required |", "|---|---|---|---|", *rows])
 
 
 def _metrics_table(title: str, metrics: Mapping[str, tuple[float | None, float | None]]) -> Iterator[str]:
-    def number(value: float | None, sign: str = "") -> str:
-        return "" if value is None else f"{value:{sign}.4g}"
-
-    def difference(before: float | None, after: float | None) -> str:
-        return "" if before is None or after is None else number(after - before, "+")
-
-    rows = [
-        f"| {name} | {number(before)} | {number(after)} | {difference(before, after)} |"
-        for name, (before, after) in metrics.items()
-    ]
+    """Yield the table of metrics, each with its value before and after, if there are any."""
+    rows = []
+    for name, (before, after) in metrics.items():
+        difference = None if before is None or after is None else after - before
+        rows.append(f"| {name} | {_number(before)} | {_number(after)} | {_number(difference, sign='+')} |")
     if rows:
         yield "\n".join([f"**{title}**", "", "| | before | after | difference |", "|---|---|---|---|", *rows])
+
+
+def _number(value: float | None, sign: str = "") -> str:
+    return "" if value is None else f"{value:{sign}.4g}"
 
 
 def _compared(
     repository: Repository, stage: str, before: str | None, after: str
 ) -> dict[str, tuple[float | None, float | None]]:
     """Return the metrics of a stage in two commits, by name."""
-    old, new = (metrics_at(repository.root, commit, stage) if commit else {} for commit in (before, after))
+    old = metrics_at(repository.root, before, stage) if before else {}
+    new = metrics_at(repository.root, after, stage)
     return {name: (old.get(name), new.get(name)) for name in {**new, **old}}
 
 
@@ -113,28 +121,34 @@ class ForeignCommitsError(Exception):
 
 
 def take_over(registry: Registry, policy: PromotionPolicy, version: Version, *, push: bool) -> str | None:
-    """Bring the result of a promoted version to ``policy.branch``, unless another version is in the stage by now. Under the lock.
+    """Bring the result of a promoted version to ``policy.branch``, unless another one is in the stage by now.
 
-    With ``push``, the branches of ``origin`` change, else those of this clone. Return what happened, for the
-    log, if anything.
+    Under the lock. With ``push``, the branches of ``origin`` change, else those of this clone.
+
+    Returns:
+        What happened, for the log; ``None`` if nothing was to be done.
 
     Raises:
         UnreachableError: ``origin`` cannot be reached: to be repeated.
     """
-    repository, push = registry.repository, push and registry.repository.has_remote()
+    repository = registry.repository
+    push = push and repository.has_remote()
     if policy.take_over == "none" or registry.in_stage(policy.stage) != version:
         return None
-    name, instead = f"{registry.artifact} {version.name}", ""
+
+    name = f"{registry.artifact} {version.name}"
+    instead = ""
     try:
-        target = (
-            fetch_branch(repository, policy.branch)
-            if push
-            else repository.resolve(f"refs/heads/{policy.branch}")
-        )
+        if push:
+            target = fetch_branch(repository, policy.branch)
+        else:
+            target = repository.resolve(f"refs/heads/{policy.branch}")
         if contains(repository, target, version.commit):
             return f"{policy.branch} has the commit of {name} already."
+
         if policy.take_over == "fast_forward":
-            if not (reason := _fast_forward(repository, policy.branch, target, version.commit, push=push)):
+            reason = _fast_forward(repository, policy.branch, target, version.commit, push=push)
+            if reason is None:
                 return f"{policy.branch} is at the commit of {name}."
             instead = f"{reason} So the result goes to {BRANCH}. "
         return instead + _update_pull_request(registry, policy, version, target, push=push)
@@ -152,10 +166,11 @@ def _fast_forward(repository: Repository, branch: str, target: str, commit: str,
 
     Code and settings of a branch that was only tried must not reach the target because its model is better.
     """
-    if (
-        not contains(repository, commit, target)
-        or repository.git("rev-list", "--count", f"{target}..{commit}") != "1"
-    ):
+    is_next = (
+        contains(repository, commit, target)
+        and repository.git("rev-list", "--count", f"{target}..{commit}") == "1"
+    )
+    if not is_next:
         return f"{branch} is not at the commit that the run began with."
     try:
         fast_forward(repository, branch, commit, push=push)
@@ -169,27 +184,40 @@ def _fast_forward(repository: Repository, branch: str, target: str, commit: str,
 def _update_pull_request(
     registry: Registry, policy: PromotionPolicy, version: Version, target: str, *, push: bool
 ) -> str:
+    """Replace the pull request's branch by one commit with the run's changes; return what happened."""
     repository = registry.repository
-    before = registry.tags().succession(policy.stage)[:-1]
+    earlier = registry.tags().succession(policy.stage)[:-1]
+    before = earlier[-1] if earlier else None
+
+    # commit
     tree, conflicts = _merged(repository, target, version.commit)
-    message = text(
-        repository, registry.artifact, version, before[-1] if before else None, policy, conflicts=conflicts
-    )
-    commit = repository.git(
-        "commit-tree", tree, "-p", target if not conflicts else f"{version.commit}^", "-F", "-", text=message
-    )
+    message = commit_message(repository, registry.artifact, version, before, policy, conflicts=conflicts)
+    # A commit on top of the run's parent shows the conflicts to whoever merges it.
+    parent = f"{version.commit}^" if conflicts else target
+    commit = repository.git("commit-tree", tree, "-p", parent, "-F", "-", text=message)
+
+    # branch
     if push:
         lease = f"--force-with-lease=refs/heads/{BRANCH}:{_present(repository, target)}"
-        options = [argument for option in policy.push_options for argument in ("-o", option)]
+        options = []
+        for option in policy.push_options:
+            options += ["-o", option]
         repository.transfer("push", lease, *options, "origin", f"{commit}:refs/heads/{BRANCH}")
     else:
         repository.git("branch", "--force", BRANCH, commit)
-    conflict = f" It conflicts with {policy.branch}, which has changed the same files." if conflicts else ""
-    return f"{BRANCH} has the result of {registry.artifact} {version.name}, for {policy.branch}.{conflict}"
+
+    result = f"{BRANCH} has the result of {registry.artifact} {version.name}, for {policy.branch}."
+    if conflicts:
+        result += f" It conflicts with {policy.branch}, which has changed the same files."
+    return result
 
 
 def _present(repository: Repository, target: str) -> str:
-    """Return the commit that the pull request's branch has in ``origin``; empty if there is no such branch."""
+    """Return the commit of the pull request's branch in ``origin``; empty if there is no such branch.
+
+    Raises:
+        ForeignCommitsError: No promotion made that commit, and the target branch lacks it.
+    """
     if not repository.transfer("ls-remote", "origin", f"refs/heads/{BRANCH}"):
         return ""
     commit = fetch_branch(repository, BRANCH)
@@ -204,8 +232,12 @@ def _present(repository: Repository, target: str) -> str:
 
 
 def _merged(repository: Repository, target: str, commit: str) -> tuple[str, bool]:
-    """Return the tree of the run's changes on top of the target branch, and False; if they conflict, the tree of the run, and True."""
+    """Return the tree of the run's changes on top of the target branch, and whether they conflict.
+
+    If they conflict, the tree is the run's.
+    """
     try:
-        return repository.git("merge-tree", "--write-tree", target, commit).splitlines()[0], False
+        tree = repository.git("merge-tree", "--write-tree", target, commit).splitlines()[0]
     except GitError:
         return repository.git("rev-parse", f"{commit}^{{tree}}"), True
+    return tree, False

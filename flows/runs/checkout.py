@@ -23,10 +23,10 @@ from pydantic import TypeAdapter, ValidationError
 from flows.runs.processes import RUN_VARIABLE
 from flows.runs.repository import Repository
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import read_yaml
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.terminal import visible
+from tuneline.core.yaml_files import read_yaml
 from tuneline.project.worktrees import IsolatedTree
 from tuneline.settings import load_settings
 

@@ -21,7 +21,7 @@ import fsspec
 
 from flows.runs.checkout import SPEC, Checkout, RunSpec
 from flows.runs.repository import Repository
-from tuneline.core.files import replace_directory
+from tuneline.core.atomic_files import replace_directory
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.project.dvc import dvc_config, require_remote
 from tuneline.readers.files import redacted

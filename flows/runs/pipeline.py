@@ -21,8 +21,9 @@ from prefect.states import Completed
 
 from flows.runs.processes import ProgramError, Programs, for_composition, for_stages
 from flows.runs.repository import Repository
+from tuneline.core.atomic_files import replace_directory, replace_file
 from tuneline.core.errors import PERMANENT, DataError
-from tuneline.core.files import read_yaml, replace_directory, replace_file
+from tuneline.core.yaml_files import read_yaml
 from tuneline.project import compose
 from tuneline.project.dvc import cached_folder, cached_out, default_remote, is_intact
 from tuneline.project.repo import lock_at

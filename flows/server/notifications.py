@@ -29,8 +29,8 @@ from pydantic import SecretStr, ValidationError
 
 from flows.runs.repository import Repository
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import read_yaml
 from tuneline.core.terminal import say, visible
+from tuneline.core.yaml_files import read_yaml
 
 
 class AddressError(ValueError):

@@ -25,7 +25,7 @@ from flows.runs.repository import REPOSITORY_VARIABLE, Repository
 from flows.server.deploy import POOL, ROOT
 from tuneline import NO_TELEMETRY
 from tuneline.core import processes
-from tuneline.core.files import working_directory
+from tuneline.core.atomic_files import working_directory
 from tuneline.core.locks import locked
 from tuneline.core.terminal import say, visible
 from tuneline.project.programs import run_dvc

@@ -20,11 +20,12 @@ from tuneline.checkpoints.pretrained import (
     check_model_type,
     find_pretrained,
 )
+from tuneline.core.atomic_files import replace_directory
+from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.errors import ParamsError, StageError
-from tuneline.core.files import file_hash, replace_directory
+from tuneline.core.hashes import file_hash
 from tuneline.core.launch import check_launch
 from tuneline.core.paths import BASE, BASE_MODEL, BASE_RECORD, BASE_TOKENIZER
-from tuneline.core.provenance import BaseSource, PretrainedSource
 from tuneline.core.stage import run_stage
 from tuneline.core.terminal import say
 from tuneline.model.tokenizer import load_tokenizer

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from tuneline.analysis.baselines import Predict, majority_model, tfidf_model
-from tuneline.core.files import replace_directory
+from tuneline.core.atomic_files import replace_directory
 from tuneline.core.paths import BASE_MODEL, BASELINES, RAW, TOKENIZER, split_file
 from tuneline.core.stage import require, run_stage
 from tuneline.core.tables import SplitReader, baselines_schema, check_text_columns, rebatch, write_batches

@@ -1,1 +1,1 @@
-"""The stage ``compare``: compare the exported models with the trained model, and publish those within tolerance."""
+"""The stage ``compare``: compare exported models with the trained one, and publish those within tolerance."""

@@ -1,11 +1,14 @@
 """The logits of an exported model beside those of the trained one, row by row."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.core.errors import DataError
+from tuneline.core.tables import numpy_values, read_table
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import exact_interval
 from tuneline.metrics.table import Metric
@@ -17,7 +20,12 @@ Logits = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class TrainedLogits:
-    """What exported models are compared with: labels of the reported split, and the trained model's logits, shape ``(rows, outputs)``."""
+    """What exported models are compared with.
+
+    Attributes:
+        labels: Labels of the reported split, of shape ``(rows,)``.
+        logits: The trained model's logits, of shape ``(rows, outputs)``.
+    """
 
     labels: NDArray[Any]
     task: Task
@@ -29,7 +37,7 @@ class TrainedLogits:
         return self.task.primary_metric
 
     def score(self, logits: Logits) -> float:
-        """Return that metric for some logits of shape ``(rows, outputs)``."""
+        """Return the metric of logits of shape ``(rows, outputs)``."""
         return compute_metric(self.metric, self.labels, self.task.predictions(logits))
 
     def quality(self, logits: Logits) -> dict[str, float]:
@@ -41,11 +49,14 @@ class TrainedLogits:
 class LogitComparison:
     """Comparison of one exported model with the trained model.
 
-    Metrics are ``max_abs_diff`` and ``mean_abs_diff`` of logits; ``agreement``, the fraction of rows with the
-    same prediction, with the ends of its exact interval; ``flips``, the number of other rows; the metric and
-    its drop with the ends of its bootstrap interval; and for a classifier ``calibration_error``.
-    ``difference`` is the largest difference of a logit in each row; rows ``flipped`` have another prediction,
-    the largest difference first.
+    Attributes:
+        metrics: ``max_abs_diff`` and ``mean_abs_diff`` of logits; ``agreement``, the fraction of rows with
+            the same prediction, with the ends of its exact interval; ``flips``, the number of other rows; the
+            metric and its drop with the ends of its bootstrap interval; and for a classifier
+            ``calibration_error``.
+        difference: Largest difference of a logit in each row, of shape ``(rows,)``.
+        flipped: Rows with another prediction, the largest difference first.
+        not_finite: Rows with NaN or infinity.
     """
 
     metrics: dict[str, float]
@@ -67,27 +78,49 @@ def compare_logits(
     exported = np.nan_to_num(exported, nan=0.0, posinf=0.0, neginf=0.0)
     difference = np.abs(reference.logits.astype(np.float64) - exported)
     per_row = difference.max(axis=1)
+
+    # agreement of predictions
     task = reference.task
     agrees = task.agreement(reference.logits, exported, reference.labels, close_rmse)
-    interval = task.drop_interval(
-        task.predictions(reference.logits), task.predictions(exported), reference.labels, seed
-    )
     agrees[not_finite] = False
     flipped = np.flatnonzero(~agrees)
-    agreeing = exact_interval(len(agrees) - len(flipped), len(agrees))
+    agreement_interval = exact_interval(len(agrees) - len(flipped), len(agrees))
+
+    # drop of the metric
     drop = f"{reference.metric.name}_drop"
+    drop_interval = task.drop_interval(
+        task.predictions(reference.logits), task.predictions(exported), reference.labels, seed
+    )
+
     metrics = {
         "max_abs_diff": float(per_row.max()),
         "mean_abs_diff": float(difference.mean()),
         "agreement": float(agrees.mean()),
-        "agreement_low": agreeing.low,
-        "agreement_high": agreeing.high,
+        "agreement_low": agreement_interval.low,
+        "agreement_high": agreement_interval.high,
         "flips": len(flipped),
         drop: reference.score(reference.logits) - reference.score(exported),
-        f"{drop}_low": interval.low,
-        f"{drop}_high": interval.high,
+        f"{drop}_low": drop_interval.low,
+        f"{drop}_high": drop_interval.high,
         **reference.quality(exported),
     }
-    return LogitComparison(
-        metrics, exported, per_row, flipped[np.argsort(-per_row[flipped], kind="stable")], not_finite
-    )
+    # A stable sort: rows of equal difference stay in the order of the split.
+    flipped = flipped[np.argsort(-per_row[flipped], kind="stable")]
+    return LogitComparison(metrics, exported, per_row, flipped, not_finite)
+
+
+def read_logits(path: Path, rows: int) -> Logits:
+    """Read the trained model's logits, float32 ``(rows, outputs)``, in the order of the split.
+
+    Raises:
+        DataError: The file has not exactly one prediction for each row.
+    """
+    table = read_table(path, ["idx", "logits"])
+    idx = numpy_values(table["idx"])
+    if not np.array_equal(np.sort(idx), np.arange(rows)):
+        raise DataError(
+            f"{path} has not exactly one prediction for each of the {rows} rows.", "Run `dvc repro evaluate`."
+        )
+    values = numpy_values(table["logits"].combine_chunks().flatten())
+    logits = values.reshape(rows, -1).astype(np.float32, copy=False)
+    return np.asarray(logits[np.argsort(idx)])

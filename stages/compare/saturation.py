@@ -1,4 +1,4 @@
-"""Can the 8-bit products of an int8 model exceed 16 bits, in which processors without VNNI add two of them?"""
+"""Saturation of int8 models: a sum of two products exceeds the 16 bits of processors without VNNI."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,36 +8,64 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from tuneline.model.batches import Batch
-from tuneline.onnx.records import Saturation
+from tuneline.core.paths import CANDIDATES
+from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
+from tuneline.onnx.records import ExportRecord, Saturation
 from tuneline.onnx.session import run_outputs
 
 LARGEST_SUM = 32_767
 LARGEST_ACTIVATION = 255
 COLUMNS_AT_A_TIME = 4096
+SATURATION_ROWS = 64
+"""Largest number of rows of the reported split on which saturated products are counted."""
+SATURATION_BATCH = 16
 
 
 @dataclass(frozen=True)
 class IntegerProduct:
-    """Matrix product of a named uint8 tensor, shape ``(..., inputs)``, and constant int8 weights of shape ``(inputs, outputs)``."""
+    """A matrix product of activations and constant weights.
+
+    Attributes:
+        activations: Name of the uint8 tensor, of shape ``(..., inputs)``.
+        weights: int8 weights of shape ``(inputs, outputs)``.
+    """
 
     activations: str
     weights: NDArray[np.int8]
 
 
+def exported_saturation(record: ExportRecord, split: TokenizedSplit) -> dict[str, Saturation]:
+    """Check the int8 model, if it was exported, for saturated products; return the result by precision."""
+    if "int8" not in record.models:
+        return {}
+    rows = split.take(np.arange(min(SATURATION_ROWS, len(split))))
+    batches = (
+        rows.pad(batch, record.pad_token_id)
+        for batch in length_sorted_batches(rows.lengths, SATURATION_BATCH)
+    )
+    return {"int8": check_saturation(CANDIDATES / record.models["int8"].file, batches)}
+
+
 def check_saturation(path: Path, batches: Iterable[Batch]) -> Saturation:
-    """Bound the products of a quantized model; where the bound does not exclude saturation, count it on padded batches of model inputs."""
+    """Bound the sums of two products of a quantized model.
+
+    Where the bound does not exclude saturation, count it on padded batches of model inputs.
+    """
     model = onnx.load(path)
     products = integer_products(model.graph)
     largest = max((largest_pair_sum(product.weights) for product in products), default=0)
     if largest <= LARGEST_SUM:
         return Saturation(possible=False, largest_sum=largest, sums=0, saturated=0)
+
+    names = [product.activations for product in products]
     sums = saturated = 0
     for batch in batches:
-        activations = run_outputs(model, [product.activations for product in products], batch)
+        activations = run_outputs(model, names, batch)
         for product, values in zip(products, activations, strict=True):
+            inputs, outputs = product.weights.shape
             rows = values.reshape(-1, values.shape[-1])
-            sums += len(rows) * ((product.weights.shape[0] + 1) // 2) * product.weights.shape[1]
+            pairs = (inputs + 1) // 2
+            sums += len(rows) * pairs * outputs
             saturated += count_saturated(rows, product.weights)
     return Saturation(possible=True, largest_sum=largest, sums=sums, saturated=saturated)
 
@@ -53,7 +81,7 @@ def violation_of(saturation: Saturation) -> str:
 
 
 def largest_pair_sum(weights: NDArray[np.int8]) -> int:
-    """Return the largest magnitude of ``a * v + b * w`` for two weights of one output and ``0 <= a, b <= 255``.
+    """Return the largest magnitude of ``a * v + b * w`` for weights of one output and ``0 <= a, b <= 255``.
 
     Which weights are neighbours depends on how the kernel packs them, so any two count.
     """
@@ -64,28 +92,42 @@ def largest_pair_sum(weights: NDArray[np.int8]) -> int:
 
 
 def count_saturated(activations: NDArray[np.uint8], weights: NDArray[np.int8]) -> int:
-    """Count the sums of two neighbouring products that exceed 16 bits: activations ``(rows, inputs)``, weights ``(inputs, outputs)``."""
-    if len(weights) % 2:
-        activations, weights = np.pad(activations, ((0, 0), (0, 1))), np.pad(weights, ((0, 1), (0, 0)))
-    first, second = weights[0::2].astype(np.int32), weights[1::2].astype(np.int32)
+    """Count the sums of two neighbouring products that exceed 16 bits.
+
+    Args:
+        activations: Of shape ``(rows, inputs)``.
+        weights: Of shape ``(inputs, outputs)``.
+    """
+    if len(weights) % 2:  # an odd input has no neighbour: its product is added to 0
+        activations = np.pad(activations, ((0, 0), (0, 1)))
+        weights = np.pad(weights, ((0, 1), (0, 0)))
+    first = weights[0::2].astype(np.int32)
+    second = weights[1::2].astype(np.int32)
+
+    # Most pairs of weights are too small to saturate with any activations: only the others are multiplied.
     highest = np.maximum(first, 0) + np.maximum(second, 0)
     lowest = np.minimum(first, 0) + np.minimum(second, 0)
-    # Most pairs of weights are too small to saturate with any activations: only the others are multiplied.
     pairs, outputs = np.nonzero(LARGEST_ACTIVATION * np.maximum(highest, -lowest) > LARGEST_SUM)
-    left, right = activations[:, 0::2].astype(np.int32), activations[:, 1::2].astype(np.int32)
+
+    left = activations[:, 0::2].astype(np.int32)
+    right = activations[:, 1::2].astype(np.int32)
     count = 0
-    for start in range(0, len(pairs), COLUMNS_AT_A_TIME):
-        pair, output = pairs[start : start + COLUMNS_AT_A_TIME], outputs[start : start + COLUMNS_AT_A_TIME]
+    for start in range(0, len(pairs), COLUMNS_AT_A_TIME):  # bounds the memory
+        pair = pairs[start : start + COLUMNS_AT_A_TIME]
+        output = outputs[start : start + COLUMNS_AT_A_TIME]
         sums = left[:, pair] * first[pair, output] + right[:, pair] * second[pair, output]
         count += int(np.count_nonzero((sums > LARGEST_SUM) | (sums < -LARGEST_SUM - 1)))
     return count
 
 
 def integer_products(graph: onnx.GraphProto) -> list[IntegerProduct]:
-    """Find the matrix products that ONNX Runtime computes in 8 bits; refuse a form that the stage ``export`` does not write.
+    """Find the matrix products that ONNX Runtime computes in 8 bits.
 
     These are ``MatMulInteger`` (dynamic quantization), and ``MatMul`` and ``Gemm`` of two
     ``DequantizeLinear`` nodes (static quantization), which ONNX Runtime fuses when it loads the model.
+
+    Raises:
+        ValueError: A product has a form that the stage ``export`` does not write.
     """
     constants = {tensor.name: tensor for tensor in graph.initializer}
     quantized = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "DequantizeLinear"}
@@ -105,6 +147,7 @@ def integer_products(graph: onnx.GraphProto) -> list[IntegerProduct]:
         values = onnx.numpy_helper.to_array(constants[weights])
         if values.dtype != np.int8:
             raise ValueError(f"{node.op_type} {node.name!r}: weights are {values.dtype}, not int8")
-        transposed = any(attribute.name == "transB" and attribute.i for attribute in node.attribute)
-        products.append(IntegerProduct(activations, values.T if transposed else values))
+        if any(attribute.name == "transB" and attribute.i for attribute in node.attribute):
+            values = values.T
+        products.append(IntegerProduct(activations, values))
     return products

@@ -21,7 +21,12 @@ SHOWN_ROWS = 10
 
 @dataclass(frozen=True)
 class ToleranceJudgement:
-    """Messages about exceeded limits, and about limits of which the rows do not show whether they are exceeded."""
+    """Messages about the limits of a model.
+
+    Attributes:
+        violations: Messages about exceeded limits.
+        unclear: Messages about limits that may be exceeded: the rows do not show it.
+    """
 
     violations: Sequence[str] = ()
     unclear: Sequence[str] = ()
@@ -33,13 +38,14 @@ class ToleranceJudgement:
 def judge_comparison(
     comparison: LogitComparison, tolerance: Tolerance, metric: str, is_exact: bool
 ) -> ToleranceJudgement:
-    """Hold a comparison against the limits of its precision; with ``is_exact`` its values, else their intervals."""
-    agreement_and_drop = _judge_values if is_exact else _judge_intervals
-    return (
-        _judge_logits(comparison, tolerance)
-        + agreement_and_drop(comparison, tolerance, metric)
-        + _judge_products(comparison, tolerance)
-    )
+    """Hold a comparison against the limits of its precision: values if ``is_exact``, else intervals."""
+    judgement = _judge_logits(comparison, tolerance)
+    if is_exact:
+        judgement += _judge_values(comparison, tolerance, metric)
+    else:
+        judgement += _judge_agreement(comparison, tolerance.min_agreement)
+        judgement += _judge_drop(comparison, tolerance.max_metric_drop, metric)
+    return judgement + _judge_products(comparison, tolerance)
 
 
 def _judge_logits(comparison: LogitComparison, tolerance: Tolerance) -> ToleranceJudgement:
@@ -58,7 +64,8 @@ def _judge_logits(comparison: LogitComparison, tolerance: Tolerance) -> Toleranc
 
 def _judge_values(comparison: LogitComparison, tolerance: Tolerance, metric: str) -> ToleranceJudgement:
     violations = []
-    agreement, drop = comparison.metrics["agreement"], comparison.metrics[f"{metric}_drop"]
+    agreement = comparison.metrics["agreement"]
+    drop = comparison.metrics[f"{metric}_drop"]
     if agreement < tolerance.min_agreement:
         flips = rows_named(comparison.flipped)
         violations.append(
@@ -72,33 +79,23 @@ def _judge_values(comparison: LogitComparison, tolerance: Tolerance, metric: str
     return ToleranceJudgement(violations)
 
 
-def _judge_intervals(comparison: LogitComparison, tolerance: Tolerance, metric: str) -> ToleranceJudgement:
-    return _judge_agreement(comparison, tolerance.min_agreement) + _judge_drop(
-        comparison, tolerance.max_metric_drop, metric
-    )
-
-
-def _judge_agreement(comparison: LogitComparison, least: float) -> ToleranceJudgement:
-    low, high = comparison.metrics["agreement_low"], comparison.metrics["agreement_high"]
+def _judge_agreement(comparison: LogitComparison, limit: float) -> ToleranceJudgement:
     measured = f"agreement is {_measured(comparison, 'agreement')}"
-    if high < least:
-        return ToleranceJudgement(
-            violations=[
-                f"{measured}, less than min_agreement {least:g}: it flips {rows_named(comparison.flipped)}"
-            ]
-        )
-    if low < least:
-        return ToleranceJudgement(unclear=[f"{measured}, and min_agreement is {least:g}"])
+    if comparison.metrics["agreement_high"] < limit:
+        flips = rows_named(comparison.flipped)
+        violation = f"{measured}, less than min_agreement {limit:g}: it flips {flips}"
+        return ToleranceJudgement(violations=[violation])
+    if comparison.metrics["agreement_low"] < limit:
+        return ToleranceJudgement(unclear=[f"{measured}, and min_agreement is {limit:g}"])
     return ToleranceJudgement()
 
 
-def _judge_drop(comparison: LogitComparison, most: float, metric: str) -> ToleranceJudgement:
-    low, high = comparison.metrics[f"{metric}_drop_low"], comparison.metrics[f"{metric}_drop_high"]
+def _judge_drop(comparison: LogitComparison, limit: float, metric: str) -> ToleranceJudgement:
     measured = f"{metric} drops by {_measured(comparison, f'{metric}_drop')}"
-    if low > most:
-        return ToleranceJudgement(violations=[f"{measured}, more than max_metric_drop {most:g}"])
-    if high > most:
-        return ToleranceJudgement(unclear=[f"{measured}, and max_metric_drop is {most:g}"])
+    if comparison.metrics[f"{metric}_drop_low"] > limit:
+        return ToleranceJudgement(violations=[f"{measured}, more than max_metric_drop {limit:g}"])
+    if comparison.metrics[f"{metric}_drop_high"] > limit:
+        return ToleranceJudgement(unclear=[f"{measured}, and max_metric_drop is {limit:g}"])
     return ToleranceJudgement()
 
 
@@ -111,12 +108,17 @@ def _judge_products(comparison: LogitComparison, tolerance: Tolerance) -> Tolera
 
 
 def _measured(comparison: LogitComparison, name: str) -> str:
-    value, low, high = (comparison.metrics[key] for key in (name, f"{name}_low", f"{name}_high"))
+    value = comparison.metrics[name]
+    low = comparison.metrics[f"{name}_low"]
+    high = comparison.metrics[f"{name}_high"]
     return f"{value:.3f} on {len(comparison.difference):,} rows (95 % interval {low:.3f} to {high:.3f})"
 
 
 def rows_named(rows: NDArray[np.int64]) -> str:
-    """Return row numbers for a message: the first ten given, in ascending order, and how many more there are."""
-    shown = ", ".join(str(row) for row in np.sort(rows[:SHOWN_ROWS]))
-    more = f" and {len(rows) - SHOWN_ROWS} more" if len(rows) > SHOWN_ROWS else ""
-    return f"row{'s' * (len(rows) > 1)} {shown}{more}"
+    """Return row numbers for a message: the first ten in ascending order, and how many more there are."""
+    numbers = ", ".join(str(row) for row in np.sort(rows[:SHOWN_ROWS]))
+    if len(rows) > SHOWN_ROWS:
+        return f"rows {numbers} and {len(rows) - SHOWN_ROWS} more"
+    if len(rows) > 1:
+        return f"rows {numbers}"
+    return f"row {numbers}"

@@ -9,18 +9,23 @@ commit, and what was corrected), ``reports/download/skipped.parquet`` (bad rows 
 ``metrics/download.json``.
 """
 
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from stages.download.corrector import Corrector
 from stages.download.files import Files
 from stages.download.hub import Hub
-from stages.download.raw import Corrector, LabelEncoder, RawWriter, RowSelection, divide_train, remove_classes
+from stages.download.label_encoding import LabelEncoder
+from stages.download.raw_splits import RawWriter, remove_classes
+from stages.download.row_selection import RowSelection, divide_train
 from stages.download.sample import SampleSource
 from stages.download.source import (
     SkippedRows,
@@ -33,11 +38,11 @@ from stages.download.source import (
     stage_split,
 )
 from tuneline.analysis.corrections import Corrections
+from tuneline.core.atomic_files import replace_directory
 from tuneline.core.errors import DataError
-from tuneline.core.files import replace_directory
 from tuneline.core.launch import check_launch
 from tuneline.core.paths import DOWNLOAD, METRICS, RAW, SPLITS
-from tuneline.core.provenance import AppliedCorrections, RawSource, SplitSource
+from tuneline.core.raw_source import AppliedCorrections, RawSource, SplitSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import run_stage
 from tuneline.core.tables import LABELS, shard_file
@@ -50,13 +55,16 @@ from tuneline.readers.rows import BadRowPolicy, listed
 from tuneline.tasks import TASKS
 
 WORK = "work"
-"""Folder for the copies of the source's splits (``staged``) and for the files of the raw splits (``written``); removed at the end."""
+"""Temporary folder: copies of the source's splits (``staged``) and files of the raw splits (``written``)."""
 LIBRARIES = ("datasets", "pyarrow")
 SKIPPED = DOWNLOAD / "skipped.parquet"
 
 
 Source = SampleSource | Files | Hub
-"""A source gives splits with ``read``, and with ``provenance`` what ``source.json`` records: neither times nor paths of this machine."""
+"""A source gives splits with ``read``, and with ``provenance`` what ``source.json`` records.
+
+It records neither times nor paths of this machine.
+"""
 
 
 def open_source(params: DataParams, seed: int) -> Source:
@@ -71,12 +79,20 @@ def open_source(params: DataParams, seed: int) -> Source:
 
 
 def download(params: Params, source: Source, folder: Path, skipped: SkippedRows) -> dict[str, int]:
-    """Read every required split of the source once, write the splits of the pipeline, and return their numbers of rows.
+    """Read every required split of the source once, and write the splits of the pipeline.
 
     The empty ``folder`` gets the Parquet files and ``source.json``, ``skipped`` the rows that are left out.
+
+    Returns:
+        The number of rows of each split.
     """
-    specs, corrections = params.data.source_specs, Corrections.read()
+    specs = params.data.source_specs
+    corrections = Corrections.read()
+
+    # source
     staged = read_splits(params, source, specs, folder / WORK / "staged", skipped)
+
+    # rows of each split
     sizes = {name: split.rows for name, split in staged.items()}
     slices = {split: resolve_split(split, spec, sizes) for split, spec in specs.items()}
     refuse_overlaps(slices)
@@ -85,11 +101,17 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
     selections = {split: RowSelection(parts) for split, parts in slices.items()} | divided
     for split in labelled_splits(params):
         refuse_unlabelled(split, selections[split], staged)
+
+    # raw splits
     splits, label_names, applied = write_splits(params, staged, selections, corrections, folder)
-    rows = {name: count for split in staged.values() for name, count in split.file_rows.items()}
+
+    # origin
+    file_rows: dict[str, int] = {}
+    for staged_split in staged.values():
+        file_rows |= staged_split.file_rows
     values = {
         "source": params.data.source,
-        **source.provenance(rows),
+        **source.provenance(file_rows),
         "splits": splits,
         "label_names": label_names,
         "corrections": applied,
@@ -106,7 +128,7 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
 
 
 def labelled_splits(params: Params) -> list[str]:
-    """Return the splits that need labels: those for training, model selection and the reported metrics."""
+    """Return the splits that need labels: for training, model selection and the reported metrics."""
     return [split for split in SPLITS if split != "test" or params.evaluate.split == "test"]
 
 
@@ -115,35 +137,48 @@ def read_splits(
 ) -> dict[str, StagedSplit]:
     """Read each split of the source that a specification names into ``staging``."""
     sources = {split: source_splits(split, spec) for split, spec in specs.items()}
-    labelled = {name for split in labelled_splits(params) for name in sources.get(split, sources["train"])}
+    labelled: set[str] = set()
+    for split in labelled_splits(params):
+        labelled.update(sources.get(split, sources["train"]))
+
     staged: dict[str, StagedSplit] = {}
-    for name in dict.fromkeys(name for names in sources.values() for name in names):
+    for name in dict.fromkeys(chain.from_iterable(sources.values())):
         columns = source_columns(
             params, label_optional=name not in labelled, grouped=name in sources["train"]
         )
-        before, path = skipped.count, staging / f"{len(staged)}.parquet"
-        staged[name] = stage_split(
-            source.read(name, columns), columns, path, params.data, partial(skipped.add, name)
-        )
+        path = staging / f"{len(staged)}.parquet"
+        skipped_before = skipped.count
+        source_split = source.read(name, columns)
+        staged[name] = stage_split(source_split, columns, path, params.data, partial(skipped.add, name))
         check_rows(staged[name], columns)
-        count = skipped.count - before
-        bad = f", {count:,} bad row{'s' * (count > 1)} left out: {SKIPPED}" if count else ""
-        say(f"download: {staged[name].name}: {staged[name].rows:,} rows{bad}")
+
+        message = f"download: {staged[name].name}: {staged[name].rows:,} rows"
+        bad = skipped.count - skipped_before
+        if bad == 1:
+            message += f", 1 bad row left out: {SKIPPED}"
+        elif bad:
+            message += f", {bad:,} bad rows left out: {SKIPPED}"
+        say(message)
     return staged
 
 
 def source_columns(params: Params, label_optional: bool = False, grouped: bool = False) -> LabelledColumns:
-    """Return the columns that section ``data`` names; ``data.split.by`` is among them if the rows are divided (``grouped``)."""
+    """Return the columns that section ``data`` names.
+
+    Args:
+        params: All parameters.
+        label_optional: True if the split needs no labels.
+        grouped: True if the rows are divided; then ``data.split.by`` is among the columns.
+    """
     data = params.data
+    others = {}
+    if grouped and data.split is not None and data.split.by is not None:
+        others[data.split.by] = "data.split.by"
     return LabelledColumns(
         tuple(data.text_columns),
         data.label_column,
         kind=TASKS[data.task],
-        others=(
-            {data.split.by: "data.split.by"}
-            if data.split is not None and data.split.by is not None and grouped
-            else {}
-        ),
+        others=others,
         optional=[data.label_column] if label_optional else [],
         sparse=data.bad_rows == "skip",
         policy=BadRowPolicy(data.bad_rows, data.max_bad_share),
@@ -163,16 +198,17 @@ def refuse_unlabelled(split: str, selection: RowSelection, staged: Mapping[str, 
 
 
 def refuse_constant(split: str, files: Sequence[Path]) -> None:
-    """Refuse a split of a regression whose targets are all equal: nothing is learned from it, and no model correlates with it."""
-    values = pc.unique(
-        pa.chunked_array(
-            [chunk for path in files for chunk in pq.read_table(path, columns=[LABELS])[LABELS].chunks]
-        )
-    )
+    """Refuse a split of a regression whose targets are all equal.
+
+    Nothing is learned from such targets, and no model correlates with them.
+    """
+    targets: list[pa.Array] = []
+    for path in files:
+        targets += pq.read_table(path, columns=[LABELS])[LABELS].chunks
+    values = pc.unique(pa.chunked_array(targets))
     if len(values) < 2:
-        problem = f"All targets of the {split} split are {values[0].as_py():g}."
         raise DataError(
-            problem,
+            f"All targets of the {split} split are {values[0].as_py():g}.",
             "A regression needs different numbers; check data.label_column, data.splits and data.max_rows.",
         )
 
@@ -184,31 +220,37 @@ def write_splits(
     corrections: Corrections,
     folder: Path,
 ) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
-    """Write the Parquet files of the three splits; return the origin of each, the class names, and what was corrected."""
-    data, written = params.data, folder / WORK / "written"
+    """Write the Parquet files of the three splits.
+
+    Returns:
+        The origin of each split, the class names, and what was corrected.
+    """
+    data = params.data
+    written = folder / WORK / "written"
     encoder = LabelEncoder.of(staged, selections["train"], data)
-    corrector = Corrector(corrections, data.text_columns, encoder.labels)
+    labels = encoder.labels
+    corrector = Corrector(corrections, data.text_columns, labels)
+
     splits: dict[str, SplitSource] = {}
-    files: list[tuple[Path, Path]] = []
+    files: list[tuple[Path, Path]] = []  # each with its place in data/raw
     for position, split in enumerate(SPLITS):
         writer = RawWriter(source_columns(params), data.shard_rows, encoder, corrector)
         rows = writer.write(written / split, staged, selections[split], data.max_rows, params.seed + position)
-        count = -(-rows // data.shard_rows)
-        shards = [
-            (written / split / f"{number:05d}.parquet", shard_file(folder, split, number, count))
-            for number in range(count)
-        ]
-        if encoder.labels.correlates and split in ("train", params.evaluate.split):
-            refuse_constant(split, [path for path, _ in shards])
-        files += shards
+        count = math.ceil(rows / data.shard_rows)
+        shards = [written / split / f"{number:05d}.parquet" for number in range(count)]
+        if labels.correlates and split in {"train", params.evaluate.split}:
+            refuse_constant(split, shards)
+        for number, path in enumerate(shards):
+            files.append((path, shard_file(folder, split, number, count)))
         specification = data.source_specs.get(split, data.splits.train)
         splits[split] = SplitSource(specification=specification, rows=rows, left_out=writer.left_out)
-    applied, labels = corrector.report(), encoder.labels
-    if data.label_names is None and (empty := corrector.emptied_classes()):
-        say(
-            f"download: the corrections leave no row of {listed(map(labels.label_text, empty))}: no class any"
-            " more."
-        )
+    applied = corrector.report()
+
+    # Only now is it known which classes the corrections have emptied.
+    empty = corrector.emptied_classes() if data.label_names is None else []
+    if empty:
+        names = listed(map(labels.label_text, empty))
+        say(f"download: the corrections leave no row of {names}: no class any more.")
         labels = remove_classes(files, labels, empty)
     else:
         for path, target in files:
@@ -217,7 +259,7 @@ def write_splits(
 
 
 def applied_corrections() -> AppliedCorrections | None:
-    """Return what ``main`` has corrected."""
+    """Return the corrections that ``main`` has applied."""
     return RawSource.read(RAW / "source.json").corrections
 
 
@@ -230,10 +272,12 @@ def main() -> dict[str, float]:
     source = open_source(params.data, params.seed)
     with open_skipped(SKIPPED) as skipped, replace_directory(RAW) as folder:
         rows = download(params, source, folder, skipped)
-    Metrics.of(
-        {**{f"{split}_rows": count for split, count in rows.items()}, "bad_rows": skipped.count}
-    ).write(metrics)
-    say("download: " + ", ".join(f"{split} {count:,}" for split, count in rows.items()) + " rows")
+
+    values = {f"{split}_rows": count for split, count in rows.items()}
+    values["bad_rows"] = skipped.count
+    Metrics.of(values).write(metrics)
+    counts = ", ".join(f"{split} {count:,}" for split, count in rows.items())
+    say(f"download: {counts} rows")
     return {"rows": sum(rows.values())}
 
 

@@ -17,10 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from stages.download.source import SourceFile, SourceSplit, source_splits
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError
-from tuneline.core.files import file_hash, replace_file
+from tuneline.core.hashes import file_hash
 from tuneline.core.paths import FETCHED, SOURCE
-from tuneline.core.provenance import RemoteSource
+from tuneline.core.raw_source import RemoteSource
 from tuneline.core.tables import split_files
 from tuneline.core.terminal import progress
 from tuneline.params.data import DataParams
@@ -53,28 +54,42 @@ class SplitFiles:
     @property
     def paths(self) -> tuple[Path, ...]:
         """All files, in the order of their rows."""
-        return (*([] if self.file is None else [self.file]), *self.batches)
+        if self.file is None:
+            return self.batches
+        return (self.file, *self.batches)
 
 
 def find_files(folder: Path, split: str) -> SplitFiles:
-    """Find the files of a split; refuse two files of its name, what has its name and is none, and what is no batch in its folder."""
-    paths = [path for ending in ENDINGS if os.path.lexists(path := folder / f"{split}{ending}")]
+    """Find the files of a split.
+
+    Raises:
+        DataError: There is no file; two files have the split's name, or something else than a file has it; or
+            its folder holds something else than batches.
+    """
+    # the file named after the split
+    paths = []
+    for ending in ENDINGS:
+        path = folder / f"{split}{ending}"
+        if os.path.lexists(path):  # also a link to nothing
+            paths.append(path)
     for path in paths:
-        if problem := not_a_file(path):
-            raise DataError(
-                f"{path} {problem}.",
-                f"Rename it: batches are in a folder {split}/." if path.is_dir() else _MOVE,
-            )
+        problem = not_a_file(path)
+        if problem:
+            hint = f"Rename it: batches are in a folder {split}/." if path.is_dir() else _MOVE
+            raise DataError(f"{path} {problem}.", hint)
     if len(paths) > 1:
         raise DataError(
             f"{folder}: split {split!r} has {len(paths)} files: {listed(path.name for path in paths)}.",
             "Keep one.",
         )
+
+    # shards, as the hub names them
     shards = [path for path in split_files(folder, split) if path not in paths]
     if paths and shards:
         raise DataError(
             f"{folder}: split {split!r} is {paths[0].name} and {shards[0].name}.", "Keep one of them."
         )
+
     files = SplitFiles(paths[0] if paths else None, (*shards, *_batch_files(folder / split)))
     if not files.paths:
         raise DataError(f"{folder} has no file for split {split!r}.", _hint(folder, split))
@@ -82,16 +97,25 @@ def find_files(folder: Path, split: str) -> SplitFiles:
 
 
 def _batch_files(folder: Path) -> Iterator[Path]:
-    if os.path.lexists(folder) and not folder.is_dir() and (problem := not_a_file(folder)):
-        raise DataError(f"{folder}, named like a folder of batches, {problem}.", _MOVE)
-    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        if path.suffix == ".dvc" and not (data := path.with_suffix("")).exists():
-            raise DataError(
-                f"{data} is missing, but {path.name} names it.", "Get it with `dvc checkout` or `dvc pull`."
-            )
-        if path.suffix == ".dvc" or path.name.startswith("."):
+    """Yield the batches in the folder of a split, in the order of their names."""
+    if not folder.is_dir():
+        problem = not_a_file(folder) if os.path.lexists(folder) else None
+        if problem:
+            raise DataError(f"{folder}, named like a folder of batches, {problem}.", _MOVE)
+        return
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".dvc":
+            data = path.with_suffix("")
+            if not data.exists():
+                raise DataError(
+                    f"{data} is missing, but {path.name} names it.",
+                    "Get it with `dvc checkout` or `dvc pull`.",
+                )
             continue
-        if problem := not_a_file(path):
+        if path.name.startswith("."):
+            continue
+        problem = not_a_file(path)
+        if problem:
             raise DataError(f"{path}, in a folder of batches, {problem}.", _MOVE)
         if not path.name.endswith(ENDINGS):
             raise DataError(
@@ -105,20 +129,20 @@ def _hint(folder: Path, split: str) -> str:
     expected = (
         f"Expected {split}.csv, .tsv, .jsonl or .parquet, plain or .gz, or a folder {split}/ with such files"
     )
-    present = sorted(
-        path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")
-    )
-    other = next((name for name in present if name.partition(".")[0] == split), None)
-    if other is not None:
-        return f"{expected}; {other} has another suffix."
+    names = sorted(path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    for name in names:
+        if name.partition(".")[0] == split:
+            return f"{expected}; {name} has another suffix."
     remedy = f"Rename a file, name another in data.splits.{split}, or divide one with data.split."
-    return f"{expected}; the folder has {listed(present) or 'no files'}. {remedy}"
+    return f"{expected}; the folder has {listed(names) or 'no files'}. {remedy}"
 
 
 def choose_files(
     splits: Mapping[str, SplitFiles], as_of: str | None, last_days: int | None
 ) -> dict[str, tuple[Path, ...]]:
-    """Return the files of each split that ``data.as_of``, by default the day of the newest batch, and ``data.last_days`` leave.
+    """Return the files of each split that ``data.as_of`` and ``data.last_days`` leave.
+
+    The default of ``data.as_of`` is the day of the newest batch.
 
     A split without batches is read whole: it is not one that grows. With ``last_days``, the file of a split
     with batches is left out, because nothing says how old its rows are. A batch without a date is refused,
@@ -127,25 +151,38 @@ def choose_files(
     if as_of is None and last_days is None:
         return {split: files.paths for split, files in splits.items()}
     option = "data.last_days" if as_of is None else "data.as_of"
-    days = {path: _day(path, option) for files in splits.values() for path in files.batches}
+    days: dict[Path, Day] = {}
+    for files in splits.values():
+        for path in files.batches:
+            days[path] = _day(path, option)
     if not days:
         raise DataError(
             f"{option} is set, but no split has a folder of batches.",
             f"Set {option} to null, or put batches into a folder SPLIT/.",
         )
+
+    # first and last day
     last = max(days.values()) if as_of is None else Day.fromisoformat(as_of)
-    first = Day.fromordinal(max(last.toordinal() - last_days + 1, 1)) if last_days else Day.min
+    if last_days:
+        first = Day.fromordinal(max(last.toordinal() - last_days + 1, 1))
+        period = f"from {first} to {last}"
+    else:
+        first = Day.min
+        period = f"up to {last}"
     chosen = {path for path, day in days.items() if first <= day <= last}
-    period = f"from {first} to {last}" if last_days else f"up to {last}"
     hint = f"The batches are of {min(days.values())} to {max(days.values())}; change {option}."
     if not chosen:
         raise DataError(f"{option}: there is no batch {period}.", hint)
+
     result = {}
     for split, files in splits.items():
-        undated = () if files.file is None or (last_days and files.batches) else (files.file,)
-        result[split] = (*undated, *(path for path in files.batches if path in chosen))
-        if not result[split]:
+        paths = [path for path in files.batches if path in chosen]
+        is_too_old = last_days and files.batches  # nothing says how old the rows of the file are
+        if files.file is not None and not is_too_old:
+            paths.insert(0, files.file)
+        if not paths:
             raise DataError(f"{option}: split {split!r} has no batch {period}.", hint)
+        result[split] = tuple(paths)
     return result
 
 
@@ -171,9 +208,8 @@ class RemoteFolder:
     def fetch(cls, url: str, splits: Collection[str]) -> "RemoteFolder":
         """Copy the files of splits.
 
-        Those that are whole already, and have not changed on the storage, are kept.
-
-        If the storage cannot be reached, what was copied is kept for the next try.
+        Files that are whole already, and have not changed on the storage, are kept. If the storage cannot be
+        reached, what was copied is kept for the next try.
         """
         with reaching(shown(url)):
             files, path = file_system(url)
@@ -182,54 +218,53 @@ class RemoteFolder:
         if ".." in Path(place).parts:
             raise DataError(f"data.path: {shown(url)} contains '..'.", "Write the address without it.")
         folder = FETCHED / scheme / place.lstrip("/")
-        wanted = {folder / name: file for name, file in _files_of_splits(base, splits).items()}
-        kept = {*wanted, *map(_record, wanted)}
-        for path in [
-            path
-            for path in folder.rglob("*")
-            if path.is_file() and path not in kept and path.suffix != ".partial"
-        ]:
-            path.unlink(missing_ok=True)  # another process, whose partial files stay, may do the same
-        with progress(
-            f"download: fetching {shown(url)}", sum(file.size for file in wanted.values()), unit=""
-        ) as step:
-            sources = {}
-            for path, file in wanted.items():
+        remote_files = {folder / name: file for name, file in _files_of_splits(base, splits).items()}
+
+        # Remove what the storage has no more.
+        kept = {*remote_files, *map(_record, remote_files)}
+        for path in list(folder.rglob("*")):
+            if path.is_file() and path not in kept and path.suffix != ".partial":
+                path.unlink(missing_ok=True)  # another process, whose partial files stay, may do the same
+
+        total = sum(file.size for file in remote_files.values())
+        sources = {}
+        with progress(f"download: fetching {shown(url)}", total, unit="") as step:
+            for path, file in remote_files.items():
                 step.detail = file.name
-                sources[path] = str(file), _copy(file, path)
+                sources[path] = (str(file), _copy(file, path))
                 step.advance(file.size)
         return cls(folder, sources)
 
 
 def _files_of_splits(base: str, splits: Collection[str]) -> dict[str, RemoteFile]:
     """Return the files of splits in a folder of a storage, by their path in it."""
-    listed = list_files(f"{base}/", depth=2)
-    if [file.url for file in listed] == [base]:
+    files = list_files(f"{base}/", depth=2)
+    if [file.url for file in files] == [base]:
         raise DataError(
             f"data.path: {shown(base)} is a file; a folder is expected.",
             f"Write {shown(base.rpartition('/')[0])}.",
         )
-    found = {file.url.removeprefix(f"{base}/"): file for file in listed if not file.name.startswith(".")}
-    endings = {f"{split}{ending}" for split in splits for ending in ENDINGS}
-    found = {
-        name: file for name, file in found.items() if name in endings or name.rpartition("/")[0] in splits
-    }
-    if not found:
-        expected = f"Expected {' or '.join(f'{split}.csv, {split}.parquet, {split}/...' for split in splits)}"
-        raise DataError(f"data.path: {shown(base)} has no file of these splits.", expected)
-    return found
+
+    names_of_files = {f"{split}{ending}" for split in splits for ending in ENDINGS}
+    of_splits = {}
+    for file in files:
+        name = file.url.removeprefix(f"{base}/")
+        is_of_split = name in names_of_files or name.rpartition("/")[0] in splits
+        if is_of_split and not file.name.startswith("."):
+            of_splits[name] = file
+    if not of_splits:
+        expected = " or ".join(f"{split}.csv, {split}.parquet, {split}/..." for split in splits)
+        raise DataError(f"data.path: {shown(base)} has no file of these splits.", f"Expected {expected}")
+    return of_splits
 
 
 def _copy(file: RemoteFile, path: Path) -> RemoteSource:
     """Copy a file, unless that was done. Its record, beside it, is written last."""
     record = RemoteSource.read_if_valid(_record(path))
-    if (
-        record
-        and path.is_file()
-        and file.version is not None
-        and (record.size, record.version) == (file.size, file.version)
-    ):
-        return record
+    if record and path.is_file() and file.version is not None:
+        is_unchanged = (record.size, record.version) == (file.size, file.version)
+        if is_unchanged:
+            return record
     with replace_file(path) as partial:
         file.fetch(partial)
     record = RemoteSource(size=file.size, version=file.version, sha256=file_hash(path))
@@ -242,30 +277,34 @@ def _record(path: Path) -> Path:
 
 
 class Files:
-    """A folder with the files of each split: ``train.csv``, ``validation.jsonl.gz``, batches in ``train/``, in any combination."""
+    """A folder with the files of each split.
+
+    Such as ``train.csv``, ``validation.jsonl.gz``, batches in ``train/``, in any combination.
+    """
 
     def __init__(self, params: DataParams) -> None:
-        """Find the files of the splits that ``data.splits`` names, of the days that ``data.as_of`` and ``data.last_days`` leave."""
+        """Find the files of the splits in ``data.splits``, of the days that ``data`` names."""
         self.params = params.files
-        names = dict.fromkeys(
-            name for split, spec in params.source_specs.items() for name in source_splits(split, spec)
-        )
+        names: dict[str, None] = {}  # in order, each once
+        for split, spec in params.source_specs.items():
+            names |= dict.fromkeys(source_splits(split, spec))
+
         self.remote = None
         if params.path and is_url(params.path):
             refuse_address("data.path", params.path)
             self.remote = RemoteFolder.fetch(params.path, names)
-        self.folder = self.remote.folder if self.remote else _folder(params.path)
+            self.folder = self.remote.folder
+        else:
+            self.folder = _folder(params.path)
         self.splits = {name: find_files(self.folder, name) for name in names}
         self.chosen = choose_files(self.splits, params.as_of, params.last_days)
 
     def read(self, split: str, columns: LabelledColumns) -> SourceSplit:
         """Open the files of one split."""
         files = [self._open(path, columns) for path in self.chosen[split]]
-        return (
-            SourceSplit.of(files[0])
-            if len(files) == 1
-            else SourceSplit(f"{self.folder / split} ({len(files)} files)", files)
-        )
+        if len(files) == 1:
+            return SourceSplit.of(files[0])
+        return SourceSplit(f"{self.folder / split} ({len(files)} files)", files)
 
     def _open(self, path: Path, columns: LabelledColumns) -> SourceFile:
         source = Input.of_data(path, self.params)
@@ -282,42 +321,49 @@ class Files:
     def provenance(self, rows: Mapping[str, int], /) -> dict[str, Any]:
         """Return the files that were read, and the rows of each batch; DVC tracks their content."""
         files, batches = {}, {}
-        for split, found in self.splits.items():
+        for split, source_files in self.splits.items():
             chosen = self.chosen[split]
-            if found.file in chosen:
-                files[split] = found.file.as_posix()
-            if found.batches:
+            if source_files.file in chosen:
+                files[split] = source_files.file.as_posix()
+            if source_files.batches:
                 batches[split] = {
-                    path.as_posix(): rows.get(str(path), 0) for path in chosen if path != found.file
+                    path.as_posix(): rows.get(str(path), 0) for path in chosen if path != source_files.file
                 }
-        paths = [path for chosen in self.chosen.values() for path in chosen]
-        sources = None if self.remote is None else [self.remote.sources[path] for path in paths]
-        remote = None if sources is None else {url: record.model_dump(mode="json") for url, record in sources}
+
+        remote = None
+        if self.remote is not None:
+            remote = {}
+            for chosen in self.chosen.values():
+                for path in chosen:
+                    url, record = self.remote.sources[path]
+                    remote[url] = record.model_dump(mode="json")
         return {"files": files, "batches": batches or None, "remote": remote}
 
 
 def _folder(path: str | None) -> Path:
-    given = Path(path or ".")
-    folder = given if given.parts[:2] == SOURCE.parts else SOURCE / given
-    if given.is_absolute() or ".." in given.parts:
+    """Return the folder that ``data.path`` names, with or without ``data/source/`` in front."""
+    relative = Path(path or ".")
+    if relative.is_absolute() or ".." in relative.parts:
         raise DataError(
             f"data.path: {path!r} is outside {SOURCE}/.",
             f"Put the files under {SOURCE}/: DVC tracks that folder and reruns the stage when a file in it"
             " changes.",
         )
-    if not folder.is_dir():
-        if os.path.lexists(folder) and (problem := not_a_file(folder)):
-            raise DataError(
-                f"data.path: {folder} {problem}; a folder is expected.",
-                "Move it away, or name another folder.",
-            )
-        present = (
-            sorted(entry.name for entry in SOURCE.iterdir() if entry.is_dir()) if SOURCE.is_dir() else []
+    folder = relative if relative.parts[:2] == SOURCE.parts else SOURCE / relative
+    if folder.is_dir():
+        return folder
+
+    problem = not_a_file(folder) if os.path.lexists(folder) else None
+    if problem:
+        raise DataError(
+            f"data.path: {folder} {problem}; a folder is expected.",
+            "Move it away, or name another folder.",
         )
-        hint = (
-            f"It can be: {listed(present)}."
-            if present
-            else f"{SOURCE}/ has no folders; set data.path to null to read {SOURCE}/ itself."
-        )
-        raise DataError(f"data.path: {folder} is not a folder.", hint)
-    return folder
+    names = []
+    if SOURCE.is_dir():
+        names = sorted(entry.name for entry in SOURCE.iterdir() if entry.is_dir())
+    if names:
+        hint = f"It can be: {listed(names)}."
+    else:
+        hint = f"{SOURCE}/ has no folders; set data.path to null to read {SOURCE}/ itself."
+    raise DataError(f"data.path: {folder} is not a folder.", hint)

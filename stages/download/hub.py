@@ -35,7 +35,9 @@ class Hub:
                 f"data.path: {path!r} is a folder here, and data.source is hub.",
                 "For files set data.source to files.",
             )
-        self.path, self.name, self.revision = path, name, revision
+        self.path = path
+        self.name = name
+        self.revision = revision
         self.label = " ".join(part for part in (path, name) if part)
         self.commit = resolve_commit(path, revision)
         import datasets
@@ -60,7 +62,8 @@ class Hub:
                 problem,
                 f"It has {listed(self.data)}. Divide one with data.split, or name a slice: 'train[90%:]'.",
             )
-        data, name = self.data[split], f"{self.label}, split {split}"
+        data = self.data[split]
+        name = f"{self.label}, split {split}"
         names = list(columns.check(data.column_names, name))
         feature = data.features.get(columns.label)
         classes = tuple(feature.names) if hasattr(feature, "names") else None

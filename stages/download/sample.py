@@ -24,10 +24,9 @@ from tuneline.readers.rows import BadRows, listed, nearest
 PHRASES = json.loads((Path(__file__).parent / "templates/tickets.json").read_text(encoding="utf-8"))
 """What tickets are made of.
 
-Topics, by queue, are singular noun phrases, so that they fit every clause. Of the clauses, those of
-``broken``
-name what is wrong, and so decide the queue, those of ``settled`` what is not, or no longer, wrong; the next
-three say how they stand together. Fillers make tickets differ: none says anything about the queue.
+Topics, by queue, are singular noun phrases, so that they fit every clause. Clauses in ``broken`` name what is
+wrong, and so decide the queue; clauses in ``settled`` name what is not, or no longer, wrong; the next three
+say how they stand together. Fillers make tickets differ: none says anything about the queue.
 """
 TOPICS: dict[str, list[str]] = PHRASES["topics"]
 QUEUES = tuple(sorted(TOPICS))
@@ -44,9 +43,8 @@ The other subjects are independent of the queue.
 SETTLED_FIRST = 0.85
 """Fraction of the tickets with two or more topics that begin with the settled ones.
 
-A bag of words cannot use the order; a small
-model learns it first, and from it which clause belongs to which topic. With 0.5 it stays at the accuracy of a
-bag of words for thousands of steps.
+A bag of words cannot use the order; a small model learns it first, and from it which clause belongs to which
+topic. With 0.5 it stays at the accuracy of a bag of words for thousands of steps.
 """
 GREETED, CONTEXT_GIVEN, CLOSED = 0.65, 0.7, 0.65
 """Fractions of the tickets with a greeting, a context and a closing, which are independent of the queue."""
@@ -85,11 +83,12 @@ class SampleSource:
         return SourceSplit.of(SourceFile(bad, labelled_batches(batches, columns, bad), QUEUES))
 
     def _batches(self, split: str) -> Iterator[pa.RecordBatch]:
-        tickets = islice(
-            write_tickets(self.params.rows, self.params.mislabelled, self.seed), *self.ranges[split]
-        )
-        while chunk := list(islice(tickets, ROW_GROUP)):
-            yield pa.record_batch(list(map(pa.array, zip(*chunk, strict=True))), Ticket._fields)
+        start, stop = self.ranges[split]
+        tickets = write_tickets(self.params.rows, self.params.mislabelled, self.seed)
+        chosen = islice(tickets, start, stop)
+        while chunk := list(islice(chosen, ROW_GROUP)):
+            columns = [pa.array(values) for values in zip(*chunk, strict=True)]
+            yield pa.record_batch(columns, Ticket._fields)
 
     def provenance(self, _rows: Mapping[str, int], /) -> dict[str, Any]:
         """Return the generator's inputs."""
@@ -115,15 +114,15 @@ def write_tickets(rows: int, mislabelled: float, seed: int) -> Iterator[Ticket]:
     seen: set[str] = set()
     for row in range(rows):
         ticket = writer.ticket()
-        while (text := normalised(ticket.body)) in seen:
+        while normalised(ticket.body) in seen:
             ticket = writer.ticket()
-        seen.add(text)
-        wrong = int((row + 1) * mislabelled) > int(row * mislabelled)
-        yield (
-            ticket._replace(queue=mistakes.pick([name for name in QUEUES if name != ticket.queue]))
-            if wrong
-            else ticket
-        )
+        seen.add(normalised(ticket.body))
+
+        is_mislabelled = int((row + 1) * mislabelled) > int(row * mislabelled)
+        if is_mislabelled:
+            wrong_queues = [queue for queue in QUEUES if queue != ticket.queue]
+            ticket = ticket._replace(queue=mistakes.pick(wrong_queues))
+        yield ticket
 
 
 def normalised(text: str) -> str:
@@ -148,10 +147,14 @@ class _Writer:
         return [left.pop(int(self.random() * len(left))) for _ in range(count)]
 
     def ticket(self) -> Ticket:
-        drawn, one_or_two = self.random(), sum(TOPICS_IN_A_TICKET[:2])
-        queues = self.pick_some(
-            QUEUES, 1 if drawn < TOPICS_IN_A_TICKET[0] else 2 if drawn < one_or_two else 3
-        )
+        drawn = self.random()
+        if drawn < TOPICS_IN_A_TICKET[0]:
+            number = 1
+        elif drawn < sum(TOPICS_IN_A_TICKET[:2]):
+            number = 2
+        else:
+            number = 3
+        queues = self.pick_some(QUEUES, number)
         topics = [self.pick(TOPICS[queue]) for queue in queues]
         return Ticket(self.subject(topics), self.body(topics), queues[0])
 
@@ -161,29 +164,29 @@ class _Writer:
         return self.sentence(self.pick(PHRASES["plain subjects"]))
 
     def body(self, topics: list[str]) -> str:
-        sentences = [
-            self.pick(PHRASES["greetings"]) if self.random() < GREETED else "",
-            self.matter(*topics),
-            self.pick(PHRASES["contexts"]) if self.random() < CONTEXT_GIVEN else "",
-            self.pick(PHRASES["closings"]) if self.random() < CLOSED else "",
-        ]
-        return " ".join(self.sentence(sentence) for sentence in sentences if sentence)
+        # All sentences are drawn before any of them is filled in: the order of the draws makes the ticket.
+        sentences = []
+        if self.random() < GREETED:
+            sentences.append(self.pick(PHRASES["greetings"]))
+        sentences.append(self.matter(*topics))
+        if self.random() < CONTEXT_GIVEN:
+            sentences.append(self.pick(PHRASES["contexts"]))
+        if self.random() < CLOSED:
+            sentences.append(self.pick(PHRASES["closings"]))
+        return " ".join(self.sentence(sentence) for sentence in sentences)
 
     def matter(self, broken: str, *settled: str) -> str:
         """Return the sentence about the broken topic and the settled ones."""
         trouble = self.pick(PHRASES["broken"]).replace("{x}", broken)
         if not settled:
             return self.pick(PHRASES["alone"]).replace("{b}", trouble)
-        order = (
-            PHRASES["settled then broken"]
-            if self.random() < SETTLED_FIRST
-            else PHRASES["broken then settled"]
-        )
-        fine = [
-            clause.replace("{x}", topic)
-            for clause, topic in zip(self.pick_some(PHRASES["settled"], len(settled)), settled, strict=True)
-        ]
-        return self.pick(order).replace("{b}", trouble).replace("{s}", " and ".join(fine))
+        if self.random() < SETTLED_FIRST:
+            orders = PHRASES["settled then broken"]
+        else:
+            orders = PHRASES["broken then settled"]
+        clauses = self.pick_some(PHRASES["settled"], len(settled))
+        fine = [clause.replace("{x}", topic) for clause, topic in zip(clauses, settled, strict=True)]
+        return self.pick(orders).replace("{b}", trouble).replace("{s}", " and ".join(fine))
 
     def sentence(self, text: str) -> str:
         """Fill in the placeholders, and capitalize the first letter."""
@@ -194,8 +197,6 @@ class _Writer:
         return text[:1].upper() + text[1:]
 
     def detail(self, kind: str) -> str:
-        return (
-            str(10_000 + int(self.random() * 90_000))
-            if kind == "order"
-            else self.pick(PHRASES["fillers"][kind])
-        )
+        if kind == "order":
+            return str(10_000 + int(self.random() * 90_000))
+        return self.pick(PHRASES["fillers"][kind])

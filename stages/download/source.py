@@ -1,4 +1,4 @@
-"""What the stage reads: the sources of rows, a copy of each of their splits, and the slices of these that ``data.splits`` names.
+"""Sources of rows, a copy of each of their splits, and the slices of these that ``data.splits`` names.
 
 A source is read once. Its splits are copied to temporary Parquet files, because finding the classes, dividing
 the rows and writing the splits of the pipeline each go over all rows.
@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError
-from tuneline.core.files import replace_file
 from tuneline.core.tables import ROW_GROUP, UNLABELLED, rebatch, write_batches
 from tuneline.core.terminal import progress
 from tuneline.params.data import DataParams
@@ -39,9 +39,11 @@ HINT = "Fill it in."
 class SourceFile:
     """One file of a split, or a whole split where it is no file.
 
-    ``bad`` has its path, or its data set and split, for messages; what ``position`` counts, from 1: ``line``
-    in a text file, ``row`` elsewhere; and the bad rows that reading the batches, of
-    ``LabelledColumns.schema``, meets.
+    Attributes:
+        bad: Path of the file, or data set and split, for messages; what ``position`` counts, from 1: ``line``
+            in a text file, ``row`` elsewhere; and the bad rows that were met so far.
+        batches: The rows, of ``LabelledColumns.schema``. Reading them adds to ``bad``.
+        label_names: Classes that the file declares; ``None`` if it declares none.
     """
 
     bad: BadRows
@@ -66,7 +68,7 @@ class SourceSplit:
 
 
 class Origin(NamedTuple):
-    """Where rows of a staged split come from: the ``idx`` of the first row of a file, and the file's bad rows."""
+    """Where rows of a staged split come from: the ``idx`` of the first row of a file, and its bad rows."""
 
     first: int
     bad: BadRows
@@ -98,7 +100,8 @@ class StagedSplit:
 
     def file(self, index: int) -> BadRows:
         """Return the bad rows of the file that the row of this ``idx`` is from."""
-        return self.origins[bisect_right(self.origins, index, key=lambda origin: origin.first) - 1].bad
+        position = bisect_right(self.origins, index, key=lambda origin: origin.first) - 1
+        return self.origins[position].bad
 
     def place(self, batch: pa.RecordBatch, row: int) -> str:
         """Return where a row of a batch is: its file, and its line or row there."""
@@ -107,7 +110,9 @@ class StagedSplit:
 
     def complete(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return which rows of a batch have a text and, in a split with labels, a label."""
-        return pc.and_(batch[HAS_TEXT], pc.is_valid(batch[LABEL])) if self.labelled else batch[HAS_TEXT]
+        if not self.labelled:
+            return batch[HAS_TEXT]
+        return pc.and_(batch[HAS_TEXT], pc.is_valid(batch[LABEL]))
 
     def batches(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows from ``start`` to ``stop`` (exclusive).
@@ -120,9 +125,8 @@ class StagedSplit:
                 end = first + file.metadata.row_group(group).num_rows
                 if first < stop and start < end:
                     begin = max(start - first, 0)
-                    yield from (
-                        file.read_row_group(group).slice(begin, min(stop, end) - first - begin).to_batches()
-                    )
+                    length = min(stop, end) - first - begin
+                    yield from file.read_row_group(group).slice(begin, length).to_batches()
                 first = end
 
 
@@ -134,20 +138,28 @@ def stage_split(
 ) -> StagedSplit:
     """Copy a split of the source.
 
-    Rows that cannot be read are left out; those without text or label are only marked.
-
-    ``on_skip`` is called with each row that is left out, and the bad rows of its file. Too large rows are
+    Rows that cannot be read are left out; rows without text or label are only marked. Too large rows are
     refused, and bad ones as ``data.bad_rows`` says.
+
+    Args:
+        split: The split of the source.
+        columns: Columns to read.
+        path: Parquet file to write.
+        params: Section ``data``.
+        on_skip: Called with each row that is left out, and the bad rows of its file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False)).append(
-        pa.field(HAS_TEXT, pa.bool_())
-    )
-    origins: list[Origin] = []
-    rows, labelled, gaps, limit = 0, False, False, params.files.max_row_group_mb
+    schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False))
+    schema = schema.append(pa.field(HAS_TEXT, pa.bool_()))
     unlabelled = pa.scalar(UNLABELLED).cast(schema.field(LABEL).type)
+    limit = params.files.max_row_group_mb
+
+    origins: list[Origin] = []
+    rows = 0
+    labelled = gaps = False
 
     def numbered() -> Iterator[pa.RecordBatch]:
+        """Yield all rows with their numbers, and note what is known of the split only at its end."""
         nonlocal rows, labelled, gaps
         size = 0
         for file in split.files:
@@ -157,11 +169,13 @@ def stage_split(
                 for batch in file.batches:
                     # The rows that will be in memory together: those of this batch, and those before it in
                     # the same row group.
-                    size = batch.nbytes + (size if 0 < rows % ROW_GROUP <= ROW_GROUP - batch.num_rows else 0)
+                    if 0 < rows % ROW_GROUP <= ROW_GROUP - batch.num_rows:
+                        size += batch.nbytes
+                    else:
+                        size = batch.nbytes
                     if size > limit * MB:
-                        where = f"{file.bad.name}, before {file.bad.unit} {batch[POSITION][-1].as_py():,}"
                         raise too_large(
-                            where,
+                            f"{file.bad.name}, before {file.bad.unit} {batch[POSITION][-1].as_py():,}",
                             f"up to {ROW_GROUP:,} rows take more",
                             f"{limit:,} MB",
                             PARAMETERS.row_group,
@@ -187,7 +201,7 @@ SCHEMA = pa.schema(
         ("content", pa.string()),
     ]
 )
-"""``split`` is that of the source; ``line`` is the row number where rows are not lines."""
+"""``split`` is a split of the source; ``line`` is the row number where rows are not lines."""
 LONGEST = 500
 """Characters of the content."""
 
@@ -207,8 +221,9 @@ class SkippedRows:
         """Add a row of a file of a split of the source."""
         self.count += problem.lines
         content = problem.content.rstrip("\r\n")
-        start = content[:LONGEST] + ("…" if len(content) > LONGEST else "")
-        shown = start.encode(errors="backslashreplace").decode()  # bytes that are not text as codes
+        if len(content) > LONGEST:
+            content = content[:LONGEST] + "…"
+        shown = content.encode(errors="backslashreplace").decode()  # bytes that are not text as codes
         self._waiting.append(
             {
                 "split": split,
@@ -250,7 +265,11 @@ def open_skipped(path: Path) -> Iterator[SkippedRows]:
 
 
 def check_rows(staged: StagedSplit, columns: LabelledColumns) -> None:
-    """Report the incomplete rows of a split of the source, and refuse it if a file has too many bad rows, or if there are no rows."""
+    """Report the incomplete rows of a split of the source.
+
+    Raises:
+        DataError: A file has too many bad rows, or there are no rows.
+    """
     incomplete: Counter[str] = Counter()
     if staged.gaps:
         for batch in staged.batches(0, staged.rows):
@@ -296,7 +315,7 @@ class SourceSlice(NamedTuple):
 
 
 def source_splits(split: str, spec: str) -> list[str]:
-    """Return the names of the source's splits that a specification, such as ``train[:90%]``, of a split of the pipeline uses."""
+    """Return the names of the source's splits that a specification, such as ``train[:90%]``, uses."""
     if _NAME.fullmatch(spec):
         return [spec]
     names = [relative.splitname for relative in _instruction(split, spec)._relative_instructions]
@@ -304,7 +323,16 @@ def source_splits(split: str, spec: str) -> list[str]:
 
 
 def resolve_split(split: str, spec: str, rows: Mapping[str, int]) -> list[SourceSlice]:
-    """Resolve the specification of a split of the pipeline to row numbers, at least one, given the rows of the source's splits."""
+    """Resolve the specification of a split of the pipeline to row numbers.
+
+    Args:
+        split: Name of the split, for messages.
+        spec: Specification, such as ``train[:90%]``.
+        rows: Number of rows of each split of the source.
+
+    Raises:
+        DataError: The specification selects no rows.
+    """
     if _NAME.fullmatch(spec):
         slices = [SourceSlice(spec, 0, rows[spec])]
     else:
@@ -312,9 +340,10 @@ def resolve_split(split: str, spec: str, rows: Mapping[str, int]) -> list[Source
             absolute = _instruction(split, spec).to_absolute(dict(rows))
         except ValueError as error:
             raise DataError(f"data.splits.{split}: {spec!r}: {error}", _HINT) from None
-        slices = [
-            SourceSlice(part.splitname, part.from_, part.to) for part in absolute if part.from_ < part.to
-        ]
+        slices = []
+        for part in absolute:
+            if part.from_ < part.to:
+                slices.append(SourceSlice(part.splitname, part.from_, part.to))
     if not any(part.stop > part.start for part in slices):
         sizes = ", ".join(f"{name!r} has {rows[name]:,}" for name in source_splits(split, spec))
         raise DataError(f"data.splits.{split}: {spec!r} selects no rows.", f"Available rows: {sizes}.")
@@ -331,13 +360,15 @@ def _instruction(split: str, spec: str):  # type: ignore[no-untyped-def]  # noqa
 
 
 def refuse_overlaps(slices: Mapping[str, list[SourceSlice]]) -> None:
-    """Refuse rows that are in two splits, and name the first: evaluating on training rows overestimates the model."""
-    for (one, parts), (other, others) in combinations(slices.items(), 2):
-        for (source, *left), (other_source, *right) in product(parts, others):
-            start, stop = max(left[0], right[0]), min(left[1], right[1])
-            if source == other_source and start < stop:
+    """Refuse rows that are in two splits, and name the first: the metrics would be too good."""
+    for (first, first_slices), (second, second_slices) in combinations(slices.items(), 2):
+        for left, right in product(first_slices, second_slices):
+            start = max(left.start, right.start)
+            stop = min(left.stop, right.stop)
+            source = left.source
+            if source == right.source and start < stop:
                 raise DataError(
-                    f"data.splits: rows {start:,} to {stop - 1:,} of {source!r} would be in both {one} and"
-                    f" {other}.",
-                    f"Separate them, for example {one}: '{source}[:90%]', {other}: '{source}[90%:]'.",
+                    f"data.splits: rows {start:,} to {stop - 1:,} of {source!r} would be in both {first} and"
+                    f" {second}.",
+                    f"Separate them, for example {first}: '{source}[:90%]', {second}: '{source}[90%:]'.",
                 )

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.evaluate.behaviour import LabelledTexts, pass_rates, read_suite, run_suite, violations_of
+from tuneline.core.atomic_files import replace_directory
 from tuneline.core.errors import DataError, GateError
-from tuneline.core.files import replace_directory
 from tuneline.core.paths import (
     BASELINES,
     CLASSIFIER,
@@ -38,7 +38,7 @@ from tuneline.core.paths import (
     TOKENIZED,
     split_file,
 )
-from tuneline.core.provenance import RawSource
+from tuneline.core.raw_source import RawSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import ROW_GROUP, SplitReader, numpy_values

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
 from tuneline.core.errors import DataError, ParamsError
-from tuneline.core.files import read_yaml
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import progress
+from tuneline.core.yaml_files import read_yaml
 from tuneline.evaluation.records import BehaviourResult, FailedCase, TestedTexts
 from tuneline.metrics.curves import probabilities
 from tuneline.metrics.stats import wilson_interval

@@ -16,7 +16,7 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.machine import threads
 from tuneline.model.batches import TokenizedRows, compute_by_length
 from tuneline.model.encoding import Encoder
-from tuneline.model.frozen import TrainedModel, load_classifier
+from tuneline.model.frozen_classifier import TrainedModel, load_classifier
 from tuneline.tasks import Task
 from tuneline.tasks.task import Logits
 

@@ -18,16 +18,12 @@ import onnx
 
 from stages.export.graph import clean_graph, input_names, quiet, save_model, to_onnx
 from stages.export.int8 import QuantizationRows, to_int8
-from tuneline.core.files import file_hash, replace_directory
+from tuneline.core.atomic_files import replace_directory
+from tuneline.core.base_source import BaseSource
+from tuneline.core.hashes import file_hash, split_hash
 from tuneline.core.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
-from tuneline.core.provenance import (
-    BaseSource,
-    RawSource,
-    StageProvenance,
-    provenance_file,
-    split_hash,
-    stage_provenance,
-)
+from tuneline.core.provenance import StageProvenance, provenance_file, stage_provenance
+from tuneline.core.raw_source import RawSource
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import LABELS, SplitReader
 from tuneline.core.tokenizer_files import FAST_TOKENIZER_FILES, TOKENIZER_CONFIG, TOKENIZER_JSON
@@ -45,7 +41,7 @@ from tuneline.params.loading import load_params
 from tuneline.tasks import Task, read_task
 
 if TYPE_CHECKING:
-    from tuneline.model.frozen import TrainedModel
+    from tuneline.model.frozen_classifier import TrainedModel
 
 FILES = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
 COPIED_FILES = ("config.json", *FAST_TOKENIZER_FILES)
@@ -56,7 +52,7 @@ LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch", "transformer
 FROZEN_KEY = "frozen_head"
 """Key of ``config.json`` that a classifier with a frozen head has.
 
-It is ``KEY`` in tuneline/model/frozen.py, which imports torch.
+It is ``KEY`` in tuneline/model/frozen_classifier.py, which imports torch.
 """
 
 
@@ -98,7 +94,7 @@ def load_for_tracing(folder: Path) -> "TrainedModel":
     """
     from transformers.utils import logging
 
-    from tuneline.model.frozen import load_classifier
+    from tuneline.model.frozen_classifier import load_classifier
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     return load_classifier(folder, "eager")

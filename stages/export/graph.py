@@ -20,15 +20,15 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
+from tuneline.core.atomic_files import temporary_directory
 from tuneline.core.errors import StageError
-from tuneline.core.files import temporary_directory
 from tuneline.model.batches import Batch
 from tuneline.onnx.session import OnnxClassifier
 
 if TYPE_CHECKING:
     import torch
 
-    from tuneline.model.frozen import TrainedModel
+    from tuneline.model.frozen_classifier import TrainedModel
 
 PRODUCER = "tuneline"
 LINEAR_OPERATORS = ("MatMul", "Gemm")

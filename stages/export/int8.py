@@ -19,7 +19,7 @@ from onnx import helper, numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 from stages.export.graph import LINEAR_OPERATORS, clean_graph, input_names, quiet, save_model
-from tuneline.core.files import temporary_directory
+from tuneline.core.atomic_files import temporary_directory
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
 from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches

@@ -26,11 +26,14 @@ from stages.tokenize.tokenizer import (
     tokenize_shard,
     train_wordpiece,
 )
-from tuneline.core.files import content_key, replace_directory, resumable_directory, write_json
+from tuneline.core.atomic_files import replace_directory, write_json
+from tuneline.core.base_source import BaseSource
+from tuneline.core.hashes import content_key
 from tuneline.core.launch import check_launch
 from tuneline.core.paths import BASE_RECORD, BASE_TOKENIZER, METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER
-from tuneline.core.provenance import BaseSource, stage_provenance
+from tuneline.core.provenance import stage_provenance
 from tuneline.core.records import Metrics
+from tuneline.core.resumable import resumable_directory
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.tables import SplitReader, shard_file
 from tuneline.core.terminal import say

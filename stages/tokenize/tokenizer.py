@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from tuneline.core.atomic_files import replace_file, write_json
 from tuneline.core.errors import DataError, ParamsError
-from tuneline.core.files import replace_file, write_json
 from tuneline.core.tables import LABELS, SplitReader, tokenized_schema, write_batches
 from tuneline.core.terminal import progress
 from tuneline.core.tokenizer_files import TOKENIZER_CONFIG

@@ -6,7 +6,7 @@ Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer
 parameters ``seed``, ``data.text_columns``, ``model.config``, ``model.head``, ``train``; the functions in
 ``project/`` that ``train.loss`` and ``train.metric`` name. Computes: a training loop on accelerate
 (stages/train/loop.py); keeps the best weights by the validation metric, or the last. With ``model.head:
-frozen``, a linear model on the checkpoint's vectors instead (stages/train/frozen.py); with ``auto`` both, and
+frozen``, a linear model on the checkpoint's vectors instead (stages/train/frozen_head.py); with ``auto`` both, and
 publishes the better one (stages/train/choice.py). Writes: ``models/classifier/``,
 ``plots/training/{loss,validation}.tsv``, ``metrics/train.json``; ``reports/validation.parquet``, the
 predictions of the published weights for the validation split, which experiments are compared by. During the
@@ -30,7 +30,7 @@ from transformers.utils import logging
 from stages.train.choice import HeadChoice
 from stages.train.data import Inputs, read_inputs
 from stages.train.devices import check_devices, create_accelerator, devices_used
-from stages.train.frozen import FrozenResult, can_be_frozen, fit_frozen
+from stages.train.frozen_head import FrozenResult, can_be_frozen, fit_frozen
 from stages.train.interruption import (
     NOTE,
     Interruption,
@@ -45,16 +45,16 @@ from stages.train.loop import train_model
 from stages.train.optimization import ValidationMetric
 from stages.train.progress import TrainingProgress
 from stages.train.state import TrainingResult, TrainState
-from tuneline.core.files import replace_directory, write_json
+from tuneline.core.atomic_files import replace_directory, write_json
 from tuneline.core.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER, VALIDATION_PREDICTIONS
-from tuneline.core.provenance import TrainingSegment
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.terminal import say
+from tuneline.core.training_devices import TrainingSegment
 from tuneline.metrics.stats import Interval
 from tuneline.model.architectures import read_base
 from tuneline.model.batches import TokenizedSplit
-from tuneline.model.frozen import TrainedModel
+from tuneline.model.frozen_classifier import TrainedModel
 from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
 from tuneline.tasks.predictions import write_predictions

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from stages.train.launch import CRASHED, INTERRUPTED, STOPPING, end_with_launcher
 from tuneline.core import stage  # noqa: F401 - sets variables that libraries read when they are imported
+from tuneline.core.disk_errors import explain_disk_errors
 from tuneline.core.errors import ParamsError, StageError
-from tuneline.core.files import explain_disk_errors
 from tuneline.core.launch import (
     AUTO,
     DeviceChoice,

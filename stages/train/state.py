@@ -38,10 +38,11 @@ from stages.train.optimization import (
     total_steps,
 )
 from stages.train.progress import TrainingLogger, TrainingProgress
+from tuneline.core.atomic_files import write_json
 from tuneline.core.errors import DataError
-from tuneline.core.files import content_key, write_json
+from tuneline.core.hashes import content_key
 from tuneline.core.paths import CHECKPOINTS
-from tuneline.core.provenance import TrainingSegment
+from tuneline.core.training_devices import TrainingSegment
 from tuneline.params import Params, RunParams, TrainParams
 from tuneline.tasks import Task
 from tuneline.tasks.task import Logits

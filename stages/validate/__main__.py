@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
+from stages.validate.expectations import check_tables, write_row_files
+from tuneline.core.atomic_files import replace_directory, working_directory
 from tuneline.core.errors import GateError
-from tuneline.core.files import replace_directory, working_directory
 from tuneline.core.launch import check_launch
 from tuneline.core.paths import (
     CHECKS,
@@ -34,7 +35,7 @@ from tuneline.params.loading import load_params
 from tuneline.reports.checks import Profile
 
 if TYPE_CHECKING:
-    from stages.validate.results import CheckResults
+    from stages.validate.expectations import CheckResults
 
 FETCH_REFERENCE = "Fetch it again (`python -m flows.promotion reference`), or remove the file."
 
@@ -56,7 +57,6 @@ def main() -> dict[str, float]:
 
     # only now, because importing Great Expectations takes seconds
     from stages.validate.report import write_checks
-    from stages.validate.results import check_tables, write_row_files
     from stages.validate.tables import DataFolders, derive_tables
 
     promoted = Profile.read_if_exists(REFERENCE_PROFILE, FETCH_REFERENCE)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.core.files import replace_file
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.tables import SplitReader, rebatch
 
 BATCH_ROWS = 65_536

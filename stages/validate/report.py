@@ -16,7 +16,7 @@ from great_expectations.render.renderer.page_renderer import ValidationResultsPa
 from great_expectations.render.view.view import DefaultJinjaPageView
 from jinja2 import BaseLoader, ChoiceLoader, FileSystemLoader
 
-from stages.validate.results import CheckResults, excerpt
+from stages.validate.expectations import CheckResults, excerpt
 from tuneline.analysis.drift import Distribution
 from tuneline.core.paths import SPLITS
 from tuneline.reports.checks import CheckEntry, Profile

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from flows.promotion.registry import Registry
 from flows.runs.checkout import isolated
+from flows.runs.commits import Run, commit_run, earlier_result
 from flows.runs.repository import Repository, safe_name
-from flows.runs.results import Run, commit_run, earlier_result
 from tests.dvc_files import init_dvc
 from tests.faults.clones import git
 from tests.faults.kills import killed, kills, some_of

@@ -13,7 +13,7 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.objects import StateType
 
 from flows.promotion.__main__ import rollback
-from flows.promotion.decide import Judgements
+from flows.promotion.judgements import Judgements
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from flows.train import train

@@ -15,8 +15,8 @@ from ruamel.yaml import YAML
 from stages.evaluate.__main__ import write_plots
 from tests.project import GIT_IDENTITY
 from tests.records import export_record
-from tuneline.core.files import file_hash
-from tuneline.core.provenance import BaseSource, PretrainedSource
+from tuneline.core.base_source import BaseSource, PretrainedSource
+from tuneline.core.hashes import file_hash
 from tuneline.core.tables import raw_schema, write_table
 from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, spread_metrics
 from tuneline.model.batches import TokenizedSplit

@@ -12,8 +12,8 @@ import pyarrow as pa
 from tests.dvc_files import init_dvc
 from tests.params import write_params
 from tests.project import GIT_IDENTITY
-from tuneline.core.files import read_yaml
 from tuneline.core.tables import raw_schema, write_table
+from tuneline.core.yaml_files import read_yaml
 from tuneline.metrics.stats import metric_interval
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.project.experiments import SavedExperiment, opened

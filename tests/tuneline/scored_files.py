@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tuneline.cli.predict.writing import OutputColumns, ParquetWriter
-from tuneline.core.files import file_hash
+from tuneline.core.hashes import file_hash
 from tuneline.project.scored import METADATA, ScoredRecord
 from tuneline.readers.inputs import Row
 from tuneline.tasks import task_with_names

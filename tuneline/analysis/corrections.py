@@ -17,8 +17,8 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError
-from tuneline.core.files import replace_file
 from tuneline.core.locks import locked
 from tuneline.core.paths import CORRECTIONS, SPLITS
 

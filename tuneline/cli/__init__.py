@@ -34,8 +34,8 @@ from tuneline.cli import (
     sweep,
     upgrade,
 )
+from tuneline.core.disk_errors import explain_disk_errors
 from tuneline.core.errors import StageError
-from tuneline.core.files import explain_disk_errors
 
 
 class Commands(TyperGroup):

@@ -24,9 +24,9 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from tuneline.cli.console import Console
+from tuneline.core.base_source import BaseSource
 from tuneline.core.errors import DataError, ParamsError, StageError
 from tuneline.core.paths import BASE, BASE_RECORD, BASE_SOURCE, CORRECTIONS, ONNX, PARAMS, SOURCE
-from tuneline.core.provenance import BaseSource
 from tuneline.onnx.records import EXPORT_RECORD, UsageRecord
 from tuneline.params import Params, TrainParams
 from tuneline.params.loading import load_params

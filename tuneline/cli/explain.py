@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import read_yaml
 from tuneline.core.paths import PARAMS, PIPELINE
+from tuneline.core.yaml_files import read_yaml
 from tuneline.params import Params
 from tuneline.params.loading import default_values, matches_key, suggestion
 from tuneline.settings import Settings, read_settings

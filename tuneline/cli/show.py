@@ -15,9 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tuneline.cli.console import Console
+from tuneline.core.base_source import BaseSource
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.paths import BASE_RECORD, ONNX, PARAMS, PREDICTIONS, RAW, VALIDATION_PREDICTIONS
-from tuneline.core.provenance import BaseSource, StageProvenance, provenance_file
+from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.records import Metrics
 from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, custom_metrics, title_of
 from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord

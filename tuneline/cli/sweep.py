@@ -62,10 +62,10 @@ def sweep(ctx: typer.Context) -> None:
 def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
     """Run a sweep, or go on with one that was stopped or killed; ``run`` may be left out."""
     from tuneline.cli.run import refuse_unversioned
-    from tuneline.core.files import read_yaml
     from tuneline.core.paths import PARAMS
+    from tuneline.core.yaml_files import read_yaml
     from tuneline.project.source_versions import require_present
-    from tuneline.sweeps.results import verdict, winner
+    from tuneline.sweeps.ranking import verdict, winner
     from tuneline.sweeps.running import run_sweep
 
     root, name = Path.cwd(), file.stem
@@ -98,7 +98,7 @@ def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
 def apply(name: Name) -> None:
     """Write the parameters of a sweep's best configuration into params.yaml; `dvc repro` then has its training from the cache."""
     from tuneline.cli.experiments import apply as apply_experiment
-    from tuneline.sweeps.results import find_winner
+    from tuneline.sweeps.ranking import find_winner
 
     won = find_winner(Path.cwd(), name)
     apply_experiment(f"{name}-{won.best.number}")
@@ -139,7 +139,7 @@ def sweep_table(name: str, record: "SweepRecord", training: Collection[int] = ()
     from rich import box
     from rich.table import Table
 
-    from tuneline.sweeps.results import LATENCY_COLUMN, configuration_rows
+    from tuneline.sweeps.ranking import LATENCY_COLUMN, configuration_rows
 
     rows, steps = configuration_rows(record, name, training), sum(trial.steps for trial in record.trials)
     shown = Table(

@@ -24,7 +24,7 @@ class StageError(Exception):
     status = 1
     """Exit status of a command."""
     stage_status = 1
-    """Exit status of a stage: ``PERMANENT`` if parameters or data are wrong, and no network, disk or other program is at fault."""
+    """Exit status of a stage: ``PERMANENT`` if parameters or data are wrong, and nothing else is at fault."""
 
     def __init__(self, problem: str, hint: str | None = None) -> None:
         super().__init__(problem if hint is None else f"{problem}\n  {hint}")
@@ -36,7 +36,7 @@ class StageError(Exception):
 
 
 class ParamsError(StageError):
-    """A parameter file (``params.yaml`` or another) is invalid, or a parameter names something that cannot be used."""
+    """A parameter file is invalid, or a parameter names something that cannot be used."""
 
     stage_status = PERMANENT
 
@@ -57,7 +57,7 @@ class UnreadableError(DataError):
 
 
 class InputError(DataError):
-    """The file that a command was given is invalid: the command ends the same way until the file or an option changes."""
+    """The file that a command was given is invalid: the command fails until the file or an option changes."""
 
     status = 65
     """``EX_DATAERR`` of sysexits.h."""

@@ -1,4 +1,4 @@
-"""Launch configurations, ``conf/accelerate/NAME.yaml``: read, checked against the machine, and what ``auto`` makes of its devices."""
+"""Launch configurations, ``conf/accelerate/NAME.yaml``: read, and checked against the machine."""
 
 import multiprocessing
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import read_yaml
 from tuneline.core.machine import computes_bf16, cpu_is_forced, why_no_accelerator
+from tuneline.core.yaml_files import read_yaml
 
 LAUNCH = Path("conf/accelerate")
 AUTO = "auto"
@@ -44,7 +44,10 @@ def launch_file(name: str) -> Path:
 
 
 def needs_gpu(name: str) -> bool:
-    """Return True if a launch configuration is for GPUs only: then accelerate would train on a CPU without a warning, for hours."""
+    """Return True if a launch configuration is for GPUs only.
+
+    Then accelerate would train on a CPU without a warning, for hours.
+    """
     config = read_launch(name)
     if name == AUTO or config.get("use_cpu") or cpu_is_forced():
         return False
@@ -65,7 +68,8 @@ def check_launch(name: str, optimizer: str) -> None:
     """
     if name == AUTO:  # it suits every machine
         return
-    if needs_gpu(name) and (reason := why_no_accelerator()):
+    reason = why_no_accelerator() if needs_gpu(name) else None
+    if reason is not None:
         raise ParamsError(
             f"train.launch: {launch_file(name)} needs a GPU, and there is none: {reason}.",
             "Set train.launch to auto, for the best devices of each machine, or to cpu.",
@@ -79,15 +83,20 @@ def check_launch(name: str, optimizer: str) -> None:
 
 
 def offloads_optimizer(config: Mapping[str, Any]) -> bool:
-    """Return True if a launch configuration lets DeepSpeed offload the optimizer, itself or by a file of DeepSpeed that it names."""
-    deepspeed = config.get("deepspeed_config") or {}
+    """Return True if a launch configuration lets DeepSpeed offload the optimizer.
+
+    It says so itself, or by a file of DeepSpeed that it names.
+    """
     if config.get("distributed_type") != "DEEPSPEED":
         return False
-    if file := deepspeed.get("deepspeed_config_file"):
+    # Each section may be missing or null.
+    deepspeed = config.get("deepspeed_config") or {}
+    file = deepspeed.get("deepspeed_config_file")
+    if file:
         values = read_yaml(Path(file)) or {}
-        device = ((values.get("zero_optimization") or {}).get("offload_optimizer") or {}).get(
-            "device", "none"
-        )
+        zero = values.get("zero_optimization") or {}
+        offload = zero.get("offload_optimizer") or {}
+        device = offload.get("device", "none")
         return device != "none" and bool(values.get("zero_force_ds_cpu_optimizer", True))
     return str(deepspeed.get("offload_optimizer_device") or "none") != "none"
 
@@ -125,18 +134,26 @@ class DeviceChoice:
     precision: Precision
 
     def __str__(self) -> str:
-        device = {"cpu": "the CPU", "mps": "Apple's GPU (MPS)"}.get(self.device)
-        device = device or ("1 GPU" if self.processes == 1 else f"{self.processes} GPUs (DDP)")
-        return f"{device}, {'float32' if self.precision == 'no' else self.precision}"
+        if self.device == "cpu":
+            device = "the CPU"
+        elif self.device == "mps":
+            device = "Apple's GPU (MPS)"
+        elif self.processes == 1:
+            device = "1 GPU"
+        else:
+            device = f"{self.processes} GPUs (DDP)"
+        precision = "float32" if self.precision == "no" else self.precision
+        return f"{device}, {precision}"
 
 
 def choose_processes(
     devices: Devices, global_batch_size: int, mixed_precision: Precision | Literal["auto"] | None = None
 ) -> DeviceChoice:
-    """Choose processes and precision for the devices of a machine: the user's precision, else the fastest that is safe for fine-tuning.
+    """Choose processes and precision for the devices of a machine.
 
-    On a CPU, that is float32, and with ``auto`` bf16 if the CPU computes it. More processes than examples in
-    one optimizer step would compute nothing.
+    The precision is the user's, else the fastest that is safe for fine-tuning: on a CPU float32, and with
+    ``auto`` bf16 if the CPU computes it. More processes than examples in one optimizer step would compute
+    nothing.
     """
     precision: Precision = "no"
     if mixed_precision is not None and mixed_precision != "auto":
@@ -149,28 +166,29 @@ def choose_processes(
 
 
 def find_devices() -> Devices:
-    """Ask torch for the accelerators of this machine, unless it certainly has none: importing torch takes seconds.
+    """Ask torch for the accelerators of this machine, unless it certainly has none.
 
-    With several GPUs, CUDA is initialized in another process, because each process that initializes it keeps
-    memory of a GPU.
+    Importing torch takes seconds. With several GPUs, CUDA is initialized in another process, because each
+    process that initializes it keeps memory of a GPU.
     """
     reason = "ACCELERATE_USE_CPU is set" if cpu_is_forced() else why_no_accelerator()
     if reason is not None:
         return Devices(why_cpu=reason, cpu_bf16=computes_bf16())
     import torch
 
-    if torch.cuda.is_available():
-        count, rocm = torch.cuda.device_count(), torch.version.hip is not None
-        capability = (0, 0) if rocm else lowest_capability() if count == 1 else None
-        if capability is None:
-            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
-                capability = executor.submit(lowest_capability).result()
-        return Devices("cuda", count, capability, rocm)
-    return (
-        Devices("mps")
-        if torch.backends.mps.is_available()
-        else Devices(why_cpu="torch finds no GPU", cpu_bf16=computes_bf16())
-    )
+    if not torch.cuda.is_available():
+        if torch.backends.mps.is_available():
+            return Devices("mps")
+        return Devices(why_cpu="torch finds no GPU", cpu_bf16=computes_bf16())
+
+    count = torch.cuda.device_count()
+    if torch.version.hip is not None:
+        return Devices("cuda", count, rocm=True)
+    if count == 1:
+        return Devices("cuda", count, lowest_capability())
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        capability = executor.submit(lowest_capability).result()
+    return Devices("cuda", count, capability)
 
 
 def lowest_capability() -> tuple[int, int]:

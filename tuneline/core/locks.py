@@ -1,4 +1,4 @@
-"""Locks of files and folders, which the system releases when the processes that hold them have ended, however they end (flock)."""
+"""Locks of files and folders, which the system releases when the processes that hold them end (flock)."""
 
 import fcntl
 import math
@@ -17,7 +17,7 @@ class BusyError(Exception):
 
 
 def lock(descriptor: int, wait: float = math.inf, *, shared: bool = False) -> None:
-    """Lock an open file or folder, for this process and those that inherit the descriptor, until all of them have closed it.
+    """Lock an open file or folder until all processes that inherit the descriptor have closed it.
 
     A ``shared`` lock lets other processes hold it as well, if they share it.
 
@@ -25,10 +25,11 @@ def lock(descriptor: int, wait: float = math.inf, *, shared: bool = False) -> No
         BusyError: Another process still holds it after ``wait`` seconds.
         OSError: The file system has no locks.
     """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     until = time.monotonic() + wait
     while True:
         try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= until:
                 raise BusyError("Another process holds the lock.") from None
@@ -38,7 +39,7 @@ def lock(descriptor: int, wait: float = math.inf, *, shared: bool = False) -> No
 
 
 def unlock(descriptor: int) -> None:
-    """Release the lock, for those that inherited the descriptor as well."""
+    """Release the lock, also for the processes that inherited the descriptor."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
@@ -56,7 +57,10 @@ def locked(
         OSError: It cannot be opened, or the file system has no locks.
     """
     while True:
-        flags = os.O_RDWR | os.O_CREAT if create and not path.is_dir() else os.O_RDONLY | os.O_NONBLOCK
+        if create and not path.is_dir():
+            flags = os.O_RDWR | os.O_CREAT
+        else:
+            flags = os.O_RDONLY | os.O_NONBLOCK  # a pipe does not wait for a writer
         descriptor = os.open(path, flags | os.O_NOFOLLOW, 0o666)
         try:
             try:

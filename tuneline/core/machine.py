@@ -1,4 +1,7 @@
-"""The machine that a stage runs on: cores within the limits of its container, and whether there is an accelerator. Imports no library."""
+"""The machine that a stage runs on: cores within the limits of its container, and accelerators.
+
+The module imports no library.
+"""
 
 import importlib.metadata
 import os
@@ -31,11 +34,9 @@ Other machines have these files, too: any graphics card has them.
 
 def processor_words() -> set[str]:
     """Return what Linux says of the processors: maker, name, instructions; an empty set on other systems."""
-    return (
-        set(PROCESSORS.read_text(encoding="utf-8", errors="replace").split())
-        if PROCESSORS.exists()
-        else set()
-    )
+    if not PROCESSORS.exists():
+        return set()
+    return set(PROCESSORS.read_text(encoding="utf-8", errors="replace").split())
 
 
 def computes_bf16() -> bool:
@@ -44,20 +45,27 @@ def computes_bf16() -> bool:
 
 
 def threads(processes: int = 1) -> int:
-    """Return the number of threads for each of several processes: ``OMP_NUM_THREADS`` if set, else its part of the available cores."""
+    """Return the number of threads for each of several processes.
+
+    It is ``OMP_NUM_THREADS`` if set, else the process's part of the available cores.
+    """
     value = os.environ.get("OMP_NUM_THREADS", "")
-    return int(value) if value.isdecimal() and int(value) > 0 else max(available_cores() // processes, 1)
+    if value.isdecimal() and int(value) > 0:
+        return int(value)
+    return max(available_cores() // processes, 1)
 
 
 def available_cores() -> int:
-    """Return the number of physical cores that this process may use: those of its affinity mask, within the quota of its container.
+    """Return the number of physical cores that this process may use, by its affinity mask.
 
     A fraction of a core is left unused: one thread more than the quota allows makes all threads wait for the
     one that is suspended.
     """
     quota = cpu_quota()
     cores = physical_cores()
-    return cores if quota is None else max(min(cores, int(quota)), 1)
+    if quota is None:
+        return cores
+    return max(min(cores, int(quota)), 1)
 
 
 def physical_cores(cpus: Path = CPUS) -> int:
@@ -67,9 +75,11 @@ def physical_cores(cpus: Path = CPUS) -> int:
     """
     if not hasattr(os, "sched_getaffinity"):  # macOS: its processors have one thread per core
         return os.cpu_count() or 1
-    return len(
-        {_siblings(cpus / f"cpu{number}/topology") or str(number) for number in os.sched_getaffinity(0)}
-    )
+    # Hardware threads of one core have the same list of siblings, so each core counts once.
+    cores = set()
+    for number in os.sched_getaffinity(0):
+        cores.add(_siblings(cpus / f"cpu{number}/topology") or str(number))
+    return len(cores)
 
 
 def _siblings(topology: Path) -> str | None:
@@ -83,19 +93,25 @@ def _siblings(topology: Path) -> str | None:
 
 
 def cpu_quota(cgroups: Path = CGROUPS, membership: Path = MEMBERSHIP) -> float | None:
-    """Return the number of cores that the container may use at a time: the lowest limit of its control groups; ``None`` for no limit."""
+    """Return the number of cores that the container may use at a time; ``None`` for no limit.
+
+    It is the lowest limit of its control groups.
+    """
     try:
         lines = membership.read_text().splitlines()
     except OSError:
         return None
-    quotas = [
-        quota for line in lines for group in _groups(cgroups, line) if (quota := _quota(group)) is not None
-    ]
+    quotas = []
+    for line in lines:
+        for group in _groups(cgroups, line):
+            quota = _quota(group)
+            if quota is not None:
+                quotas.append(quota)
     return min(quotas, default=None)
 
 
 def _groups(cgroups: Path, line: str) -> Iterator[Path]:
-    """Yield the folder of a group and of those that contain it.
+    """Yield the folder of a group and the folders of the groups that contain it.
 
     A container may see the path of its group on the host, while its own group is mounted as the root: folders
     that do not exist have no quota.
@@ -115,8 +131,11 @@ def _quota(group: Path) -> float | None:
         if (group / "cpu.max").exists():
             quota, period = (group / "cpu.max").read_text().split()
         else:
-            quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        return int(quota) / int(period) if int(quota) > 0 else None  # version 1: -1 for no limit
+            quota = (group / "cpu.cfs_quota_us").read_text()
+            period = (group / "cpu.cfs_period_us").read_text()
+        if int(quota) <= 0:  # version 1: -1 for no limit
+            return None
+        return int(quota) / int(period)
     except (OSError, ValueError, ZeroDivisionError):  # version 2: "max" for no limit
         return None
 

@@ -34,11 +34,13 @@ GRACE = float(os.environ.get("TUNELINE_GRACE", "23"))
 
 Prefect kills a cancelled flow after 30.
 """
-LEADER_GRACE, IDLE_LEADER_GRACE = 18.0, 4.0
-"""For ``leader_last``: seconds until the command itself gets SIGTERM, while it has children and without any.
+LEADER_GRACE = 18.0
+"""For ``leader_last``: seconds until the command itself gets SIGTERM, while it has children.
 
-DVC ends by itself after its
-stage, and then ``dvc.lock`` is complete; what it does without a stage is short, or will not end."""
+DVC ends by itself after its stage, and then ``dvc.lock`` is complete.
+"""
+IDLE_LEADER_GRACE = 4.0
+"""The same without children: what DVC does without a stage is short, or will not end."""
 _LOOK_EVERY = 0.2
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -107,7 +109,7 @@ def ending(process: subprocess.Popen[bytes], seconds: float | None = 60) -> Iter
 
 
 def terminate_descendants() -> bool:
-    """Send SIGTERM to all descendants of this process, in whichever sessions they are; return False if there is none."""
+    """Send SIGTERM to all descendants of this process, in any session; return False if there is none."""
     import psutil
 
     processes = psutil.Process().children(recursive=True)
@@ -121,8 +123,8 @@ def supervised(command: Sequence[str], output: int, *, leader_last: bool = False
     """Return the command line that runs a command below a supervisor, which ends with this process.
 
     The supervisor holds the files that it inherits, such as locks, until all that the command has started has
-    ended; the command does not inherit them. It ends all of that on SIGTERM and SIGINT. Its exit code is that
-    of the command; 128 + N after signal N. The supervisor inherits ``output``, the reading end of the pipe
+    ended; the command does not inherit them. It ends all of that on SIGTERM and SIGINT. Its exit code is the
+    command's; 128 + N after signal N. The supervisor inherits ``output``, the reading end of the pipe
     that the command prints to. With ``leader_last``, the command gets SIGTERM later than its descendants.
     """
     order = "leader-last" if leader_last else "all"
@@ -138,23 +140,27 @@ def supervised(command: Sequence[str], output: int, *, leader_last: bool = False
 
 
 def main() -> int:
-    """Run the command of the command line, end all that it has started, and return its exit code; 127 if it cannot be started."""
+    """Run the command of the command line, end all that it has started, and return its exit code.
+
+    The code is 127 if the command cannot be started.
+    """
     parent, output, order, *command = sys.argv[1:]
-    end: queue.SimpleQueue[None] = (
-        queue.SimpleQueue()
-    )  # a handler may put something into it while this thread does
+    # A handler may put something into a SimpleQueue while this thread does.
+    end: queue.SimpleQueue[None] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: end.put(None))
     end_with_parent(int(parent))
     adopt_orphans()
+
     try:
         leader = start(command, signal.SIGKILL, stdin=subprocess.DEVNULL)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         return 127
     spared = leader.pid if order == "leader-last" else None
-    for target, arguments in ((_end_descendants, (end, spared)), (_drain, (int(output), int(parent)))):
-        threading.Thread(target=target, args=arguments, daemon=True).start()
+    threading.Thread(target=_end_descendants, args=(end, spared), daemon=True).start()
+    threading.Thread(target=_drain, args=(int(output), int(parent)), daemon=True).start()
+
     code = 0
     with contextlib.suppress(ChildProcessError):  # no descendant is left
         while True:
@@ -166,14 +172,19 @@ def main() -> int:
 
 
 def _end_descendants(end: "queue.SimpleQueue[None]", spared: int | None) -> None:
-    """End them when it is time: SIGTERM, once to each, as programs may take a second one as "end at once"; later SIGKILL."""
+    """End all descendants when ``end`` says so: SIGTERM, once to each, later SIGKILL.
+
+    Programs may take a second SIGTERM as "end at once".
+    """
     end.get()
     import psutil
 
     signalled: set[int] = set()
-    started, spared_until = time.monotonic(), IDLE_LEADER_GRACE
+    started = time.monotonic()
+    spared_until = IDLE_LEADER_GRACE
     while True:
-        passed, processes = time.monotonic() - started, psutil.Process().children(recursive=True)
+        passed = time.monotonic() - started
+        processes = psutil.Process().children(recursive=True)
         if any(process.pid != spared for process in processes):
             spared_until = LEADER_GRACE
         for process in processes:
@@ -187,7 +198,10 @@ def _end_descendants(end: "queue.SimpleQueue[None]", spared: int | None) -> None
 
 
 def _drain(output: int, parent: int) -> None:
-    """Read the output once the parent, which did that, has ended: a training that saves its checkpoint must not wait for a full pipe."""
+    """Read the command's output once the parent, which read it, has ended.
+
+    A training that saves its checkpoint must not wait for a full pipe.
+    """
     while os.getppid() == parent:
         time.sleep(_LOOK_EVERY)
     while os.read(output, 65536):

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, WrapValidator
 from pydantic_core import ErrorDetails
 
+from tuneline.core.atomic_files import write_json
 from tuneline.core.errors import DataError
-from tuneline.core.files import write_json
 
 DIGITS = 6
 """Digits after the decimal point of a ``Number``."""
@@ -16,7 +16,9 @@ DIGITS = 6
 
 def _rounded(value: Any, validate: Any) -> float:
     number: float = validate(value)
-    return value if isinstance(value, int) else round(number, DIGITS)
+    if isinstance(value, int):
+        return value
+    return round(number, DIGITS)
 
 
 Number = Annotated[float, WrapValidator(_rounded), PlainSerializer(lambda number: number)]
@@ -89,13 +91,17 @@ class Record(BaseModel):
         try:
             return cls.model_validate_json(content)
         except ValidationError as error:
-            first, *others = error.errors(include_url=False)
-            more = f" (and {len(others)} more)" if others else ""
-            raise DataError(f"{source}: {_describe(first)}{more}.", hint or cls._hint(source)) from None
+            problems = error.errors(include_url=False)
+            message = f"{source}: {_describe(problems[0])}"
+            if len(problems) > 1:
+                message += f" (and {len(problems) - 1} more)"
+            raise DataError(f"{message}.", hint or cls._hint(source)) from None
 
     @classmethod
     def _hint(cls, source: Path | str) -> str | None:  # noqa: ARG003 - for subclasses
-        return f"Write it again: `dvc repro -f {cls.written_by}`." if cls.written_by else None
+        if not cls.written_by:
+            return None
+        return f"Write it again: `dvc repro -f {cls.written_by}`."
 
 
 def _describe(problem: ErrorDetails) -> str:
@@ -120,13 +126,14 @@ class Metrics(Record):
     @classmethod
     def of(cls, values: Mapping[str, float]) -> Self:
         """Return the metrics of a stage, rounded; a ``ValueError`` names one that is NaN or infinite."""
-        return cls.model_validate(
-            {name: value if isinstance(value, int) else float(value) for name, value in values.items()}
-        )
+        numbers = {}
+        for name, value in values.items():
+            numbers[name] = value if isinstance(value, int) else float(value)  # also from numpy's numbers
+        return cls.model_validate(numbers)
 
     @classmethod
     def read_values(cls, path: Path) -> Mapping[str, float]:
-        """Return the metrics in a file, for a page that shows what there is; empty if it is missing or invalid."""
+        """Return the metrics in a file, for a page; none if it is missing or invalid."""
         metrics = cls.read_if_valid(path)
         return metrics.values if metrics else {}
 
@@ -146,7 +153,7 @@ class Timing(Record):
     __pydantic_extra__: dict[str, Number]
 
     outs: str | None = None
-    """Key of the outs of that run (``tuneline.core.provenance.outs_key``): timing of other outs is that of another run."""
+    """Key of the outs of that run (``tuneline.core.outs_key``): other outs are of another run."""
 
     @property
     def values(self) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""The entry point that all stages share: readable errors, exit codes, provenance, and a record of time and memory."""
+"""The entry point that all stages share: readable errors, exit codes, provenance, time and memory."""
 
 import gc
 import json
@@ -12,18 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from tuneline.core.disk_errors import explain_disk_errors
 from tuneline.core.errors import StageError
-from tuneline.core.files import explain_disk_errors
+from tuneline.core.outs_key import outs_key
 from tuneline.core.paths import TIMING
-from tuneline.core.provenance import (
-    AppliedCorrections,
-    DevicesUsed,
-    outs_key,
-    provenance_file,
-    stage_provenance,
-)
+from tuneline.core.provenance import provenance_file, stage_provenance
+from tuneline.core.raw_source import AppliedCorrections
 from tuneline.core.records import Timing
 from tuneline.core.terminal import say
+from tuneline.core.training_devices import DevicesUsed
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # tokenizers reads it at import
 
@@ -37,7 +34,7 @@ def run_stage(
     devices: Callable[[], DevicesUsed] | None = None,
     corrections: Callable[[], AppliedCorrections | None] | None = None,
 ) -> NoReturn:
-    """Run a stage and exit the process: status 0 after success, that of a ``StageError``, 130 after an interrupt.
+    """Run a stage and exit the process: status 0, the status of a ``StageError``, or 130 after an interrupt.
 
     Args:
         name: Name of the stage. Its timing is written to ``reports/timing/NAME.json``.
@@ -52,14 +49,16 @@ def run_stage(
     try:
         with explain_disk_errors():
             measurements = main()
-            writes_records = (
-                int(os.environ.get("RANK", "0")) == 0
-            )  # of a distributed stage; under mpirun, accelerate sets it in main
+            # One process of a distributed stage writes. Under mpirun, accelerate sets RANK in main.
+            writes_records = int(os.environ.get("RANK", "0")) == 0
             if libraries and writes_records:
-                used, applied = devices() if devices else None, corrections() if corrections else None
-                stage_provenance(name, libraries, devices=used, corrections=applied).write(
-                    provenance_file(name)
+                provenance = stage_provenance(
+                    name,
+                    libraries,
+                    devices=devices() if devices else None,
+                    corrections=corrections() if corrections else None,
                 )
+                provenance.write(provenance_file(name))
             if writes_records:
                 write_timing(name, time.perf_counter() - started, measurements or {})
     except StageError as error:
@@ -68,7 +67,7 @@ def run_stage(
     except KeyboardInterrupt:
         say(f"{name}: interrupted; no partial outputs are left. `dvc repro` resumes from here.", error=True)
         sys.exit(130)
-    # else Python searches all objects of torch and transformers for garbage while it exits: a second or two
+    # Else Python searches all objects of torch and transformers for garbage while it exits: a second or two.
     gc.freeze()
     sys.exit(0)
 
@@ -80,12 +79,11 @@ def report_error(name: str, error: StageError) -> None:
     once.
     """
     message = f"{name}: {error}"
-    if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
-        with suppress(OSError):  # its disk is full
-            Path(file).write_text(
-                json.dumps({"stage": name, "message": message, "timestamp": int(time.time())}),
-                encoding="utf-8",
-            )
+    file = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if file:
+        content = json.dumps({"stage": name, "message": message, "timestamp": int(time.time())})
+        with suppress(OSError):  # its disk is full: print the message instead
+            Path(file).write_text(content, encoding="utf-8")
             return
     say(message, error=True)
 
@@ -97,22 +95,22 @@ def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
     """
     timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak_memory() / 1024, 1), **measurements}
     Timing.model_validate({"outs": outs_key(name, Path()), **timing}).write(TIMING / f"{name}.json")
-    say(f"{name}: " + ", ".join(f"{key} {value:,.6g}" for key, value in timing.items()))
+    values = ", ".join(f"{key} {value:,.6g}" for key, value in timing.items())
+    say(f"{name}: {values}")
 
 
 def peak_memory() -> int:
     """Return the largest resident memory of this process so far, in kB.
 
-    ``getrusage`` is for kernels that do not tell it otherwise: it may have that of the process that started
-    this one, such as DVC.
+    ``getrusage`` is for kernels that do not tell it otherwise: it may return the memory of the process that
+    started this one, such as DVC.
     """
     status = Path("/proc/self/status")
-    match = (
-        re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(encoding="utf-8"), re.MULTILINE)
-        if status.exists()
-        else None
-    )
-    return int(match[1]) if match else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if status.exists():
+        match = re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(encoding="utf-8"), re.MULTILINE)
+        if match:
+            return int(match[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def require(path: Path, made_by: str) -> Path:

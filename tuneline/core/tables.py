@@ -47,7 +47,7 @@ class LabelKind(Protocol):
 
 
 def raw_schema(text_columns: Sequence[str], task: LabelKind) -> pa.Schema:
-    """Return the schema of ``data/raw/*.parquet``: the text columns, ``labels``, and ``idx``, the row number in the source."""
+    """Return the schema of ``data/raw/*.parquet``: texts, ``labels``, and ``idx``, the row in the source."""
     fields = [pa.field(name, pa.string()) for name in text_columns]
     fields += [pa.field(LABELS, task.label_type), pa.field("idx", pa.int64(), nullable=False)]
     return _with_features(fields, task)
@@ -64,36 +64,51 @@ def check_text_columns(split: "SplitReader", text_columns: Sequence[str]) -> Non
 
 
 def tokenized_schema(token_type_ids: bool, task: LabelKind) -> pa.Schema:
-    """Return the schema of ``data/tokenized/*.parquet``: one unpadded list per row for each model input, and ``labels``."""
-    columns = ["input_ids", "attention_mask", *(["token_type_ids"] if token_type_ids else [])]
-    fields = [pa.field(name, pa.list_(pa.int32() if name == "input_ids" else pa.int8())) for name in columns]
-    return _with_features([*fields, pa.field(LABELS, task.label_type)], task)
+    """Return the schema of ``data/tokenized/*.parquet``: unpadded lists of model inputs, and ``labels``."""
+    fields = [
+        pa.field("input_ids", pa.list_(pa.int32())),
+        pa.field("attention_mask", pa.list_(pa.int8())),
+    ]
+    if token_type_ids:
+        fields.append(pa.field("token_type_ids", pa.list_(pa.int8())))
+    fields.append(pa.field(LABELS, task.label_type))
+    return _with_features(fields, task)
 
 
 def predictions_schema(task: LabelKind) -> pa.Schema:
-    """Return the schema of ``reports/predictions.parquet``: ``idx`` (row number in the split), ``label``, ``logits``, ``prediction``."""
-    logits = pa.list_(pa.float32())
-    columns = {"idx": pa.int64(), "label": task.label_type, "logits": logits, "prediction": task.label_type}
-    return _with_features(
-        [pa.field(name, kind) for name, kind in columns.items()], task, ("label", "prediction")
-    )
+    """Return the schema of ``reports/predictions.parquet``.
+
+    Its columns are ``idx`` (row number in the split), ``label``, ``logits`` and ``prediction``.
+    """
+    fields = [
+        pa.field("idx", pa.int64()),
+        pa.field("label", task.label_type),
+        pa.field("logits", pa.list_(pa.float32())),
+        pa.field("prediction", task.label_type),
+    ]
+    return _with_features(fields, task, ("label", "prediction"))
 
 
 def baselines_schema(task: LabelKind, models: Sequence[str]) -> pa.Schema:
-    """Return the schema of ``reports/baselines/*.parquet``: the predictions of each simple model, in the order of the rows."""
+    """Return the schema of ``reports/baselines/*.parquet``: predictions of simple models, in row order."""
     return _with_features([pa.field(name, task.label_type) for name in models], task, models)
 
 
 def failing_rows_schema(text_columns: Sequence[str], pairs: bool) -> pa.Schema:
-    """Return the schema of ``reports/checks/rows/*.parquet``: ``split``, ``row``, the text columns, ``reason``.
+    """Return the schema of ``reports/checks/rows/*.parquet``.
 
-    A text column with the name of another gets an underscore. ``other_split`` and ``other_row`` follow for
-    ``pairs``: what a row repeats.
+    Its columns are ``split``, ``row``, the text columns and ``reason``; for ``pairs`` also ``other_split``
+    and ``other_row``: what a row repeats. A text column with the name of another column gets an underscore.
     """
-    own = {"split": pa.string(), "row": pa.int64()}
-    more = {"reason": pa.string(), "other_split": pa.string(), "other_row": pa.int64()}
-    texts = [(f"{name}_" if name in own | more else name, pa.string()) for name in text_columns]
-    return pa.schema([*own.items(), *texts, *list(more.items())[: 3 if pairs else 1]])
+    before = {"split": pa.string(), "row": pa.int64()}
+    after = {"reason": pa.string()}
+    other = {"other_split": pa.string(), "other_row": pa.int64()}
+    taken = {*before, *after, *other}
+    texts = [(f"{name}_" if name in taken else name, pa.string()) for name in text_columns]
+    fields = [*before.items(), *texts, *after.items()]
+    if pairs:
+        fields += other.items()
+    return pa.schema(fields)
 
 
 def _with_features(
@@ -111,11 +126,16 @@ def _with_features(
 
 
 def _value(kind: pa.DataType) -> dict[str, str]:
-    return {"dtype": {"float": "float32"}.get(str(kind), str(kind)), "_type": "Value"}
+    # Arrow says "float", the datasets library "float32"
+    name = "float32" if pa.types.is_float32(kind) else str(kind)
+    return {"dtype": name, "_type": "Value"}
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read one file, or some of its columns, without Arrow's module for data sets of many files, which takes half a second to import."""
+    """Read one file, or a few of its columns.
+
+    Arrow's module for data sets of many files is not used: its import takes half a second.
+    """
     with pq.ParquetFile(path) as file:
         return file.read(columns=None if columns is None else list(columns))
 
@@ -125,7 +145,9 @@ def numpy_values(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
 
     Arrow's ``to_numpy`` does the same, but first imports pandas: half a second.
     """
-    return np.from_dlpack(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return np.from_dlpack(column)
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -152,7 +174,10 @@ def write_batches(
 def rebatch(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, size: int = ROW_GROUP
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of exactly ``size`` rows (the last may be shorter), so that outputs do not depend on the reader."""
+    """Yield the same rows in batches of exactly ``size`` rows (the last may be shorter).
+
+    So outputs do not depend on the batches of the reader.
+    """
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -162,7 +187,8 @@ def rebatch(
             table = pa.Table.from_batches(waiting, schema).combine_chunks()
             whole = rows - rows % size
             yield from table.slice(0, whole).to_batches(max_chunksize=size)
-            waiting, rows = table.slice(whole).to_batches(), rows - whole
+            waiting = table.slice(whole).to_batches()
+            rows -= whole
     if rows:
         yield from pa.Table.from_batches(waiting, schema).combine_chunks().to_batches()
 
@@ -171,10 +197,10 @@ _SHARD = re.compile(r"-(?P<number>\d{5,})-of-(?P<count>\d{5,})\.parquet")
 
 
 def shard_file(folder: Path, split: str, number: int, count: int) -> Path:
-    """Return the path of one file of a split: ``train.parquet`` if it is the only one, else ``train-00000-of-00012.parquet``."""
-    return (
-        split_file(folder, split) if count == 1 else folder / f"{split}-{number:05d}-of-{count:05d}.parquet"
-    )
+    """Return the path of a file of a split: ``train.parquet`` if it is the only one, else a numbered one."""
+    if count == 1:
+        return split_file(folder, split)
+    return folder / f"{split}-{number:05d}-of-{count:05d}.parquet"
 
 
 def split_files(folder: Path, split: str) -> tuple[Path, ...]:
@@ -183,21 +209,27 @@ def split_files(folder: Path, split: str) -> tuple[Path, ...]:
     Raises:
         DataError: A shard is missing, or the files are those of two versions of the split.
     """
+    # Files by the number of files that they say the split has, then by their number: one split has one count.
+    files: dict[int, dict[int, Path]] = {}
     single = split_file(folder, split)
-    found: dict[int, dict[int, Path]] = {1: {0: single}} if single.exists() else {}
+    if single.exists():
+        files[1] = {0: single}
     for path in folder.glob(f"{split}-*.parquet"):
-        if match := _SHARD.fullmatch(path.name.removeprefix(split)):
-            found.setdefault(int(match["count"]), {})[int(match["number"])] = path
-    if not found:
+        match = _SHARD.fullmatch(path.name.removeprefix(split))
+        if match:
+            files.setdefault(int(match["count"]), {})[int(match["number"])] = path
+    if not files:
         return ()
-    if len(found) > 1:
-        names = " and ".join(min(paths.values()).name for _, paths in sorted(found.items()))
-        hint = "Remove those of the old one; `dvc checkout --force` does."
+    if len(files) > 1:
+        names = " and ".join(min(paths.values()).name for _, paths in sorted(files.items()))
         raise DataError(
-            f"{folder} has files of more than one version of the split {split}, such as {names}.", hint
+            f"{folder} has files of more than one version of the split {split}, such as {names}.",
+            "Remove those of the old one; `dvc checkout --force` does.",
         )
-    ((count, paths),) = found.items()
-    if missing := sorted(set(range(count)) - paths.keys()):
+
+    ((count, paths),) = files.items()
+    missing = sorted(set(range(count)) - paths.keys())
+    if missing:
         name = shard_file(folder, split, missing[0], count)
         more = f", and {len(missing) - 1} more of its {count} files" if len(missing) > 1 else ""
         raise DataError(
@@ -209,9 +241,9 @@ def split_files(folder: Path, split: str) -> tuple[Path, ...]:
 
 def is_split_file(name: str, split: str) -> bool:
     """Return True if a file with this name is the split, or a shard of it."""
-    return name == split_file(Path(), split).name or (
-        name.startswith(split) and _SHARD.fullmatch(name.removeprefix(split)) is not None
-    )
+    if name == split_file(Path(), split).name:
+        return True
+    return name.startswith(split) and _SHARD.fullmatch(name.removeprefix(split)) is not None
 
 
 @dataclass(frozen=True)
@@ -233,23 +265,21 @@ class SplitReader:
 
     @classmethod
     def open(cls, folder: Path, split: str, made_by: str) -> Self:
-        """Find the files of a split that the stage ``made_by`` writes; it is an error if it does not exist, or a shard is missing."""
-        found = cls.find(folder, split)
-        if found is None:
+        """Find the files of a split that the stage ``made_by`` writes; refuse a split that lacks any."""
+        reader = cls.find(folder, split)
+        if reader is None:
             raise StageError(
                 f"{split_file(folder, split)} is missing.",
                 f"The stage {made_by!r} writes it: run `dvc repro {made_by}`.",
             )
-        return found
+        return reader
 
     @property
     def name(self) -> str:
         """What messages call the split: its file, or its folder and name if it has several."""
-        return (
-            str(self.paths[0])
-            if len(self.paths) == 1
-            else f"{self.folder / self.split} ({len(self.paths)} files)"
-        )
+        if len(self.paths) == 1:
+            return str(self.paths[0])
+        return f"{self.folder / self.split} ({len(self.paths)} files)"
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -286,13 +316,12 @@ class SplitReader:
     def batches(
         self, columns: Sequence[str] | None = None, at_most: int = ROW_GROUP
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in their order, in batches of at most ``at_most`` rows of one file; nothing for a split without rows."""
+        """Yield the rows in their order, in batches of at most ``at_most`` rows of one file."""
+        names = None if columns is None else list(columns)
         for path in self.paths:
             first = 0
             with _opened(path) as file:
-                batches = file.iter_batches(
-                    batch_size=at_most, columns=None if columns is None else list(columns)
-                )
+                batches = file.iter_batches(batch_size=at_most, columns=names)
                 while True:
                     try:
                         batch = next(batches, None)
@@ -300,41 +329,45 @@ class SplitReader:
                         raise damaged(path, error, first) from None
                     if batch is None:
                         break
-                    yield (
-                        batch if columns is None else batch.select(list(columns))
-                    )  # the file has its own order
+                    # The file has an order of columns of its own.
+                    yield batch if names is None else batch.select(names)
                     first += batch.num_rows
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Read all rows, or some columns of them, into memory."""
-        return pa.Table.from_batches(
-            self.batches(columns), self.schema if columns is None else self.fields(columns)
-        )
+        schema = self.schema if columns is None else self.fields(columns)
+        return pa.Table.from_batches(self.batches(columns), schema)
 
     def take(self, rows: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
         """Read chosen rows, one row group at a time.
 
-        Row numbers ascend; those beyond the last row are ignored.
+        Args:
+            rows: Row numbers, ascending; numbers beyond the last row are ignored.
+            columns: Names of the columns.
 
-        A file that is damaged is a ``DataError``, which names it and the row.
+        Raises:
+            DataError: A file is damaged; the message names it and the row.
         """
-        taken, start = [], 0
+        names = list(columns)
+        taken = []
+        start = 0  # row number of the first row of the row group
         for path in self.paths:
-            first = 0
+            first = 0  # the same, within the file
             with _opened(path) as file:
                 for group in range(file.num_row_groups):
-                    end = start + file.metadata.row_group(group).num_rows
-                    inside = rows[slice(*np.searchsorted(rows, (start, end)))] - start
+                    size = file.metadata.row_group(group).num_rows
+                    low, high = np.searchsorted(rows, (start, start + size))
+                    inside = rows[low:high] - start
                     if len(inside):
                         try:
-                            taken.append(
-                                file.read_row_group(group, columns=list(columns)).take(pa.array(inside))
-                            )
+                            taken.append(file.read_row_group(group, columns=names).take(pa.array(inside)))
                         except (pa.ArrowException, OSError) as error:
                             raise damaged(path, error, first) from None
-                    first += file.metadata.row_group(group).num_rows
-                    start = end
-        return pa.concat_tables(taken).select(list(columns)) if taken else self.fields(columns).empty_table()
+                    first += size
+                    start += size
+        if not taken:
+            return self.fields(names).empty_table()
+        return pa.concat_tables(taken).select(names)
 
     def place(self, row: int) -> str:
         """Return file and row of the file for messages: ``data/raw/train.parquet, row 17``."""
@@ -342,14 +375,15 @@ class SplitReader:
         return f"{self.paths[number]}, row {row - int(self.starts[number])}"
 
     def places(self, rows: NDArray[np.int64]) -> str:
-        """Return the files of rows and their numbers there, for messages: ``data/raw/train.parquet: 3, 17``."""
+        """Return files of rows and their numbers there, for messages: ``data/raw/train.parquet: 3, 17``."""
         ordered = np.sort(rows)
         files = np.searchsorted(self.starts, ordered, side="right") - 1
         numbers = ordered - self.starts[files]
-        return "; ".join(
-            f"{self.paths[file]}: {', '.join(map(str, numbers[files == file].tolist()))}"
-            for file in np.unique(files)
-        )
+        parts = []
+        for file in np.unique(files):
+            listed = ", ".join(map(str, numbers[files == file].tolist()))
+            parts.append(f"{self.paths[file]}: {listed}")
+        return "; ".join(parts)
 
 
 def damaged(path: Path, error: Exception, row: int = 0) -> DataError:

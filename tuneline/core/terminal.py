@@ -1,4 +1,4 @@
-"""Print text and progress safely: texts of data, file names and commits may contain control characters, which are printed as codes.
+"""Safe printing of text and progress: control characters in texts, file names and commits appear as codes.
 
 Pages and model cards show them as the same codes (``tuneline.reports.page.visible_value``).
 """
@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""C0 and C1 control characters except tabs and line ends; characters that reverse the direction of writing (bidirectional embeddings,
-overrides and isolates); surrogates, which stand for bytes of a file name that are not UTF-8.
+"""C0 and C1 control characters except tabs and line ends; characters that reverse the direction of writing
+(bidirectional embeddings, overrides and isolates); surrogates, which stand for bytes of a file name that are
+not UTF-8.
 
 The marks U+200E, U+200F and U+061C stay: Arabic and Hebrew texts need them beside punctuation, and a mark
 moves no more of what follows than a letter of these scripts does. The joiners U+200C and U+200D stay: they
@@ -24,7 +25,7 @@ shape letters and emoji.
 
 
 def visible(text: str) -> str:
-    r"""Return the text with its control characters as codes, for example ``\x1b`` for the escape character."""
+    r"""Return the text with its control characters as codes, such as ``\x1b`` for the escape character."""
     return CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
@@ -46,7 +47,7 @@ NO_MEMORY = (
 
 
 def say_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an error that nothing else has explained, as Python does, unless the person or the machine's limit is its cause.
+    """Print an error that nothing else has explained, as Python does, unless a person or a limit caused it.
 
     ``sys.excepthook`` of stages and commands from their first import on: importing libraries takes seconds,
     and most of their memory.
@@ -61,11 +62,12 @@ def say_exception(kind: type[BaseException], error: BaseException, trace: Traceb
 
 
 def explain_exceptions() -> None:
-    """Make this process print its errors with ``say_exception``, and raise an interrupt again that Python has only printed.
+    """Make this process print its errors with ``say_exception``, and raise a printed interrupt again.
 
     It does not leave a destructor or a callback of the import system, in which the process would miss Ctrl-C.
     """
-    sys.excepthook, former = say_exception, sys.unraisablehook
+    former = sys.unraisablehook
+    sys.excepthook = say_exception
 
     def raise_again(unraisable: "sys.UnraisableHookArgs") -> None:
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
@@ -84,8 +86,12 @@ def _interrupt_outside(frame: FrameType) -> None:
     signal.pthread_kill(main, signal.SIGINT)
 
 
-QUIET_SECONDS, LINE_SECONDS, REFRESH_SECONDS = 2.0, 30.0, 0.2
-"""When a long step is first shown; how often a line about it is written where there is no terminal; how often a bar is drawn."""
+QUIET_SECONDS = 2.0
+"""Seconds until a long step is shown."""
+LINE_SECONDS = 30.0
+"""Seconds between two lines about a step, where there is no terminal."""
+REFRESH_SECONDS = 0.2
+"""Seconds between two draws of a bar."""
 
 
 class Progress:
@@ -102,7 +108,9 @@ class Progress:
     _shown: "Progress | None" = None
 
     def __init__(self, title: str, total: float | None = None, unit: str = "rows") -> None:
-        self.title, self.total, self.unit = title, total, unit
+        self.title = title
+        self.total = total
+        self.unit = unit
         self.done: float = 0
         self.detail = ""
         self._started = time.monotonic()
@@ -118,13 +126,9 @@ class Progress:
             parts.append(f"{min(self.done / self.total, 1):.0%}")
         if self.unit and self.done:
             parts.append(f"{self.done:,.0f} {self.unit}")
-        return ", ".join(
-            [
-                f"{self.title}: {parts[0]}" if parts else self.title,
-                *parts[1:],
-                f"{time.monotonic() - self._started:.0f} s",
-            ]
-        )
+        parts.append(f"{time.monotonic() - self._started:.0f} s")
+        separator = ": " if len(parts) > 1 else ", "
+        return f"{self.title}{separator}{', '.join(parts)}"
 
     def show(self) -> None:
         """Show the step until it has ended: as a bar on a terminal, otherwise as a line now and then."""
@@ -146,10 +150,14 @@ class Progress:
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=20)
-        with Bar(
-            *columns, console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()
-        ) as bar:
+        bar = Bar(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),
+        )
+        with bar:
             task = bar.add_task(visible(str(self)), total=self.total)
             while not self._ended.wait(REFRESH_SECONDS):
                 bar.update(task, description=visible(str(self)), completed=self.done)
@@ -161,7 +169,7 @@ def progress(title: str, total: float | None = None, unit: str = "rows") -> Iter
 
     A block inside another one is not shown.
 
-    The arguments are those of ``Progress``; the title begins with the name of the stage or command.
+    It has the arguments of ``Progress``; the title begins with the name of the stage or command.
     """
     step = Progress(title, total, unit)
     if Progress._shown is not None:

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.machine import available_cores, threads
-from tuneline.core.provenance import CODE, ROOT, code_hash
+from tuneline.core.pipeline_code import CODE, ROOT, code_hash
 from tuneline.core.terminal import phase, progress, say
 
 T = TypeVar("T")

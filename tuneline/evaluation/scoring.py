@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tuneline.core.disk_errors import full_disk
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.files import full_disk
 from tuneline.core.stage import require
 from tuneline.core.tables import ROW_GROUP, read_table
 from tuneline.evaluation.records import SliceMetrics, Slices

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import read_yaml
 from tuneline.core.paths import PIPELINE, PROJECT
+from tuneline.core.yaml_files import read_yaml
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params.section import FunctionName, check_listed
 

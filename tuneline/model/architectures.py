@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.errors import StageError
 from tuneline.core.paths import BASE, BASE_RECORD
-from tuneline.core.provenance import BaseSource, PretrainedSource
 from tuneline.params import Params
 
 

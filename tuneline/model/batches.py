@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.core.files import content_key, file_hash, replace_file
+from tuneline.core.atomic_files import replace_file
+from tuneline.core.hashes import content_key, file_hash
 from tuneline.core.locks import locked
 from tuneline.core.tables import LABELS, SplitReader, numpy_values
 from tuneline.core.terminal import progress

@@ -81,7 +81,7 @@ class FrozenEncoder:
     def _vectors(self, texts: Sequence[str]) -> Vectors:
         import torch
 
-        from tuneline.model.frozen import mean_pooled
+        from tuneline.model.frozen_classifier import mean_pooled
 
         # tokens
         encoder = Encoder(self.tokenizer, self.tokenizer.model_max_length, pairs=False)

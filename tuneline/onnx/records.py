@@ -11,9 +11,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
+from tuneline.core.base_source import BaseSource
 from tuneline.core.errors import StageError
-from tuneline.core.files import file_hash
-from tuneline.core.provenance import BaseSource, RawSource, StageProvenance, parameters_hash
+from tuneline.core.hashes import file_hash
+from tuneline.core.provenance import StageProvenance, parameters_hash
+from tuneline.core.raw_source import RawSource
 from tuneline.core.records import OMITTED, Number, Record
 
 EXPORT_RECORD = "export.json"

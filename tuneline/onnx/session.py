@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import onnx
 
 SAFE_WEIGHT_BITS = 7
-"""Bits of int8 weights whose products do not saturate on any processor, see ``stages.compare.__main__``."""
+"""Bits of int8 weights whose products do not saturate on any processor, see ``stages.compare.saturation``."""
 
 
 def session_options(

@@ -13,9 +13,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import read_yaml
 from tuneline.core.paths import PARAMS, PIPELINE
 from tuneline.core.terminal import say
+from tuneline.core.yaml_files import read_yaml
 from tuneline.params import Params
 from tuneline.params.section import check_functions
 

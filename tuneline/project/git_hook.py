@@ -9,8 +9,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import StageError
-from tuneline.core.files import replace_file
 from tuneline.core.paths import BASE_SOURCE, SOURCE
 from tuneline.core.terminal import say
 from tuneline.project.repo import git

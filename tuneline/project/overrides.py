@@ -12,9 +12,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import read_yaml
 from tuneline.core.launch import check_launch
 from tuneline.core.paths import PARAMS, PIPELINE
+from tuneline.core.yaml_files import read_yaml
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params.loading import known_keys, parse_params, suggestion
 from tuneline.params.section import FunctionName, check_functions

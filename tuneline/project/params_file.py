@@ -10,7 +10,8 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.nodes import CollectionNode, MappingNode
 from ruamel.yaml.representer import RoundTripRepresenter
 
-from tuneline.core.files import read_yaml, replace_file
+from tuneline.core.atomic_files import replace_file
+from tuneline.core.yaml_files import read_yaml
 from tuneline.params.loading import parse_params
 
 Changes = Mapping[str, Any]

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.core.errors import ParamsError, StageError
-from tuneline.core.files import read_yaml
 from tuneline.core.paths import BASE_SOURCE, METRICS, PARAMS, PIPELINE, RAW, SOURCE
 from tuneline.core.terminal import visible
+from tuneline.core.yaml_files import read_yaml
 from tuneline.params.model import is_folder
 from tuneline.project.dvc import Lock, cached_folder, cached_out, load_yaml, read_lock
 from tuneline.project.params_file import get_value

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tuneline.core.errors import DataError
-from tuneline.core.files import file_hash
+from tuneline.core.hashes import file_hash
 from tuneline.core.paths import PARAMS
 from tuneline.core.records import OMITTED, Record
 from tuneline.engines import EngineOptions

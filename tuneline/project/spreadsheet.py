@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tuneline.core.files import replace_file
+from tuneline.core.atomic_files import replace_file
 from tuneline.params.data import DataParams
 
 ENCODING = "utf-8-sig"

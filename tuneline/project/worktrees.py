@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuneline.core.files import explain_disk_errors, write_json
+from tuneline.core.atomic_files import write_json
+from tuneline.core.disk_errors import explain_disk_errors
 from tuneline.core.terminal import visible
 from tuneline.project.dvc import is_lock, share_settings
 from tuneline.readers.files import redacted

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tuneline.core.disk_errors import cannot_write
 from tuneline.core.errors import DataError, UnreadableError
-from tuneline.core.files import cannot_write
 from tuneline.readers.files import DataFile, RemoteFile
 from tuneline.readers.rows import DEFAULT_LIMITS, MB, PARAMETERS, Limits, OptionNames, too_large
 from tuneline.readers.text import CHUNK, is_gzip, open_bytes, read_errors_explained

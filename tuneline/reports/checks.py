@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field
 
 from tuneline.analysis.drift import Distribution
 from tuneline.analysis.text import Keys
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError
-from tuneline.core.files import replace_file
 from tuneline.core.records import Number, Record
 from tuneline.tasks import Task, task_with_names
 

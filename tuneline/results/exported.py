@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from tuneline.core.files import file_hash
+from tuneline.core.hashes import file_hash
 from tuneline.core.paths import COMPARISON, ONNX, PREDICTIONS
 from tuneline.onnx.records import ComparisonRecord
 from tuneline.project.dvc import md5_of, read_lock

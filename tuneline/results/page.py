@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from markupsafe import Markup
 
-from tuneline.core.files import file_hash
+from tuneline.core.base_source import BaseSource
+from tuneline.core.hashes import file_hash
+from tuneline.core.outs_key import outs_key
 from tuneline.core.paths import (
     BASE_RECORD,
     CHECKS,
@@ -28,7 +30,7 @@ from tuneline.core.paths import (
     TIMING,
     TOKENIZED,
 )
-from tuneline.core.provenance import BaseSource, RawSource, outs_key
+from tuneline.core.raw_source import RawSource
 from tuneline.core.records import Record, Timing
 from tuneline.core.tables import SplitReader, split_files
 from tuneline.core.terminal import say, visible

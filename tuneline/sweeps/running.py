@@ -23,8 +23,8 @@ from typing import Any
 
 import psutil
 
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import PERMANENT, DiskError, ParamsError, StageError
-from tuneline.core.files import read_yaml, replace_file
 from tuneline.core.launch import find_devices
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.machine import threads
@@ -40,6 +40,7 @@ from tuneline.core.paths import (
 )
 from tuneline.core.records import Metrics
 from tuneline.core.terminal import say
+from tuneline.core.yaml_files import read_yaml
 from tuneline.project.experiments import TRAIN_STAGE, Experiment, opened
 from tuneline.project.overrides import check_key, params_with, with_alternatives
 from tuneline.project.params_file import get_value, write

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.core.files import replace_file
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.tables import ROW_GROUP, predictions_schema, write_batches
 from tuneline.metrics.scores import prediction_metrics
 from tuneline.metrics.table import Averaging

@@ -11,8 +11,8 @@ import pytest
 from flows.clean import DAY, Cleaning
 from flows.promotion.registry import Registry
 from flows.runs.checkout import isolated
+from flows.runs.commits import Run, RunResult, commit_run
 from flows.runs.repository import Repository
-from flows.runs.results import Run, RunResult, commit_run
 from tests.faults.clones import git
 from tuneline.settings import Retention
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from flows.clean import clean_branches
-from flows.promotion.decide import Conditions, Judgement, Judgements
+from flows.promotion.judgements import Conditions, Judgement, Judgements
 from tests.faults.clones import git
 from tuneline.project.worktrees import GitError
 

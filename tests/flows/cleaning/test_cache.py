@@ -11,9 +11,9 @@ import pytest
 from flows.clean import clean_cache
 from flows.promotion.production import fetch_model
 from flows.runs.checkout import isolated
+from flows.runs.commits import Run, RunResult, commit_run
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
-from flows.runs.results import Run, RunResult, commit_run
 from tests.dvc_files import add_remote, configure_dvc
 from tests.faults.kills import kills
 from tests.flows.cleaning.conftest import cleaning_of

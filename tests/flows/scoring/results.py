@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.inbox import Incoming, Outbox
-from tuneline.core.files import replace_file
+from tuneline.core.atomic_files import replace_file
 from tuneline.project.scored import METADATA, ScoredRecord
 
 OLD, NEW = "0" * 40, "1" * 40

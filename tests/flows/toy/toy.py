@@ -225,7 +225,7 @@ def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None
     from onnx import TensorProto, helper, numpy_helper, save_model
 
     from stages.export.__main__ import embed, tokenizer_record
-    from tuneline.core.files import file_hash
+    from tuneline.core.hashes import file_hash
     from tuneline.onnx.records import FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord
 
     ids = [

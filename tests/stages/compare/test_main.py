@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 from tests.exported_pipeline import exported_pipeline
 from tests.params import change_params
 from tuneline.core.errors import DataError, GateError, StageError
-from tuneline.core.files import file_hash
+from tuneline.core.hashes import file_hash
 from tuneline.onnx.records import ExportRecord, exported_file
 
 

@@ -15,9 +15,9 @@ from tests.params import change_params, write_params
 from tests.runaway import TEXT as RUNAWAY
 from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
+from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.errors import DataError, ParamsError, StageError
 from tuneline.core.paths import SPLITS
-from tuneline.core.provenance import BaseSource, PretrainedSource
 from tuneline.core.tables import ROW_GROUP, write_table
 from tuneline.tasks import Regression, read_task
 

@@ -9,7 +9,7 @@ import pytest
 from stages.train.choice import HeadChoice
 from stages.train.optimization import ValidationMetric
 from tests.stages.train import launcher, tiny_task
-from tests.stages.train.test_frozen import prepared_with
+from tests.stages.train.test_frozen_head import prepared_with
 from tuneline.model import linear
 from tuneline.tasks import Classification, Regression
 

@@ -16,7 +16,7 @@ from stages.train.devices import (
 from tests.conftest import ROOT
 from tests.stages.train import tiny_task
 from tuneline.core.errors import ParamsError, StageError
-from tuneline.core.provenance import DevicesUsed, TrainingSegment
+from tuneline.core.training_devices import DevicesUsed, TrainingSegment
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from stages.train.devices import create_accelerator
 from stages.train.progress import TrainingProgress
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tuneline.core.files import content_key
-from tuneline.core.provenance import TrainingSegment
+from tuneline.core.hashes import content_key
+from tuneline.core.training_devices import TrainingSegment
 
 ROWS = 57  # the last batch is one row
 STEPS = 24

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from stages.train.model import build_model
 from tests.params import complete
-from tuneline.core.provenance import BaseSource, PretrainedSource
+from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.tables import tokenized_schema, write_table
 from tuneline.params import Params, RunParams
 from tuneline.params.loading import parse_params

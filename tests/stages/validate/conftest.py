@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from stages.validate.checks import Table
-from stages.validate.results import CheckResults, check_tables
+from stages.validate.expectations import CheckResults, check_tables
 from stages.validate.tables import Profile, derive_tables
 from tests.stages.validate.data import Data, good_data
 from tuneline.reports.checks import CheckEntry

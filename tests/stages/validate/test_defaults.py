@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from stages.download.sample import QUEUES, write_tickets
-from stages.validate.results import check_tables
+from stages.validate.expectations import check_tables
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, params_for, tokenizer_of
 from tuneline.core.paths import SPLITS

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 
-from stages.validate.results import check_tables
+from stages.validate.expectations import check_tables
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, params_for, tokenizer_of, words_of
 from tuneline.core.paths import SPLITS

@@ -6,12 +6,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from stages.validate.expectations import check_tables
 from stages.validate.report import class_shares, data_overview, index_page, write_checks
-from stages.validate.results import check_tables
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, good_data
 from tuneline.analysis.drift import Distribution
-from tuneline.core.files import file_hash
+from tuneline.core.hashes import file_hash
 from tuneline.core.paths import SPLITS
 from tuneline.params import Params
 from tuneline.reports.checks import Profile, SplitProfile, Words

@@ -3,8 +3,8 @@
 import pyarrow.parquet as pq
 import pytest
 
-from stages.validate import results as violations
-from stages.validate.results import check_tables, write_row_files
+from stages.validate import expectations as violations
+from stages.validate.expectations import check_tables, write_row_files
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data
 from tuneline.tasks import Classification

@@ -6,7 +6,7 @@ from great_expectations.expectations.core import ExpectColumnValuesToBeBetween
 
 from stages.validate.checks import Table, expectations
 from stages.validate.columns import write_columns
-from stages.validate.results import (
+from stages.validate.expectations import (
     batch_definition,
     check_tables,
     exception_message,

@@ -3,7 +3,7 @@ import pytest
 
 from stages.validate.checks import CHECK_TABLE, Table
 from stages.validate.columns import write_columns
-from stages.validate.results import MAX_CHARACTERS, Violations, excerpt
+from stages.validate.expectations import MAX_CHARACTERS, Violations, excerpt
 from tests.stages.validate.conftest import failed_result
 
 

@@ -8,14 +8,10 @@ from typer.testing import CliRunner
 
 from tests.records import export_record
 from tuneline.cli import app
-from tuneline.core.files import file_hash
-from tuneline.core.provenance import (
-    BaseSource,
-    DevicesUsed,
-    PretrainedSource,
-    StageProvenance,
-    TrainingSegment,
-)
+from tuneline.core.base_source import BaseSource, PretrainedSource
+from tuneline.core.hashes import file_hash
+from tuneline.core.provenance import StageProvenance
+from tuneline.core.training_devices import DevicesUsed, TrainingSegment
 from tuneline.onnx.records import ComparisonRecord, ModelComparison
 from tuneline.project.dvc import md5_of
 

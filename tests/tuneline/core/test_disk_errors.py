@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.disks import NAMESPACE, on_small_disk
+from tuneline.core.atomic_files import replace_file
+from tuneline.core.disk_errors import explain_disk_errors, full_disk
 from tuneline.core.errors import DataError, DiskError
-from tuneline.core.files import explain_disk_errors, full_disk, replace_file
 
 
 def no_space(*names: str) -> OSError:
@@ -86,7 +87,7 @@ def test_error_about_the_data_is_not_taken_for_a_full_disk(tmp_path):
 NO_INODES = """
 import pathlib, sys
 from tuneline.core.errors import DiskError
-from tuneline.core.files import write_json
+from tuneline.core.atomic_files import write_json
 for number in range(1000):
     try:
         write_json(pathlib.Path(f"{number}.json"), number)

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults.kills import kills
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import StageError
-from tuneline.core.files import content_key, replace_file, resumable_directory
+from tuneline.core.hashes import content_key
+from tuneline.core.resumable import resumable_directory
 
 NAMES = ["first", "second", "third"]
 

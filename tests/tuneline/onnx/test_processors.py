@@ -16,7 +16,7 @@ from stages.export.int8 import to_dynamic_int8, to_static_int8
 from tests.conftest import ROOT
 from tests.records import export_record
 from tests.small_pipeline import tiny_model, write_pipeline
-from tuneline.core.files import file_hash
+from tuneline.core.hashes import file_hash
 from tuneline.core.tables import SplitReader
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 from tuneline.onnx.records import ExportRecord

@@ -6,7 +6,7 @@ from ruamel.yaml import YAML
 
 from tests.params import complete
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import read_yaml
+from tuneline.core.yaml_files import read_yaml
 from tuneline.params.loading import load_params, parse_params
 
 HERE = Path(__file__).parent

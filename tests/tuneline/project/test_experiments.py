@@ -17,7 +17,7 @@ from tests.conftest import made_once
 from tests.dvc_files import init_dvc
 from tests.project import GIT_IDENTITY
 from tuneline.core.errors import StageError
-from tuneline.core.files import read_yaml
+from tuneline.core.yaml_files import read_yaml
 from tuneline.project import experiments
 from tuneline.project.experiments import (
     Experiment,

@@ -7,7 +7,7 @@ import pytest
 
 from tests.params import write_params
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import read_yaml
+from tuneline.core.yaml_files import read_yaml
 from tuneline.project.overrides import params_with, parse_overrides
 
 

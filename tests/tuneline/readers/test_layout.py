@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SHARED
-from tuneline.cli.init.planning import open_row_file
+from tuneline.cli.init.row_file import open_row_file
 from tuneline.core.errors import DataError
 from tuneline.readers.layout import detect_layout
 

@@ -37,8 +37,8 @@ def report_pages(folder):
 
 def checks_pages(folder):
     """Return the page of data with faults, and a page of Great Expectations."""
+    from stages.validate.expectations import check_tables
     from stages.validate.report import write_checks
-    from stages.validate.results import check_tables
     from stages.validate.tables import derive_tables
 
     data = good_data()

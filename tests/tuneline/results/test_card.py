@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from tests.tuneline.finished_project import HOSTILE, FinishedProject
 from tuneline.cli import app
-from tuneline.core.provenance import PretrainedSource
+from tuneline.core.base_source import PretrainedSource
 from tuneline.core.tables import raw_schema, write_table
 from tuneline.core.terminal import CONTROL_CHARACTERS
 from tuneline.results.page import CARD, PAGE, escape

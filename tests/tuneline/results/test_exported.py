@@ -3,7 +3,7 @@
 import pytest
 from ruamel.yaml import YAML
 
-from tuneline.core.files import file_hash
+from tuneline.core.hashes import file_hash
 from tuneline.onnx.records import ComparisonRecord, ModelComparison
 from tuneline.project.dvc import md5_of
 from tuneline.results.exported import findings, is_stale, read_comparison

@@ -4,7 +4,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.records import export_record
-from tuneline.core.files import file_hash
+from tuneline.core.hashes import file_hash
 from tuneline.core.tables import tokenized_schema, write_table
 from tuneline.onnx.records import TokenizerRecord
 from tuneline.results import page

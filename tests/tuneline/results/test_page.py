@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from tests.tuneline.finished_project import HOSTILE, FinishedProject
 from tuneline.cli import app
-from tuneline.core.files import file_hash
-from tuneline.core.provenance import outs_key
+from tuneline.core.hashes import file_hash
+from tuneline.core.outs_key import outs_key
 from tuneline.results import page
 
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.corrections import ALL, DROPPED_SCHEMA, KEY, LATER, row_keys
 from tuneline.analysis.text import correction, repaired, same_text_keys
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.files import replace_file
+from tuneline.core.hashes import split_hash
 from tuneline.core.paths import CHECKS, FAILING_ROWS, RAW, SPLITS
-from tuneline.core.provenance import split_hash
 from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, read_table
 from tuneline.core.terminal import progress, say
 from tuneline.params import Params

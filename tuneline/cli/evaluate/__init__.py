@@ -59,7 +59,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model.
     """
-    from tuneline.cli.evaluate.results import (
+    from tuneline.cli.evaluate.file_evaluation import (
         evaluate_file,
         found_model,
         print_evaluation,

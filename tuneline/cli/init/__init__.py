@@ -1,4 +1,4 @@
-"""``tuneline init``: read the user's files, propose columns, splits and training, ask, copy the files, write ``params.yaml``."""
+"""``tuneline init``: propose columns, splits and training for the user's files, ask, and write parameters."""
 
 import sys
 from dataclasses import replace
@@ -12,6 +12,7 @@ from tuneline.core.terminal import say, visible
 
 if TYPE_CHECKING:
     from tuneline.cli.init.planning import Plan, UserChoices
+    from tuneline.cli.init.recipe import Checkpoint
     from tuneline.params import Params
 
 
@@ -67,8 +68,11 @@ def command(  # noqa: PLR0917 - typer calls it by name
     force: Annotated[bool, typer.Option("--force", help="Do not ask; replace copies that differ")] = False,
 ) -> None:
     """Set up this checkout to learn from your own files (CSV, TSV, JSONL, Parquet; plain or .gz)."""
-    from tuneline.cli.console import Console
-    from tuneline.cli.init import planning, recipe
+    from tuneline.cli.init import recipe
+    from tuneline.cli.init.display import show_changes, show_next_steps, show_plan
+    from tuneline.cli.init.parameters import is_current, plan_params
+    from tuneline.cli.init.planning import UserChoices
+    from tuneline.cli.init.versioning import is_followed_by_git, show_versioned
     from tuneline.core.paths import PARAMS
     from tuneline.params.loading import load_params
     from tuneline.project import params_file
@@ -81,41 +85,59 @@ def command(  # noqa: PLR0917 - typer calls it by name
         )
     require_own_repository(Path())
     params = load_params()
-    choices = planning.UserChoices(tuple(text or ()), label, task, header, encoding, by, name)
-    terminal, unasked = sys.stdin.isatty(), yes or force
-    with Console().status("Reading ..."):
-        opened = None if checkpoint is None else recipe.open_checkpoint(checkpoint, revision)
-    plan = make_plan(files, choices, params, may_ask=terminal and not unasked)
-    planning.show_plan(plan, params)
-    current = planning.is_current(plan, params)
-    if opened is None and not current and not unasked and terminal:
+    terminal = sys.stdin.isatty()
+    unasked = yes or force
+    may_ask = terminal and not unasked
+
+    # data
+    opened = open_named(checkpoint, revision)
+    choices = UserChoices(tuple(text or ()), label, task, header, encoding, by, name)
+    plan = make_plan(files, choices, params, may_ask=may_ask)
+    show_plan(plan, params)
+
+    # model and training
+    current = is_current(plan, params)
+    if opened is None and not current and may_ask:
         opened = recipe.choose_checkpoint(plan, params)
-    required = planning.plan_params(plan, params.train.metric, current)
-    required |= recipe.propose(plan, params, opened, trial and (unasked or terminal))
+    # Without a terminal and without --yes nothing will be written: a trial would be in vain.
+    trial = trial and (unasked or terminal)
+    required = plan_params(plan, params.train.metric, current)
+    required |= recipe.propose(plan, params, opened, trial)
+
+    # what will change
     content = params_file.changed(PARAMS, required)
     changes = params_file.differing(PARAMS, required)
-    planning.show_changes(changes)
-    adds = planning.show_versioned(plan, content)
+    show_changes(changes)
+    adds = show_versioned(plan, content)
+
+    # files
     if changes or plan.placement.copies or adds:
         confirm([str(path) for path in plan.placement.replaced], yes, force)
-        # The files first: after an interruption in between, params.yaml still names files that exist.
-        plan.placement.write()
-        params_file.write(PARAMS, content)
-        planning.version(plan, content)
-        if written := recipe.write_sweep(plan, load_params()):
-            say(
-                f"init: wrote {written}: nine variants of this training, compared by `tuneline sweep"
-                f" {written}`"
-            )
-        if terminal and not unasked and not planning.is_followed_by_git(plan):
+        write_plan(plan, content)
+        if may_ask and not is_followed_by_git(plan):
             offer_hook()
-    planning.show_next_steps(plan, written=bool(changes))
+    show_next_steps(plan, written=bool(changes))
 
 
-def make_plan(files: list[Path], choices: "UserChoices", params: "Params", may_ask: bool) -> "Plan":
-    """Return the plan; where the first line can be a header or a row, ask for it, or stop with the option for each."""
+def open_named(checkpoint: str | None, revision: str | None) -> "Checkpoint | None":
+    """Open the checkpoint that the user named, if any."""
     from tuneline.cli.console import Console
-    from tuneline.cli.init.planning import UnclearHeaderError, plan
+    from tuneline.cli.init.recipe import open_checkpoint
+
+    if checkpoint is None:
+        return None
+    with Console().status("Reading ..."):
+        return open_checkpoint(checkpoint, revision)
+
+
+def make_plan(files: list[Path], choices: "UserChoices", params: "Params", *, may_ask: bool) -> "Plan":
+    """Return the plan.
+
+    Where the first line can be a header or a row, ask for it, or stop with the option for each.
+    """
+    from tuneline.cli.console import Console
+    from tuneline.cli.init.planning import plan
+    from tuneline.cli.init.shared_layout import UnclearHeaderError
 
     try:
         with Console().status("Reading ..."):
@@ -124,22 +146,40 @@ def make_plan(files: list[Path], choices: "UserChoices", params: "Params", may_a
         if not may_ask:
             raise
         say(unclear.problem)
+
     header = typer.confirm("Does it name the columns?", default=True)
     with Console().status("Reading ..."):
         return plan(files, replace(choices, header=header), params)
+
+
+def write_plan(plan: "Plan", content: str) -> None:
+    """Write the copies of the files, ``params.yaml`` and a first sweep; add the files to DVC."""
+    from tuneline.cli.init.recipe import write_sweep
+    from tuneline.cli.init.versioning import add_to_dvc
+    from tuneline.core.paths import PARAMS
+    from tuneline.params.loading import load_params
+    from tuneline.project import params_file
+
+    # The files first: after an interruption in between, params.yaml still names files that exist.
+    plan.placement.write()
+    params_file.write(PARAMS, content)
+    add_to_dvc(plan, content)
+    sweep = write_sweep(plan, load_params())
+    if sweep:
+        say(f"init: wrote {sweep}: nine variants of this training, compared by `tuneline sweep {sweep}`")
 
 
 def offer_hook() -> None:
     """Ask whether git shall bring the data of ``.dvc`` files, too: by itself it brings only these."""
     from tuneline.project import git_hook
 
-    if typer.confirm(
-        "Let git pull and git switch bring the data of .dvc files, too (a hook in .git/hooks)?", default=True
-    ):
-        try:
-            git_hook.install(Path())
-        except StageError as error:
-            say(f"! {error}", error=True)
+    question = "Let git pull and git switch bring the data of .dvc files, too (a hook in .git/hooks)?"
+    if not typer.confirm(question, default=True):
+        return
+    try:
+        git_hook.install(Path())
+    except StageError as error:
+        say(f"! {error}", error=True)
 
 
 def confirm(replaced: list[str], yes: bool, force: bool) -> None:
@@ -154,11 +194,11 @@ def confirm(replaced: list[str], yes: bool, force: bool) -> None:
             f"nothing was written: the content of {' and '.join(replaced)} differs.",
             "Add --force to replace it.",
         )
-    question = (
-        f"Replace {' and '.join(replaced)}, whose content differs, and write this?"
-        if replaced
-        else "Write this?"
-    )
+
+    if replaced:
+        question = f"Replace {' and '.join(replaced)}, whose content differs, and write this?"
+    else:
+        question = "Write this?"
     if not sys.stdin.isatty():
         option = "--force" if replaced else "--yes"
         raise StageError(

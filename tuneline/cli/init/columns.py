@@ -1,4 +1,4 @@
-"""The decision which columns hold the text and the label, and on the task, by the names and the statistics of the columns.
+"""The decision on text columns, label column and task, by the names and the statistics of the columns.
 
 The second text of a pair is searched for by the values where the names do not tell: two texts of one row
 share more words than texts of different rows, or are at least of one length and one vocabulary. Neither is
@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,10 @@ NESTED = "\x00nested"
 LEAST_WORDS = 3
 """Mean words of a text that can be one of a pair: names and cities have two."""
 LEAST_DISTINCT = 0.05
-"""Smallest share of distinct values in a column of texts: a question may be repeated for each answer, a category more often."""
+"""Smallest share of distinct values in a column of texts.
+
+A question may be repeated for each answer, a category more often.
+"""
 LEAST_GAIN = 0.05
 """Smallest difference between the share of words in common within rows and across rows."""
 LEAST_T = 4.0
@@ -40,7 +42,7 @@ ALIKE_LENGTH = 0.5
 ALIKE_VOCABULARY = 0.8
 """Smallest share of the words of one column that occur in the other."""
 MOST_COPIES = 0.5
-"""Share of rows whose texts have the same words in the same order, from which a column is a cleaned copy of another."""
+"""Share of rows with the same words in the same order, from which a column is a cleaned copy of another."""
 PROFILED_ROWS = 1000
 """Rows that are compared."""
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
@@ -50,10 +52,12 @@ WORD = re.compile(f"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\\W_])+")
 
 def count_words(text: str) -> int:
     """Return the number of words."""
-    return len(text.split()) if text.isascii() else len(WORD.findall(text))
+    if text.isascii():
+        return len(text.split())
+    return len(WORD.findall(text))
 
 
-def pair(rows: Sequence[Cells], one: int, other: int) -> tuple[float, str] | None:
+def pair(rows: Sequence[Cells], first: int, second: int) -> tuple[float, str] | None:
     """Compare two columns of a sample of rows, by their positions.
 
     Returns:
@@ -61,55 +65,78 @@ def pair(rows: Sequence[Cells], one: int, other: int) -> tuple[float, str] | Non
         why the columns are a pair; ``None`` if they are none: one does not consist of various texts of
         several words, or is a copy of the other, or they have too little in common.
     """
-    texts = [(row[one] or "", row[other] or "") for row in rows[:PROFILED_ROWS] if row[one] and row[other]]
-    if len(texts) < 3:
+    # words of both texts of each row that has both
+    left, right = [], []
+    for row in rows[:PROFILED_ROWS]:
+        first_text, second_text = row[first], row[second]
+        if first_text and second_text:
+            left.append(WORD.findall(first_text.casefold()))
+            right.append(WORD.findall(second_text.casefold()))
+    if len(left) < 3:
         return None
-    left, right = ([WORD.findall(text.casefold()) for text in column] for column in zip(*texts, strict=True))
-    if (
-        not (_are_texts(left) and _are_texts(right))
-        or np.mean([_is_copy(a, b) for a, b in zip(left, right, strict=True)]) >= MOST_COPIES
-    ):
+    if not _are_texts(left) or not _are_texts(right):
         return None
-    within = np.array([_in_common(set(a), set(b)) for a, b in zip(left, right, strict=True)])
-    across = np.array([_in_common(set(a), set(b)) for a, b in zip(left, right[1:] + right[:1], strict=True)])
+    copies = [_is_copy(*texts) for texts in zip(left, right, strict=True)]
+    if np.mean(copies) >= MOST_COPIES:
+        return None
+
+    # words in common, within rows and with the text of the next row
+    next_right = right[1:] + right[:1]
+    within = np.array([_in_common(*texts) for texts in zip(left, right, strict=True)])
+    across = np.array([_in_common(*texts) for texts in zip(left, next_right, strict=True)])
     gains = within - across
-    gain, t = float(gains.mean()), gains.mean() / max(gains.std(ddof=1) / len(gains) ** 0.5, 1e-9)
+    gain = float(gains.mean())
+    standard_error = gains.std(ddof=1) / len(gains) ** 0.5
+    t = gains.mean() / max(standard_error, 1e-9)
     if gain >= LEAST_GAIN and t >= LEAST_T:
-        return (
-            gain,
-            (
-                f"{within.mean():.0%} of the words are in both texts of a row, {across.mean():.0%} in texts"
-                " of different rows"
-            ),
+        reason = (
+            f"{within.mean():.0%} of the words are in both texts of a row, {across.mean():.0%} in texts of"
+            " different rows"
         )
-    return (gain, "texts of similar length with the same words") if _are_alike(left, right) else None
+        return gain, reason
+    if _are_alike(left, right):
+        return gain, "texts of similar length with the same words"
+    return None
 
 
 def _are_texts(texts: Sequence[Sequence[str]]) -> bool:
-    """Numbers are no words here: a date has several."""
+    """Return True if a column has various texts of several words; numbers, as in dates, are no words."""
     words = sum(not word.isdecimal() for text in texts for word in text)
-    return words >= LEAST_WORDS * len(texts) and len(set(map(tuple, texts))) >= LEAST_DISTINCT * len(texts)
+    distinct = len(set(map(tuple, texts)))
+    return words >= LEAST_WORDS * len(texts) and distinct >= LEAST_DISTINCT * len(texts)
 
 
 def _are_alike(left: Sequence[Sequence[str]], right: Sequence[Sequence[str]]) -> bool:
-    counts = [
-        Counter(word for text in column for word in text if not word.isdecimal()) for column in (left, right)
-    ]
-    sizes = sorted(count.total() / len(left) for count in counts)
-    shared = min(
-        sum(one[word] for word in one.keys() & other.keys()) / one.total()
-        for one, other in (counts, counts[::-1])
-    )
-    return sizes[0] >= ALIKE_WORDS and sizes[0] / sizes[1] >= ALIKE_LENGTH and shared >= ALIKE_VOCABULARY
+    """Return True if two columns have texts of one length and one vocabulary."""
+    left_words, right_words = _count_words(left), _count_words(right)
+    shorter, longer = sorted([left_words.total() / len(left), right_words.total() / len(left)])
+    shared = min(_share_in(left_words, right_words), _share_in(right_words, left_words))
+    return shorter >= ALIKE_WORDS and shorter / longer >= ALIKE_LENGTH and shared >= ALIKE_VOCABULARY
 
 
-def _in_common(one: set[str], other: set[str]) -> float:
-    return len(one & other) / max(1, min(len(one), len(other)))
+def _count_words(texts: Sequence[Sequence[str]]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(word for word in text if not word.isdecimal())
+    return counts
 
 
-def _is_copy(one: Sequence[str], other: Sequence[str]) -> bool:
-    shorter, longer = sorted((one, other), key=len)
+def _share_in(words: Counter[str], vocabulary: Counter[str]) -> float:
+    """Return the share of words that occur in a vocabulary, too."""
+    return sum(words[word] for word in words.keys() & vocabulary.keys()) / words.total()
+
+
+def _in_common(left: Sequence[str], right: Sequence[str]) -> float:
+    """Return the share of the distinct words of the shorter text that the other text has, too."""
+    left_words, right_words = set(left), set(right)
+    return len(left_words & right_words) / max(1, min(len(left_words), len(right_words)))
+
+
+def _is_copy(left: Sequence[str], right: Sequence[str]) -> bool:
+    """Return True if the longer text has the words of the shorter one in the same order."""
+    shorter, longer = sorted((left, right), key=len)
     remaining = iter(longer)
+    # `in` consumes the iterator up to the word: the next word is searched for behind it
     return len(shorter) > 0 and all(word in remaining for word in shorter)
 
 
@@ -122,11 +149,13 @@ EMPTY_LABELS = {"", "-1"}
 
 @dataclass
 class ColumnProfile:
-    """Statistics of one column, over the whole file: a file may be sorted, so its first rows are not representative.
+    """Statistics of one column, over the whole file.
+
+    A file may be sorted, so its first rows are not representative.
 
     Attributes:
         filled: Rows with a value.
-        numbers, fractions: Cells that are numbers, and those of them that are not whole.
+        numbers, fractions: Cells that are numbers, and cells that are numbers but not whole.
         commas: Cells that are numbers with a decimal comma.
         lengths: Number of cells by number of words.
         nested: Cells that are lists or objects.
@@ -183,15 +212,12 @@ class ColumnProfile:
     def words_at(self, quantile: float) -> int:
         """Return the number of words that this fraction of the filled cells does not exceed."""
         lengths = sorted(self.lengths.items())
-        reached = accumulate(cells for _, cells in lengths)
-        return next(
-            (
-                words
-                for (words, _), cells in zip(lengths, reached, strict=True)
-                if cells >= quantile * self.filled
-            ),
-            0,
-        )
+        cells_so_far = 0
+        for words, cells in lengths:
+            cells_so_far += cells
+            if cells_so_far >= quantile * self.filled:
+                return words
+        return 0
 
     @property
     def is_numeric(self) -> bool:
@@ -218,8 +244,8 @@ def profile(columns: Sequence[str], rows: Iterable[Cells]) -> list[ColumnProfile
     """Return the statistics of each column."""
     profiles = [ColumnProfile(name) for name in columns]
     for row in rows:
-        for one, cell in zip(profiles, row, strict=True):
-            one.add(cell)
+        for column, cell in zip(profiles, row, strict=True):
+            column.add(cell)
     return profiles
 
 
@@ -229,11 +255,15 @@ LONGEST = 1 << 15
 
 
 def sampling(rows: Iterable[Cells], sample: list[Cells]) -> Iterator[Cells]:
-    """Yield rows, and draw a random sample of them, in no order and the same for the same file (reservoir sampling, algorithm R)."""
+    """Yield rows, and draw a random sample of them (reservoir sampling, algorithm R).
+
+    The sample is in no order, and the same for the same file.
+    """
     generator = random.Random(0)  # noqa: S311 - no secret depends on it
     for number, row in enumerate(rows):
         position = number if number < SAMPLE_ROWS else generator.randrange(number + 1)
         if position < SAMPLE_ROWS:
+            # replaces the row at the position, or appends the first rows
             sample[position : position + 1] = [tuple(cell and cell[:LONGEST] for cell in row)]
         yield row
 
@@ -264,47 +294,57 @@ def decide_columns(
     label: str | None = None,
     task: TaskKind | None = None,
 ) -> ColumnChoice:
-    """Decide on text columns, label column and task: what the user named, else by known names, else by the values.
+    """Decide on text columns, label column and task: what the user named, else by names, else by values.
 
     Without a sample of the rows, a pair of texts is recognised by its names only.
 
     Raises:
         DataError: A named column is missing, or no column looks like text or like a label.
     """
-    known = {profile.name: profile for profile in profiles}
+    by_name = {profile.name: profile for profile in profiles}
     for name in (*text, *([label] if label else [])):
-        if name not in known:
-            raise DataError(f"There is no column {name!r}.", f"Columns: {listed(known)}.")
-    labelled, why_label = (
-        (known[label], "named by you")
-        if label
-        else label_of([profile for profile in profiles if profile.name not in text])
-    )
-    check_label(labelled, named=label is not None)
-    others = [profile for profile in profiles if profile is not labelled]
-    texts, why_text = (
-        (tuple(text), "named by you")
-        if text
-        else text_of(others, sample, [profile.name for profile in profiles])
-    )
-    chosen, why_task = (task, "named by you") if task else task_by_labels(labelled)
-    named = " and ".join(repr(name) for name in texts)
+        if name not in by_name:
+            raise DataError(f"There is no column {name!r}.", f"Columns: {listed(by_name)}.")
+    named_by_user = "named by you"
+
+    # label
+    if label:
+        labels, why_label = by_name[label], named_by_user
+    else:
+        labels, why_label = label_of([profile for profile in profiles if profile.name not in text])
+    check_label(labels, named=label is not None)
+
+    # texts
+    if text:
+        texts, why_text = tuple(text), named_by_user
+    else:
+        candidates = [profile for profile in profiles if profile is not labels]
+        texts, why_text = text_of(candidates, sample, [profile.name for profile in profiles])
+
+    # task
+    if task:
+        chosen, why_task = task, named_by_user
+    else:
+        chosen, why_task = task_by_labels(labels)
+    has_decimals = pa.types.is_floating(TASKS[chosen].staged_type)
+    decimal = "," if has_decimals and labels.has_decimal_commas else "."
+
     reasons = [
-        f"text: {named} ({why_text})",
-        f"label: {labelled.name!r} ({why_label})",
+        f"text: {' and '.join(map(repr, texts))} ({why_text})",
+        f"label: {labels.name!r} ({why_label})",
         f"task: {chosen} ({why_task})",
     ]
-    if unread := [
-        profile.name for profile in profiles if profile.filled and profile.name not in (*texts, labelled.name)
-    ]:
+    read = (*texts, labels.name)
+    unread = [profile.name for profile in profiles if profile.filled and profile.name not in read]
+    if unread:
         reasons.append(f"not read: {listed(unread)}")
-    has_decimals = pa.types.is_floating(TASKS[chosen].staged_type)
-    decimal = "," if has_decimals and labelled.has_decimal_commas else "."
-    return ColumnChoice(texts, labelled.name, chosen, tuple(reasons), decimal)
+    return ColumnChoice(texts, labels.name, chosen, tuple(reasons), decimal)
 
 
 def check_label(label: ColumnProfile, named: bool) -> None:
-    """Refuse a column from which nothing can be learned, or that is none of labels, unless the user ``named`` it.
+    """Refuse a column from which nothing can be learned.
+
+    A column that holds no labels is refused unless the user ``named`` it.
 
     Raises:
         DataError: It has one value only; or it numbers the rows, or holds texts.
@@ -339,32 +379,39 @@ WORDS_OF_TEXT = 4
 
 
 def label_of(profiles: Sequence[ColumnProfile]) -> tuple[ColumnProfile, str]:
-    """Return the label column: one with a known name, else the one with the fewest classes, else the one with fractions."""
-    candidates = [
-        profile
-        for profile in profiles
-        if profile.filled
-        and not profile.nested
-        and (profile.is_numeric or profile.has_decimal_commas or not profile.many)
-    ]
+    """Return the label column and the reason.
+
+    It is one with a known name, else the one with the fewest classes, else the one with fractions.
+    """
+    candidates = [profile for profile in profiles if _can_be_label(profile)]
+
     named = [
         profile for name in LABEL_NAMES for profile in candidates if profile.name.strip().lower() == name
     ]
     if named:
         return named[0], f"by its name{_also(named[1:])}"
-    categorical = [
-        profile
-        for profile in candidates
-        if 2 <= len(profile.classes) <= min(MOST_CLASSES, profile.filled // 2) and profile.fractions == 0
-    ]
+
+    categorical = []
+    for profile in candidates:
+        most_classes = min(MOST_CLASSES, profile.filled // 2)
+        if 2 <= len(profile.classes) <= most_classes and profile.fractions == 0:
+            categorical.append(profile)
     if categorical:
         fewest, *others = sorted(categorical, key=lambda profile: len(profile.classes))
         return fewest, f"the column with the fewest distinct values, {len(fewest.classes)}{_also(others)}"
-    if fractions := [profile for profile in candidates if profile.fractions]:
+
+    fractions = [profile for profile in candidates if profile.fractions]
+    if fractions:
         return fractions[-1], "the last column of numbers with fractions"
     raise DataError(
         "No column looks like a label: few distinct values, or numbers.", "Name it: --label COLUMN"
     )
+
+
+def _can_be_label(profile: ColumnProfile) -> bool:
+    if not profile.filled or profile.nested:
+        return False
+    return profile.is_numeric or profile.has_decimal_commas or not profile.many
 
 
 def _also(others: Sequence[ColumnProfile]) -> str:
@@ -378,29 +425,49 @@ def _also(others: Sequence[ColumnProfile]) -> str:
 def text_of(
     profiles: Sequence[ColumnProfile], sample: Sequence[Cells], columns: Sequence[str]
 ) -> tuple[tuple[str, ...], str]:
-    """Return the text columns: a pair with known names, else the one with the most words and the one that makes a pair with it."""
-    candidates = {
-        one.name.strip().lower(): one
-        for one in profiles
-        if one.filled and not one.nested and not one.is_numeric
-    }
-    for one, other in PAIRS:
-        if one in candidates and other in candidates:
-            return (candidates[one].name, candidates[other].name), "a pair, by their names"
+    """Return the text columns and the reason.
+
+    They are a pair with known names, else the column with the most words and the one that pairs with it.
+    """
+    candidates = {}
+    for profile in profiles:
+        if profile.filled and not profile.nested and not profile.is_numeric:
+            candidates[profile.name.strip().lower()] = profile
+
+    # by names
+    for first, second in PAIRS:
+        if first in candidates and second in candidates:
+            return (candidates[first].name, candidates[second].name), "a pair, by their names"
     if not candidates:
         raise DataError("No column looks like text.", "Name it: --text COLUMN (twice for a pair)")
-    *others, most = sorted(
-        candidates.values(),
-        key=lambda one: (one.mean_words >= 2, one.name.strip().lower() in TEXT_NAMES, one.mean_words),
-    )
+
+    # by values: the text with the most words, and the one that is most of a pair with it
+    *others, longest = sorted(candidates.values(), key=_likeness_to_text)
     position = list(columns).index
-    found = {one.name: pair(sample, position(most.name), position(one.name)) for one in others}
-    if pairs := {name: one for name, one in found.items() if one is not None}:
+    pairs = {}
+    for profile in others:
+        compared = pair(sample, position(longest.name), position(profile.name))
+        if compared is not None:
+            pairs[profile.name] = compared
+    if pairs:
         second, (_, reason) = max(pairs.items(), key=lambda item: item[1][0])
-        return tuple(sorted((most.name, second), key=position)), f"a pair: {reason}"
-    unused = [f"{one.name!r} ({one.mean_words:.0f} words)" for one in others if one.mean_words >= ALIKE_WORDS]
-    more = f"; not used: {', '.join(unused)}; --text COLUMN --text COLUMN makes a pair" if unused else ""
-    return (most.name,), f"{most.mean_words:.0f} words per row{more}"
+        return tuple(sorted((longest.name, second), key=position)), f"a pair: {reason}"
+
+    reason = f"{longest.mean_words:.0f} words per row"
+    unused = [
+        f"{profile.name!r} ({profile.mean_words:.0f} words)"
+        for profile in others
+        if profile.mean_words >= ALIKE_WORDS
+    ]
+    if unused:
+        reason += f"; not used: {', '.join(unused)}; --text COLUMN --text COLUMN makes a pair"
+    return (longest.name,), reason
+
+
+def _likeness_to_text(profile: ColumnProfile) -> tuple[bool, bool, float]:
+    """Return a sort key: columns of several words last, then known names of texts, then the most words."""
+    is_known = profile.name.strip().lower() in TEXT_NAMES
+    return profile.mean_words >= 2, is_known, profile.mean_words
 
 
 def task_by_labels(label: ColumnProfile) -> tuple[TaskKind, str]:

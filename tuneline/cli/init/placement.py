@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError
-from tuneline.core.files import replace_file
 from tuneline.core.paths import SOURCE, SPLITS
 from tuneline.readers.layout import FAMILY_OF_SUFFIX, Layout
 from tuneline.readers.rows import ENDINGS, listed
@@ -63,49 +63,57 @@ def files_in(paths: Sequence[Path]) -> Sequence[Path]:
     """Return the files, or those of a single folder that have a known suffix; refuse a folder without any."""
     if len(paths) != 1 or not paths[0].is_dir():
         return paths
-    files = [
-        path for path in sorted(paths[0].iterdir()) if not path.name.startswith(".") and not path.is_dir()
-    ]
-    known = [path for path in files if Path(path.name.lower().removesuffix(".gz")).suffix in FAMILY_OF_SUFFIX]
-    if not known:
+    files = []
+    for path in sorted(paths[0].iterdir()):
+        suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+        if suffix in FAMILY_OF_SUFFIX and not path.name.startswith(".") and not path.is_dir():
+            files.append(path)
+    if not files:
         raise DataError(
             f"{paths[0]} has no file with one of the suffixes {', '.join(FAMILY_OF_SUFFIX)}.",
             "Name a file, or another folder.",
         )
-    return known
+    return files
 
 
 def by_split(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return the file of each split: a single file is train; several files have the split in their names, and one of them is train."""
+    """Return the file of each split.
+
+    A single file is train. Several files have the split in their names, and one of them is train.
+    """
     if len(paths) == 1:
         return {"train": paths[0]}
-    found: dict[str, Path] = {}
+    hint = "Name the files after the splits: train.csv, validation.csv, test.csv."
+    files: dict[str, Path] = {}
     for path in paths:
-        words = re.split(r"[^a-z]+", path.name.lower())
-        splits = [
-            split for split, names in ALIASES.items() if any(re.fullmatch(names, word) for word in words)
-        ]
-        if len(splits) != 1 or splits[0] in found:
-            problem = (
-                "belongs to the same split as another file"
-                if len(splits) == 1
-                else "the split is not clear from the name"
-            )
-            raise DataError(
-                f"{path}: {problem}.", "Name the files after the splits: train.csv, validation.csv, test.csv."
-            )
-        found[splits[0]] = path
-    if "train" not in found:
-        raise DataError(
-            "No file is named train.", "Name the files after the splits: train.csv, validation.csv, test.csv."
-        )
-    return {split: found[split] for split in SPLITS if split in found}
+        splits = _splits_named(path)
+        if len(splits) != 1:
+            raise DataError(f"{path}: the split is not clear from the name.", hint)
+        split = splits[0]
+        if split in files:
+            raise DataError(f"{path}: belongs to the same split as another file.", hint)
+        files[split] = path
+    if "train" not in files:
+        raise DataError("No file is named train.", hint)
+    return {split: files[split] for split in SPLITS if split in files}
+
+
+def _splits_named(path: Path) -> list[str]:
+    """Return the splits that the words of a file's name stand for."""
+    words = re.split(r"[^a-z]+", path.name.lower())
+    splits = []
+    for split, names in ALIASES.items():
+        if any(re.fullmatch(names, word) for word in words):
+            splits.append(split)
+    return splits
 
 
 def place(
     files: Mapping[str, Path], originals: Sequence[Path], layout: Layout, name: str | None
 ) -> Placement:
-    """Return the placement of the file of each split that has one; files that are in ``data/source/`` stay in place if no name is given.
+    """Return the placement of the file of each split that has one.
+
+    Files that are in ``data/source/`` stay in place if no name is given.
 
     Raises:
         DataError: The name is not a plain folder name, the folder has another file for the same split, or a
@@ -113,33 +121,36 @@ def place(
     """
     placement = None if name else _in_place(files, layout.suffix)
     if placement is None:
-        folder = SOURCE / folder_name(name, list(files.values()))
-        specs = {split: ALL if len(files) == 1 else split for split in files}
-        targets = {folder / f"{specs[split]}{layout.suffix}": path for split, path in files.items()}
-        copies = {
-            target: path
-            for target, path in targets.items()
-            if not (target.is_file() and filecmp.cmp(path, target, shallow=False))
-        }
-        placement = Placement(folder, specs, layout.suffix, copies)
+        placement = _copies(files, layout.suffix, name)
         _protect(placement, originals)
+
+    # Another file of the same split, such as train.csv beside train.parquet, would leave the choice open.
     for split in files:
         own = placement.file(split)
-        others = [
-            path.name
-            for ending in ENDINGS
-            if (path := own.with_name(placement.specs[split] + ending)).exists() and path != own
-        ]
-        if others:
+        siblings = [own.with_name(placement.specs[split] + ending) for ending in ENDINGS]
+        rivals = [path.name for path in siblings if path != own and path.exists()]
+        if rivals:
             problem = (
-                f"{placement.folder} has {listed(others)} too, so the file of {split} would not be clear."
+                f"{placement.folder} has {listed(rivals)} too, so the file of {split} would not be clear."
             )
             raise DataError(problem, "Remove or rename it, or choose another folder: --name NAME")
     return placement
 
 
+def _copies(files: Mapping[str, Path], suffix: str, name: str | None) -> Placement:
+    """Return the placement of copies in a folder; a copy that is there already is not written again."""
+    folder = SOURCE / folder_name(name, list(files.values()))
+    specs = {split: ALL if len(files) == 1 else split for split in files}
+    copies = {}
+    for split, path in files.items():
+        target = folder / f"{specs[split]}{suffix}"
+        if not (target.is_file() and filecmp.cmp(path, target, shallow=False)):
+            copies[target] = path
+    return Placement(folder, specs, suffix, copies)
+
+
 def _protect(placement: Placement, originals: Sequence[Path]) -> None:
-    """Check that no copy would replace an original, a file in the folder of the originals, or one behind a link."""
+    """Check that no copy would replace an original, a file beside the originals, or one behind a link."""
     hint = "Choose another folder for the copies: --name NAME"
     folders = {path.parent.resolve() for path in originals}
     for target, source in placement.copies.items():
@@ -155,22 +166,33 @@ def _protect(placement: Placement, originals: Sequence[Path]) -> None:
 
 
 def _in_place(files: Mapping[str, Path], suffix: str) -> Placement | None:
+    """Return the placement of files in one folder of ``data/source/``, or ``None`` if they are elsewhere."""
     folders = {path.parent.resolve() for path in files.values()}
-    stems = {split: path.name.removesuffix(suffix) for split, path in files.items()}
-    usable = all(
-        re.fullmatch(r"\w+(\.\w+)*", stem, re.ASCII) and files[split].name == stem + suffix
-        for split, stem in stems.items()
-    )
-    folder = folders.pop()
-    if folders or not usable or not folder.is_relative_to(SOURCE.resolve()):
+    if len(folders) != 1:
         return None
+    folder = folders.pop()
+    if not folder.is_relative_to(SOURCE.resolve()):
+        return None
+
+    stems = {}
+    for split, path in files.items():
+        stem = path.name.removesuffix(suffix)
+        if path.name != stem + suffix or not re.fullmatch(r"\w+(\.\w+)*", stem, re.ASCII):
+            return None
+        stems[split] = stem
     return Placement(SOURCE / folder.relative_to(SOURCE.resolve()), stems, suffix)
 
 
 def folder_name(name: str | None, paths: Sequence[Path]) -> str:
-    """Return the name of the folder: the user's, if it is a plain one, else that of a single file, else that of the folder of the files."""
+    """Return the name of the folder.
+
+    It is the user's, if that is a plain one, else the name of a single file, else of the folder of the files.
+    """
     if name is None:
-        stem = paths[0].name.split(".")[0] if len(paths) == 1 else paths[0].resolve().parent.name
+        if len(paths) == 1:
+            stem = paths[0].name.split(".")[0]
+        else:
+            stem = paths[0].resolve().parent.name
         return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-") or "mine"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise DataError(f"--name {name!r} is not a folder name.", "Use letters, digits, '_', '-' and '.'.")

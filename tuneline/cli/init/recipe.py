@@ -1,4 +1,4 @@
-"""The proposal for model and training: a checkpoint or a new model, the parameters with their reasons, and what it will cost here.
+"""The proposal for model and training: a checkpoint or a new model, parameters with reasons, and the cost.
 
 Sources: Devlin et al. 2019 (BERT; batches of 16 and 32, learning rates of 2e-5 to 5e-5, 2 to 4 epochs), Turc
 et al. 2019 (compact models; rates up to 3e-4), Liu et al. 2019 (RoBERTa; 1e-5 to 3e-5), Mosbach et al. 2021
@@ -19,7 +19,8 @@ from rich.text import Text
 from tuneline.checkpoints.pretrained import CONFIG, Pretrained, check_model_type, find_pretrained
 from tuneline.cli.console import Console
 from tuneline.cli.init.columns import Cells
-from tuneline.cli.init.planning import Plan, is_current
+from tuneline.cli.init.parameters import is_current
+from tuneline.cli.init.planning import Plan
 from tuneline.cli.init.trial import TrialSpec, batch_lengths, is_busy, run_trial
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.launch import AUTO, CPU
@@ -63,7 +64,12 @@ class Checkpoint:
         return self._size("num_hidden_layers", "n_layers", default=12)
 
     def _size(self, *keys: str, default: int) -> int:
-        return next((value for key in keys if isinstance(value := self.config.get(key), int)), default)
+        """Return the size under the first key that there is: architectures name their sizes differently."""
+        for key in keys:
+            value = self.config.get(key)
+            if isinstance(value, int):
+                return value
+        return default
 
     @property
     def description(self) -> str:
@@ -84,7 +90,8 @@ def open_checkpoint(name: str, revision: str | None) -> Checkpoint:
     Raises:
         StageError: It does not exist, cannot be reached, or cannot be fine-tuned here.
     """
-    if problem := invalid_name(name, revision):
+    problem = invalid_name(name, revision)
+    if problem:
         raise ParamsError(f"{OPTION}: {problem}.")
     pretrained = find_pretrained(name, revision, OPTION)
     check_model_type(pretrained)
@@ -116,11 +123,17 @@ class Lengths:
     MOST_TRUNCATED = 0.01
     """Share of rows that may be truncated."""
     USUAL = 512
-    """Tokens that a model reads although no row of the data has so many: a batch is padded to its longest row, so they cost nothing."""
+    """Tokens that a model reads although no row of the data has so many.
+
+    A batch is padded to its longest row, so they cost nothing.
+    """
 
     @property
     def max_length(self) -> int:
-        """The model's limit; of one that takes more than 512 tokens, the smallest multiple of 8 that truncates at most 1 % of the rows.
+        """The model's limit.
+
+        For a model that takes more than 512 tokens, it is the smallest multiple of 8 that truncates at most
+        1 % of the rows.
 
         The data say little about the texts that the model will read one day, and a limit of the training data
         would cut them.
@@ -136,29 +149,35 @@ class Lengths:
     @property
     def description(self) -> str:
         """Quantiles in one line."""
-        median, ninety, most = (
-            int(np.quantile(self.tokens, share, method="inverted_cdf")) for share in (0.5, 0.9, 1)
-        )
-        return f"tokens per row: median {median}, 90% at most {ninety}, longest {most}"
+        median = int(np.quantile(self.tokens, 0.5, method="inverted_cdf"))
+        ninety = int(np.quantile(self.tokens, 0.9, method="inverted_cdf"))
+        return f"tokens per row: median {median}, 90% at most {ninety}, longest {int(self.tokens[-1])}"
 
 
 def measure_lengths(
     checkpoint: Checkpoint, sample: Sequence[Cells], columns: Sequence[str], text_columns: Sequence[str]
 ) -> Lengths:
-    """Tokenize the texts of a sample of rows, of which at least one has a text, by the tokenizer of a checkpoint and without truncation."""
+    """Tokenize the texts of a sample of rows by the tokenizer of a checkpoint, without truncation.
+
+    At least one row has a text.
+    """
     tokenizer = load_tokenizer(checkpoint.folder, f"{OPTION}: {checkpoint.pretrained.label}")
-    positions = [list(columns).index(name) for name in text_columns]
-    rows = [tuple(row[position] or "" for position in positions) for row in sample]
-    filled = [row for row in rows if any(text.strip() for text in row)]
-    texts = filled if len(positions) > 1 else [row[0] for row in filled]
-    limits = [checkpoint_limit(tokenizer, checkpoint.folder), token_limit(checkpoint.config)]
     backend = tokenizer.backend_tokenizer
     backend.encode_special_tokens = True
     backend.no_truncation()
     backend.no_padding()
+
+    # texts of the sample, or pairs of them
+    positions = [list(columns).index(name) for name in text_columns]
+    rows = [tuple(row[position] or "" for position in positions) for row in sample]
+    filled = [row for row in rows if any(text.strip() for text in row)]
+    texts = filled if len(positions) > 1 else [row[0] for row in filled]
+
     encodings = encode_batch(backend, texts, checkpoint.pretrained.label)
     tokens = np.sort(np.fromiter(map(len, encodings), dtype=np.int64, count=len(texts)))
     unknown = sum(encoding.ids.count(tokenizer.unk_token_id) for encoding in encodings)
+
+    limits = [checkpoint_limit(tokenizer, checkpoint.folder), token_limit(checkpoint.config)]
     limit = min((limit for limit in limits if limit is not None), default=None)
     return Lengths(tokens, limit, unknown / max(int(tokens.sum()), 1))
 
@@ -208,76 +227,100 @@ class Recipe:
 
 
 def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Params) -> Recipe:
-    """Return the recipe for fine-tuning a checkpoint; the linear model on the frozen one is published where validation shows it better."""
+    """Return the recipe for fine-tuning a checkpoint.
+
+    The linear model on the frozen checkpoint is published where validation shows it better.
+    """
     rows = train_rows(plan, params)
-    max_length = lengths.max_length
     batch = 16 if rows < SMALL_DATA else 32
+    max_length = lengths.max_length
     tokens = micro_batch_tokens(batch, min(int(lengths.tokens[-1]), max_length), checkpoint)
     steps_per_epoch = math.ceil(rows / batch)
-    epochs = (
-        1 if rows >= LARGE_DATA else min(max(EPOCHS[0], math.ceil(LEAST_STEPS / steps_per_epoch)), EPOCHS[1])
-    )
+    epochs = fine_tuning_epochs(rows, steps_per_epoch)
     rate = next(rate for width, rate in RATES if checkpoint.width <= width)
     truncation, truncation_reasons = truncation_rate(lengths, params)
-    language_reasons = []
-    if lengths.unknown > params.validate_.unknown_rate.max:
-        language_reasons.append(
-            f"! {lengths.unknown:.0%} of the tokens are unknown to this checkpoint, so the data checks will"
-            " fail: it was made for other languages. Take a multilingual checkpoint, such as --checkpoint"
-            f" {MULTILINGUAL}"
-        )
-    in_micro_batches = (
-        "" if tokens is None else f", in micro-batches of at most {tokens:,} tokens because of the memory"
-    )
-    evaluations = ", evaluated 4 times" if epochs == 1 else ""
-    return Recipe(
-        {
-            **reset(plan, params),
-            "model.checkpoint": checkpoint.pretrained.name,
-            "model.revision": checkpoint.pretrained.commit,
-            "model.config": {},
-            "model.head": "auto",
-            "tokenize.max_length": max_length,
-            "train.epochs": epochs,
-            "train.evaluate_every_steps": math.ceil(steps_per_epoch / 4) if epochs == 1 else None,
-            "train.global_batch_size": batch,
-            "train.micro_batch_size": batch,
-            "train.micro_batch_tokens": tokens,
-            "train.learning_rate": rate,
-            "train.keep": kept_weights(plan),
-            "train.label_smoothing": label_smoothing(plan, params),
-            "train.mixed_precision": precision(params),
-            **truncation,
-        },
+
+    values = {
+        **reset(plan, params),
+        "model.checkpoint": checkpoint.pretrained.name,
+        "model.revision": checkpoint.pretrained.commit,
+        "model.config": {},
+        "model.head": "auto",
+        "tokenize.max_length": max_length,
+        "train.epochs": epochs,
+        "train.evaluate_every_steps": math.ceil(steps_per_epoch / 4) if epochs == 1 else None,
+        "train.global_batch_size": batch,
+        "train.micro_batch_size": batch,
+        "train.micro_batch_tokens": tokens,
+        "train.learning_rate": rate,
+        "train.keep": kept_weights(plan),
+        "train.label_smoothing": label_smoothing(plan, params),
+        "train.mixed_precision": precision(params),
+        **truncation,
+    }
+    reasons = [
+        f"checkpoint: {checkpoint.description}",
         (
-            f"checkpoint: {checkpoint.description}",
-            (
-                f"max_length {max_length}: truncates {lengths.truncated(max_length):.1%} of"
-                f" rows{_at_limit(lengths)}; {lengths.description}"
-            ),
-            *truncation_reasons,
-            *language_reasons,
-            (
-                "model.head auto: a linear model on the frozen checkpoint is fitted, too, in seconds;"
-                " validation decides which is published"
-            ),
-            f"batch of {batch} rows{in_micro_batches}: 16 below {SMALL_DATA:,} rows, else 32",
-            (
-                f"{epochs} epoch{'s' * (epochs > 1)}, {epochs * steps_per_epoch:,} steps{evaluations}: at"
-                f" least {LEAST_STEPS} steps, within {EPOCHS[0]} to {EPOCHS[1]} epochs; 1 from {LARGE_DATA:,}"
-                " rows"
-            ),
-            f"learning rate {rate:.0e} for layers of {checkpoint.width}, warmup over a tenth of the steps",
-            kept_reason(plan),
+            f"max_length {max_length}: truncates {lengths.truncated(max_length):.1%} of"
+            f" rows{_at_limit(lengths)}; {lengths.description}"
         ),
-        lengths,
-    )
+        *truncation_reasons,
+        *language_reasons(lengths, params),
+        (
+            "model.head auto: a linear model on the frozen checkpoint is fitted, too, in seconds;"
+            " validation decides which is published"
+        ),
+        batch_reason(batch, tokens),
+        epochs_reason(epochs, steps_per_epoch),
+        f"learning rate {rate:.0e} for layers of {checkpoint.width}, warmup over a tenth of the steps",
+        kept_reason(plan),
+    ]
+    return Recipe(values, tuple(reasons), lengths)
+
+
+def fine_tuning_epochs(rows: int, steps_per_epoch: int) -> int:
+    """Return the epochs that make ``LEAST_STEPS``, within ``EPOCHS``; 1 from ``LARGE_DATA`` rows."""
+    if rows >= LARGE_DATA:
+        return 1
+    fewest, most = EPOCHS
+    return min(max(fewest, math.ceil(LEAST_STEPS / steps_per_epoch)), most)
+
+
+def language_reasons(lengths: Lengths, params: Params) -> list[str]:
+    """Return a warning if the checkpoint does not know the language of the texts."""
+    if lengths.unknown <= params.validate_.unknown_rate.max:
+        return []
+    return [
+        f"! {lengths.unknown:.0%} of the tokens are unknown to this checkpoint, so the data checks will"
+        " fail: it was made for other languages. Take a multilingual checkpoint, such as --checkpoint"
+        f" {MULTILINGUAL}"
+    ]
+
+
+def batch_reason(batch: int, tokens: int | None) -> str:
+    """Return why a batch has so many rows, and that its micro-batches have at most so many tokens."""
+    size = f"batch of {batch} rows"
+    if tokens is not None:
+        size += f", in micro-batches of at most {tokens:,} tokens because of the memory"
+    return f"{size}: 16 below {SMALL_DATA:,} rows, else 32"
+
+
+def epochs_reason(epochs: int, steps_per_epoch: int) -> str:
+    """Return why there are so many epochs."""
+    steps = f"{epochs * steps_per_epoch:,} steps"
+    duration = f"1 epoch, {steps}, evaluated 4 times" if epochs == 1 else f"{epochs} epochs, {steps}"
+    fewest, most = EPOCHS
+    rule = f"at least {LEAST_STEPS} steps, within {fewest} to {most} epochs; 1 from {LARGE_DATA:,} rows"
+    return f"{duration}: {rule}"
 
 
 def from_scratch(plan: Plan, params: Params) -> Recipe:
     """Return the recipe for a small new model; a configuration that the user wrote is kept."""
     steps_per_epoch = math.ceil(train_rows(plan, params) / SCRATCH_BATCH)
-    epochs = min(max(SCRATCH_EPOCHS[0], math.ceil(SCRATCH_STEPS / steps_per_epoch)), SCRATCH_EPOCHS[1])
+    fewest, most = SCRATCH_EPOCHS
+    epochs = min(max(fewest, math.ceil(SCRATCH_STEPS / steps_per_epoch)), most)
+
+    # There is no tokenizer yet: tokens are estimated from words.
     words = sum(
         profile.words_at(0.95) for profile in plan.profiles if profile.name in plan.decision.text_columns
     )
@@ -310,7 +353,7 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
 
 
 def scratch_config(params: Params, max_length: int) -> dict[str, Any]:
-    """Return the configuration of a new model that takes ``max_length`` tokens: the user's, if there is one."""
+    """Return the configuration of a new model that takes ``max_length`` tokens: the user's, if any."""
     if params.model.checkpoint is not None:
         return {**SCRATCH_CONFIG, "max_position_embeddings": max_length}
     config = dict(params.model.config)
@@ -321,41 +364,50 @@ def scratch_config(params: Params, max_length: int) -> dict[str, Any]:
 
 
 RESET = (
-    "model.head", "tokenize.tokenizer", "tokenize.revision", "train.max_steps", "train.optimizer", "train.weight_decay",
-    "train.max_grad_norm", "train.schedule", "train.schedule_options", "train.warmup_ratio", "train.warmup_steps",
-    "train.label_smoothing", "train.class_weights", "train.freeze", "train.lora", "train.keep", "evaluate.split", "evaluate.metrics",
-    "evaluate.f1",
+    "model.head", "tokenize.tokenizer", "tokenize.revision", "train.max_steps", "train.optimizer",
+    "train.weight_decay", "train.max_grad_norm", "train.schedule", "train.schedule_options",
+    "train.warmup_ratio", "train.warmup_steps", "train.label_smoothing", "train.class_weights",
+    "train.freeze", "train.lora", "train.keep", "evaluate.split", "evaluate.metrics", "evaluate.f1",
 )  # fmt: skip
 """Parameters of a former task or recipe that could contradict the new one."""
 
 
 def reset(plan: Plan, params: Params) -> dict[str, Any]:
-    """Return the defaults of ``RESET``; of a classification, a value that says nothing of its classes stays."""
-    defaults, train = default_values(), params.train
+    """Return the defaults of ``RESET``.
+
+    In a classification, label smoothing and class weights stay where they say nothing of single classes.
+    """
+    defaults = default_values()
     values = {key: get_value(defaults, key) for key in RESET}
     if TASKS[plan.decision.task].takes_class_params:
-        values["train.label_smoothing"] = train.label_smoothing
-        values["train.class_weights"] = None if isinstance(train.class_weights, dict) else train.class_weights
+        weights = params.train.class_weights
+        values["train.label_smoothing"] = params.train.label_smoothing
+        values["train.class_weights"] = None if isinstance(weights, dict) else weights
     return values
 
 
 def write_sweep(plan: Plan, params: Params) -> Path | None:
-    """Write a first sweep around the recipe in ``params``; return its file, ``None`` if there is one already, or nothing to vary."""
+    """Write a first sweep around the recipe in ``params``.
+
+    Returns:
+        The file; ``None`` if there is one already, or nothing to vary.
+    """
     if params.model.head == FROZEN:
         return None
-    settings = params.train
-    steps = settings.max_steps or (settings.epochs or 1) * math.ceil(
-        train_rows(plan, params) / settings.global_batch_size
-    )
-    return write_first(settings.learning_rate, steps)
+    train = params.train
+    steps = train.max_steps
+    if not steps:
+        steps_per_epoch = math.ceil(train_rows(plan, params) / train.global_batch_size)
+        steps = (train.epochs or 1) * steps_per_epoch
+    return write_first(train.learning_rate, steps)
 
 
 def precision(params: Params) -> str | None:
-    """Return the value of ``train.mixed_precision``: the user's, else ``auto`` where the launch configuration leaves the choice."""
-    given = params.train.mixed_precision
-    if given is None and params.train.launch in (AUTO, CPU):
+    """Return ``train.mixed_precision``: the user's, else ``auto`` where the launch permits it."""
+    current = params.train.mixed_precision
+    if current is None and params.train.launch in (AUTO, CPU):
         return "auto"
-    return given
+    return current
 
 
 FEW_TO_CHOOSE_BY = 500
@@ -372,20 +424,19 @@ def kept_weights(plan: Plan) -> str:
 
 
 def label_smoothing(plan: Plan, params: Params) -> float:
-    """Return the value of ``train.label_smoothing``: that of the user, else ``SMOOTHING`` for a classifier whose last weights are kept.
+    """Return ``train.label_smoothing``: the user's, else ``SMOOTHING`` for a classifier of last weights.
 
     They are those of many epochs on few rows, and too sure of themselves. Smoothing cost no accuracy, and
     took the loss on test from 1.27 to 0.67 on 300 rows of movies (docs/benchmarks.md).
     """
     if not TASKS[plan.decision.task].takes_class_params:
         return 0.0
-    given = params.train.label_smoothing
+    current = params.train.label_smoothing
     if kept_weights(plan) == "last":
-        return given or SMOOTHING
-    is_of_other_data = (
-        params.train.keep == "last" and given == SMOOTHING
-    )  # what an earlier `tuneline init` wrote for few rows
-    return 0.0 if is_of_other_data else given
+        return current or SMOOTHING
+    # An earlier `tuneline init` wrote these values for few rows.
+    is_of_other_data = params.train.keep == "last" and current == SMOOTHING
+    return 0.0 if is_of_other_data else current
 
 
 SMOOTHING = 0.1
@@ -409,32 +460,43 @@ def kept_reason(plan: Plan) -> str:
 def train_rows(plan: Plan, params: Params) -> int:
     """Return the number of rows that are trained on in one epoch."""
     rows = plan.classes["train"].total()
-    return max(1, rows if params.data.max_rows is None else min(rows, params.data.max_rows))
+    if params.data.max_rows is not None:
+        rows = min(rows, params.data.max_rows)
+    return max(1, rows)
 
 
 def micro_batch_tokens(batch: int, longest: int, checkpoint: Checkpoint) -> int | None:
-    """Return the tokens whose activations take the memory of 32 x 128 tokens in BERT-base; ``None`` if any batch has fewer."""
+    """Return the tokens of a micro-batch; ``None`` if any batch has fewer.
+
+    Their activations take the memory of 32 x 128 tokens in BERT-base.
+    """
     tokens = BATCH_TOKENS // (checkpoint.width * checkpoint.layers)
     return tokens if batch * longest > tokens else None
 
 
 def truncation_rate(lengths: Lengths, params: Params) -> tuple[dict[str, Any], list[str]]:
-    """Return a larger ``validate.truncation_rate.max`` and the reason if the data check would fail at the limit of the model."""
-    share, most = lengths.truncated(lengths.max_length), params.validate_.truncation_rate.max
-    if share <= most:
+    """Return a larger ``validate.truncation_rate.max`` and the reason.
+
+    Both are empty if the data check passes at the limit of the model.
+    """
+    share = lengths.truncated(lengths.max_length)
+    limit = params.validate_.truncation_rate.max
+    if share <= limit:
         return {}, []
     allowed = min(1.0, math.ceil(share * 20 + 1) / 20)
     reason = (
         f"! {share:.0%} of the rows are truncated even at the model's limit. The data check truncation_rate"
-        f" allows {most:.0%}; it becomes {allowed:.0%}. A checkpoint that takes longer texts (such as"
+        f" allows {limit:.0%}; it becomes {allowed:.0%}. A checkpoint that takes longer texts (such as"
         " ModernBERT, 8,192 tokens) reads all of them."
     )
     return {"validate.truncation_rate.max": allowed}, [reason]
 
 
 def _at_limit(lengths: Lengths) -> str:
-    if lengths.limit is None or lengths.limit == lengths.max_length:
-        return "" if lengths.limit is None else " (the model takes no more)"
+    if lengths.limit is None:
+        return ""
+    if lengths.limit == lengths.max_length:
+        return " (the model takes no more)"
     return f" ({lengths.truncated(lengths.limit):.1%} at {lengths.limit}, the model's limit)"
 
 
@@ -460,27 +522,34 @@ def suggested(sample: Sequence[Cells], columns: Sequence[str], text_columns: Seq
 
 
 def ask(current: str | None, suggestion: str) -> str | None:
-    """Ask which checkpoint to fine-tune, by default that of ``params.yaml``; return its name, or ``None`` for training from scratch."""
-    known = (
-        SUGGESTIONS
-        if current is None or current in SUGGESTIONS
-        else {current: "as in params.yaml"} | SUGGESTIONS
-    )
-    lines = [f"{name:48} {description}" for name, description in known.items()]
+    """Ask which checkpoint to fine-tune; the default is the one in ``params.yaml``.
+
+    Returns:
+        Its name; ``None`` for training from scratch.
+    """
+    checkpoints = dict(SUGGESTIONS)
+    if current is not None and current not in SUGGESTIONS:
+        checkpoints = {current: "as in params.yaml"} | SUGGESTIONS
+    names = list(checkpoints)
+    lines = [f"{name:48} {description}" for name, description in checkpoints.items()]
     lines += ["another: its name on the hub, or models/source/NAME", "none: train a small model from scratch"]
+    another, none = len(lines) - 1, len(lines)
+
     console = Console()
     console.print(Text("\nWhich checkpoint shall be fine-tuned?"))
     for number, line in enumerate(lines, 1):
         console.print(Text(f"  {number}  {line}"), soft_wrap=True)
-    while (
-        not 1
-        <= (number := typer.prompt("Number", default=list(known).index(current or suggestion) + 1, type=int))
-        <= len(lines)
-    ):
+
+    default = names.index(current or suggestion) + 1
+    answer: int = typer.prompt("Number", default=default, type=int)
+    while not 1 <= answer <= len(lines):
         console.print(f"Choose a number from 1 to {len(lines)}.")
-    if number == len(lines) - 1:
+        answer = typer.prompt("Number", default=default, type=int)
+    if answer == none:
+        return None
+    if answer == another:
         return str(typer.prompt("Name")).strip()
-    return None if number == len(lines) else list(known)[number - 1]
+    return names[answer - 1]
 
 
 FORWARD = 1 / 3
@@ -536,18 +605,17 @@ def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bo
 
 
 def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Params) -> str:
-    """Train a few of the batches that training will make; return what the training will cost, evaluations included."""
+    """Train a few of the batches that training will make; return what the training will cost, as text."""
     values = recipe.params
-    batch, at_once, epochs = (
-        values[f"train.{name}"] for name in ("global_batch_size", "micro_batch_tokens", "epochs")
-    )
+    batch = values["train.global_batch_size"]
+    epochs = values["train.epochs"]
     tokens = [] if recipe.lengths is None else recipe.lengths.tokens.tolist()
     lengths = batch_lengths(tokens, values["tokenize.max_length"], batch)
     spec = TrialSpec(
         config=checkpoint.config,
         labels=len(plan.classes["train"]),
         rows=batch,
-        tokens=at_once,
+        tokens=values["train.micro_batch_tokens"],
         lengths=lengths,
         cpu=params.train.launch == CPU,
         bf16=values["train.mixed_precision"] in ("auto", "bf16"),
@@ -555,6 +623,7 @@ def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Param
     result = run_trial(spec)
     if isinstance(result, str):
         return f"cost: not measured, because the trial failed: {result}"
+
     step = result.step_seconds(batch)
     training = epochs * math.ceil(train_rows(plan, params) / batch) * step
     evaluations = 4 if values["train.evaluate_every_steps"] else epochs
@@ -571,4 +640,6 @@ def duration(seconds: float) -> str:
     """Return a rounded time."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3600:.1f} h"

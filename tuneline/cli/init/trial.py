@@ -1,4 +1,4 @@
-"""A short trial of training: a few real steps of the architecture with random weights, to say what a training will cost here.
+"""A short trial of training: a few real steps of the architecture with random weights, to estimate the cost.
 
 ``run_trial`` runs this module as a process of its own, which imports torch, prints a ``TrialResult`` and
 ends: its memory is free again, and a failure, even for lack of memory, does not end ``tuneline init``.
@@ -39,7 +39,7 @@ class TrialSpec:
 
     Attributes:
         rows: Rows of a batch.
-        tokens: Limit of a micro-batch, of which a batch with more consists.
+        tokens: Largest number of tokens of a micro-batch; a batch with more is divided. ``None``: no limit.
         lengths: Tokens of the longest row of each batch, ascending.
         cpu: Stay on the CPU even if there is another device.
         bf16: Compute in bf16 where the processor does so. A GPU always does if it can.
@@ -55,12 +55,14 @@ class TrialSpec:
 
     def rows_at_once(self, length: int) -> int:
         """Return the rows of a micro-batch whose longest row has ``length`` tokens."""
-        return self.rows if self.tokens is None else max(min(self.rows, self.tokens // length), 1)
+        if self.tokens is None:
+            return self.rows
+        return max(min(self.rows, self.tokens // length), 1)
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What was measured: mean seconds of a forward and backward pass of a row, and seconds of an update of the weights."""
+    """Mean seconds of a forward and backward pass of a row, and seconds of an update of the weights."""
 
     device: str
     row_seconds: float
@@ -74,9 +76,16 @@ class TrialResult:
 def batch_lengths(tokens: Sequence[int], max_length: int, rows: int) -> list[int]:
     """Return the tokens of the longest row of each batch, as training buckets rows by length.
 
-    ``tokens`` has those of each row, ascending; what is over ``max_length`` is truncated.
+    Args:
+        tokens: Tokens of each row, ascending.
+        max_length: Tokens to which a row is truncated.
+        rows: Rows of a batch.
     """
-    return [min(int(max(tokens[start : start + rows])), max_length) for start in range(0, len(tokens), rows)]
+    lengths = []
+    for start in range(0, len(tokens), rows):
+        longest = int(max(tokens[start : start + rows]))
+        lengths.append(min(longest, max_length))
+    return lengths
 
 
 def is_busy() -> bool:
@@ -86,11 +95,19 @@ def is_busy() -> bool:
 
 def run_trial(spec: TrialSpec) -> TrialResult | str:
     """Run a trial in a process of its own; return the result, or why there is none."""
-    root = str(Path(tuneline.__file__).parents[1])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    waits = (
-        {"OMP_WAIT_POLICY": "PASSIVE"} if is_busy() else {}
-    )  # as stages/train/cpu/waits.py does during a training
+    # this code first, whatever folder the command was started in
+    path = [str(Path(tuneline.__file__).parents[1])]
+    if os.environ.get("PYTHONPATH"):
+        path.append(os.environ["PYTHONPATH"])
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path),
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+    }
+    if is_busy():  # as stages/train/cpu/waits.py does during a training
+        environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tuneline.cli.init.trial"],
@@ -99,13 +116,7 @@ def run_trial(spec: TrialSpec) -> TrialResult | str:
             text=True,
             check=False,
             timeout=TIMEOUT,
-            env={
-                **waits,
-                **os.environ,
-                "PYTHONPATH": path,
-                "HF_HUB_OFFLINE": "1",
-                "TRANSFORMERS_VERBOSITY": "error",
-            },
+            env=environment,
         )
     except subprocess.TimeoutExpired:
         return f"it took more than {TIMEOUT} seconds"
@@ -130,6 +141,8 @@ def measure_step(spec: TrialSpec) -> TrialResult:
     classifier: Callable[[Any], torch.nn.Module] = AutoModelForSequenceClassification.from_config
     with torch.device("meta"):
         _check_memory(sum(weight.numel() for weight in classifier(config).parameters()))
+
+    # model
     device = torch.device("cpu")
     if not spec.cpu and torch.accelerator.is_available():
         device = torch.accelerator.current_accelerator() or device
@@ -142,34 +155,38 @@ def measure_step(spec: TrialSpec) -> TrialResult:
         rows = spec.rows_at_once(length)
         ids = torch.randint(0, config.vocab_size, (rows, length), device=device)
         labels = torch.randint(0, max(2, spec.labels), (rows,), device=device)
+        if spec.labels == 1:  # a regression
+            labels = labels.float()
         with autocast:
-            outputs = model(
-                input_ids=ids,
-                attention_mask=torch.ones_like(ids),
-                labels=labels.float() if spec.labels == 1 else labels,
-            )
+            outputs = model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=labels)
         outputs.loss.backward()
         return rows
 
-    step(spec.lengths[len(spec.lengths) // 2])  # the first pass allocates memory and selects kernels
+    # Not measured: the first pass allocates memory and selects kernels.
+    step(spec.lengths[len(spec.lengths) // 2])
     optimizer.step()
-    row = _mean_seconds(step, spec.lengths, device)
-    return TrialResult(_description(device, is_bf16), row, _seconds(optimizer.step, device)[0])
+
+    row_seconds = _mean_seconds(step, spec.lengths, device)
+    optimizer_seconds, _ = _seconds(optimizer.step, device)
+    return TrialResult(_description(device, is_bf16), row_seconds, optimizer_seconds)
 
 
 def _mean_seconds(step: Callable[[int], int], lengths: Sequence[int], device: "torch.device") -> float:
-    """Measure some lengths, and scale to the mean of all: the time of a pass is about proportional to its tokens."""
-    seconds = tokens = 0.0
+    """Measure a few lengths, and scale to the mean of all: the time of a pass grows with its tokens."""
+    seconds = 0.0
+    tokens = 0
     for quantile in QUANTILES:
         length = lengths[min(len(lengths) - 1, int(quantile * len(lengths)))]
         taken, rows = _seconds(partial(step, length), device)
-        seconds, tokens = seconds + taken, tokens + rows * length
+        seconds += taken
+        tokens += rows * length
         if seconds > SECONDS:
             break
     return seconds / tokens * sum(lengths) / len(lengths)
 
 
 def _seconds(action: Callable[[], T], device: "torch.device") -> tuple[float, T]:
+    """Return the seconds of an action, until its device has finished, and the result of the action."""
     import torch
 
     started = time.perf_counter()
@@ -201,7 +218,8 @@ def _description(device: "torch.device", is_bf16: bool) -> str:
 def _check_memory(parameters: int) -> None:
     import psutil
 
-    needed, available = parameters * BYTES_PER_PARAMETER / 2**30, psutil.virtual_memory().available / 2**30
+    needed = parameters * BYTES_PER_PARAMETER / 2**30
+    available = psutil.virtual_memory().available / 2**30
     if needed > 0.8 * available:
         raise MemoryError(
             f"weights and optimizer need {needed:.0f} GiB of memory, and {available:.0f} GiB are free"

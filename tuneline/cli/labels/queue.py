@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.similarity import WordSets
 from tuneline.analysis.text import EncodedWords, Keys, normalized, same_text_keys, words
-from tuneline.cli.init.planning import open_row_file as open_detected
+from tuneline.cli.init.row_file import open_row_file as open_detected
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
 from tuneline.cli.predict.streaming import ModelChoice, good_rows, windows
 from tuneline.core.errors import DataError, StageError

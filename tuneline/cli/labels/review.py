@@ -22,12 +22,14 @@ from tuneline.analysis.baselines import majority_model
 from tuneline.analysis.corrections import row_keys
 from tuneline.analysis.text import normalized, same_text_keys, words
 from tuneline.core import paths
+from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.files import content_key, file_hash, replace_file
+from tuneline.core.hashes import content_key, file_hash, split_hash
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import RAW, SPLITS, TOKENIZED
+from tuneline.core.pipeline_code import ROOT
 from tuneline.core.processes import PARENT, ending, start
-from tuneline.core.provenance import ROOT, split_hash, stage_provenance
+from tuneline.core.provenance import stage_provenance
 from tuneline.core.records import Metrics, Timing
 from tuneline.core.stage import require
 from tuneline.core.tables import (

@@ -34,8 +34,10 @@ from tuneline.cli.predict.writing import (
     descriptor,
     open_writer,
 )
+from tuneline.core.atomic_files import temporary_directory, working_directory
+from tuneline.core.disk_errors import cannot_write
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.files import cannot_write, content_key, file_hash, temporary_directory, working_directory
+from tuneline.core.hashes import content_key, file_hash
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.records import OMITTED, Record
 from tuneline.core.terminal import progress, say

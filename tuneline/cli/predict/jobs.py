@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
+from tuneline.core.disk_errors import explain_disk_errors
 from tuneline.core.errors import InputError, StageError
-from tuneline.core.files import explain_disk_errors
 from tuneline.core.terminal import say, say_exception
 from tuneline.engines import engine, map_tasks
 from tuneline.project.scored import BEGINS, ENDS, JobOptions

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tuneline.core.atomic_files import replace_file, temporary_directory
 from tuneline.core.errors import StageError
-from tuneline.core.files import replace_file, temporary_directory
 from tuneline.core.tables import ROW_GROUP
 from tuneline.core.terminal import CONTROL_CHARACTERS
 from tuneline.project.spreadsheet import harmless

@@ -14,8 +14,8 @@ from tests.params import change_params
 from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
 from tuneline.cli import doctor as checks
+from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.launch import launch_file
-from tuneline.core.provenance import BaseSource, PretrainedSource
 from tuneline.params.loading import load_params
 from tuneline.project.dvc import cached_objects, read_lock
 from tuneline.project.site_cache import make_private

@@ -2,7 +2,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tuneline.cli.explain import REQUIRED, VARIES, find_parameter, flow, nested, read_reference, walk
-from tuneline.core.files import read_yaml
+from tuneline.core.yaml_files import read_yaml
 from tuneline.params.loading import default_values, known_keys
 from tuneline.settings import Settings
 

@@ -2,7 +2,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tuneline.cli.explain import MARKERS, reruns
-from tuneline.core.files import read_yaml
+from tuneline.core.yaml_files import read_yaml
 
 GRAPH = """\
 stages:

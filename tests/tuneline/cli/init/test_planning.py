@@ -1,5 +1,4 @@
 import shutil
-from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -7,14 +6,11 @@ from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from tests.hub import LoopbackHub
-from tests.params import params
 from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 from tuneline.cli import app
-from tuneline.cli.init import make_plan, planning
-from tuneline.cli.init.planning import usual_split
 from tuneline.cli.init.recipe import MULTILINGUAL, SMALL, suggested
-from tuneline.core.files import read_yaml
+from tuneline.core.yaml_files import read_yaml
 from tuneline.params.loading import load_params
 from tuneline.project.params_file import changed
 
@@ -42,22 +38,6 @@ def test_plan_says_what_the_test_rows_can_tell_apart(project, tickets):
         "With 12 rows, test measures an accuracy of 0.8 to within 0.226, and tells two models apart that"
         " differ by 0.253" in init(tickets, "--force", "--no-trial").output
     )
-
-
-@pytest.mark.parametrize(
-    ("rows", "validation", "test"),
-    [
-        (40, 0.15, 0.3),
-        (1_000, 0.15, 0.3),
-        (1_300, 0.12, 0.24),
-        (2_000, 0.1, 0.15),
-        (3_000, 0.1, 0.1),
-        (10**6, 0.1, 0.1),
-    ],
-)
-def test_small_files_give_a_larger_part_to_validation_and_test(rows, validation, test):
-    split = usual_split(rows)
-    assert (split.validation, split.test) == (validation, test)
 
 
 def test_learning_rate_is_a_number_in_every_version_of_yaml(project, tickets, checkpoint):
@@ -266,33 +246,3 @@ def test_checkpoint_of_the_hub_is_pinned_to_its_commit(project, tickets, tmp_pat
     assert (params.model.checkpoint, params.model.revision) == ("owner/tiny", commit)
     assert not list((tmp_path / "home").rglob("model.safetensors")), "the weights are not downloaded"
     assert "--checkpoint: owner/tiny has no branch, tag or commit 'v3'" in unknown.stderr
-
-
-UNCLEAR = "price,a,some words\n" + "".join(
-    f"{number}.5,{'ab'[number % 2]},day {number} is here\n" for number in range(60)
-)
-"""The numbers say that the first line is a header, and the classes that it is a row."""
-
-
-def test_first_line_that_can_be_read_in_two_ways_stops_with_the_option_for_each(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("a.csv").write_text(UNCLEAR)
-    with pytest.raises(planning.UnclearHeaderError) as unclear:
-        make_plan([Path("a.csv")], planning.UserChoices(), params(), may_ask=False)
-    assert "'price', 'a', 'some words'" in unclear.value.problem
-    assert "add --header" in unclear.value.hint
-    assert "add --no-header" in unclear.value.hint
-
-
-@pytest.mark.parametrize("answer", [True, False])
-def test_first_line_that_can_be_read_in_two_ways_is_asked_for(tmp_path, monkeypatch, answer):
-    monkeypatch.chdir(tmp_path)
-    Path("a.csv").write_text(UNCLEAR)
-    asked = []
-    monkeypatch.setattr("typer.confirm", lambda question, **_: asked.append(question) or answer)
-    made = make_plan([Path("a.csv")], planning.UserChoices(), params(), may_ask=True)
-    assert len(asked) == 1
-    assert made.layout.header is answer
-    assert list(made.columns) == (
-        ["price", "a", "some words"] if answer else ["column_1", "column_2", "column_3"]
-    )

@@ -9,7 +9,7 @@ from tests.dvc_files import init_dvc
 from tests.tuneline.cli.init.test_init import Terminal
 from tuneline.cli import app
 from tuneline.cli.doctor import check_files_versioned
-from tuneline.core.files import read_yaml
+from tuneline.core.yaml_files import read_yaml
 from tuneline.project.git_hook import is_installed
 from tuneline.project.repo import missing, unversioned
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.small_pipeline import QUEUES
 from tests.tuneline.cli.predict.conftest import PAIR, lines_of
-from tuneline.core.files import file_hash
+from tuneline.core.hashes import file_hash
 from tuneline.params.data import FilesParams
 from tuneline.readers.rows import DEFAULT_LIMITS, Limits
 

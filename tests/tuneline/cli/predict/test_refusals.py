@@ -18,7 +18,7 @@ from tests.faults.truncation import damages
 from tests.runaway import TEXT, make_runaway
 from tests.tuneline.cli.predict.conftest import PAIR, lines_of
 from tuneline.core.errors import InputError
-from tuneline.core.files import file_hash
+from tuneline.core.hashes import file_hash
 
 BAD_ROWS = {
     "too few fields": (

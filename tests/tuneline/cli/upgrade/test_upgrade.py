@@ -10,7 +10,7 @@ from tests.params import write_params
 from tests.project import GIT_IDENTITY
 from tuneline.cli import app
 from tuneline.cli.upgrade import MIGRATIONS
-from tuneline.core.files import read_yaml
+from tuneline.core.yaml_files import read_yaml
 from tuneline.params.loading import default_values, known_keys, load_params, missing_keys
 
 OLDEST = Path(__file__).with_name("params-oldest.yaml")

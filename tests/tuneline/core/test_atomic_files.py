@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.kills import killed, kills
+from tuneline.core.atomic_files import replace_directory, replace_file, write_json
 from tuneline.core.errors import DiskError
-from tuneline.core.files import replace_directory, replace_file, write_json
 
 
 class Broken(Exception):
@@ -39,7 +39,7 @@ def test_interrupt_right_after_the_creation_leaves_nothing(tmp_path, monkeypatch
         os.close(descriptor)
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("tuneline.core.files.lock", interrupted)
+    monkeypatch.setattr("tuneline.core.atomic_files.lock", interrupted)
     with pytest.raises(KeyboardInterrupt), replace(tmp_path / "model"):
         pass
     assert not list(tmp_path.iterdir())

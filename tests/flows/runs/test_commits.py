@@ -2,8 +2,8 @@
 
 import pytest
 
+from flows.runs.commits import NotFastForwardError, fast_forward
 from flows.runs.repository import Repository
-from flows.runs.results import NotFastForwardError, fast_forward
 from tests.faults.clones import Machine, clone, git, origin
 from tests.flows.conftest import sh
 from tuneline.project.worktrees import GitError

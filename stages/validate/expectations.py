@@ -38,8 +38,8 @@ from stages.validate.columns import RowNumbers
 from stages.validate.near_duplicates import NUMBERED_THROUGH
 from stages.validate.raw import RawSplit
 from stages.validate.tables import DerivedData
+from tuneline.core.hashes import split_hash
 from tuneline.core.paths import SPLITS
-from tuneline.core.provenance import split_hash
 from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, rebatch, write_batches
 from tuneline.core.terminal import phase
 from tuneline.params.validate import Rule

@@ -21,13 +21,14 @@ from rich.text import Text
 
 from tuneline.analysis.baselines import majority_model, tfidf_model
 from tuneline.cli.console import Console
-from tuneline.cli.init.planning import open_row_file
+from tuneline.cli.init.row_file import open_row_file
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
 from tuneline.cli.predict.streaming import ModelChoice, RowReport
+from tuneline.core.atomic_files import replace_file, temporary_directory
+from tuneline.core.base_source import BaseSource
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.files import replace_file, temporary_directory
+from tuneline.core.hashes import split_hash
 from tuneline.core.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
-from tuneline.core.provenance import BaseSource, split_hash
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import phase, progress
 from tuneline.evaluation.records import Slices

@@ -15,7 +15,7 @@ from tests.stages.train.conftest import fill
 from tuneline.core.tables import SplitReader, write_table
 from tuneline.model import linear
 from tuneline.model.batches import TokenizedSplit
-from tuneline.model.frozen import load_classifier, mean_pooled
+from tuneline.model.frozen_classifier import load_classifier, mean_pooled
 from tuneline.model.linear import LinearModel
 from tuneline.tasks import Regression
 

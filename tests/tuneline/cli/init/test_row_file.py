@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.cli.init.columns import NESTED
-from tuneline.cli.init.planning import open_row_file
+from tuneline.cli.init.row_file import open_row_file
 from tuneline.core.errors import DataError
 from tuneline.readers.layout import Layout, detect_layout
 

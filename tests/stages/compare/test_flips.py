@@ -3,8 +3,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.compare import __main__ as comparison
-from stages.compare.__main__ import describe_flips
+from stages.compare import flips as flip_module
+from stages.compare.flips import describe_flips
 from stages.compare.logits import TrainedLogits, compare_logits
 from tests.shards import into_shards
 from tuneline.core.tables import SplitReader
@@ -53,7 +53,7 @@ def test_flip_of_a_regression_has_numbers(raw):
 
 
 def test_flips_are_limited_to_the_largest_differences(raw, monkeypatch):
-    monkeypatch.setattr(comparison, "LIMIT", 2)
+    monkeypatch.setattr(flip_module, "LIMIT", 2)
     reference = TrainedLogits(
         np.zeros(20, np.int64), Classification(("no", "yes")), np.tile(np.array([1, 0], np.float32), (20, 1))
     )

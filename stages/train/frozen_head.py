@@ -23,7 +23,7 @@ from stages.train.progress import Evaluation, TrainingProgress
 from tuneline.core.terminal import phase, progress, say
 from tuneline.model.batches import TokenizedSplit, compute_by_length
 from tuneline.model.encoding import pair_separators
-from tuneline.model.frozen import FrozenClassifier, PairTemplate
+from tuneline.model.frozen_classifier import FrozenClassifier, PairTemplate
 from tuneline.model.linear import LinearModel, Vectors, most_rows
 from tuneline.params import Params
 from tuneline.tasks import Task

@@ -1,0 +1,74 @@
+"""Publication of the exported models that passed, in ``models/onnx``; the hint if the pipeline stops."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+
+from stages.compare.tolerance import ToleranceJudgement
+from tuneline.core.atomic_files import replace_directory
+from tuneline.core.paths import CANDIDATES, COMPARISON, ONNX
+from tuneline.onnx.records import EXPORT_RECORD, ExportRecord, ModelRecord
+from tuneline.params import CompareParams
+
+
+def select_published(
+    judgements: Mapping[str, ToleranceJudgement], params: CompareParams
+) -> tuple[list[str], list[str]]:
+    """Return the precisions to publish, and the messages that stop the pipeline.
+
+    With any such message nothing is published.
+    """
+    published, stopping = [], []
+    for precision, judgement in judgements.items():
+        if not judgement.violations:
+            published.append(precision)
+        elif params.tolerance(precision).required:
+            stopping += [f"{precision}: {message}" for message in judgement.violations]
+    if stopping:
+        return [], stopping
+    return published, []
+
+
+def publish_passed(
+    record: ExportRecord,
+    metrics: Mapping[str, Mapping[str, float]],
+    left_out: Mapping[str, Sequence[str]],
+    split: str,
+) -> None:
+    """Fill ``models/onnx`` with the models that passed, and with the candidates' files that are no models.
+
+    Args:
+        record: The record of the candidates.
+        metrics: Metrics of each model that passed, by precision.
+        left_out: Reasons why the other models are left out, by precision.
+        split: The reported split.
+    """
+    published = {}
+    excluded: set[str] = set()
+    for precision, model in record.models.items():
+        if precision not in metrics:
+            excluded.update(model.sha256)
+    for precision, values in metrics.items():
+        published[precision] = ModelRecord(**{**dict(record.models[precision]), "metrics": values})
+
+    with replace_directory(ONNX) as folder:
+        for path in sorted(CANDIDATES.iterdir()):
+            if path.name not in excluded:
+                shutil.copyfile(path, folder / path.name)
+        update = {"models": published, "left_out": left_out or None, "split": split}
+        record.model_copy(update=update).write(folder / EXPORT_RECORD)
+
+
+def way_on(stopping: Sequence[str]) -> str:
+    """Return what a user can do after a comparison that stopped the pipeline."""
+    if any(message.startswith("fp32: ") for message in stopping):
+        remedy = "Try another export.opset; or widen compare.fp32 if this difference is acceptable."
+    else:
+        remedy = (
+            "Set compare.int8.required (or fp16.required) to false, and the fp32 model is published"
+            " without it."
+        )
+    return (
+        f"Rows are counted from 0 in the reported split; their text is in {COMPARISON}/flips.json. {remedy}"
+        f" {ONNX} is empty until then: `dvc checkout {ONNX}` brings back the model of dvc.lock, `git checkout"
+        f" COMMIT dvc.lock && dvc checkout {ONNX}` that of a commit."
+    )

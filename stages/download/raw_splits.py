@@ -1,0 +1,167 @@
+"""Files of ``data/raw``, from the staged splits: complete and corrected rows, at most ``data.max_rows``."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from stages.download.corrector import Corrector
+from stages.download.label_encoding import LabelEncoder
+from stages.download.row_selection import RowSelection, sample_rows
+from stages.download.source import INDEX, StagedSplit
+from tuneline.analysis.corrections import dropped_file
+from tuneline.core.errors import DataError
+from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, raw_schema, rebatch, write_batches
+from tuneline.core.terminal import Progress, progress
+from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns
+from tuneline.readers.rows import listed
+from tuneline.tasks import Task
+
+
+@dataclass
+class RawWriter:
+    """Writes one split of the pipeline; ``left_out`` counts the rows without text or label."""
+
+    columns: LabelledColumns
+    shard_rows: int
+    encoder: LabelEncoder
+    corrector: Corrector
+    left_out: int = 0
+
+    def write(
+        self,
+        folder: Path,
+        staged: Mapping[str, StagedSplit],
+        selection: RowSelection,
+        at_most: int | None,
+        seed: int,
+    ) -> int:
+        """Write the rows of a split, into the folder of its name, and return their number, at least one.
+
+        Every label is checked, also of rows that are not drawn: a run on few rows finds the same errors as a
+        run on all.
+        """
+        split = folder.name
+        schema = raw_schema(self.columns.texts, self.encoder.labels)
+        drawn = None if at_most is None else sample_rows(selection.rows, at_most, seed)
+        with progress(f"download: writing {split}", selection.rows) as step:
+            batches = self._batches(selection.batches(staged), drawn, schema, step)
+            rows = write_shards(folder, schema, self.corrector.apply(split, batches), self.shard_rows)
+        if rows == 0:
+            raise DataError(f"The {split} split has no complete row left.", self._hint())
+        return rows
+
+    def _hint(self) -> str:
+        if self.corrector.left_out:
+            return f"{dropped_file()} leaves out {self.corrector.left_out:,} rows: remove some of its lines."
+        return (
+            "Fill in its texts and labels, name another split in data.splits, or raise its fraction in"
+            " data.split."
+        )
+
+    def _batches(
+        self,
+        batches: Iterator[tuple[StagedSplit, pa.RecordBatch]],
+        drawn: NDArray[np.int64] | None,
+        schema: pa.Schema,
+        step: Progress,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the complete rows as ``data/raw`` has them, of all rows or of the ``drawn`` row numbers."""
+        first = 0
+        for staged, batch in batches:
+            complete: NDArray[np.bool_] = staged.complete(batch).to_numpy(zero_copy_only=False)
+            ids = self.encoder.ids(batch, staged.labelled)
+            if staged.labelled:
+                valid = self.encoder.labels.valid(ids.to_numpy(zero_copy_only=False))
+                self._refuse_unknown(batch, staged, complete & ~valid)
+
+            texts = batch.columns[: len(self.columns.texts)]
+            raw = pa.record_batch([*texts, ids, batch[INDEX]], schema=schema)
+            is_drawn = np.ones(batch.num_rows, dtype=bool)
+            if drawn is not None:
+                start, stop = np.searchsorted(drawn, (first, first + batch.num_rows))
+                is_drawn[:] = False
+                is_drawn[drawn[start:stop] - first] = True
+            self.left_out += int((is_drawn & ~complete).sum())
+            yield raw.filter(pa.array(is_drawn & complete))
+
+            first += batch.num_rows
+            step.advance(batch.num_rows)
+
+    def _refuse_unknown(self, batch: pa.RecordBatch, staged: StagedSplit, unknown: NDArray[np.bool_]) -> None:
+        """Refuse the first row whose label is unknown."""
+        if not unknown.any():
+            return
+        row = int(unknown.argmax())
+        label = batch[LABEL][row].as_py()
+        if batch[POSITION][row].as_py() == 1:
+            hint = (
+                "It is in the first line: if that is a header, set data.files.columns to null (`tuneline"
+                " init FILE --header`)."
+            )
+        else:
+            hint = "Correct it; if the train split lacks this class, list all classes in data.label_names."
+        raise DataError(
+            f"{staged.place(batch, row)}, column {self.columns.label!r}: label {label!r} is not one of"
+            f" {listed(self.encoder.written)}.",
+            hint,
+        )
+
+
+def write_shards(folder: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], shard_rows: int) -> int:
+    """Write rows as ``00000.parquet``, ``00001.parquet``, ... in a new folder, and return their number.
+
+    Each file but the last has ``shard_rows`` rows.
+    """
+    folder.mkdir(parents=True)
+    rows = 0
+    for number, numbered in groupby(_cut(batches, shard_rows), itemgetter(0)):
+        shard = (batch for _, batch in numbered)
+        rows += write_batches(folder / f"{number:05d}.parquet", schema, rebatch(shard, schema))
+    return rows
+
+
+def _cut(batches: Iterator[pa.RecordBatch], shard_rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows with the number of their shard."""
+    row = 0
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, shard_rows - row % shard_rows)
+            yield row // shard_rows, part
+            row += part.num_rows
+            start += part.num_rows
+
+
+def remove_classes(files: Iterable[tuple[Path, Path]], labels: Task, empty: Collection[int]) -> Task:
+    """Copy files of the raw splits, each to its path, without the empty classes.
+
+    Returns:
+        The task with the classes that are left, which get new ids.
+    """
+    kept = [label for label in range(labels.outputs) if label not in empty]
+    fewer = labels.of_outputs([labels.label_text(label) for label in kept])
+    for path, target in files:
+        with pq.ParquetFile(path) as file:
+            texts = file.schema_arrow.names[:-2]  # without labels and idx
+            schema = raw_schema(texts, fewer)
+            write_batches(target, schema, _renumbered(file.iter_batches(ROW_GROUP), schema, kept))
+    return fewer
+
+
+def _renumbered(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, kept: list[int]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows with the position of their label in ``kept`` as label."""
+    column = schema.get_field_index(LABELS)
+    for batch in batches:
+        positions = pc.index_in(batch[LABELS], value_set=pa.array(kept, pa.int64()))
+        ids = pc.fill_null(positions, UNLABELLED).cast(pa.int64())
+        yield batch.set_column(column, LABELS, ids).cast(schema)

@@ -1,0 +1,63 @@
+import pytest
+
+from tests.project import copy_code
+from tuneline.core.errors import StageError
+from tuneline.core.pipeline_code import code_hash, stage_code
+
+
+def test_code_hash_changes_with_the_contents_of_a_file(root, code):
+    before = code_hash(root, code)
+    (root / code[1] / "files.py").write_text("b = 3\n")
+    assert code_hash(root, code) != before
+
+
+def test_code_hash_changes_with_the_name_of_a_file(root, code):
+    before = code_hash(root, code)
+    (root / code[1] / "files.py").rename(root / code[1] / "other.py")
+    assert code_hash(root, code) != before
+
+
+def test_code_hash_ignores_other_files_and_the_order_of_paths(root, code):
+    before = code_hash(root, code)
+    (root / code[1] / "__pycache__").mkdir()
+    (root / code[1] / "__pycache__/files.cpython-311.pyc").write_bytes(b"x")
+    assert code_hash(root, code[::-1]) == before
+
+
+def test_code_hash_names_a_missing_path(root, code):
+    with pytest.raises(StageError, match=r"tuneline/core/errors\.py"):
+        code_hash(root, [*code, "tuneline/core/errors.py"])
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """A copy of the pipeline's code. A test restores what it changes."""
+    folder = tmp_path_factory.mktemp("code")
+    copy_code(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("stage", "file", "concerns"),
+    [
+        ("train", "tuneline/metrics/scores.py", True),
+        ("train", "tuneline/core/locks.py", True),
+        ("train", "stages/train/loop.py", True),
+        ("train", "tuneline/cli/__init__.py", False),
+        ("train", "tuneline/params/train.py", False),
+        ("train", "tuneline/readers/rows.py", False),
+        ("train", "stages/evaluate/__main__.py", False),
+        ("download", "tuneline/readers/rows.py", True),
+        ("download", "tuneline/analysis/splitting.py", True),
+        ("download", "tuneline/cli/__init__.py", False),
+        ("download", "tuneline/params/data.py", False),
+        ("download", "tuneline/evaluation/scoring.py", False),
+    ],
+)
+def test_stage_is_continued_only_by_the_code_that_it_depends_on(copy, stage, file, concerns):
+    """Parameters are in the key by their values, so a docstring of theirs changes nothing."""
+    before, text = stage_code(stage, copy), (copy / file).read_text()
+    (copy / file).write_text(f"{text}# another formula\n")
+    after = stage_code(stage, copy)
+    (copy / file).write_text(text)
+    assert (after != before) == concerns

@@ -1,0 +1,119 @@
+"""Rows per class and split, counted as the stage ``download`` will write them."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
+from tuneline.cli.init.columns import ColumnChoice
+from tuneline.cli.init.row_file import RowFile
+from tuneline.core.paths import SPLITS
+from tuneline.params.data import SplitParams
+from tuneline.readers.inputs import open_table
+from tuneline.readers.labelled import LABEL, LabelledColumns, has_text, labelled_rows
+from tuneline.readers.rows import BadRows, check_columns
+from tuneline.tasks import TASKS
+
+
+@dataclass
+class LeftOut:
+    """The rows that the stage ``download`` will leave out.
+
+    Attributes:
+        incomplete: Number of rows without text or label.
+        unreadable, first: Number of rows that cannot be read, and place and reason of the first ones.
+        share: Largest fraction of the rows of a file.
+    """
+
+    incomplete: int = 0
+    unreadable: int = 0
+    first: list[str] = field(default_factory=list)
+    share: float = 0.0
+
+    def add(self, bad: BadRows, incomplete: int, rows: int) -> None:
+        """Add a file: its ``bad`` rows, and how many of its readable ``rows`` are incomplete."""
+        self.incomplete += incomplete
+        self.unreadable += bad.count
+        self.first += [f"{bad.name}, {place}" for place in bad.first]
+        self.share = max(self.share, (bad.count + incomplete) / max(rows + bad.count, 1))
+
+
+def count_classes(
+    files: Mapping[str, RowFile], decision: ColumnChoice, split: SplitParams | None, seed: int
+) -> tuple[dict[str, Counter[str]], LeftOut]:
+    """Count the rows as the stage ``download`` will divide them.
+
+    Args:
+        files: The file of each split that has one.
+        decision: Columns and task.
+        split: How the train file is divided; ``None`` if it is not.
+        seed: Seed of the division.
+
+    Returns:
+        The number of complete rows per class of each split, and the other rows.
+    """
+    classes: dict[str, Counter[str]] = {name: Counter() for name in SPLITS}
+    left_out = LeftOut()
+    for name, file in files.items():
+        bad = file.bad_rows()
+        labels, parts = _read_classes(name, file, decision, split, seed, bad=bad)
+        for label, part in zip(labels, parts, strict=True):
+            if label is not None:
+                classes[SPLITS[part]][label] += 1
+        left_out.add(bad, incomplete=labels.count(None), rows=len(labels))
+    return classes, left_out
+
+
+def _read_classes(
+    name: str,
+    file: RowFile,
+    decision: ColumnChoice,
+    split: SplitParams | None,
+    seed: int,
+    *,
+    bad: BadRows,
+) -> tuple[list[str | None], list[int]]:
+    """Return the class of each row of the file of a split, and the position in ``SPLITS`` of the row's split.
+
+    The class of an incomplete row is ``None``. Rows that cannot be read are counted in ``bad``.
+    """
+    kind = TASKS[decision.task]
+    division = split if name == "train" else None
+    by = None if division is None else division.by
+    labels: list[str | None] = []
+    rows, strata = [], []
+    for batch in _labelled(file, decision, by, bad):
+        texts, label = batch.columns[: len(decision.text_columns)], batch[LABEL]
+        stratum = kind.strata(label)
+        complete = pc.and_(has_text(texts), pc.is_valid(label))
+        values = pc.if_else(complete, pc.fill_null(stratum, ""), pa.scalar(None, pa.string()))
+        labels += values.to_pylist()
+        groups = None if by is None else batch["other_0"]
+        rows.append(row_hashes(texts, groups, seed))
+        strata.append(hashes(stratum))
+    bad.check(len(labels))
+
+    if division is None or not rows:
+        return labels, [SPLITS.index(name)] * len(labels)
+    return labels, assign_splits(np.concatenate(rows), np.concatenate(strata), division).tolist()
+
+
+def _labelled(
+    file: RowFile, decision: ColumnChoice, by: str | None, bad: BadRows
+) -> Iterator[pa.RecordBatch]:
+    options = dict.fromkeys(decision.text_columns, "--text") | {decision.label_column: "--label"}
+    check_columns(file.columns, options, str(file.path))
+    columns = LabelledColumns(
+        decision.text_columns,
+        decision.label_column,
+        TASKS[decision.task],
+        others={} if by is None else {by: "--by"},
+        sparse=True,
+        policy=file.policy,
+    )
+    with open_table(file.source) as table:
+        yield from labelled_rows(table, columns, bad)

@@ -1,0 +1,82 @@
+"""Notes and warnings about a plan, for the user."""
+
+from collections import Counter
+
+from tuneline.cli.init.planning import Plan
+from tuneline.core.paths import SPLITS
+from tuneline.params import Params
+from tuneline.readers.rows import listed
+from tuneline.tasks import TASKS
+
+SHOWN_CLASSES = 5
+
+
+def split_notes(plan: Plan) -> list[str]:
+    """Return how the train file is divided, and which rows are left out."""
+    notes = []
+    if plan.split is not None:
+        taken = []
+        for split in SPLITS[1:]:
+            fraction = getattr(plan.split, split)
+            if fraction:
+                taken.append(f"{split} ({fraction:.0%})")
+        kept = f"all rows of a {plan.split.by!r} are" if plan.split.by else "equal texts are"
+        notes.append(
+            f"{' and '.join(taken)} taken from {plan.placement.file('train').name} by the stage download"
+            f" (data.split); {kept} in one split."
+        )
+
+    test_rows = plan.classes["test"].total()
+    if test_rows:
+        notes.append(TASKS[plan.decision.task].resolution(test_rows))
+
+    left_out = plan.left_out
+    if left_out.incomplete:
+        notes.append(f"{left_out.incomplete:,} rows without text or label are left out (data.bad_rows).")
+    if left_out.unreadable:
+        shown = "\n    ".join(left_out.first)
+        notes.append(
+            f"{left_out.unreadable:,} rows that cannot be read are left out (data.bad_rows):\n    {shown}"
+        )
+    return notes
+
+
+def warnings_of_plan(plan: Plan, params: Params) -> list[str]:
+    """Return warnings: what would stop the pipeline, or give a poor model."""
+    warnings = [f"{target} is replaced: its content differs." for target in plan.placement.replaced]
+    if "-1" in plan.classes["train"]:
+        warnings.append(
+            "! -1 is a class like the others. If it means that a label is missing, empty these cells."
+        )
+    if params.data.max_rows is not None:
+        warnings.append(
+            f"! data.max_rows is {params.data.max_rows:,}: more rows of a split are not used. Set it to null"
+            " to use all."
+        )
+    least = params.validate_.rows.min
+    small = [split for split in SPLITS if plan.classes[split].total() < least]
+    if small:
+        warnings.append(
+            f"! {' and '.join(small)}: fewer than {least} rows (validate.rows.min), so the data checks will"
+            " fail."
+        )
+    return warnings + class_warnings(plan)
+
+
+def class_warnings(plan: Plan) -> list[str]:
+    """Return warnings about classes with a single row, and about splits that lack a class."""
+    warnings = []
+    totals: Counter[str] = sum(plan.classes.values(), Counter())
+    rare = [name for name, rows in totals.items() if rows == 1 and name]
+    if rare:
+        warnings.append(
+            f"! Only one row has the label {listed(rare, SHOWN_CLASSES)}: a typo, or the header of another"
+            " file?"
+        )
+    for split in SPLITS[1:]:
+        absent = sorted(set(plan.classes["train"]) - set(plan.classes[split]))
+        if absent:
+            shown = ", ".join(absent[:SHOWN_CLASSES])
+            more = ", ..." if len(absent) > SHOWN_CLASSES else ""
+            warnings.append(f"! {split} has no rows of {shown}{more}.")
+    return warnings

@@ -1,0 +1,81 @@
+"""The parameters that a plan gives: section ``data``, and the metric of its task."""
+
+from typing import Any
+
+from tuneline.cli.init.planning import Plan
+from tuneline.core.paths import SPLITS
+from tuneline.metrics.table import metrics_for, primary_metric
+from tuneline.params import Params
+from tuneline.tasks import TASKS
+
+
+def is_current(plan: Plan, params: Params) -> bool:
+    """Return True if ``params.yaml`` is for this data already."""
+    data, decision = params.data, plan.decision
+    now = (data.source, data.path, tuple(data.text_columns), data.label_column, data.task)
+    planned = (
+        "files",
+        plan.placement.data_path,
+        decision.text_columns,
+        decision.label_column,
+        decision.task,
+    )
+    return now == planned
+
+
+def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
+    """Return the parameters for a plan, by dotted key.
+
+    Args:
+        plan: What will be written.
+        metric: ``train.metric`` now; it stays if it suits the task.
+        current: True if the parameters are for this data already; then its class names and behaviour tests
+            stay, too.
+    """
+    values: dict[str, Any] = {
+        "data.source": "files",
+        "data.path": plan.placement.data_path,
+        "data.name": None,
+        "data.revision": None,
+        "data.splits": {split: plan.placement.specs.get(split, split) for split in SPLITS},
+        "data.split": None if plan.split is None else plan.split.model_dump(),
+        "data.text_columns": list(plan.decision.text_columns),
+        "data.label_column": plan.decision.label_column,
+        "data.task": plan.decision.task,
+    }
+    values |= file_params(plan)
+    if plan.left_out.share:
+        values["data.bad_rows"] = "skip"
+        values["data.max_bad_share"] = plan.max_bad_share
+    if not current:
+        values["data.label_names"] = None
+        values["data.as_of"] = None
+        values["data.last_days"] = None
+        values["evaluate.behaviour"] = None
+
+    kind = TASKS[plan.decision.task].metric_kind
+    suitable = {candidate.name for candidate in metrics_for(kind) if candidate.validated}
+    values["train.metric"] = metric if metric in suitable else primary_metric(kind).name
+    return values
+
+
+def file_params(plan: Plan) -> dict[str, Any]:
+    """Return the parameters in ``data.files``; ``None`` is the usual value for the suffix of the files."""
+    layout, dialect = plan.layout, plan.layout.dialect
+    delimiter = quoting = columns = None
+    if layout.kind == "delimited":
+        usual_delimiter = "\t" if layout.delimiter == "\t" else ","
+        usual_quoting = "literal" if layout.delimiter == "\t" else "standard"
+        delimiter = layout.delimiter if layout.delimiter != usual_delimiter else None
+        quoting = layout.quoting if layout.quoting != usual_quoting else None
+        columns = None if layout.header else list(plan.columns)
+    return {
+        "data.files.delimiter": delimiter,
+        "data.files.quoting": quoting,
+        "data.files.quote": dialect.quote,
+        "data.files.escape": dialect.escape,
+        "data.files.skip_lines": dialect.skip_lines,
+        "data.files.decimal": dialect.decimal,
+        "data.files.columns": columns,
+        "data.files.encoding": "utf-8" if layout.kind == "parquet" else layout.encoding.removesuffix("-sig"),
+    }

@@ -1,0 +1,90 @@
+"""A source file of the user: its columns, and its rows, read by the rules of the stage ``download``."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+from tuneline.cli.init.columns import NESTED, Cells
+from tuneline.readers.delimited import numbered_column
+from tuneline.readers.inputs import Input, open_table, readable
+from tuneline.readers.labelled import plain_text
+from tuneline.readers.layout import SOURCES, Layout
+from tuneline.readers.rows import DEFAULT_LIMITS, STOP, BadRowPolicy, BadRows, Limits, check_columns
+from tuneline.readers.text import open_text
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """A source file.
+
+    Attributes:
+        columns: Column names: the names in the header, ``column_1`` and so on without a header; the keys of
+            all JSON objects, in the order of their first occurrence; the names in a Parquet schema.
+        limits: Largest sizes that are read.
+        policy: What to do about rows that cannot be read.
+    """
+
+    path: Path
+    layout: Layout
+    columns: list[str]
+    limits: Limits = DEFAULT_LIMITS
+    policy: BadRowPolicy = STOP
+
+    @property
+    def source(self) -> Input:
+        """The file as the stage ``download`` reads it."""
+        layout = self.layout
+        dialect = layout.dialect
+        if not layout.header:
+            dialect = replace(dialect, columns=tuple(self.columns))
+        kind = "csv" if layout.kind == "delimited" else layout.kind
+        return Input(self.path, kind, dialect, layout.encoding, self.limits, options=SOURCES, strict=True)
+
+    def with_decimal(self, decimal: str) -> Self:
+        """Return the file with another character before the decimals of numbers."""
+        dialect = replace(self.layout.dialect, decimal=decimal)
+        return replace(self, layout=replace(self.layout, dialect=dialect))
+
+    def bad_rows(self) -> BadRows:
+        """Return a counter of the rows that cannot be read."""
+        return BadRows(str(self.path), "line", self.policy)
+
+    def rows(self) -> Iterator[Cells]:
+        """Yield all rows, by the rules of the stage ``download``; refuse a file with too many bad rows."""
+        bad = self.bad_rows()
+        number = 0
+        with open_table(self.source) as table:
+            # Columns of lists and objects are not read: all their cells are NESTED.
+            flat = [name for name in self.columns if not table.is_nested(name)]
+            places = [flat.index(name) if name in flat else None for name in self.columns]
+            rows = table.rows({name: name for name in flat}, everywhere=())
+            for _, values in readable(rows, bad):
+                number += 1
+                yield tuple([NESTED if place is None else _cell(values[place]) for place in places])
+        bad.check(number)
+
+
+def _cell(value: object) -> str | None:
+    """Return a value as the text of a cell."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (list, dict)):
+        return NESTED
+    return plain_text(value)
+
+
+def open_row_file(
+    path: Path, layout: Layout, limits: Limits = DEFAULT_LIMITS, policy: BadRowPolicy = STOP
+) -> RowFile:
+    """Open a source file."""
+    file = RowFile(path, layout, [], limits, policy)
+    if not layout.header:
+        with open_text(path, layout.encoding, SOURCES, limits) as lines:
+            width = len(next(cells for cells in layout.reader(iter(lines)) if cells))
+        return replace(file, columns=[numbered_column(position) for position in range(width)])
+
+    with open_table(file.source) as table:
+        columns = table.all_names(file.bad_rows())
+    check_columns(columns, dict.fromkeys(columns, ""), str(path))
+    return replace(file, columns=columns)
