@@ -85,3 +85,27 @@ def constants(statement: ast.stmt) -> Iterator[tuple[str, str]]:
     for target in targets:
         if isinstance(target, ast.Name) and target.id.isupper():
             yield target.id, ast.unparse(statement.value)
+
+
+SEVERAL_MODULES = "several_modules"
+"""Folder of the tests of a behaviour to which several modules of a package contribute."""
+WHOLE_PRODUCT = ("benchmarks", "docs", "faults", "pipeline")
+"""Folders of tests that belong to no package."""
+
+
+def test_test_files_are_found_under_the_name_of_their_module():
+    """``test_MODULE.py``, ``test_MODULE_BEHAVIOUR.py``, or any name in a folder of the module's name."""
+    lost = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        folder = path.parent.relative_to(ROOT / "tests")
+        if folder == Path() or folder.parts[0] in WHOLE_PRODUCT or folder.name == SEVERAL_MODULES:
+            continue
+        subject = path.stem.removeprefix("test_")
+        modules = {module.stem.strip("_") for module in (ROOT / folder).glob("*.py")}
+        modules |= {package.parent.name for package in (ROOT / folder).glob("*/__init__.py")}
+        modules.add(folder.name)  # __init__.py
+        is_named = any(subject == module or subject.startswith(f"{module}_") for module in modules)
+        has_folder = (ROOT / folder).with_suffix(".py").exists()
+        if not is_named and not has_folder:
+            lost.append(path.relative_to(ROOT).as_posix())
+    assert lost == [], f"name them after a module, or move them to a folder {SEVERAL_MODULES}"

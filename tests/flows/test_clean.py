@@ -15,8 +15,8 @@ from prefect.states import Completed
 
 from flows.clean import CLEANED, DAY, Cleaned, clean
 from tests.conftest import ROOT
-from tests.flows.cleaning.conftest import Past
-from tests.flows.cleaning.test_cache import age_cache, is_cached
+from tests.flows.clean.conftest import Past
+from tests.flows.clean.test_cache import age_cache, is_cached
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import prefect_server, until
 from tuneline.core.locks import locked

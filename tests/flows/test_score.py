@@ -172,7 +172,7 @@ print("RESULT", killed(send, int(sys.argv[2]), lambda event, _: event == "os.ren
 """
 
 
-# the lock, the names and the refusals each have a faster test, here and in tests/flows/scoring/test_inbox.py
+# the lock, the names and the refusals each have a faster test, here and in tests/flows/inbox/test_inbox.py
 @pytest.mark.slow
 @pytest.mark.promise("two-scorings")
 def test_problem_of_one_file_stops_no_other_and_two_runs_score_each_row_once(served, toy, promoted, put):

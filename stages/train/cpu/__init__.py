@@ -10,7 +10,7 @@ docs/benchmarks.md has what each part saves. The package uses of torch, beyond i
 - ``cblas_gemm_bf16bf16f32`` in ``libtorch_cpu.so``, in bf16.py: MKL's public function, which torch contains.
   Without it, gradients of weights are computed by torch, and rounded to bf16.
 
-``tests/stages/train/cpu/test_internals.py`` fails if one of them changes.
+``tests/stages/train/cpu/several_modules/test_internals.py`` fails if one of them changes.
 """
 
 import contextlib

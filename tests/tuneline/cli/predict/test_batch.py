@@ -13,7 +13,7 @@ import pytest
 
 from tests.tuneline.cli.predict import killing
 from tests.tuneline.cli.predict.conftest import lines_of
-from tests.tuneline.cli.predict.test_process import tuneline
+from tests.tuneline.cli.predict.test_predict_process import tuneline
 from tuneline.cli.predict import batch
 
 ROWS = 70

@@ -11,7 +11,7 @@ from flows.runs.checkout import isolated
 from flows.runs.repository import Repository
 from tests.faults.clones import git
 from tests.faults.kills import kills
-from tests.flows.cleaning.conftest import Past, cleaning_of
+from tests.flows.clean.conftest import Past, cleaning_of
 from tuneline.settings import Settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -11,7 +11,7 @@ import pytest
 
 from flows.inbox import Archive, ChangedError, Incoming, Outbox, archived_files, new_files
 from tests.faults.kills import kills
-from tests.flows.scoring.results import NEW, OLD, mark_scored
+from tests.flows.inbox.results import NEW, OLD, mark_scored
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - another file system, not a temporary folder
 

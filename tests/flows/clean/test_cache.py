@@ -16,7 +16,7 @@ from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
 from tests.dvc_files import add_remote, configure_dvc
 from tests.faults.kills import kills
-from tests.flows.cleaning.conftest import cleaning_of
+from tests.flows.clean.conftest import cleaning_of
 from tests.flows.conftest import sh
 from tuneline.project.dvc import Lock, cached_file, read_lock
 from tuneline.project.garbage import CacheInUseError, check_idle, collect_garbage

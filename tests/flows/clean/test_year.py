@@ -13,7 +13,7 @@ from flows.clean import DAY, clean_all
 from flows.promotion.production import fetch_model
 from flows.runs.repository import Repository
 from tests.faults.clones import git
-from tests.flows.cleaning.conftest import Past, cleaning_of
+from tests.flows.clean.conftest import Past, cleaning_of
 from tuneline.project.dvc import cached_file, read_lock
 from tuneline.project.repo import lock_at
 from tuneline.settings import Retention, Settings

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.inbox import Incoming, Outbox, is_data, new_files, unread, unscored
-from tests.flows.scoring.results import mark_scored
+from tests.flows.inbox.results import mark_scored
 
 LONG = ["ä" * 120 + ending for ending in ("1.csv", "2.csv", "2.csv.gz")]
 """Names of the length that file systems allow, which differ only at their end."""

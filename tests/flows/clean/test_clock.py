@@ -6,7 +6,7 @@ import pytest
 
 from flows.clean import CLEANED, DAY, PAUSE, Cleaned, clock_problem
 from tests.faults.clones import git
-from tests.flows.cleaning.conftest import cleaning_of
+from tests.flows.clean.conftest import cleaning_of
 
 AHEAD = time.time() + 100 * DAY
 

@@ -11,7 +11,7 @@ import pytest
 from stages.download.__main__ import main
 from tests.faults.kills import killed
 from tests.stages.download.made import Content, write_params, write_source
-from tests.stages.download.test_correct import correct, key
+from tests.stages.download.test_corrector import correct, key
 
 DATA: dict[str, Any] = {
     "splits": {"train": "all"},

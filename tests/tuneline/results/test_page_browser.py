@@ -1,4 +1,4 @@
-"""The page in a real browser: no console error, no network request. tests/tuneline/reports/test_browser.py
+"""The page in a real browser: no console error, no network request. tests/tuneline/reports/several_modules/test_browser.py
 measures it."""
 
 import pytest

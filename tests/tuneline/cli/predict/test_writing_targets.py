@@ -110,7 +110,7 @@ def test_open_file_is_appended_to_and_not_replaced(tmp_path):
     log.write_text("before\n")
     before = log.stat().st_ino
     code = (
-        "from pathlib import Path; from tests.tuneline.cli.predict.test_targets import write;"
+        "from pathlib import Path; from tests.tuneline.cli.predict.test_writing_targets import write;"
         " write(Path('/dev/stdout'))"
     )
     with log.open("ab") as stdout:
