@@ -345,7 +345,7 @@ class InputColumns:
 
     Others may hold anything.
 
-    ``every``: copy all columns, without ``kept`` those of the input; a JSON object need not have each.
+    ``every``: copy all columns; without ``kept``, all columns of the input. A JSON object need not have each.
     """
 
     texts: tuple[str, ...]

@@ -232,7 +232,7 @@ def open_parquet(
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch without dictionaries and views, whose sizes would not be those of its cells."""
+    """Return a batch without dictionaries and views, which take other sizes than the cells."""
     columns = []
     for values in batch.columns:
         if pa.types.is_dictionary(values.type):
