@@ -85,10 +85,10 @@ def merge_bins(counts: Counts, reference: Counts) -> tuple[Counts, Counts]:
 
 
 def population_stability(counts: Counts, reference: Counts) -> Distance:
-    """Return the population stability index of two histograms over at most ``PSI_BINS`` merged bins, with its p-value.
+    """Return the population stability index of two histograms, with its p-value.
 
-    Half a row is added to every bin, so that an empty bin does not make the index infinite. The p-value comes
-    from the chi-squared test of Yurdakul and Naranjo.
+    It is computed over at most ``PSI_BINS`` merged bins. Half a row is added to every bin, so that an empty
+    bin does not make the index infinite. The p-value comes from the chi-squared test of Yurdakul and Naranjo.
     """
     # the survival function of scipy.stats.chi2, which takes a second to import
     from scipy.special import chdtrc

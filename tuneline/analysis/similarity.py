@@ -1,9 +1,10 @@
-"""Similarity of rows: the fraction of their different words that two rows have in common, where rare words count more.
+"""Similarity of rows: the fraction of their different words that two rows have in common.
 
-It does not depend on the order of words, so swapped clauses and swapped texts make no difference. A word
-weighs the square root of its inverse document frequency. With equal weights, rows of one template resemble
-each other, because its words are in all of them; with the whole inverse document frequency, names and numbers
-weigh so much that a copy with other names is missed. benchmarks/near_duplicates.py measures all three.
+Rare words count more. It does not depend on the order of words, so swapped clauses and swapped texts make no
+difference. A word weighs the square root of its inverse document frequency. With equal weights, rows of one
+template resemble each other, because its words are in all of them; with the whole inverse document frequency,
+names and numbers weigh so much that a copy with other names is missed. benchmarks/near_duplicates.py measures
+all three.
 """
 
 import mmap
@@ -44,10 +45,11 @@ def partitions(keys: NDArray[np.uint64]) -> Iterator[NDArray[np.int64]]:
         return
     shift = np.uint64(64 - bits)
     for number in range(1 << bits):
-        blocks = (
-            (first, keys[first : first + HASHES_AT_A_TIME]) for first in range(0, len(keys), HASHES_AT_A_TIME)
-        )
-        yield np.concatenate([first + np.flatnonzero(block >> shift == number) for first, block in blocks])
+        rows = []
+        for first in range(0, len(keys), HASHES_AT_A_TIME):
+            block = keys[first : first + HASHES_AT_A_TIME]
+            rows.append(first + np.flatnonzero(block >> shift == number))
+        yield np.concatenate(rows)
 
 
 KEPT = 256 << 20
@@ -58,20 +60,22 @@ class MappedArray:
     """An array in a file, of which the system reads into memory what is used."""
 
     def __init__(self, file: int, dtype: DTypeLike, shape: tuple[int, ...]) -> None:
+        self._map: mmap.mmap | None = None
+        self.values: NDArray[Any] = np.empty(0, dtype)
         size = prod(shape) * np.dtype(dtype).itemsize
-        self._map = mmap.mmap(file, size) if size else None
-        self.values: NDArray[Any] = (
-            np.frombuffer(self._map, dtype).reshape(shape) if self._map else np.empty(shape, dtype)
-        )
+        if size:
+            self._map = mmap.mmap(file, size)
+            self.values = np.frombuffer(self._map, dtype)
+        self.values = self.values.reshape(shape)
 
     @classmethod
     def zeros(cls, shape: tuple[int, ...], dtype: DTypeLike) -> "MappedArray":
         """Make an array of zeros."""
         with tempfile.TemporaryFile(dir=".") as file:
-            if size := prod(shape) * np.dtype(dtype).itemsize:
-                os.posix_fallocate(
-                    file.fileno(), 0, size
-                )  # else a full disk kills the process while it writes to the array
+            size = prod(shape) * np.dtype(dtype).itemsize
+            if size:
+                # Without this, a full disk kills the process while it writes to the array.
+                os.posix_fallocate(file.fileno(), 0, size)
             return cls(file.fileno(), dtype, shape)
 
     def release(self) -> None:
@@ -107,7 +111,10 @@ Rows = NDArray[np.int64]
 Similarities = NDArray[np.float32]
 PAIRS_AT_A_TIME = 1 << 14
 ROWS_AT_A_TIME = 1 << 12
-"""Rows that are read from anywhere before memory is released: the system reads up to 64 kB around each, so 256 MB."""
+"""Rows that are read from anywhere before memory is released.
+
+The system reads up to 64 kB around each, so 256 MB.
+"""
 
 
 @dataclass(frozen=True)
@@ -136,39 +143,46 @@ class WordSets:
         """
         from scipy.sparse import csr_matrix
 
-        ids_of_batches, lengths_of_rows = GrowingArray(np.int32), GrowingArray(np.int32)
-        vocabulary = GrowingArray(np.uint64), GrowingArray(np.int64), GrowingArray(np.int32)
+        # the different words of each row, numbered as in the vocabulary of its batch
+        ids = GrowingArray(np.int32)
+        lengths = GrowingArray(np.int32)
+        keys = GrowingArray(np.uint64)
+        occurrences = GrowingArray(np.int64)
+        documents = GrowingArray(np.int32)
         sizes = []
         for batch in batches:
-            starts, words = np.r_[0, np.cumsum(batch.lengths)], len(batch.keys)
+            rows = len(batch.lengths)
+            words = len(batch.keys)
+            starts = np.r_[0, np.cumsum(batch.lengths)]
             entries = (np.ones(len(batch.indices), np.bool_), batch.indices, starts)
-            matrix = csr_matrix(entries, shape=(len(batch.lengths), words), copy=True)
+            matrix = csr_matrix(entries, shape=(rows, words), copy=True)
             matrix.sum_duplicates()
-            ids_of_batches.append(matrix.indices)
-            lengths_of_rows.append(np.diff(matrix.indptr))
-            counts = (
-                batch.keys,
-                np.bincount(batch.indices, minlength=words),
-                np.bincount(matrix.indices, minlength=words),
-            )
-            for array, values in zip(vocabulary, counts, strict=True):
-                array.append(values)
-            sizes.append((len(batch.lengths), words))
-        ids, lengths = ids_of_batches.mapped(), lengths_of_rows.mapped().values
-        ranks, keys, documents = _joined(*(array.mapped().values for array in vocabulary))
-        starts = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=starts[1:])
-        sets = cls(
-            keys,
-            np.sqrt(np.log((len(lengths) + 1) / documents)),
-            ids,
-            starts,
-            np.zeros(len(lengths), np.float32),
+            ids.append(matrix.indices)
+            lengths.append(np.diff(matrix.indptr))
+            keys.append(batch.keys)
+            occurrences.append(np.bincount(batch.indices, minlength=words))
+            documents.append(np.bincount(matrix.indices, minlength=words))
+            sizes.append((rows, words))
+
+        # one vocabulary for all
+        mapped_ids = ids.mapped()
+        row_lengths = lengths.mapped().values
+        ranks, joined_keys, rows_with_word = _joined(
+            keys.mapped().values, occurrences.mapped().values, documents.mapped().values
         )
-        first = first_word = 0
+        weights = np.sqrt(np.log((len(row_lengths) + 1) / rows_with_word))
+        starts = np.zeros(len(row_lengths) + 1, np.int64)
+        np.cumsum(row_lengths, out=starts[1:])
+        totals = np.zeros(len(row_lengths), np.float32)
+        sets = cls(joined_keys, weights, mapped_ids, starts, totals)
+
+        # the words of each row, numbered as in that vocabulary
+        first = 0
+        first_word = 0
         for rows, words in sizes:
             sets._renumber(first, first + rows, ranks[first_word : first_word + words])
-            first, first_word = first + rows, first_word + words
+            first += rows
+            first_word += words
         return sets
 
     def _renumber(self, first: int, stop: int, ranks: NDArray[np.int32]) -> None:
@@ -182,9 +196,10 @@ class WordSets:
         self.ids.release()
 
     def matrix(self, first: int, stop: int) -> "csr_matrix":
-        """Return a sparse float32 matrix of shape ``(stop - first, words)``: the square root of the weight where a row has the word.
+        """Return a sparse float32 matrix of shape ``(stop - first, words)``.
 
-        So the product of two rows is the weight of their common words.
+        Where a row has a word, it holds the square root of the word's weight, so the product of two rows is
+        the weight of their common words.
         """
         starts = self.starts[first : stop + 1]
         ids = self.ids.values[starts[0] : starts[-1]]
@@ -194,9 +209,11 @@ class WordSets:
         """Return the similarity of pairs of rows, each of which has words; float32 of shape ``(pairs,)``."""
         similarities = np.empty(len(left), np.float32)
         for start in range(0, len(left), PAIRS_AT_A_TIME):
-            some = slice(start, start + PAIRS_AT_A_TIME)
-            common = _summed(self._rows(left[some], self._roots**2).multiply(self._rows(right[some])))
-            similarities[some] = common / (self.totals[left[some]] + self.totals[right[some]] - common)
+            block = slice(start, start + PAIRS_AT_A_TIME)
+            # One side has weights, and the other side ones: their product has weights of common words.
+            weighted = self._rows(left[block], self._roots**2)
+            common = _summed(weighted.multiply(self._rows(right[block])))
+            similarities[block] = common / (self.totals[left[block]] + self.totals[right[block]] - common)
         return similarities
 
     def similarity_to(self, row: int) -> Similarities:
@@ -219,20 +236,23 @@ class WordSets:
     def _rows(self, rows: Rows, data: Similarities | None = None) -> "csr_matrix":
         """Return chosen rows of words, with a number for each word or 1."""
         lengths = self.starts[rows + 1] - self.starts[rows]
-        found = []
+        parts = []
         for first in range(0, len(rows), ROWS_AT_A_TIME):
-            some = lengths[first : first + ROWS_AT_A_TIME]
-            ends = np.cumsum(some)
-            places = np.repeat(self.starts[rows[first : first + ROWS_AT_A_TIME]] - ends + some, some)
-            places += np.arange(len(places))
-            found.append(self.ids.values.take(places))
+            block = slice(first, first + ROWS_AT_A_TIME)
+            block_lengths = lengths[block]
+            block_starts = np.cumsum(block_lengths) - block_lengths
+            # position of a word in the file: start of its row, plus its number in the row
+            positions = np.repeat(self.starts[rows[block]] - block_starts, block_lengths)
+            positions += np.arange(len(positions))
+            parts.append(self.ids.values.take(positions))
             self.ids.release()
-        ids = np.concatenate(found)
-        return self._sparse(
-            np.ones(len(ids), np.float32) if data is None else data.take(ids),
-            ids,
-            np.append(0, np.cumsum(lengths)),
-        )
+
+        ids = np.concatenate(parts)
+        if data is None:
+            values = np.ones(len(ids), np.float32)
+        else:
+            values = data.take(ids)
+        return self._sparse(values, ids, np.append(0, np.cumsum(lengths)))
 
     def _sparse(self, data: Similarities, ids: NDArray[np.int32], starts: Rows) -> "csr_matrix":
         from scipy.sparse import csr_matrix
@@ -247,26 +267,33 @@ def _summed(matrix: "csr_matrix") -> Similarities:
 def _joined(
     keys: Keys, counts: NDArray[np.int64], documents: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], Keys, NDArray[np.int64]]:
-    """Join vocabularies of batches: each has keys of words, their occurrences, and the number of rows that have them.
+    """Join the vocabularies of batches, which follow each other in the arrays.
 
-    Return the rank of each word of each batch; and the key of each different word and the number of its rows,
-    by rank.
+    Args:
+        keys: Hash of each word of each batch.
+        counts: Occurrences of the word in the batch.
+        documents: Number of rows of the batch that have the word.
+
+    Returns:
+        The rank of each word of each batch by its occurrences in all batches; the key of each different word,
+        by rank; and the number of rows that have it, by rank.
     """
-    places, different, sums = (
-        np.zeros(len(keys), np.int32),
-        [np.empty(0, np.uint64)],
-        [np.empty((2, 0), np.int64)],
-    )
-    found = 0
-    for chosen in partitions(keys):
-        unique, inverse = np.unique(keys[chosen], return_inverse=True)
-        places[chosen] = found + inverse
-        found += len(unique)
+    # Sums for each different word. The empty arrays are for no words at all.
+    positions = np.zeros(len(keys), np.int32)  # of each word of each batch, among the different ones
+    different = [np.empty(0, np.uint64)]
+    occurrences = [np.empty(0, np.int64)]
+    rows = [np.empty(0, np.int64)]
+    words = 0
+    for members in partitions(keys):
+        unique, inverse = np.unique(keys[members], return_inverse=True)
+        positions[members] = words + inverse
+        words += len(unique)
         different.append(unique)
-        weighted = (np.bincount(inverse, values[chosen], len(unique)) for values in (counts, documents))
-        sums.append(np.stack([one.astype(np.int64) for one in weighted]))
-    occurrences, rows = np.concatenate(sums, axis=1)
-    order = np.argsort(-occurrences, kind="stable")
-    ranks = np.empty(found, np.int32)
-    ranks[order] = np.arange(found, dtype=np.int32)
-    return ranks[places], np.concatenate(different)[order], rows[order]
+        occurrences.append(np.bincount(inverse, counts[members], len(unique)).astype(np.int64))
+        rows.append(np.bincount(inverse, documents[members], len(unique)).astype(np.int64))
+
+    # ranks: the most frequent words first
+    order = np.argsort(-np.concatenate(occurrences), kind="stable")
+    ranks = np.empty(words, np.int32)
+    ranks[order] = np.arange(words, dtype=np.int32)
+    return ranks[positions], np.concatenate(different)[order], np.concatenate(rows)[order]

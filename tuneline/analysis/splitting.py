@@ -109,7 +109,7 @@ def _units(rows: Keys, labels: Keys) -> tuple[Keys, Keys]:
 
 
 def _cuts(positions: NDArray[np.float64], split: SplitParams) -> tuple[int, int]:
-    """Return where test ends and where validation ends, among the ascending positions of one class's units."""
+    """Return where test and validation end, among the ascending positions of one class's units."""
     last = len(positions) - 1  # this unit of a class stays in train
     middle = int(np.searchsorted(positions, split.test + split.validation / 2))
     if split.validation == 0:
@@ -122,6 +122,6 @@ def _cuts(positions: NDArray[np.float64], split: SplitParams) -> tuple[int, int]
 
 
 def _cut(positions: NDArray[np.float64], fraction: float) -> int:
-    """Return the cut next to the fraction of the positions that gives the fraction of the units, rounded up or down."""
+    """Return the cut next to a fraction that gives this fraction of the units, rounded up or down."""
     share = fraction * len(positions)
     return int(np.clip(np.searchsorted(positions, fraction), np.floor(share), np.ceil(share)))
