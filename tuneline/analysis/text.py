@@ -84,7 +84,7 @@ def mixed(left: Keys, right: Keys) -> Keys:
 def words(columns: list[pa.StringArray]) -> pa.ListArray:
     """Split the normalized texts of each row into words of letters and digits.
 
-    ``BOUNDARY`` is before, between and after the texts. A text without a letter or digit counts as one word, so
+    ``BOUNDARY`` is before, between and after the texts. A text without a letter or digit counts as one
     that ``!!!`` and ``???`` stay different.
     """
     boundary = pa.scalar(BOUNDARY)
