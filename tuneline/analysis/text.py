@@ -85,7 +85,7 @@ def words(columns: list[pa.StringArray]) -> pa.ListArray:
     """Split the normalized texts of each row into words of letters and digits.
 
     ``BOUNDARY`` is before, between and after the texts. A text without a letter or digit counts as one
-    that ``!!!`` and ``???`` stay different.
+    word, so that ``!!!`` and ``???`` stay different.
     """
     boundary = pa.scalar(BOUNDARY)
     parts = [boundary]

@@ -322,7 +322,7 @@ def _temporary_folder() -> str:
 
 @contextmanager
 def watched(ray: ModuleType, tolerated: int) -> Iterator[None]:
-    """Interrupt the block, as Ctrl-C does, when the head of the cluster or the node of this process has ended.
+    """Interrupt the block, as Ctrl-C does, when the cluster's head or the node of this process has ended.
 
     It is for the main thread.
 
