@@ -9,8 +9,9 @@ from torch.nn import functional
 
 
 def focal(logits: Tensor, labels: Tensor, gamma: float = 2.0) -> Tensor:
-    """Return the focal loss, -(1 - p)^gamma log(p) with p the probability of the right class: easy examples
-    count less.
+    """Return the focal loss, -(1 - p)^gamma log(p), with p the probability of the right class.
+
+    Easy examples count less than with cross-entropy.
 
     Source: Lin, Goyal, Girshick, He & Dollár, "Focal Loss for Dense Object Detection", ICCV 2017, equation 4.
     The alpha of its equation 5 is train.class_weights.
@@ -25,14 +26,14 @@ def focal(logits: Tensor, labels: Tensor, gamma: float = 2.0) -> Tensor:
     """
     log_p = -functional.cross_entropy(logits, labels, reduction="none")
     one_minus_p = -torch.expm1(log_p)
-    return (
-        -(one_minus_p.clamp(min=1e-6) ** gamma) * log_p
-    )  # at 0, the power has an infinite gradient if gamma is below 1
+    # At 0, the power has an infinite gradient if gamma is below 1.
+    return -(one_minus_p.clamp(min=1e-6) ** gamma) * log_p
 
 
 def huber(predictions: Tensor, labels: Tensor, delta: float = 1.0) -> Tensor:
-    """Return Huber's loss of a regression, which is linear for errors above delta: outliers count less than
-    in squared error.
+    """Return Huber's loss of a regression, which is linear for errors above delta.
+
+    Outliers count less than in squared error.
 
     Source: Huber, "Robust Estimation of a Location Parameter", Annals of Mathematical Statistics 35, 1964.
 

@@ -8,6 +8,7 @@ for any data.
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -42,31 +43,46 @@ INVERSE_REGULARIZATION = 10.0
 """
 MAX_ITERATIONS = 100
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-"""Characters of scripts without spaces between words (Thai, Lao, Burmese, Khmer, Japanese, Chinese): each counts as a word."""
+"""Characters of scripts without spaces between words: each counts as a word.
+
+The scripts are Thai, Lao, Burmese, Khmer, Japanese and Chinese.
+"""
 WORD = rf"(?u)[{UNSPACED}]|[^\W{UNSPACED}]+"
 
 
 def read_sample(
     split: SplitReader, text_columns: Sequence[str], outputs: int, seed: int, *, max_rows: int | None = None
 ) -> pa.Table:
-    """Read rows of a raw split, drawn with the seed, within the limits above; in batches, so that a large one needs no more memory.
+    """Read rows of a raw split, drawn with the seed, within the limits above.
 
-    Return the text columns, cut off after ``MAX_TEXT`` characters, and the labels, in the order of the split.
-    A missing text is empty.
+    The split is read in batches, so that a large one needs no more memory.
+
+    Returns:
+        The text columns, cut off after ``MAX_TEXT`` characters, and the labels, in the order of the split. A
+        missing text is empty.
     """
-    total, generator = split.rows, np.random.default_rng(seed)
-    drawn = np.sort(
-        generator.choice(total, min(total, max_rows or MAX_ROWS, MAX_SCORES // outputs), replace=False)
-    )
+    # rows, without their texts
+    total = split.rows
+    generator = np.random.default_rng(seed)
+    limit = min(total, max_rows or MAX_ROWS, MAX_SCORES // outputs)
+    drawn = np.sort(generator.choice(total, limit, replace=False))
+
+    # the start of their texts
     columns = [*text_columns, LABELS]
-    parts, start = [], 0
+    parts = []
+    start = 0
     for batch in split.batches(columns):
-        inside = drawn[np.searchsorted(drawn, start) : np.searchsorted(drawn, start + len(batch))] - start
-        taken = batch.take(pa.array(inside))
-        texts = [pc.utf8_slice_codeunits(pc.fill_null(taken[name], ""), 0, MAX_TEXT) for name in text_columns]
-        parts.append(pa.record_batch([*texts, taken[LABELS]], columns))
+        first, stop = np.searchsorted(drawn, [start, start + len(batch)])
+        taken = batch.take(pa.array(drawn[first:stop] - start))
+        arrays = []
+        for name in text_columns:
+            arrays.append(pc.utf8_slice_codeunits(pc.fill_null(taken[name], ""), 0, MAX_TEXT))
+        arrays.append(taken[LABELS])
+        parts.append(pa.record_batch(arrays, columns))
         start += len(batch)
     rows = pa.Table.from_batches(parts)
+
+    # fewer of them if they are long
     lengths = sum(pc.utf8_length(rows[name]).to_numpy() for name in text_columns)
     order = generator.permutation(len(rows))
     kept = order[np.cumsum(lengths[order]) <= MAX_CHARACTERS]
@@ -74,16 +90,18 @@ def read_sample(
 
 
 def predict_with_tfidf(train: pa.Table, texts: Sequence[Sequence[str]], labels: Task) -> NDArray[Any]:
-    """Train the baseline on rows as ``read_sample`` returns them, and predict texts, one list for each column.
+    """Train the baseline on rows as ``read_sample`` returns them; predict texts, one list for each column.
 
     Return class ids or numbers, shape ``(rows,)``: always the same one if the train rows have one label, or
     no word in common.
     """
     model = TfidfModel.fit(train, labels)
-    starts = range(0, max(len(texts[0]), 1), ROWS_AT_A_TIME)
-    return np.concatenate(
-        [model.predict([column[start : start + ROWS_AT_A_TIME] for column in texts]) for start in starts]
-    )
+    parts = []
+    # At least once: no rows have predictions as well, of shape (0,).
+    for start in range(0, max(len(texts[0]), 1), ROWS_AT_A_TIME):
+        batch = [column[start : start + ROWS_AT_A_TIME] for column in texts]
+        parts.append(model.predict(batch))
+    return np.concatenate(parts)
 
 
 @dataclass(frozen=True)
@@ -103,7 +121,7 @@ class TfidfModel:
         """Train the baseline on rows as ``read_sample`` returns them."""
         columns = [train[name].to_pylist() for name in train.column_names if name != LABELS]
         answers = train[LABELS].to_numpy()
-        vectorizer = _fit_vectorizer([text for column in columns for text in column], labels.outputs)
+        vectorizer = _fit_vectorizer(columns, labels.outputs)
         if vectorizer is None or np.ptp(answers) == 0:
             return cls(None, labels.constant_prediction([answers]), answers.dtype)
         model = labels.sparse_linear_model(INVERSE_REGULARIZATION, MAX_ITERATIONS)
@@ -113,14 +131,14 @@ class TfidfModel:
         """Predict a batch of texts, one list for each column: class ids or numbers of shape ``(rows,)``."""
         if self.vectorizer is None:
             return np.full(len(texts[0]), self.model, dtype=self.dtype)
-        features = _features(self.vectorizer, [[text[:MAX_TEXT] for text in column] for column in texts])
+        features = _features(self.vectorizer, _cut_off(texts))
         return np.asarray(self.model.predict(features), dtype=self.dtype)
 
 
 def out_of_fold(
     texts: Sequence[Sequence[str]], labels: NDArray[np.integer], outputs: int, *, folds: int, seed: int
 ) -> NDArray[np.float64]:
-    """Return the class probabilities ``(rows, outputs)`` of each row from a model that was trained without it.
+    """Return the class probabilities ``(rows, outputs)`` of each row, from a model trained without it.
 
     Texts are one list for each column. Each class is divided evenly over the folds. Words and their weights
     come from the texts of all rows, whose labels they do not contain. If there is nothing to learn from (no
@@ -128,30 +146,46 @@ def out_of_fold(
     """
     from sklearn.linear_model import LogisticRegression
 
-    columns = [[text[:MAX_TEXT] for text in column] for column in texts]
-    vectorizer = _fit_vectorizer([text for column in columns for text in column], outputs)
-    features = None if vectorizer is None else _features(vectorizer, columns)
+    # features of all rows
+    columns = _cut_off(texts)
+    vectorizer = _fit_vectorizer(columns, outputs)
+    features = None
+    if vectorizer is not None:
+        features = _features(vectorizer, columns)
+
+    # one model for each fold
     fold = stratified_folds(labels, folds, seed)
     probabilities = np.zeros((len(labels), outputs))
     for number in range(folds):
         phase(f"fold {number + 1} of {folds}")
         held_out = fold == number
-        known = labels[~held_out]
-        if features is None or not len(known) or np.ptp(known) == 0:
-            probabilities[held_out] = np.bincount(known, minlength=outputs) / max(len(known), 1)
+        answers = labels[~held_out]
+        if features is None or not len(answers) or np.ptp(answers) == 0:
+            probabilities[held_out] = np.bincount(answers, minlength=outputs) / max(len(answers), 1)
         elif held_out.any():
             model = LogisticRegression(C=INVERSE_REGULARIZATION, max_iter=MAX_ITERATIONS)
-            _fit(model, features[~held_out], known)
+            _fit(model, features[~held_out], answers)
+            # The model has only the classes of its rows; others have the probability 0.
             probabilities[np.ix_(held_out, model.classes_)] = model.predict_proba(features[held_out])
     return probabilities
 
 
 def stratified_folds(labels: NDArray[np.integer], folds: int, seed: int) -> NDArray[np.int64]:
     """Return the fold of each row, drawn with the seed: each class is divided evenly, and so are all rows."""
-    order = np.lexsort((np.random.default_rng(seed).permutation(len(labels)), labels))
+    # Rows of one class, in random order, are dealt to the folds in turn; the next class continues.
+    shuffled = np.random.default_rng(seed).permutation(len(labels))
+    order = np.lexsort((shuffled, labels))
     fold = np.empty(len(labels), dtype=np.int64)
     fold[order] = np.arange(len(labels)) % folds
     return fold
+
+
+def _cut_off(columns: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the start of each text that the model reads, in lists by column."""
+    cut = []
+    for texts in columns:
+        cut.append([text[:MAX_TEXT] for text in texts])
+    return cut
 
 
 def _fit(model: Any, features: Any, answers: NDArray[Any]) -> Any:
@@ -162,7 +196,7 @@ def _fit(model: Any, features: Any, answers: NDArray[Any]) -> Any:
         return model.fit(features, answers)
 
 
-def _fit_vectorizer(texts: Sequence[str], outputs: int) -> "TfidfVectorizer | None":
+def _fit_vectorizer(columns: Sequence[Sequence[str]], outputs: int) -> "TfidfVectorizer | None":
     """Return the words and word pairs that at least two texts have; ``None`` if there are none."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -171,10 +205,9 @@ def _fit_vectorizer(texts: Sequence[str], outputs: int) -> "TfidfVectorizer | No
         ngram_range=(1, 2), token_pattern=WORD, sublinear_tf=True, min_df=2, max_features=features
     )
     try:
-        return vectorizer.fit(texts)
-    except (
-        ValueError
-    ):  # "empty vocabulary", "no terms remain" and "min_df": scikit-learn has no type for them
+        return vectorizer.fit(list(chain.from_iterable(columns)))
+    except ValueError:
+        # "empty vocabulary", "no terms remain" and "min_df": scikit-learn has no type for them
         return None
 
 
@@ -187,14 +220,15 @@ def _features(vectorizer: "TfidfVectorizer", columns: Sequence[Sequence[str]]) -
     """
     from scipy import sparse
 
-    first, *others = [vectorizer.transform(column) for column in columns]
-    return (
-        sparse.hstack(
-            [part for other in others for part in (first.multiply(other), abs(first - other))], "csr"
-        )
-        if others
-        else first
-    )
+    first = vectorizer.transform(columns[0])
+    if len(columns) == 1:
+        return first
+    parts = []
+    for column in columns[1:]:
+        second = vectorizer.transform(column)
+        parts.append(first.multiply(second))
+        parts.append(abs(first - second))
+    return sparse.hstack(parts, "csr")
 
 
 Predict = Callable[[Sequence[Sequence[str]]], dict[str, NDArray[Any]]]
@@ -202,7 +236,7 @@ Predict = Callable[[Sequence[Sequence[str]]], dict[str, NDArray[Any]]]
 
 
 def majority_model(train: SplitReader, labels: Task) -> Predict:
-    """Return the model that always predicts the most frequent class of the train split, or the mean of its numbers."""
+    """Return the model that predicts the most frequent class of the train split, or the mean number."""
     batches = (numpy_values(batch[LABELS]) for batch in train.batches([LABELS]))
     constant = labels.constant_prediction(batches)
     return lambda texts: {"majority": np.full(len(texts[0]), constant)}

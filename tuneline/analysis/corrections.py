@@ -1,9 +1,9 @@
-"""Corrections of the data: labels that people changed and rows that are left out, in ``data/corrections/``, which git versions.
+"""Corrections of the data in ``data/corrections/``: labels that people changed, and rows that are left out.
 
-The stage ``download`` applies them to the rows that it writes, so the source stays as it is. A row is named
-by a hash of its texts: a correction holds wherever the row is, and no text is in git. Each correction is one
-line, and lines are sorted by the hash: ``git blame`` shows who made it and when, and two branches with
-different corrections merge.
+Git versions them. The stage ``download`` applies them to the rows that it writes, so the source stays as it
+is. A row is named by a hash of its texts: a correction holds wherever the row is, and no text is in git. Each
+correction is one line, and lines are sorted by the hash: ``git blame`` shows who made it and when, and two
+branches with different corrections merge.
 """
 
 import csv
@@ -23,10 +23,16 @@ from tuneline.core.locks import locked
 from tuneline.core.paths import CORRECTIONS, SPLITS
 
 KEY = "key"
-ALL, LATER = "all", "later"
-"""Values of the column ``rows``: every row with these texts, or every one after the first."""
-NEXT_STEPS = """Next: `dvc repro`, then `git add data/corrections dvc.lock metrics` and commit: git keeps who decided, and when.
-To take it back: `git stash push --include-untracked -- data/corrections` before the commit, `git revert COMMIT` after it."""
+ALL = "all"
+"""Value of the column ``rows``: every row with these texts is left out."""
+LATER = "later"
+"""Value of the column ``rows``: every row with these texts after the first is left out."""
+NEXT_STEPS = (
+    "Next: `dvc repro`, then `git add data/corrections dvc.lock metrics` and commit: git keeps who decided,"
+    " and when.\n"
+    "To take it back: `git stash push --include-untracked -- data/corrections` before the commit,"
+    " `git revert COMMIT` after it."
+)
 _HEX = "^[0-9a-f]{32}$"
 
 
@@ -35,24 +41,29 @@ def _schema(*names: str) -> pa.Schema:
 
 
 LABEL_SCHEMA = _schema(KEY, "split", "before", "after")
-"""Label corrections: hash of the texts, the split in which the row was (information only), class names or numbers."""
+"""Label corrections: hash of the texts, the split of the row (information only), class names or numbers."""
 DROPPED_SCHEMA = _schema(KEY, "split", "rows", "reason")
-"""Dropped rows: hash of the texts, the only split that they are dropped from (empty: any), ``all`` or ``later``, the data check."""
+"""Dropped rows: hash of the texts, the only split (empty: any), ``all`` or ``later``, the check."""
 
 
 def row_keys(texts: Sequence[pa.Array]) -> pa.Array:
-    """Return a hash of each row's exact texts (BLAKE2b, 32 hexadecimal digits), the same in every version and on every machine.
+    """Return a hash of each row's exact texts: BLAKE2b, 32 hexadecimal digits.
 
-    Texts are one array of strings per column, in the order of ``data.text_columns``. A missing text is not an
-    empty one.
+    It is the same in every version and on every machine. Texts are one array of strings per column, in the
+    order of ``data.text_columns``. A missing text is not an empty one.
     """
     columns = [column.cast(pa.binary()).to_pylist() for column in texts]
-    # With the length in front of each text, ("ab", "c") and ("a", "bc") differ.
-    rows = (
-        b"".join(b"-" if text is None else b"%d:%b" % (len(text), text) for text in row)
-        for row in zip(*columns, strict=True)
-    )
-    return pa.array([hashlib.blake2b(row, digest_size=16).hexdigest() for row in rows], pa.string())
+    keys = []
+    for row in zip(*columns, strict=True):
+        content = b""
+        for text in row:
+            if text is None:
+                content += b"-"
+            else:
+                # With the length in front of each text, ("ab", "c") and ("a", "bc") differ.
+                content += b"%d:%b" % (len(text), text)
+        keys.append(hashlib.blake2b(content, digest_size=16).hexdigest())
+    return pa.array(keys, pa.string())
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,8 @@ class Corrections:
 
         A DataError names the file, the line and the column.
         """
-        path, dropped = dropped_file(folder), _read(dropped_file(folder), DROPPED_SCHEMA)
+        path = dropped_file(folder)
+        dropped = _read(path, DROPPED_SCHEMA)
         wrong = pc.invert(pc.is_in(dropped["rows"], value_set=pa.array([ALL, LATER])))
         _refuse(path, dropped, "rows", wrong, f"neither {ALL!r} nor {LATER!r}", hint="Correct it.")
         return cls(_read_labels(label_file(folder)), dropped)
@@ -98,27 +110,19 @@ def corrections_locked(folder: Path = CORRECTIONS) -> Iterator[None]:
 
 
 def _read_labels(path: Path) -> pa.Table:
+    """Read the label corrections; refuse one that changes nothing, or a second one of the same row."""
     table = _read(path, LABEL_SCHEMA)
-    _refuse(
-        path,
-        table,
-        "after",
-        pc.equal(table["before"], table["after"]),
-        "the same as before",
-        hint="Remove the line.",
-    )
-    first = table.append_column("line", pa.array(range(table.num_rows), pa.int64())).group_by([KEY, "before"])
-    several = first.aggregate([("after", "count_distinct"), ("line", "max")])
-    twice = several.filter(pc.greater(several["after_count_distinct"], 1))["line_max"]
-    again = pc.is_in(pa.array(range(table.num_rows), pa.int64()), value_set=twice.combine_chunks())
-    _refuse(
-        path,
-        table,
-        "after",
-        again,
-        "a second correction of the same row",
-        hint="Decide, and remove one of the lines.",
-    )
+    unchanged = pc.equal(table["before"], table["after"])
+    _refuse(path, table, "after", unchanged, "the same as before", hint="Remove the line.")
+
+    # the last line of each row that has several corrections
+    lines = pa.array(range(table.num_rows), pa.int64())
+    rows = table.append_column("line", lines).group_by([KEY, "before"])
+    counts = rows.aggregate([("after", "count_distinct"), ("line", "max")])
+    last_lines = counts.filter(pc.greater(counts["after_count_distinct"], 1))["line_max"]
+    repeated = pc.is_in(lines, value_set=last_lines.combine_chunks())
+    problem = "a second correction of the same row"
+    _refuse(path, table, "after", repeated, problem, hint="Decide, and remove one of the lines.")
     return table
 
 
@@ -128,15 +132,12 @@ def _read(path: Path, schema: pa.Schema) -> pa.Table:
     from pyarrow import csv as arrow_csv
 
     restore = f"Correct it; `git diff {path}` shows what changed."
+    reading = arrow_csv.ReadOptions(use_threads=False)
+    parsing = arrow_csv.ParseOptions(newlines_in_values=True)
+    types = dict.fromkeys(schema.names, pa.string())
+    conversion = arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
     try:
-        table = arrow_csv.read_csv(
-            path,
-            arrow_csv.ReadOptions(use_threads=False),
-            arrow_csv.ParseOptions(newlines_in_values=True),
-            arrow_csv.ConvertOptions(
-                column_types={name: pa.string() for name in schema.names}, strings_can_be_null=False
-            ),
-        )
+        table = arrow_csv.read_csv(path, reading, parsing, conversion)
     except pa.ArrowInvalid as error:
         raise DataError(f"{path}: {error}.", restore) from None
     if table.column_names != schema.names:
@@ -155,11 +156,13 @@ def _read(path: Path, schema: pa.Schema) -> pa.Table:
 def _refuse(
     path: Path, table: pa.Table, column: str, wrong: pa.ChunkedArray, problem: str, *, hint: str
 ) -> None:
+    """Refuse a table if a value of a column is wrong; the message names the first one."""
     row = pc.index(wrong, pa.scalar(True)).as_py()
-    if row >= 0:
-        raise DataError(
-            f"{path}, line {row + 2:,}, column {column!r}: {table[column][row].as_py()!r} is {problem}.", hint
-        )
+    if row < 0:
+        return
+    line = row + 2  # lines count from 1, and the first one is the header
+    value = table[column][row].as_py()
+    raise DataError(f"{path}, line {line:,}, column {column!r}: {value!r} is {problem}.", hint)
 
 
 def _write(path: Path, table: pa.Table) -> None:
@@ -169,5 +172,6 @@ def _write(path: Path, table: pa.Table) -> None:
     with replace_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(table.column_names)
-        for batch in table.sort_by([(name, "ascending") for name in table.column_names]).to_batches(10_000):
+        order = [(name, "ascending") for name in table.column_names]
+        for batch in table.sort_by(order).to_batches(10_000):
             writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))

@@ -29,7 +29,10 @@ class Distance(NamedTuple):
 
 @dataclass(frozen=True)
 class Distribution:
-    """A histogram: bin ``i`` holds values above edge ``i - 1``, up to and including edge ``i``, so there is one bin more than edges."""
+    """A histogram: bin ``i`` holds values above edge ``i - 1``, up to and including edge ``i``.
+
+    So there is one bin more than edges.
+    """
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
@@ -37,20 +40,29 @@ class Distribution:
     @classmethod
     def of_numbers(cls, values: Numbers) -> Self:
         """Bin numbers at their percentiles."""
-        levels = np.linspace(0, 1, QUANTILES + 1)[1:-1]
-        edges = np.unique(np.quantile(values, levels, method="inverted_cdf")) if len(values) else np.empty(0)
-        return cls(tuple(float(edge) for edge in edges), tuple(bin_counts(values, edges).tolist()))
+        edges = np.empty(0)
+        if len(values):
+            levels = np.linspace(0, 1, QUANTILES + 1)[1:-1]
+            edges = np.unique(np.quantile(values, levels, method="inverted_cdf"))
+        counts = bin_counts(values, edges)
+        return cls(tuple(map(float, edges)), tuple(counts.tolist()))
 
     @classmethod
     def of_classes(cls, ids: NDArray[np.integer], classes: int) -> Self:
         """Count class ids, one bin per class."""
         edges = np.arange(classes - 1)
-        return cls(tuple(float(edge) for edge in edges), tuple(bin_counts(ids, edges).tolist()))
+        counts = bin_counts(ids, edges)
+        return cls(tuple(map(float, edges)), tuple(counts.tolist()))
 
     def quantile(self, level: float) -> float:
-        """Return the lowest edge that at least a fraction of the values do not exceed, else the highest edge, of which there is one."""
+        """Return the lowest edge that at least a fraction of the values do not exceed, else the highest edge.
+
+        There must be an edge.
+        """
         reached = np.cumsum(self.counts)[:-1] >= level * sum(self.counts)
-        return self.edges[int(reached.argmax())] if reached.any() else self.edges[-1]
+        if not reached.any():
+            return self.edges[-1]
+        return self.edges[int(reached.argmax())]
 
 
 def bin_counts(values: Numbers, edges: Numbers) -> Counts:
@@ -59,9 +71,13 @@ def bin_counts(values: Numbers, edges: Numbers) -> Counts:
 
 
 def merge_bins(counts: Counts, reference: Counts) -> tuple[Counts, Counts]:
-    """Merge neighbouring bins of both until at most ``PSI_BINS`` are left, as even in the reference as whole bins allow."""
+    """Merge neighbouring bins of both histograms until at most ``PSI_BINS`` are left.
+
+    The merged bins are as even in the reference as whole bins allow.
+    """
     if len(reference) <= PSI_BINS:
         return counts, reference
+    # A bin goes to the tenth of the reference that its middle is in.
     middle = np.cumsum(reference) - reference / 2
     merged = np.minimum(middle * PSI_BINS // max(reference.sum(), 1), PSI_BINS - 1).astype(np.int64)
     _, starts = np.unique(merged, return_index=True)
@@ -69,27 +85,34 @@ def merge_bins(counts: Counts, reference: Counts) -> tuple[Counts, Counts]:
 
 
 def population_stability(counts: Counts, reference: Counts) -> Distance:
-    """Return the population stability index of two histograms over at most ``PSI_BINS`` merged bins, with its p-value.
+    """Return the population stability index of two histograms, with its p-value.
 
-    Half a row is added to every bin, so that an empty bin does not make the index infinite. The p-value is
-    that of the chi-squared test of Yurdakul and Naranjo.
+    It is computed over at most ``PSI_BINS`` merged bins. Half a row is added to every bin, so that an empty
+    bin does not make the index infinite. The p-value comes from the chi-squared test of Yurdakul and Naranjo.
     """
-    from scipy.special import (
-        chdtrc,
-    )  # the survival function of scipy.stats.chi2, which takes a second to import
+    # the survival function of scipy.stats.chi2, which takes a second to import
+    from scipy.special import chdtrc
 
     counts, reference = merge_bins(counts, reference)
-    p, q = ((bins + 0.5) / (bins.sum() + 0.5 * len(bins)) for bins in (counts, reference))
+    p = (counts + 0.5) / (counts.sum() + 0.5 * len(counts))
+    q = (reference + 0.5) / (reference.sum() + 0.5 * len(reference))
     index = float(np.sum((p - q) * np.log(p / q)))
     scale = 1 / max(counts.sum(), 1) + 1 / max(reference.sum(), 1)
     return Distance(index, float(chdtrc(max(len(counts) - 1, 1), index / scale)))
 
 
 def kolmogorov_smirnov(counts: Counts, reference: Counts) -> Distance:
-    """Return the largest distance of two cumulative distributions at the edges of their common bins, with its asymptotic p-value."""
+    """Return the largest distance of two cumulative distributions at the edges of their common bins.
+
+    Its p-value is asymptotic.
+    """
     from scipy.special import kolmogorov
 
-    rows, others = counts.sum(), reference.sum()
-    ours, theirs = (np.cumsum(bins) / max(bins.sum(), 1) for bins in (counts, reference))
-    distance = float(np.abs(ours - theirs).max(initial=0.0))
-    return Distance(distance, float(kolmogorov(distance * np.sqrt(rows * others / max(rows + others, 1)))))
+    rows = counts.sum()
+    reference_rows = reference.sum()
+    cumulative = np.cumsum(counts) / max(rows, 1)
+    reference_cumulative = np.cumsum(reference) / max(reference_rows, 1)
+    distance = float(np.abs(cumulative - reference_cumulative).max(initial=0.0))
+
+    scale = np.sqrt(rows * reference_rows / max(rows + reference_rows, 1))
+    return Distance(distance, float(kolmogorov(distance * scale)))

@@ -50,41 +50,47 @@ class WordSets:
         """
         from scipy.sparse import csr_matrix
 
-        # the different words of each row, as positions in the vocabulary of its batch
-        ids, lengths = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
-        keys, counts, documents = [np.empty(0, np.uint64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        # the different words of each row, numbered as in the vocabulary of its batch
+        ids = [np.empty(0, np.int32)]
+        lengths = [np.empty(0, np.int32)]
+        keys = [np.empty(0, np.uint64)]
+        counts = [np.empty(0, np.int64)]
+        documents = [np.empty(0, np.int64)]
         sizes = []
         for batch in batches:
-            starts, words = np.r_[0, np.cumsum(batch.lengths)], len(batch.keys)
+            rows = len(batch.lengths)
+            words = len(batch.keys)
+            starts = np.r_[0, np.cumsum(batch.lengths)]
             entries = (np.ones(len(batch.indices), np.bool_), batch.indices, starts)
-            matrix = csr_matrix(entries, shape=(len(batch.lengths), words), copy=True)
+            matrix = csr_matrix(entries, shape=(rows, words), copy=True)
             matrix.sum_duplicates()
             ids.append(matrix.indices)
             lengths.append(np.diff(matrix.indptr))
             keys.append(batch.keys)
             counts.append(np.bincount(batch.indices, minlength=words))
             documents.append(np.bincount(matrix.indices, minlength=words))
-            sizes.append((len(batch.lengths), words))
+            sizes.append((rows, words))
 
         # one vocabulary
         ranks, joined_keys, joined_documents = _joined(
             np.concatenate(keys), np.concatenate(counts), np.concatenate(documents)
         )
         starts_of_rows = np.append(0, np.cumsum(np.concatenate(lengths), dtype=np.int64))
-        rows = len(starts_of_rows) - 1
+        row_count = len(starts_of_rows) - 1
         sets = cls(
             joined_keys,
-            np.sqrt(np.log((rows + 1) / joined_documents)),
+            np.sqrt(np.log((row_count + 1) / joined_documents)),
             np.concatenate(ids),
             starts_of_rows,
-            np.zeros(rows, np.float32),
+            np.zeros(row_count, np.float32),
         )
 
         # the words of each row as positions in that vocabulary
-        first_row = first_word = 0
-        for batch_rows, words in sizes:
-            sets._renumber(first_row, first_row + batch_rows, ranks[first_word : first_word + words])
-            first_row += batch_rows
+        first_row = 0
+        first_word = 0
+        for rows, words in sizes:
+            sets._renumber(first_row, first_row + rows, ranks[first_word : first_word + words])
+            first_row += rows
             first_word += words
         return sets
 
@@ -100,8 +106,8 @@ class WordSets:
     def matrix(self, first: int, stop: int) -> "csr_matrix":
         """Return a sparse float32 matrix of shape ``(stop - first, words)``.
 
-        It has the square root of the weight where a row has the word, so the product of two rows is the
-        weight of their common words.
+        Where a row has a word, it holds the square root of the word's weight, so the product of two rows is
+        the weight of their common words.
         """
         starts = self.starts[first : stop + 1]
         ids = self.ids[starts[0] : starts[-1]]
@@ -111,10 +117,11 @@ class WordSets:
         """Return the similarity of pairs of rows, each of which has words; float32 of shape ``(pairs,)``."""
         similarities = np.empty(len(left), np.float32)
         for start in range(0, len(left), PAIRS_AT_A_TIME):
-            pairs = slice(start, start + PAIRS_AT_A_TIME)
-            weighted = self._rows(left[pairs], self._roots**2)
-            common = _summed(weighted.multiply(self._rows(right[pairs])))
-            similarities[pairs] = common / (self.totals[left[pairs]] + self.totals[right[pairs]] - common)
+            block = slice(start, start + PAIRS_AT_A_TIME)
+            # One side has weights, and the other side ones: their product has weights of common words.
+            weighted = self._rows(left[block], self._roots**2)
+            common = _summed(weighted.multiply(self._rows(right[block])))
+            similarities[block] = common / (self.totals[left[block]] + self.totals[right[block]] - common)
         return similarities
 
     def similarity_to(self, row: int) -> Similarities:
@@ -135,9 +142,13 @@ class WordSets:
         """Return chosen rows of words, with a number for each word or 1."""
         lengths = self.starts[rows + 1] - self.starts[rows]
         ends = np.cumsum(lengths)
-        places = np.repeat(self.starts[rows] - ends + lengths, lengths) + np.arange(ends[-1])
-        ids = self.ids.take(places)
-        values = np.ones(len(ids), np.float32) if data is None else data.take(ids)
+        # position of a word among all: start of its row, plus its number in the row
+        positions = np.repeat(self.starts[rows] - ends + lengths, lengths) + np.arange(ends[-1])
+        ids = self.ids.take(positions)
+        if data is None:
+            values = np.ones(len(ids), np.float32)
+        else:
+            values = data.take(ids)
         return self._sparse(values, ids, np.append(0, ends))
 
     def _sparse(self, data: Similarities, ids: NDArray[np.int32], starts: Rows) -> "csr_matrix":
@@ -153,10 +164,16 @@ def _summed(matrix: "csr_matrix") -> Similarities:
 def _joined(
     keys: Keys, counts: NDArray[np.int64], documents: NDArray[np.int64]
 ) -> tuple[NDArray[np.int32], Keys, NDArray[np.int64]]:
-    """Join vocabularies of batches: each has keys of words, their occurrences, and the rows that have them.
+    """Join the vocabularies of batches, which follow each other in the arrays.
 
-    Return the rank of each word of each batch; and the key of each different word and the number of its rows,
-    by rank.
+    Args:
+        keys: Hash of each word of each batch.
+        counts: Occurrences of the word in the batch.
+        documents: Number of rows of the batch that have the word.
+
+    Returns:
+        The rank of each word of each batch by its occurrences in all batches; the key of each different word,
+        by rank; and the number of rows that have it, by rank.
     """
     different, inverse = np.unique(keys, return_inverse=True)
     # bincount adds float64, which is exact up to 2**53

@@ -1,4 +1,4 @@
-"""Division of one set of rows into train, validation and test (``data.split``), by a hash of each row's text or group.
+"""Division of rows into train, validation and test (``data.split``), by a hash of each row's text or group.
 
 The hash of ``seed`` and the text (or the column ``by``) is a position between 0 and 1. Test takes the lowest
 positions, then validation, then train. So equal texts, or all rows of a group, are in the same split, and the
@@ -38,14 +38,14 @@ def hashes(values: pa.StringArray, seed: int = 0) -> Keys:
     """
     coded = pc.dictionary_encode(values)
     key = seed.to_bytes(4, "little")
-    digests = [
-        hashlib.blake2b(value.encode(), digest_size=8, key=key).digest()
-        for value in coded.dictionary.to_pylist()
-    ]
-    table: Keys = np.append(
-        np.frombuffer(b"".join(digests), ">u8").astype(np.uint64), np.uint64(0)
-    )  # the last one is for null
-    result: Keys = table[pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)]
+    digests = bytearray()
+    for value in coded.dictionary.to_pylist():
+        digests += hashlib.blake2b(value.encode(), digest_size=8, key=key).digest()
+
+    # The last one is for null, whose index is -1.
+    table: Keys = np.append(np.frombuffer(digests, ">u8").astype(np.uint64), np.uint64(0))
+    indices = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
+    result: Keys = table[indices]
     return result
 
 
@@ -56,23 +56,26 @@ def row_hashes(texts: list[pa.StringArray], groups: pa.StringArray | None, seed:
     whose group is null is a group of its own.
     """
     keys = unordered_row_keys([hashes(normalized(pc.fill_null(column, "")), seed) for column in texts])
-    return (
-        keys
-        if groups is None
-        else np.where(groups.is_valid().to_numpy(zero_copy_only=False), hashes(groups, seed), keys)
-    )
+    if groups is None:
+        return keys
+    has_group = groups.is_valid().to_numpy(zero_copy_only=False)
+    return np.where(has_group, hashes(groups, seed), keys)
 
 
 def assign_splits(rows: Keys, labels: Keys, split: SplitParams) -> NDArray[np.int8]:
-    """Return the split of each row, as an index into ``SPLITS``, given the hashes of rows (``row_hashes``) and of their classes.
+    """Return the split of each row, as an index into ``SPLITS``, shape ``(rows,)``.
 
-    The hash of a class is ``NO_LABEL`` in every row of a regression, which is one stratum.
+    Args:
+        rows: Hash of each row (``row_hashes``).
+        labels: Hash of the class of each row; ``NO_LABEL`` in every row of a regression, which is one
+            stratum.
+        split: The fractions, and whether each class is divided by them.
     """
     if not split.stratify:
         cuts = np.array([split.test, split.test + split.validation])
-        return np.array([TEST, VALIDATION, TRAIN], np.int8)[
-            np.searchsorted(cuts, _positions(rows), side="right")
-        ]
+        parts = np.array([TEST, VALIDATION, TRAIN], np.int8)
+        return parts[np.searchsorted(cuts, _positions(rows), side="right")]
+
     units, strata = _units(rows, labels)
     parts = np.full(len(units), TRAIN, np.int8)
     for stratum in np.unique(strata):
@@ -84,34 +87,41 @@ def assign_splits(rows: Keys, labels: Keys, split: SplitParams) -> NDArray[np.in
 
 
 def _positions(keys: Keys) -> NDArray[np.float64]:
+    """Return hashes as numbers from 0 to 1, of the 53 bits that a float64 holds exactly."""
     return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _units(rows: Keys, labels: Keys) -> tuple[Keys, Keys]:
-    """Return the distinct hashes of rows (one per text or group), ascending, and the most frequent label of each."""
-    table = (
-        pa.table({"unit": rows, "label": labels}).group_by(["unit", "label"]).aggregate([([], "count_all")])
-    )
-    unit, label, count = (table[name].to_numpy() for name in ("unit", "label", "count_all"))
-    order = np.lexsort(
-        (label, np.where(label == NO_LABEL, 0, count), unit)
-    )  # the last of each unit has the most frequent label
+    """Return the distinct hashes of rows, ascending, and the most frequent label of each.
+
+    There is one hash per text or group: a unit.
+    """
+    pairs = pa.table({"unit": rows, "label": labels}).group_by(["unit", "label"])
+    counts = pairs.aggregate([([], "count_all")])
+    unit = counts["unit"].to_numpy()
+    label = counts["label"].to_numpy()
+    count = counts["count_all"].to_numpy()
+
+    # The last entry of each unit has its most frequent label.
+    order = np.lexsort((label, np.where(label == NO_LABEL, 0, count), unit))
     last = order[np.append(unit[order][1:] != unit[order][:-1], True)]
     return unit[last], label[last]
 
 
 def _cuts(positions: NDArray[np.float64], split: SplitParams) -> tuple[int, int]:
-    """Return where test ends and where validation ends, among the ascending positions of the units of one class."""
-    most = len(positions) - 1  # the last unit of a class stays in train
-    never_train = int(np.searchsorted(positions, split.test + split.validation / 2))
-    if split.validation == 0:  # no rows in between: the cut stays at the fraction
-        return min(never_train, most), min(never_train, most)
-    test_stop = min(_cut(positions, split.test), never_train)
-    validation_stop = max(_cut(positions, split.test + split.validation), never_train)
-    return min(test_stop, most), min(validation_stop, most)
+    """Return where test and validation end, among the ascending positions of one class's units."""
+    last = len(positions) - 1  # this unit of a class stays in train
+    middle = int(np.searchsorted(positions, split.test + split.validation / 2))
+    if split.validation == 0:
+        # There are no rows in between, so the cut stays at the fraction.
+        return min(middle, last), min(middle, last)
+    # Test stays below the middle of validation, and train above it.
+    test_stop = min(_cut(positions, split.test), middle)
+    validation_stop = max(_cut(positions, split.test + split.validation), middle)
+    return min(test_stop, last), min(validation_stop, last)
 
 
 def _cut(positions: NDArray[np.float64], fraction: float) -> int:
-    """Return the cut next to the fraction of the positions that gives the fraction of the units, rounded up or down."""
+    """Return the cut next to a fraction that gives this fraction of the units, rounded up or down."""
     share = fraction * len(positions)
     return int(np.clip(np.searchsorted(positions, fraction), np.floor(share), np.ceil(share)))

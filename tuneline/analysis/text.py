@@ -1,4 +1,7 @@
-"""Texts as numbers, computed with Arrow kernels: hashes of normalized texts, their words, and how often each word occurs."""
+"""Texts as numbers: hashes of normalized texts, their words, and how often each word occurs.
+
+All are computed with Arrow kernels.
+"""
 
 import re
 from collections import Counter
@@ -28,15 +31,14 @@ MAX_WORDS = 1 << 21
 
 
 def normalized(texts: pa.StringArray) -> pa.StringArray:
-    """Return texts in Unicode form NFKC, in lower case, trimmed, with each run of white space as one space."""
+    """Return texts in form NFKC, in lower case, trimmed, with each run of white space as one space."""
     lowered = pc.utf8_trim_whitespace(pc.utf8_lower(pc.utf8_normalize(texts, form="NFKC")))
     # Matching is ten times faster than replacing, and most texts have nothing to replace.
     has_loose_space = pc.match_substring_regex(lowered, r"\s\s|[^\S ]")
     if not pc.any(has_loose_space).as_py():
         return lowered
-    return pc.replace_with_mask(
-        lowered, has_loose_space, pc.replace_substring_regex(lowered.filter(has_loose_space), r"\s+", " ")
-    )
+    single_spaced = pc.replace_substring_regex(lowered.filter(has_loose_space), r"\s+", " ")
+    return pc.replace_with_mask(lowered, has_loose_space, single_spaced)
 
 
 def text_keys(texts: pa.StringArray) -> Keys:
@@ -80,26 +82,29 @@ def mixed(left: Keys, right: Keys) -> Keys:
 
 
 def words(columns: list[pa.StringArray]) -> pa.ListArray:
-    """Split the normalized texts of each row into words of letters and digits, with ``BOUNDARY`` before, between and after texts.
+    """Split the normalized texts of each row into words of letters and digits.
 
-    A text without a letter or digit counts as one word, so that ``!!!`` and ``???`` stay different.
+    ``BOUNDARY`` is before, between and after the texts. A text without a letter or digit counts as one
+    word, so that ``!!!`` and ``???`` stay different.
     """
-    cleaned = []
-    for texts in columns:
-        spaced = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, WORD_SEPARATORS, " "))
-        cleaned.append(pc.if_else(pc.equal(spaced, ""), pc.replace_substring(texts, " ", "_"), spaced))
     boundary = pa.scalar(BOUNDARY)
     parts = [boundary]
-    for texts in cleaned:
-        parts += [texts, boundary]
+    for texts in columns:
+        spaced = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, WORD_SEPARATORS, " "))
+        one_word = pc.replace_substring(texts, " ", "_")
+        parts.append(pc.if_else(pc.equal(spaced, ""), one_word, spaced))
+        parts.append(boundary)
     return pc.split_pattern(pc.binary_join_element_wise(*parts, " "), " ")
 
 
 @dataclass(frozen=True)
 class EncodedWords:
-    """The words of rows as numbers: the hash of each different word, and the position there of each word, row after row.
+    """The words of rows as numbers.
 
-    ``lengths`` are the numbers of words of the rows, int64 of shape ``(rows,)``.
+    Attributes:
+        keys: Hash of each different word.
+        indices: Position in ``keys`` of each word, row after row.
+        lengths: Number of words of each row, int64 of shape ``(rows,)``.
     """
 
     keys: Keys
@@ -109,18 +114,21 @@ class EncodedWords:
     @classmethod
     def of(cls, rows: pa.ListArray) -> Self:
         """Encode rows as ``words`` returns them, without ``BOUNDARY``."""
-        encoded, offsets = rows.flatten().dictionary_encode(), rows.offsets.to_numpy()
+        encoded = rows.flatten().dictionary_encode()
         is_word = pc.not_equal(encoded.dictionary, BOUNDARY).to_numpy(zero_copy_only=False)
         indices = encoded.indices.to_numpy()
         kept = is_word[indices]
-        before = np.r_[0, np.cumsum(kept)]
+
+        # Without the boundary, the words after it in the dictionary move up, and rows are shorter.
         positions = (np.cumsum(is_word) - 1).astype(np.int32)
+        before = np.r_[0, np.cumsum(kept)]
+        lengths = np.diff(before[rows.offsets.to_numpy()])
         different = encoded.dictionary.filter(pa.array(is_word))
-        return cls(text_keys(different), positions[indices[kept]], np.diff(before[offsets]))
+        return cls(text_keys(different), positions[indices[kept]], lengths)
 
 
 class VocabularyCounts:
-    """How often each word occurs: hashes of words, ascending, and int64 counts, each of shape ``(words,)``."""
+    """How often each word occurs: ascending hashes of words, and int64 counts, both of shape ``(words,)``."""
 
     def __init__(self, hashes: Keys, counts: NDArray[np.int64]) -> None:
         self.hashes = hashes
@@ -172,7 +180,9 @@ class VocabularyCounts:
 
     def coverage(self, known: Keys) -> float:
         """Return the fraction of all occurrences whose word is in ``known``; 1 when there are no words."""
-        return self.occurrences(known) / self.total if self.total else 1.0
+        if not self.total:
+            return 1.0
+        return self.occurrences(known) / self.total
 
 
 LOST = "\ufffd"
@@ -184,16 +194,19 @@ AROUND = 40
 
 
 def _sequences(codecs: Sequence[str]) -> str:
-    """Return a regular expression of the UTF-8 sequences of two, three and four bytes, as these codecs decode them."""
+    """Return a regular expression of the UTF-8 sequences of 2 to 4 bytes, as these codecs decode them."""
 
     def characters(first: int, last: int) -> str:
-        decoded = (
-            bytes([byte]).decode(codec, "ignore") for codec in codecs for byte in range(first, last + 1)
-        )
-        return f"[{''.join(sorted(set(decoded)))}]"
+        decoded: set[str] = set()
+        for codec in codecs:
+            decoded |= set(bytes(range(first, last + 1)).decode(codec, "ignore"))
+        return f"[{''.join(sorted(decoded))}]"
 
     more = characters(0x80, 0xBF)
-    return f"{characters(0xC2, 0xDF)}{more}|{characters(0xE0, 0xEF)}{more}{{2}}|{characters(0xF0, 0xF4)}{more}{{3}}"
+    two = f"{characters(0xC2, 0xDF)}{more}"
+    three = f"{characters(0xE0, 0xEF)}{more}{{2}}"
+    four = f"{characters(0xF0, 0xF4)}{more}{{3}}"
+    return f"{two}|{three}|{four}"
 
 
 SUSPECT = "|".join(
@@ -209,11 +222,11 @@ SUSPECT = "|".join(
 )
 """What a wrong encoding leaves: the replacement character, C1 control characters, and UTF-8 sequences.
 
-Valid texts have some of it, too,
-such as ``„MENÜ“``, so ftfy decides."""
+Valid texts have some of it, too, such as ``„MENÜ“``, so ftfy decides.
+"""
 _SUSPECT = re.compile(SUSPECT)
 _CERTAIN = re.compile("Â[¡-ª¬-º¼-¿]")
-"""A symbol after the first byte of its UTF-8 sequence; not a quote, which can follow a word that ends with Â."""
+"""A symbol after the first byte of its UTF-8 sequence; not a quote, which can follow a word ending in Â."""
 _LATIN = re.compile(
     "[¡-\u017f\u01a0\u01a1\u01af\u01b0\u0218-\u021b\u1e00-\u1eff\u2010-\u203a\u20ac\u2116\u2122\ufffd]"
 )
@@ -222,17 +235,23 @@ _OTHERS = re.compile("[\u0370-\u06ff\u0900-\u1dff\u2190-\ud7ff\U0001f000-\U0001f
 
 
 def broken_characters(texts: pa.StringArray) -> NDArray[np.int64]:
-    """Count the characters of each text, none of them null, that a wrong encoding left; 0 for one that reads as it was written."""
+    """Count the characters of each text that a wrong encoding left; 0 for an intact text.
+
+    No text is null.
+    """
+    # suspects, which few texts are: each step is slower than the one before
     counts = np.zeros(len(texts), np.int64)
     rows = np.flatnonzero(_mask(pc.invert(pc.string_is_ascii(texts))))
     rows = rows[_mask(pc.match_substring_regex(texts.take(pa.array(rows)), SUSPECT))]
     suspects = texts.take(pa.array(rows))
+
+    # which of them are broken
     broken = _mask(pc.match_substring(suspects, LOST))
     undecided = np.flatnonzero(~broken)
     broken[undecided] = _decided(suspects.take(pa.array(undecided)))
-    counts[rows[broken]] = pc.count_substring_regex(suspects.filter(pa.array(broken)), SUSPECT).to_numpy(
-        zero_copy_only=False
-    )
+
+    characters = pc.count_substring_regex(suspects.filter(pa.array(broken)), SUSPECT)
+    counts[rows[broken]] = characters.to_numpy(zero_copy_only=False)
     return counts
 
 
@@ -251,8 +270,12 @@ def repaired(text: str) -> str:
     from ftfy import fix_encoding
     from ftfy.badness import is_bad
 
-    right = fix_encoding(text) if is_bad(text) else text  # is_bad takes a fifth of the time
-    return right if _CERTAIN.search(text) or _is_plausible(Counter(right) - Counter(text)) else text
+    if not is_bad(text):  # which takes a fifth of the time of a repair
+        return text
+    right = fix_encoding(text)
+    if _CERTAIN.search(text) or _is_plausible(Counter(right) - Counter(text)):
+        return right
+    return text
 
 
 def _is_plausible(new: Counter[str]) -> bool:

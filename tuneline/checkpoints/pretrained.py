@@ -89,7 +89,7 @@ class Pretrained:
         return values
 
     def license(self) -> str | None:
-        """Return the licence that the model card (``README.md``) states in its metadata; ``None`` if there is none."""
+        """Return the licence that the metadata of the model card (``README.md``) states, or ``None``."""
         from huggingface_hub.repocard import metadata_load
 
         if CARD not in self.files:
@@ -100,13 +100,15 @@ class Pretrained:
             raise
         except Exception:  # a card is written by hand: it may be anything
             return None
-        stated = (
-            metadata.get("license_name") if metadata.get("license") == "other" else metadata.get("license")
-        )
-        return stated if isinstance(stated, str) else None
+        stated = metadata.get("license")
+        if stated == "other":
+            stated = metadata.get("license_name")
+        if not isinstance(stated, str):
+            return None
+        return stated
 
     def weight_files(self) -> list[str]:
-        """Return the names of the safetensors files, all of which exist, and of their index if the weights are sharded."""
+        """Return the names of the safetensors files, all existing, and of their index if they are shards."""
         if WEIGHTS in self.files:
             return [WEIGHTS]
         if INDEX not in self.files and any(PICKLES.fullmatch(name) for name in self.files):
@@ -121,10 +123,10 @@ class Pretrained:
             problem = f"{self.key}: {self.label} has no weights for torch: neither {WEIGHTS} nor {INDEX}."
             raise ParamsError(problem, "Choose another checkpoint or revision.")
         shards = sorted({str(name) for name in (self.read_json(INDEX).get("weight_map") or {}).values()})
-        if missing := [name for name in shards if name not in self.files]:
-            raise ParamsError(
-                f"{self.key}: {self.label} lacks {missing[0]}, which {INDEX} lists.", self._fetch_again()
-            )
+        for name in shards:
+            if name not in self.files:
+                problem = f"{self.key}: {self.label} lacks {name}, which {INDEX} lists."
+                raise ParamsError(problem, self._fetch_again())
         return [INDEX, *shards]
 
     def weight_bytes(self) -> int:
@@ -154,8 +156,10 @@ class Pretrained:
     def tokenizer_files(self) -> list[str]:
         """Return the names of the tokenizer's files; empty if the repository has no tokenizer."""
         names = [name for name in TOKENIZER_FILES if name in self.files]
-        has_vocabulary = not SETTINGS_FILES.issuperset(names)
-        return names if has_vocabulary else []
+        # settings and added tokens alone are no tokenizer
+        if SETTINGS_FILES.issuperset(names):
+            return []
+        return names
 
     def damaged(self, name: str, problem: str) -> ParamsError:
         """Return the error for a damaged file."""
@@ -200,58 +204,69 @@ def find_pretrained(name: str, revision: str | None = None, key: str = "model.ch
 def _find_folder(name: str, key: str) -> Pretrained:
     folder = Path(name)
     if not folder.is_dir():
-        present = sorted(f"{BASE_SOURCE}/{entry.name}" for entry in BASE_SOURCE.glob("*") if entry.is_dir())
-        tracked = folder.with_name(f"{folder.name}.dvc").exists()
-        hint = (
-            f"`dvc pull {name}` fetches it." if tracked else f"There is: {', '.join(present) or 'no folder'}."
-        )
+        if folder.with_name(f"{folder.name}.dvc").exists():
+            hint = f"`dvc pull {name}` fetches it."
+        else:
+            folders = sorted(
+                f"{BASE_SOURCE}/{entry.name}" for entry in BASE_SOURCE.glob("*") if entry.is_dir()
+            )
+            hint = f"There is: {', '.join(folders) or 'no folder'}."
         raise ParamsError(f"{key}: {name} is not a folder.", hint)
-    return Pretrained(
-        folder.as_posix(),
-        None,
-        {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()},
-        key=key,
-    )
+    return Pretrained(folder.as_posix(), None, _file_sizes(folder), key=key)
+
+
+def _file_sizes(folder: Path) -> dict[str, int]:
+    """Return the size in bytes of each file in a folder, by name."""
+    sizes = {}
+    for path in folder.iterdir():
+        if path.is_file():
+            sizes[path.name] = path.stat().st_size
+    return sizes
 
 
 def _list(name: str, commit: str, key: str) -> tuple[dict[str, int], dict[str, str]]:
-    """Return sizes of all files, and the checksums of large ones.
+    """Return the sizes of all files, and the checksums of large ones.
 
-    Without network they are those in the cache, without checksums.
+    Without network, these are the files in the cache, without checksums.
     """
     from huggingface_hub import HfApi, errors, snapshot_download
     from huggingface_hub.hf_api import RepoFile
 
     try:
         with hub_errors_explained(key, name, commit):
-            files = [
-                entry
-                for entry in HfApi().list_repo_tree(name, revision=commit)
-                if isinstance(entry, RepoFile)
-            ]
+            entries = list(HfApi().list_repo_tree(name, revision=commit))
     except StageError as unreachable:
-        wanted = [CONFIG, CARD, INDEX, "model*.safetensors", *TOKENIZER_FILES]
+        patterns = [CONFIG, CARD, INDEX, "model*.safetensors", *TOKENIZER_FILES]
         try:
-            folder = Path(
-                snapshot_download(name, revision=commit, allow_patterns=wanted, local_files_only=True)
-            )
+            folder = snapshot_download(name, revision=commit, allow_patterns=patterns, local_files_only=True)
         except (errors.LocalEntryNotFoundError, errors.HFValidationError):
             raise unreachable from None
-        return {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}, {}
-    return {file.path: file.size for file in files}, {
-        file.path: file.lfs.sha256 for file in files if file.lfs
-    }
+        return _file_sizes(Path(folder)), {}
+
+    sizes = {}
+    sha256 = {}
+    for entry in entries:
+        if isinstance(entry, RepoFile):
+            sizes[entry.path] = entry.size
+            if entry.lfs:
+                sha256[entry.path] = entry.lfs.sha256
+    return sizes, sha256
 
 
 def check_model_type(checkpoint: Pretrained) -> None:
-    """Check that the checkpoint's model type can be trained: transformers has a classifier for it, without code of the repository."""
+    """Check that the checkpoint's model type can be trained.
+
+    It can if transformers has a classifier for it, without code of the repository.
+    """
     from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
 
     config = checkpoint.config()
     model_type = config.get("model_type")
-    name, library = f"{checkpoint.key}: {checkpoint.label}", f"transformers {version('transformers')}"
-    if reason := UNSUPPORTED.get(model_type or ""):
+    name = f"{checkpoint.key}: {checkpoint.label}"
+    library = f"transformers {version('transformers')}"
+    reason = UNSUPPORTED.get(model_type or "")
+    if reason:
         raise ParamsError(
             f"{name} is of type {model_type!r}, which cannot be trained: {reason}.", f"Choose {ENCODERS}."
         )

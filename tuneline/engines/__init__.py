@@ -18,7 +18,10 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """The choice that a command makes by its options; ray: tasks at a time, ``None`` for one for each CPU of the cluster."""
+    """The choice that a command makes by its options.
+
+    ``workers`` is the number of tasks at a time on Ray; ``None``: one for each CPU of the cluster.
+    """
 
     engine: Literal["local", "ray"] = "local"
     workers: int | None = None

@@ -1,4 +1,7 @@
-"""Tasks on Ray Data: one block per task, worked on by the workers in any order, with the results in the order of the tasks."""
+"""Tasks on Ray Data: one block per task.
+
+The workers take them in any order; the results come in the order of the tasks.
+"""
 
 import functools
 import importlib.metadata
@@ -36,7 +39,10 @@ Server = tuple[str, int]
 """Host and port."""
 
 BLOCK = 1024**2
-"""Bytes that Ray reserves for the result of a task before it has seen one; by default so many that one task would run at a time."""
+"""Bytes that Ray reserves for the result of a task before it has seen one.
+
+By default it reserves so many that one task would run at a time.
+"""
 LIBRARIES = ("numpy", "onnxruntime", "pyarrow", "tokenizers", "torch", "transformers")
 """Libraries that the bytes of the results depend on."""
 ATTEMPTS = 4
@@ -47,9 +53,11 @@ Ray would run one that needs more memory than there is for ever.
 OBJECT_STORE = 100 * 1024**2
 """Bytes of shared memory of a cluster that is started here. Results are small: tasks write files."""
 LONGEST_TEMPORARY = 40
-"""Characters of the folder in which Ray may create its sockets: their paths are 60 longer, and Linux allows 107."""
-SECONDS, PATIENCE = 2.0, 5.0
-"""How often the servers are asked, and how long one may take to answer."""
+"""Most characters of the folder of Ray's sockets: their paths are 60 longer, and Linux allows 107."""
+SECONDS = 2.0
+"""Time between two questions to the servers."""
+PATIENCE = 5.0
+"""Seconds that a server may take to answer."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +156,7 @@ def _entry(folder: str, code: str, threads: int, expected: dict[str, str]) -> Ca
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Return what results depend on besides their tasks: the versions of Python and the libraries, and the hash of the code."""
+    """Return what results depend on besides tasks: versions of Python and the libraries, hash of the code."""
     libraries = {name: importlib.metadata.version(name).partition("+")[0] for name in LIBRARIES}
     code = code_hash(ROOT, [name for name in CODE if (ROOT / name).exists()])
     return {
@@ -159,26 +167,25 @@ def versions() -> dict[str, str]:
 
 
 def run_task(task: bytes, expected: dict[str, str], attempt: int) -> tuple[str | None, bytes | None]:
-    """Run a pickled function and argument, unless this worker would give another result than the process that sent it.
+    """Run a pickled function and argument, unless this worker would give another result than the sender.
 
     Return the reason not to run it, or the pickled result, which is a ``Failure`` after an error. ``attempt``
     is more than 1 if the worker was killed.
     """
     here = versions()
-    if other := [
-        f"{name} is {here.get(name)} there and {value} here"
-        for name, value in expected.items()
-        if here.get(name) != value
-    ]:
-        return "; ".join(other), None
+    differences = []
+    for name, value in expected.items():
+        if here.get(name) != value:
+            differences.append(f"{name} is {here.get(name)} there and {value} here")
+    if differences:
+        return "; ".join(differences), None
+
     function, argument = pickle.loads(task)  # noqa: S301 - sent by the process that started this work
     if attempt > ATTEMPTS:
         problem = f"{argument}: the worker of Ray was killed {ATTEMPTS} times in this task."
-        return None, pickle.dumps(
-            Failure(
-                StageError(problem, "If its memory is too small: set run.workers or data.shard_rows lower.")
-            )
-        )
+        hint = "If its memory is too small: set run.workers or data.shard_rows lower."
+        return None, pickle.dumps(Failure(StageError(problem, hint)))
+
     try:
         return None, pickle.dumps(function(argument))
     except StageError as error:
@@ -261,12 +268,10 @@ def _authenticate(address: str | None) -> None:
 
 def import_ray() -> ModuleType:
     """Import Ray without its notices; a ``ParamsError`` if it is not installed."""
-    os.environ.setdefault(
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
-    )  # without it, Ray prints a notice about GPUs
-    os.environ.setdefault(
-        "RAY_DEDUP_LOGS_SKIP_REGEX", "^"
-    )  # its pages about a killed worker; `_finished` says it in one line
+    # Without this, Ray prints a notice about GPUs.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # Without this, it prints pages about a killed worker, which `_finished` says in one line.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
     try:
         import ray
         import ray.data
@@ -287,21 +292,16 @@ def _connect(ray: ModuleType, address: str, **settings: Any) -> None:
         if ":" in address:
             wait_for(server_at(address))  # Ray itself waits for minutes
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **settings)
-    except (
-        ConnectionError,
-        RuntimeError,
-        ValueError,
-    ) as error:  # ValueError: not an address; RuntimeError: another version of Ray
-        what = (
-            "Ray cannot be started" if settings else f"The Ray cluster RAY_ADDRESS={address} cannot be joined"
-        )
+    # ValueError: not an address; RuntimeError: another version of Ray
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        if settings:
+            raise StageError(f"Ray cannot be started: {reason}", None) from None
         hint = (
             "`ray status` shows a cluster on its machines. Without RAY_ADDRESS, Ray is started on this"
             " machine."
         )
-        raise StageError(
-            f"{what}: {str(error).strip().splitlines()[0]}", None if settings else hint
-        ) from None
+        raise StageError(f"The Ray cluster RAY_ADDRESS={address} cannot be joined: {reason}", hint) from None
 
 
 def _end(started: Sequence[psutil.Process]) -> None:
@@ -314,36 +314,41 @@ def _end(started: Sequence[psutil.Process]) -> None:
 
 def _temporary_folder() -> str:
     """Return a new folder that only this user can read, whose path is short enough for the sockets of Ray."""
-    place = tempfile.gettempdir()
-    return tempfile.mkdtemp(
-        prefix="ray-",
-        dir=place if len(place) <= LONGEST_TEMPORARY - len("/ray-12345678") else "/tmp",  # noqa: S108
-    )
+    folder = tempfile.gettempdir()
+    if len(folder) > LONGEST_TEMPORARY - len("/ray-12345678"):
+        folder = "/tmp"  # noqa: S108 - mkdtemp makes a new folder in it
+    return tempfile.mkdtemp(prefix="ray-", dir=folder)
 
 
 @contextmanager
 def watched(ray: ModuleType, tolerated: int) -> Iterator[None]:
-    """Interrupt the block, as Ctrl-C does, when the head of the cluster or the node of this process has ended. For the main thread.
+    """Interrupt the block, as Ctrl-C does, when the cluster's head or the node of this process has ended.
+
+    It is for the main thread.
 
     They may fail to answer as many times in succession as is ``tolerated``.
 
     Raises:
         StageError: One of them has ended.
     """
-    lost, ended, main, found = threading.Event(), threading.Event(), threading.get_ident(), servers(ray)
+    lost = threading.Event()
+    ended = threading.Event()
+    main = threading.get_ident()
+    watched_servers = servers(ray)
 
     def watch() -> None:
         silences = 0
         while not ended.wait(SECONDS):
-            silences = 0 if all(map(answers, found)) else silences + 1
+            silences += 1
+            if all(map(answers, watched_servers)):
+                silences = 0
             if silences > tolerated and not ended.is_set():
                 lost.set()
                 signal.pthread_kill(main, signal.SIGUSR1)
                 return
 
-    before = signal.signal(
-        signal.SIGUSR1, signal.default_int_handler
-    )  # not SIGINT, which background jobs of a shell ignore
+    # not SIGINT, which background jobs of a shell ignore
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
@@ -378,7 +383,11 @@ def server_at(address: str) -> Server:
 
 
 def wait_for(server: Server) -> None:
-    """Return when a server accepts connections; a ``ConnectionError`` if it does not within 20 seconds: a cluster may be starting."""
+    """Return when a server accepts connections: a cluster may be starting.
+
+    Raises:
+        ConnectionError: It does not within 20 seconds.
+    """
     deadline = time.monotonic() + 20
     while not answers(server):
         if time.monotonic() > deadline:

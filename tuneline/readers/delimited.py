@@ -49,9 +49,22 @@ class Dialect:
         quoting: str | None = None,
         columns: Sequence[str] | None = None,
     ) -> Self:
-        """Return the dialect of CSV (commas, quotes enclose fields) or TSV (tabs, literal quotes), with what is given changed."""
-        literal = tabs if quoting is None else quoting == "literal"
-        return cls(delimiter or ("\t" if tabs else ","), literal, None if columns is None else tuple(columns))
+        """Return the usual dialect, with changes.
+
+        Args:
+            tabs: TSV: tabs, and literal quotes. Otherwise CSV: commas, and quotes that enclose fields.
+            delimiter: Another delimiter than usual.
+            quoting: ``literal`` or ``standard``, where it is not the usual one.
+            columns: Names for a file without a header line.
+        """
+        if not delimiter:
+            delimiter = "\t" if tabs else ","
+        literal = tabs
+        if quoting is not None:
+            literal = quoting == "literal"
+        if columns is not None:
+            columns = tuple(columns)
+        return cls(delimiter, literal, columns)
 
     @classmethod
     def of_data(cls, tabs: bool, files: FilesParams) -> Self:
@@ -65,7 +78,10 @@ class Dialect:
         """Return a description in words."""
         names = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
         parts = [names.get(self.delimiter, f"delimiter {self.delimiter!r}")]
-        parts.append("quotes are literal" if self.literal else f"quotes ({self.quote}) enclose fields")
+        if self.literal:
+            parts.append("quotes are literal")
+        else:
+            parts.append(f"quotes ({self.quote}) enclose fields")
         if self.escape is not None:
             parts.append(f"{self.escape} precedes a quote in a field")
         if self.skip_lines:
@@ -97,9 +113,8 @@ class DelimitedReader:
 
     def __init__(self, lines: TextLines, dialect: Dialect) -> None:
         """Read the header."""
-        csv.field_size_limit(
-            lines.limits.cell
-        )  # else a quote that is never closed would swallow the rest of the file
+        # Without a limit, a quote that is never closed would swallow the rest of the file.
+        csv.field_size_limit(lines.limits.cell)
         self._lines = lines
         self._dialect = dialect
         self._records = dialect.records(iter(lines), strict=True)
@@ -112,67 +127,98 @@ class DelimitedReader:
 
     def __iter__(self) -> Iterator[tuple[int, list[str] | RowProblem]]:
         """Yield each record's first line number and its fields, or its problem. Empty lines are skipped."""
-        lines, width = self._lines, len(self.names)
+        lines = self._lines
+        width = len(self.names)
+        header_starts = self._header_starts()
+
         lines.content = ""
-        # A row with which another file begins is a problem of strict reading only. The first character tells
-        # most rows from it.
-        starts = (
-            {BOM, *(case[:1] for name in self.names for case in (name.lower(), name.upper()))}
-            if lines.strict
-            else set()
-        )
         line = lines.number + 1
         while True:
             try:
                 for fields in self._records:
-                    if lines.problem is None and len(fields) == width and fields[0][:1] not in starts:
+                    # This is the path of nearly all rows, so it has no call.
+                    if lines.problem is None and len(fields) == width and fields[0][:1] not in header_starts:
                         yield line, fields
                     elif fields or lines.problem is not None:
                         yield line, self._whole(line, self._checked(line, fields))
                     line = lines.number + 1
                     lines.content = ""
             except csv.Error as error:
-                yield line, self._whole(line, lines.take_problem() or self._unreadable(line, str(error)))
+                # The csv module continues with the line after the one that it cannot read.
+                problem = lines.take_problem() or self._unreadable(line, str(error))
+                yield line, self._whole(line, problem)
                 line = lines.number + 1
                 lines.content = ""
             else:
                 return
 
+    def _header_starts(self) -> set[str]:
+        """Return the characters with which a row like the header begins; none where it is no problem.
+
+        A row with which another file begins is a problem of strict reading only. The first character tells
+        most rows from it.
+        """
+        if not self._lines.strict:
+            return set()
+        starts = {BOM}
+        for name in self.names:
+            starts.add(name.lower()[:1])
+            starts.add(name.upper()[:1])
+        return starts
+
     def _checked(self, line: int, fields: list[str]) -> list[str] | RowProblem:
         """Return the fields, or what is wrong with them."""
         if self._lines.problem is not None:
             return self._lines.take_problem() or self._ragged(line, fields)
-        if self._lines.strict and (problem := self._joint(line, fields)):
-            return problem
-        return fields if len(fields) == len(self.names) else self._ragged(line, fields)
+        if self._lines.strict:
+            problem = self._joint(line, fields)
+            if problem is not None:
+                return problem
+        if len(fields) != len(self.names):
+            return self._ragged(line, fields)
+        return fields
 
     def _whole(self, line: int, row: list[str] | RowProblem) -> list[str] | RowProblem:
-        """Return the row; its problem, if it has one, with all the lines that it takes: a quote that is never closed takes many."""
+        """Return the row; a problem with all lines of the row: a quote that is never closed takes many."""
         if isinstance(row, list):
             return row
         return replace(row, content=self._lines.content, lines=max(1, self._lines.number - line + 1))
 
     def _read_header(self) -> list[str]:
-        lines, line, names = self._lines, 1, list[str]()
+        """Return the names of the columns, from the first record that is not empty."""
+        lines = self._lines
+        names: list[str] = []
+        line = 1
         try:
-            while not names and (fields := next(self._records, None)) is not None:
-                names, line = fields, line if fields else lines.number + 1
+            for names in self._records:
+                if names:
+                    break
+                line = lines.number + 1
         except csv.Error as error:
             raise self._bad_header(self._unreadable(line, str(error))) from None
+
         if not names:
-            problem = "has no rows, only empty lines" if lines.number else "is empty"
+            problem = "is empty"
+            if lines.number:
+                problem = "has no rows, only empty lines"
             raise DataError(
                 f"{lines.name} {problem}.", "It needs a header line that names its columns, and rows."
             )
-        if unreadable := lines.take_problem() or lines.decoding_problem("".join(names), line):
+        unreadable = lines.take_problem() or lines.decoding_problem("".join(names), line)
+        if unreadable:
             raise self._bad_header(replace(unreadable, hint=f"{unreadable.hint} Save a spreadsheet as CSV."))
-        twice = next((name for name, times in Counter(filter(str.strip, names)).items() if times > 1), None)
-        if twice is not None:
-            raise DataError(
-                f"{lines.name}, line {line:,}: the header has a column twice.",
-                f"Rename one of the two: {twice!r}.",
-            )
-        return [name if name.strip() else numbered_column(position) for position, name in enumerate(names)]
+
+        counts = Counter(names)
+        named = list(names)
+        for position, name in enumerate(names):
+            if not name.strip():
+                named[position] = numbered_column(position)
+            elif counts[name] > 1:
+                raise DataError(
+                    f"{lines.name}, line {line:,}: the header has a column twice.",
+                    f"Rename one of the two: {name!r}.",
+                )
+        return named
 
     def _bad_header(self, problem: RowProblem) -> DataError:
         return DataError(
@@ -180,129 +226,115 @@ class DelimitedReader:
         )
 
     def _describe_header(self) -> str:
-        options, line = self._lines.options, self._lines.number
+        options = self._lines.options
+        line = self._lines.number
         if len(self.names) == 1:
-            other = next((character for character in ";\t|,:" if character in self.names[0]), None)
-            if other is not None:
-                return (
-                    f"Line {line} is one column when cut at {self._dialect.delimiter!r}: {options.delimiter}"
-                    f" may be {other!r}."
-                )
+            for character in ";\t|,:":
+                if character in self.names[0]:
+                    return (
+                        f"Line {line} is one column when cut at {self._dialect.delimiter!r}:"
+                        f" {options.delimiter} may be {character!r}."
+                    )
         return (
             f"Line {line} names {listed(self.names)}. If it is not a header, name the columns in"
             f" {options.columns}."
         )
 
     def _ragged(self, line: int, fields: list[str]) -> RowProblem:
-        options, width = self._lines.options, len(self.names)
+        """Return the problem of a row that has not as many fields as there are columns."""
+        options = self._lines.options
+        width = len(self.names)
         source = options.columns if self._dialect.columns else "the header"
-        message = f"{len(fields)} column{'s' * (len(fields) != 1)}, but {width} in {source}"
+        columns = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
+        message = f"{columns}, but {width} in {source}"
+
         if self._dialect.literal and any(field.startswith('"') for field in fields):
-            return RowProblem(
-                line,
-                message,
-                f"Quotes are literal here; if they enclose fields, set {options.quoting} to standard.",
-            )
-        if len(fields) > width and any(BOM in field for field in fields):
-            return RowProblem(
-                line,
-                message,
-                "Another file was appended to an unfinished line: end the line before its byte order mark.",
-            )
-        if len(fields) > width:
-            return RowProblem(
-                line,
-                message,
-                f"Quote texts that contain {self._dialect.delimiter!r} ({options.quoting}: standard).",
-            )
-        return RowProblem(
-            line,
-            message,
-            f"Correct the line; if quotes do not enclose fields, set {options.quoting} to literal.",
-        )
+            hint = f"Quotes are literal here; if they enclose fields, set {options.quoting} to standard."
+        elif len(fields) > width and any(BOM in field for field in fields):
+            hint = "Another file was appended to an unfinished line: end the line before its byte order mark."
+        elif len(fields) > width:
+            hint = f"Quote texts that contain {self._dialect.delimiter!r} ({options.quoting}: standard)."
+        else:
+            hint = f"Correct the line; if quotes do not enclose fields, set {options.quoting} to literal."
+        return RowProblem(line, message, hint)
 
     def _joint(self, line: int, fields: list[str]) -> RowProblem | None:
-        """Return the problem of a row with which another file begins, or ``None``: one like the header, or behind a byte order mark."""
+        """Return the problem of a row with which another file begins, or ``None``.
+
+        Such a row is like the header, or follows a byte order mark.
+        """
         cells = [field.removeprefix(BOM).strip(' "').casefold() for field in fields]
         names = [name.casefold() for name in self.names]
         if sorted(cells) != sorted(names):
+            if not fields[0].startswith(BOM):
+                return None
+            message = "a byte order mark in front of the row"
             hint = "Another file was appended here: remove the mark, and its header if it has one."
-            return (
-                RowProblem(line, "a byte order mark in front of the row", hint)
-                if fields[0].startswith(BOM)
-                else None
-            )
-        if self._dialect.columns is not None:
-            return RowProblem(
-                line,
-                "a header line instead of a row",
-                f"Leave out {self._lines.options.columns}: the file has a header.",
-            )
-        if cells != names:
+        elif self._dialect.columns is not None:
+            message = "a header line instead of a row"
+            hint = f"Leave out {self._lines.options.columns}: the file has a header."
+        elif cells != names:
+            message = "a second header line, in another order"
             hint = (
                 "Another file was appended here. Give both files the same order of columns before you join"
                 " them."
             )
-            return RowProblem(line, "a second header line, in another order", hint)
-        return RowProblem(
-            line, "a second header line", "Remove it; files that are joined keep only the first header."
-        )
+        else:
+            message = "a second header line"
+            hint = "Remove it; files that are joined keep only the first header."
+        return RowProblem(line, message, hint)
 
     def _unreadable(self, line: int, error: str) -> RowProblem:
-        options, limit = self._lines.options, f"{self._lines.limits.cell:,} characters"
+        """Return the problem of a record that the csv module refuses, by its message."""
+        options = self._lines.options
+        limit = f"{self._lines.limits.cell:,} characters ({options.cell})"
         literal = f"where quotes are only characters, set {options.quoting} to literal."
         if "field limit" in error and self._dialect.literal:
-            return RowProblem(
-                line,
-                f"a field of more than {limit} ({options.cell})",
-                f"If it is as it should be, raise {options.cell}.",
-            )
-        if "field limit" in error:
-            message = (
-                f"a quote that opens in this row is never closed, or a field has more than {limit}"
-                f" ({options.cell})"
-            )
-            return RowProblem(
-                line, message, f"Close it; {literal} If the text is as it should be, raise {options.cell}."
-            )
-        if "end of data" in error:
-            return RowProblem(line, "a quote that opens in this row is never closed", f"Close it; {literal}")
-        if "expected after" in error and '\\"' in self._lines.content and self._dialect.escape is None:
-            return RowProblem(
-                line,
-                "a backslash before a quote, which does not double it",
-                f"Set {options.escape} to a backslash.",
-            )
-        if "expected after" in error:
-            return RowProblem(
-                line, "text follows a closing quote", f"Double a quote inside a quoted field; {literal}"
-            )
-        return RowProblem(line, error, "Correct the line.")
+            message = f"a field of more than {limit}"
+            hint = f"If it is as it should be, raise {options.cell}."
+        elif "field limit" in error:
+            message = f"a quote that opens in this row is never closed, or a field has more than {limit}"
+            hint = f"Close it; {literal} If the text is as it should be, raise {options.cell}."
+        elif "end of data" in error:
+            message = "a quote that opens in this row is never closed"
+            hint = f"Close it; {literal}"
+        elif "expected after" in error and '\\"' in self._lines.content and self._dialect.escape is None:
+            message = "a backslash before a quote, which does not double it"
+            hint = f"Set {options.escape} to a backslash."
+        elif "expected after" in error:
+            message = "text follows a closing quote"
+            hint = f"Double a quote inside a quoted field; {literal}"
+        else:
+            message = error
+            hint = "Correct the line."
+        return RowProblem(line, message, hint)
 
 
 def read_jsonl(lines: TextLines) -> Iterator[tuple[int, dict[str, Any] | RowProblem]]:
-    """Yield the line number and the object of each row, or its problem: of JSON Lines, or of one array of objects. Empty lines are skipped.
+    """Yield the line number and the object of each row, or its problem. Empty lines are skipped.
 
-    Which of the two it is, the first character tells, whatever the file is called.
+    The file has JSON Lines, or is one array of objects. Its first character tells which, whatever the file is
+    called.
     """
     if lines.starts_with("["):
         yield from _read_array(lines)
         return
+
     for line in lines:
-        record: dict[str, Any] | RowProblem = {}
+        if lines.problem is None and line.isspace():
+            lines.content = ""
+            continue
+
+        record: dict[str, Any] | RowProblem
         if lines.problem is not None:
             record = lines.take_problem() or {}
-        elif not line.isspace():
+        else:
             record = _parse(line, lines.number)
             if len(line) > lines.limits.cell and not isinstance(record, RowProblem):
                 record = _too_long(record, lines) or record
-        else:
-            lines.content = ""
-            continue
-        yield (
-            lines.number,
-            replace(record, content=lines.content) if isinstance(record, RowProblem) else record,
-        )
+        if isinstance(record, RowProblem):
+            record = replace(record, content=lines.content)
+        yield lines.number, record
         lines.content = ""
 
 
@@ -314,8 +346,9 @@ def _read_array(lines: TextLines) -> Iterator[tuple[int, dict[str, Any] | RowPro
     """Yield the elements of an array of objects. After one that is not JSON, nothing more can be read."""
     array = _JsonArray(lines)
     while array.has_more():
-        line, value, content = array.take()
-        record = value if isinstance(value, RowProblem) else _checked_object(value, line)
+        line, record, content = array.take()
+        if not isinstance(record, RowProblem):
+            record = _checked_object(record, line)
         if isinstance(record, RowProblem):
             record = replace(record, content=content)
         elif len(content) > lines.limits.cell:
@@ -371,7 +404,9 @@ class _JsonArray:
 
 
 def _too_long(record: dict[str, Any], lines: TextLines) -> RowProblem | None:
-    option, limit = lines.options.cell, lines.limits.cell
+    """Return the problem of an object with a text longer than the limit, or ``None``."""
+    option = lines.options.cell
+    limit = lines.limits.cell
     for name, value in record.items():
         if isinstance(value, str) and len(value) > limit:
             message = f"column {name!r} has {len(value):,} characters, more than {limit:,} ({option})"
@@ -399,8 +434,10 @@ def _json_problem(error: Exception, number: int, line: str) -> RowProblem:
             "a byte order mark in front of the row",
             "Another file was appended here: remove the mark.",
         )
-    place = f" at character {error.pos + 1}" if line else ""
-    return RowProblem(number, f"not JSON: {error.msg}{place}", "Write one JSON object per line.")
+    message = f"not JSON: {error.msg}"
+    if line:
+        message += f" at character {error.pos + 1}"
+    return RowProblem(number, message, "Write one JSON object per line.")
 
 
 def _checked_object(value: Any, number: int) -> dict[str, Any] | RowProblem:

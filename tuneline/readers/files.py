@@ -29,29 +29,36 @@ _KINDS = {
 
 
 def not_a_file(path: Path) -> str | None:
-    """Return the end of a sentence about a path that is neither a file nor a link to one, for example ``is a folder, not a file``.
+    """Return what is wrong with a path that is neither a file nor a link to one, else ``None``.
 
-    Nothing is opened, so a pipe is not waited for.
+    The result is the end of a sentence about the path, such as ``is a folder, not a file``. Nothing is
+    opened, so a pipe is not waited for.
     """
     try:
-        kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode))
+        mode = path.stat().st_mode
     except OSError as error:
         if error.errno == errno.ELOOP:
             return "is a link that leads to itself"
-        if error.errno == errno.ENOENT:
-            return (
-                f"is a link to {path.readlink()}, which does not exist"
-                if path.is_symlink()
-                else "does not exist"
-            )
-        return f"cannot be reached: {error.strerror}"
-    return f"is {kind}, not a file" if kind else None
+        if error.errno != errno.ENOENT:
+            return f"cannot be reached: {error.strerror}"
+        if path.is_symlink():
+            return f"is a link to {path.readlink()}, which does not exist"
+        return "does not exist"
+
+    kind = _KINDS.get(stat.S_IFMT(mode))
+    if kind is None:
+        return None
+    return f"is {kind}, not a file"
 
 
 EXTRAS = {"s3": "'.[s3]'", "s3a": "'.[s3]'", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
 """What to install for a scheme."""
-STORAGE_OPTIONS = {scheme: {"max_concurrency": 1} for scheme in ("s3", "s3a")}
-"""One part of 50 MB at a time: ten would be in memory, and an upload that is cut off could not be aborted while others are sent."""
+STORAGE_OPTIONS = {"s3": {"max_concurrency": 1}, "s3a": {"max_concurrency": 1}}
+"""Options of fsspec for a scheme.
+
+S3 sends one part of 50 MB at a time: ten would be in memory, and an upload that is cut off could not be
+aborted while others are sent.
+"""
 READ_AHEAD = 4 << 20
 """Bytes of a text file that one request reads."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -78,16 +85,21 @@ Each ends in ``/``.
 
 
 def refuse_address(parameter: str, url: str) -> None:
-    """Refuse an address that is not in an object store, or in what ``ADDRESSES`` allows: who sets a parameter reads nothing else.
+    """Refuse an address that is neither in an object store nor in what ``ADDRESSES`` allows.
 
-    ``file://``, ``http://`` and chains of file systems would read files of the machine and ask servers of its
-    network.
+    Who sets a parameter reads nothing else: ``file://``, ``http://`` and chains of file systems would read
+    files of the machine and ask servers of its network.
     """
-    allowed = tuple(os.environ[ADDRESSES].split()) if ADDRESSES in os.environ else STORES
-    if not url.startswith(allowed) or "::" in url or ".." in unquote(url).split("/"):
+    allowed: tuple[str, ...] = STORES
+    if ADDRESSES in os.environ:
+        allowed = tuple(os.environ[ADDRESSES].split())
+
+    is_chain = "::" in url
+    leaves_folder = ".." in unquote(url).split("/")
+    if not url.startswith(allowed) or is_chain or leaves_folder:
+        prefixes = ", ".join(allowed) or "none"
         problem = (
-            f"{parameter}: {shown(url)} is not an address that it may name: {', '.join(allowed) or 'none'},"
-            " and no '..' in it."
+            f"{parameter}: {shown(url)} is not an address that it may name: {prefixes}, and no '..' in it."
         )
         hint = (
             f"Files of this machine are in {SOURCE}/. Others are allowed by training.addresses in"
@@ -102,14 +114,22 @@ def redacted(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text without what may be secret in its URLs: user names, passwords, and what follows a ``?`` (tokens, signatures)."""
+    """Return a text without what may be secret in its URLs.
+
+    Secret are user names, passwords, and what follows a ``?`` (tokens, signatures).
+    """
     return _PARAMETERS.sub("", redacted(text))
 
 
 def version_of(info: Mapping[str, Any]) -> str | None:
-    """Return what names the version of a file: HTTP, S3 and GCS have an ETag; others, such as a mounted folder, a time."""
-    keys = ("ETag", "etag", "md5Hash", "Last-Modified", "LastModified", "mtime")
-    return next((str(info[key]) for key in keys if info.get(key)), None)
+    """Return what names the version of a file; ``None`` if the storage names none.
+
+    HTTP, S3 and GCS have an ETag; others, such as a mounted folder, a time.
+    """
+    for key in ("ETag", "etag", "md5Hash", "Last-Modified", "LastModified", "mtime"):
+        if info.get(key):
+            return str(info[key])
+    return None
 
 
 @dataclass(frozen=True)
@@ -133,7 +153,7 @@ class RemoteFile:
 
     @property
     def suffix(self) -> str:
-        """End of its name, as that of a ``Path``."""
+        """End of its name, like the suffix of a ``Path``."""
         return PurePosixPath(self.name).suffix
 
     def is_file(self) -> bool:
@@ -141,11 +161,15 @@ class RemoteFile:
         return True
 
     def open_bytes(self, *, in_order: bool = True) -> io.BufferedReader:
-        """Open it for reading; ``in_order``, from its start to its end, so that each request may read ahead."""
+        """Open it for reading; ``in_order`` from start to end, so that each request may read ahead."""
         return io.BufferedReader(_RemoteBytes(self, in_order), 1 << 16)
 
     def fetch(self, copy: Path) -> None:
-        """Fetch it, in parts, to a file of this machine; an ``UnreadableError`` if the storage is away, or changed it meanwhile."""
+        """Fetch it, in parts, to a file of this machine.
+
+        Raises:
+            UnreadableError: The storage is away, or changed the file meanwhile.
+        """
         with reaching(str(self)):
             files, path = file_system(self.url)
             files.get_file(path, str(copy))
@@ -171,11 +195,11 @@ class _RemoteBytes(io.RawIOBase):
     def __init__(self, file: RemoteFile, in_order: bool) -> None:
         super().__init__()
         self._name = str(file)
+        caching: dict[str, Any] = {"cache_type": "none"}
+        if in_order:
+            caching = {"cache_type": "readahead", "block_size": READ_AHEAD}
         with reaching(self._name):
             files, path = file_system(file.url)
-            caching = (
-                {"cache_type": "readahead", "block_size": READ_AHEAD} if in_order else {"cache_type": "none"}
-            )
             self._file = files.open(path, "rb", **caching)
 
     def readable(self) -> bool:
@@ -197,13 +221,19 @@ class _RemoteBytes(io.RawIOBase):
         return len(content)
 
     def close(self) -> None:
+        # A file that could not be opened is closed as well, when it is collected as garbage.
         if not self.closed and hasattr(self, "_file"):
             self._file.close()
         super().close()
 
 
 def file_system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL, and the path in it; a ``DataError`` if it contains a password or is of an unknown kind."""
+    """Return the file system of a URL, and the path in it.
+
+    Raises:
+        DataError: The URL contains a password or has an unknown scheme.
+        StageError: The library for its scheme is not installed.
+    """
     from fsspec.core import url_to_fs
 
     if _PASSWORD.match(url):
@@ -227,7 +257,10 @@ def file_system(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def reaching(name: str) -> Iterator[None]:
-    """Replace the errors of a storage, which each have their own, by a ``DataError`` or ``UnreadableError`` that names what is read."""
+    """Replace the errors of a storage by a ``DataError`` or ``UnreadableError`` that names what is read.
+
+    Each storage has error types of its own, so every exception is replaced.
+    """
     try:
         yield
     except StageError:
@@ -237,38 +270,55 @@ def reaching(name: str) -> Iterator[None]:
             f"{name} does not exist.", "Check the address; a missing bucket looks the same."
         ) from None
     except Exception as error:
-        first, _, rest = str(error).partition("\n")
-        reason = shown(f"{first} {rest.partition(chr(10))[0]}" if first.endswith(":") else first)
+        reason, _, rest = str(error).partition("\n")
+        if reason.endswith(":"):
+            second, _, _ = rest.partition("\n")
+            reason = f"{reason} {second}"
+        problem = f"{name} cannot be reached: {type(error).__name__}: {shown(reason)}"
         hint = "Check the network and the credentials in the environment, then run the same command again."
-        raise UnreadableError(f"{name} cannot be reached: {type(error).__name__}: {reason}", hint) from None
+        raise UnreadableError(problem, hint) from None
 
 
 def file_size(path: DataFile) -> int:
-    """Return the bytes of a file."""
-    return path.size if isinstance(path, RemoteFile) else path.stat().st_size
+    """Return the size of a file in bytes."""
+    if isinstance(path, RemoteFile):
+        return path.size
+    return path.stat().st_size
 
 
 def list_files(url: str, depth: int = 1) -> list[RemoteFile]:
-    """Return the files of a URL by name: of a folder, those in it; of a pattern with ``*``, those that match; else the one file.
+    """Return the files of a URL, sorted by name.
 
-    With ``depth`` 2, also the files of the folders in a folder. No file, or a password in the URL, is a
-    ``DataError``.
+    A folder, which ends in ``/``, stands for the files in it; a pattern with ``*``, for the files that match;
+    any other URL is one file.
+
+    Args:
+        url: Address of a folder, a pattern or a file.
+        depth: 2 lists also the files of the folders in a folder.
+
+    Raises:
+        DataError: There is no file, or the URL contains a password.
     """
     with reaching(shown(url)):
         files, path = file_system(url)
         files.invalidate_cache()
+
         if "*" in path:
-            root = path.partition("*")[0].rpartition("/")[0]
-            matches = dict(_matching(files, root, path.removeprefix(f"{root}/").split("/")))
-        elif url.endswith("/") or (
-            not url.startswith("http") and files.isdir(path)
-        ):  # of HTTP, that would read the file
-            matches = dict(_below(files, path, depth))
+            before_star = path.partition("*")[0]
+            root = before_star.rpartition("/")[0]
+            pattern = path.removeprefix(f"{root}/").split("/")
+            entries = dict(_matching(files, root, pattern))
+        # Of HTTP, ``isdir`` would read the whole file.
+        elif url.endswith("/") or (not url.startswith("http") and files.isdir(path)):
+            entries = dict(_below(files, path, depth))
         else:
-            return [_found(files, path, files.info(path), url)]
-        listed = [
-            _found(files, name, info) for name, info in sorted(matches.items()) if not name.endswith("/")
-        ]
+            return [_remote_file(files, path, files.info(path), url)]
+
+        listed = []
+        for name, info in sorted(entries.items()):
+            # Object stores show a folder as an empty file whose name ends in a slash.
+            if not name.endswith("/"):
+                listed.append(_remote_file(files, name, info))
     if not listed:
         raise DataError(
             f"{shown(url)} has no files.",
@@ -287,19 +337,33 @@ def _below(files: Any, path: str, depth: int) -> Iterator[tuple[str, Mapping[str
 
 
 def _matching(files: Any, path: str, pattern: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the files in a folder whose paths match a pattern, given as the names in it; ``**`` stands for any number of folders."""
-    first, *rest = pattern if pattern != ["**"] else ["**", "*"]
-    if first == "**" and rest:
+    """Yield the files in a folder whose paths match a pattern: one name for each level of folders.
+
+    The name ``**`` stands for any number of folders.
+    """
+    if pattern == ["**"]:
+        pattern = ["**", "*"]
+    first = pattern[0]
+    rest = pattern[1:]
+    if first == "**":
+        # no folder in its place
         yield from _matching(files, path, rest)
+
+    below = pattern if first == "**" else rest
     for info in files.ls(path, detail=True):
-        fits = fnmatchcase(info["name"].rstrip("/").rpartition("/")[2], first)
-        if info["type"] == "file" and fits and not rest:
+        name = info["name"].rstrip("/").rpartition("/")[2]
+        if not fnmatchcase(name, first):
+            continue
+        if info["type"] == "file" and not rest:
             yield info["name"], info
-        elif info["type"] == "directory" and fits and rest:
-            yield from _matching(files, info["name"], pattern if first == "**" else rest)
+        elif info["type"] == "directory" and rest:
+            yield from _matching(files, info["name"], below)
 
 
-def _found(files: Any, path: str, info: Mapping[str, Any], url: str | None = None) -> RemoteFile:
+def _remote_file(files: Any, path: str, info: Mapping[str, Any], url: str | None = None) -> RemoteFile:
+    """Return the file that a storage describes; ``url`` is its address, if the user wrote it."""
     if info["type"] != "file":
         raise DataError(f"{shown(url or path)} is a folder, not a file.", "Name a file in it.")
-    return RemoteFile(url or files.unstrip_protocol(path), int(info.get("size") or 0), version_of(info))
+    address = url or files.unstrip_protocol(path)
+    size = int(info.get("size") or 0)
+    return RemoteFile(address, size, version_of(info))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tuneline.readers.names import LABEL_NAMES, PAIRS, TEXT_NAMES
 
-KNOWN_NAMES = frozenset({*LABEL_NAMES, *TEXT_NAMES, *(name for names in PAIRS for name in names), "id"})
+KNOWN_NAMES = frozenset({"id"}.union(LABEL_NAMES, TEXT_NAMES, *PAIRS))
 
 HAS_HEADER = 0.9
 """Share of files that have a header.
@@ -31,7 +31,7 @@ LONG = 0.02
 """Names of more than ``LONGEST`` characters or ``MOST_WORDS`` words."""
 LONGEST, MOST_WORDS = 60, 4
 BLANK = 0.05
-"""Names that are missing, such as that of the index that pandas writes."""
+"""Names that are missing, such as the name of the index that pandas writes."""
 TWICE = 0.01
 """Headers with a name twice."""
 COUNTED = 0.01
@@ -43,22 +43,30 @@ CERTAIN = 2.0
 
 
 def header_evidence(records: Sequence[Sequence[str]]) -> float:
-    """Return the logarithm of how much likelier it is that the first record is a header than that it is a row.
+    """Return how much likelier it is that the first record is a header than a row, as a logarithm.
 
     Records below that repeat the first do not count: a file that was appended to another has its header
     again. With a single record there is nothing to compare, and the names alone tell.
     """
-    first, *rest = [record for record in records if record]
-    below = [record for record in rest if len(record) == len(first) and _plain(record) != _plain(first)]
-    is_counted = len(first) > 1 and [cell.strip() for cell in first] == [
-        str(position) for position in range(len(first))
-    ]
+    filled = [record for record in records if record]
+    first = filled[0]
+    below = []
+    for record in filled[1:]:
+        if len(record) == len(first) and _plain(record) != _plain(first):
+            below.append(record)
+    cells = [cell.strip() for cell in first]
+    positions = [str(position) for position in range(len(first))]
+    is_counted = len(first) > 1 and cells == positions
 
+    # evidence of the file
     evidence = math.log(HAS_HEADER / (1 - HAS_HEADER)) + _twice_evidence(first, below)
     if is_counted:
         evidence += math.log(COUNTED)
-    for position, cell in enumerate(first):
-        evidence += _cell_evidence(cell.strip(), [record[position].strip() for record in below], is_counted)
+
+    # evidence of each column
+    for position, cell in enumerate(cells):
+        values = [record[position].strip() for record in below]
+        evidence += _cell_evidence(cell, values, is_counted)
     return evidence
 
 
@@ -67,36 +75,40 @@ def _cell_evidence(cell: str, below: Sequence[str], is_counted: bool) -> float:
     filled = [value for value in below if value]
     blank = _share(len(below) - len(filled), len(below))
     if not cell:
-        return 0.0 if blank >= MOSTLY_BLANK or not below else math.log(BLANK / blank)
+        if blank >= MOSTLY_BLANK or not below:
+            return 0.0
+        return math.log(BLANK / blank)
     evidence = math.log((1 - BLANK) / (1 - blank))
 
     # Is it a number, and are they?
     numbers = _share(sum(map(_is_number, filled)), len(filled))
     if is_counted:
         evidence -= math.log(numbers)
+    elif cell.isdecimal() and _is_number(cell):
+        evidence += math.log(NUMBER / numbers)
     elif _is_number(cell):
-        evidence += math.log((NUMBER if cell.isdecimal() else FRACTION) / numbers)
+        evidence += math.log(FRACTION / numbers)
     else:
         evidence += math.log((1 - NUMBER) / (1 - numbers))
 
     # Is it as short as a name, and are they?
     names = _share(sum(map(_is_short, filled)), len(filled))
-    evidence += math.log((1 - LONG) / names) if _is_short(cell) else math.log(LONG / (1 - names))
+    if _is_short(cell):
+        evidence += math.log((1 - LONG) / names)
+    else:
+        evidence += math.log(LONG / (1 - names))
 
     # Does it occur again, and do they? A class does, a name seldom.
     counts = Counter(filled)
     repeated = _share(sum(times for times in counts.values() if times > 1), len(filled))
-    if not is_counted:
-        evidence += (
-            math.log(OCCURS_BELOW / repeated)
-            if cell in counts
-            else math.log((1 - OCCURS_BELOW) / (1 - repeated))
-        )
+    if not is_counted and cell in counts:
+        evidence += math.log(OCCURS_BELOW / repeated)
+    elif not is_counted:
+        evidence += math.log((1 - OCCURS_BELOW) / (1 - repeated))
 
     # Is it a name that many files have?
-    known = max(
-        KNOWN_BY_CHANCE, sum(value.casefold() in KNOWN_NAMES for value in filled) / max(len(filled), 1)
-    )
+    known_below = sum(value.casefold() in KNOWN_NAMES for value in filled)
+    known = max(KNOWN_BY_CHANCE, known_below / max(len(filled), 1))
     if cell.casefold() in KNOWN_NAMES:
         return evidence + math.log(KNOWN / min(known, 1.0))
     return evidence + math.log((1 - KNOWN) / max(1 - known, KNOWN_BY_CHANCE))
@@ -105,7 +117,9 @@ def _cell_evidence(cell: str, below: Sequence[str], is_counted: bool) -> float:
 def _twice_evidence(first: Sequence[str], below: Sequence[Sequence[str]]) -> float:
     """Return the evidence of equal cells in the first record."""
     twice = _share(sum(map(_has_equal_cells, below)), len(below))
-    return math.log(TWICE / twice) if _has_equal_cells(first) else math.log((1 - TWICE) / (1 - twice))
+    if _has_equal_cells(first):
+        return math.log(TWICE / twice)
+    return math.log((1 - TWICE) / (1 - twice))
 
 
 def _has_equal_cells(record: Sequence[str]) -> bool:
@@ -119,6 +133,7 @@ def _share(count: int, total: int) -> float:
 
 
 def _plain(record: Sequence[str]) -> list[str]:
+    """Return the cells of a record, sorted, without case, quotes and byte order mark, to compare records."""
     return sorted(cell.strip('\ufeff "').casefold() for cell in record)
 
 

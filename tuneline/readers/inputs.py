@@ -1,4 +1,4 @@
-"""Rows of a user's file, of any format: an ``InputTable`` gives the values of some columns, row by row or in batches.
+"""Rows of a user's file, of any format: an ``InputTable`` gives values of columns, row by row or in batches.
 
 Two views are built on it. ``open_rows`` gives texts to predict, one row after the other (``tuneline
 predict``, flow ``score``); ``tuneline.readers.labelled`` gives batches of texts with labels (``download``,
@@ -114,7 +114,12 @@ class Input:
 
 @dataclass(frozen=True)
 class ValueBatch:
-    """Values of some columns of some rows: Arrow arrays, or lists of any values of JSON Lines; and the line or row of each, from 1."""
+    """Values of some columns of some rows.
+
+    Attributes:
+        positions: Line or row of each row, from 1.
+        columns: Arrow arrays, or lists of any values of JSON Lines.
+    """
 
     positions: Sequence[int]
     columns: Mapping[str, pa.Array | list[Any]]
@@ -123,9 +128,8 @@ class ValueBatch:
     def numbered(cls, batches: Iterable[pa.RecordBatch], first: int = 1) -> Iterator[Self]:
         """Yield Arrow batches with the numbers of their rows."""
         for batch in batches:
-            yield cls(
-                range(first, first + batch.num_rows), {name: batch[name] for name in batch.schema.names}
-            )
+            columns = {name: batch[name] for name in batch.schema.names}
+            yield cls(range(first, first + batch.num_rows), columns)
             first += batch.num_rows
 
 
@@ -139,7 +143,8 @@ class InputTable:
 
     def __init__(self, source: Input, stack: ExitStack) -> None:
         """Read the header or footer."""
-        self.source, self.name = source, "standard input" if source.path is None else str(source.path)
+        self.source = source
+        self.name = "standard input" if source.path is None else str(source.path)
         self.lines: TextLines | None = None
         self.keys: dict[str, None] = {}
         self.hint: str | None = None
@@ -165,22 +170,31 @@ class InputTable:
             return list(self._parquet.schema.names)
         if self.source.kind != "jsonl":
             return self._delimited.names
+        # Rows up to the first object with a key are read here, and put back.
         waiting: list[tuple[int, dict[str, Any] | RowProblem]] = []
         names: list[str] = []
-        while not names and len(waiting) < ROW_GROUP and (row := next(self._objects, None)):
-            waiting.append(row)
-            names = list(row[1]) if isinstance(row[1], dict) else []
+        for line, record in itertools.islice(self._objects, ROW_GROUP):
+            waiting.append((line, record))
+            if isinstance(record, dict) and record:
+                names = list(record)
+                break
         self._objects = itertools.chain(waiting, self._objects)
         return names
 
     def all_names(self, bad: BadRows) -> list[str]:
-        """Return the names of the columns; of JSON Lines, the keys of all objects, for which the file is read to its end."""
+        """Return the names of the columns; of JSON Lines, the keys of all objects.
+
+        For them, the file is read to its end.
+        """
         if self.source.kind != "jsonl":
             return self.names()
-        return list(dict.fromkeys(name for _, value in readable(self._objects, bad) for name in value))
+        names: dict[str, None] = {}  # in the order in which they occur
+        for _, record in readable(self._objects, bad):
+            names |= dict.fromkeys(record)
+        return list(names)
 
     def declared(self, column: str) -> tuple[str, ...] | None:
-        """Return the class names of a column, by their ids, that the datasets library stored in a Parquet file."""
+        """Return the class names of a column, by their ids, that the datasets library stored in Parquet."""
         if self.source.kind == "parquet":
             with suppress(DataError):
                 return read_task(self._parquet.schema, column).names
@@ -200,57 +214,75 @@ class InputTable:
     ) -> Iterator[tuple[int, Sequence[Any] | RowProblem]]:
         """Yield the line or row number and the values of each row, or its problem.
 
-        ``columns`` has the option or parameter that names each column. A JSON object without a key that must
-        be ``everywhere`` (default: all) is a problem; of other keys, the value is ``None``.
+        Args:
+            columns: The columns to read, with the option or parameter that names each.
+            everywhere: Keys without which a JSON object is a problem; by default all columns. Of other keys
+                that an object lacks, the value is ``None``.
         """
         if self.source.kind == "parquet":
             for batch in self._parquet_batches(columns, PREDICTED_ROWS):
-                values: list[Any] = [batch.columns[name] for name in columns]
-                yield from zip(
-                    batch.positions, zip(*(column.to_pylist() for column in values), strict=True), strict=True
-                )
+                arrays: list[Any] = [batch.columns[name] for name in columns]
+                rows = zip(*(array.to_pylist() for array in arrays), strict=True)
+                yield from zip(batch.positions, rows, strict=True)
         elif self.source.kind == "jsonl":
-            yield from self._json_rows(columns, columns if everywhere is None else everywhere)
+            if everywhere is None:
+                everywhere = columns.keys()
+            yield from self._json_rows(columns, everywhere)
         else:
             cells = [self._delimited.names.index(name) for name in columns]
             for line, fields in self._delimited:
-                yield line, fields if isinstance(fields, RowProblem) else [fields[cell] for cell in cells]
+                if isinstance(fields, RowProblem):
+                    yield line, fields
+                else:
+                    yield line, [fields[cell] for cell in cells]
 
     def _json_rows(
         self, columns: Mapping[str, str], everywhere: Collection[str]
     ) -> Iterator[tuple[int, list[Any] | RowProblem]]:
         unseen = set(columns)
-        for line, value in self._objects:
-            if isinstance(value, RowProblem):
-                yield line, value
+        for line, record in self._objects:
+            if isinstance(record, RowProblem):
+                yield line, record
                 continue
+
             if unseen:
-                unseen -= value.keys()
-                self.keys |= dict.fromkeys(value)
-            if (missing := next((name for name in everywhere if name not in value), None)) is None:
-                yield line, [value.get(name) for name in columns]
+                unseen -= record.keys()
+                self.keys |= dict.fromkeys(record)
+
+            for name in everywhere:
+                if name not in record:
+                    message, hint = missing_column(name, columns[name], record)
+                    yield line, RowProblem(line, message, hint)
+                    break
             else:
-                yield line, RowProblem(line, *missing_column(missing, columns[missing], value))
+                yield line, [record.get(name) for name in columns]
 
     def batches(
         self, columns: Mapping[str, str], bad: BadRows, everywhere: Collection[str] | None = None
     ) -> Iterator[ValueBatch]:
-        """Yield batches of at most ``ROW_GROUP`` rows, with the arguments of ``rows``; what cannot be read is added to ``bad``."""
+        """Yield batches of at most ``ROW_GROUP`` rows, with the arguments of ``rows``.
+
+        Rows that cannot be read are added to ``bad``.
+        """
         if self.source.kind == "parquet":
             yield from self._parquet_batches(columns, ROW_GROUP)
             return
+
+        # Values of JSON Lines are of any type, so they stay Python objects.
+        as_column: Callable[[Any], Any] = list
+        if self.source.kind != "jsonl":
+            as_column = partial(pa.array, type=pa.string())
         rows = readable(self.rows(columns, everywhere), bad)
-        as_column: Callable[[Any], Any] = (
-            list if self.source.kind == "jsonl" else partial(pa.array, type=pa.string())
-        )
         while chunk := list(_first_rows(rows)):
-            values = map(as_column, zip(*(row for _, row in chunk), strict=True))
-            yield ValueBatch([position for position, _ in chunk], dict(zip(columns, values, strict=True)))
+            positions, records = zip(*chunk, strict=True)
+            arrays = map(as_column, zip(*records, strict=True))
+            yield ValueBatch(list(positions), dict(zip(columns, arrays, strict=True)))
 
     def _parquet_batches(self, columns: Mapping[str, str], rows: int) -> Iterator[ValueBatch]:
         check_columns(self._parquet.schema.names, columns, self.name)
-        first = 1 if self.source.part is None else self.source.part.start + 1
-        yield from ValueBatch.numbered(self._parquet.batches(rows, list(columns), self.source.part), first)
+        part = self.source.part
+        first = 1 if part is None else part.start + 1
+        yield from ValueBatch.numbered(self._parquet.batches(rows, list(columns), part), first)
 
 
 @contextmanager
@@ -270,6 +302,7 @@ def readable(rows: Iterable[tuple[int, Values | RowProblem]], bad: BadRows) -> I
 
 
 def _first_rows(rows: Iterator[tuple[int, Sequence[Any]]]) -> Iterator[tuple[int, Sequence[Any]]]:
+    """Yield the rows of the next batch: long texts make it smaller, so that it fits in memory."""
     characters = 0
     for number, row in enumerate(rows, start=1):
         yield row
@@ -280,7 +313,13 @@ def _first_rows(rows: Iterator[tuple[int, Sequence[Any]]]) -> Iterator[tuple[int
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row that can be predicted: its number in the input, from 1, without header and empty lines; one or two texts; values to copy."""
+    """A row that can be predicted.
+
+    Attributes:
+        number: Its number in the input, from 1, without header and empty lines.
+        texts: One or two texts.
+        kept: Values to copy, by column.
+    """
 
     number: int
     texts: tuple[str, ...]
@@ -306,7 +345,7 @@ class InputColumns:
 
     Others may hold anything.
 
-    ``every``: copy all columns, without ``kept`` those of the input; a JSON object need not have each.
+    ``every``: copy all columns; without ``kept``, all columns of the input. A JSON object need not have each.
     """
 
     texts: tuple[str, ...]
@@ -314,24 +353,29 @@ class InputColumns:
     every: bool = False
 
     def of(self, table: InputTable) -> "InputColumns":
-        """Return the columns, with the names of those to copy."""
-        return replace(self, kept=tuple(table.names())) if self.every and not self.kept else self
+        """Return the columns, with the names of the columns to copy."""
+        if self.every and not self.kept:
+            return replace(self, kept=tuple(table.names()))
+        return self
 
     @property
     def options(self) -> dict[str, str]:
         """The option that names each column."""
-        return {name: "--text" if name in self.texts else "--keep" for name in (*self.texts, *self.kept)}
+        options = dict.fromkeys(self.texts, "--text")
+        for name in self.kept:
+            options.setdefault(name, "--keep")
+        return options
 
     def row(
         self, number: int, line: int, values: Sequence[Any], lines: TextLines | None = None
     ) -> Row | BadRow:
         """Return a row that can be predicted, or its problem; the values are in the order of ``options``."""
         used = dict(zip(dict.fromkeys((*self.texts, *self.kept)), values, strict=True))
-        if problem := self._text_problem(used, line) or self._encoding_problem(used, line, lines):
+        problem = self._text_problem(used, line) or self._encoding_problem(used, line, lines)
+        if problem is not None:
             return BadRow(number, problem)
-        return Row(
-            number, tuple([used[name] for name in self.texts]), {name: used[name] for name in self.kept}
-        )
+        texts = tuple([used[name] for name in self.texts])
+        return Row(number, texts, {name: used[name] for name in self.kept})
 
     def _text_problem(self, values: Mapping[str, Any], line: int) -> RowProblem | None:
         hint = "Every row needs text; --text names another column."
@@ -340,25 +384,34 @@ class InputColumns:
                 return RowProblem(line, text_problem(values[name], name) or "", hint)
         if any(values[name].strip() for name in self.texts):
             return None
+        # A row without text is refused in training as well.
         columns = " and ".join(map(repr, self.texts))
-        return RowProblem(line, f"column {columns}: no text, or only white space", hint)  # as in training
+        return RowProblem(line, f"column {columns}: no text, or only white space", hint)
 
     @staticmethod
     def _encoding_problem(values: Mapping[str, Any], line: int, lines: TextLines | None) -> RowProblem | None:
         for name, value in values.items():
-            text = _to_json(value) if isinstance(value, (list, dict)) else value
+            text = value
+            if isinstance(value, (list, dict)):
+                text = _to_json(value)
             if not isinstance(text, str) or text.isascii():
                 continue
-            if lines is not None and (problem := lines.decoding_problem(text, line)):
-                return problem
-            if message := text_problem(text, name):
+            if lines is not None:
+                problem = lines.decoding_problem(text, line)
+                if problem is not None:
+                    return problem
+            message = text_problem(text, name)
+            if message is not None:
                 return RowProblem(line, message, "Correct the escape sequence.")
         return None
 
 
 @dataclass(frozen=True)
 class InputRows:
-    """An input that is being read; ``position`` returns how many bytes of a text file were read, ``None`` where rows are counted."""
+    """An input that is being read.
+
+    ``position`` returns how many bytes of a text file were read; it is ``None`` where rows are counted.
+    """
 
     columns: InputColumns
     rows: Iterator[Row | BadRow]
@@ -384,10 +437,12 @@ def open_rows(source: Input, columns: InputColumns) -> Iterator[InputRows]:
 
 
 def _predictable(table: InputTable, columns: InputColumns) -> Iterator[Row | BadRow]:
-    part, everywhere = table.source.part, columns.texts if columns.every else None
-    for number, (line, values) in enumerate(
-        table.rows(columns.options, everywhere), start=1 if part is None else part.start + 1
-    ):
+    part = table.source.part
+    first = 1 if part is None else part.start + 1
+    # Columns that are copied only because all are need not be in every JSON object.
+    everywhere = columns.texts if columns.every else None
+    rows = table.rows(columns.options, everywhere)
+    for number, (line, values) in enumerate(rows, start=first):
         if isinstance(values, RowProblem):
             yield BadRow(number, values)
         else:

@@ -1,6 +1,7 @@
-"""Labelled rows: batches of values become texts and labels, and rows whose values cannot be used are left out or an error.
+"""Labelled rows: batches of values become texts and labels.
 
-What names a class or a group is decided here: ``7``, ``7.0`` and ``"7"`` are one.
+Rows whose values cannot be used are left out, or are an error. What names a class or a group is decided here:
+``7``, ``7.0`` and ``"7"`` are the same.
 """
 
 import json
@@ -60,9 +61,9 @@ def plain_text(value: Any) -> str | None:
         return None
     if isinstance(value, bool):
         return str(value).lower()
-    return (
-        str(int(value) if isinstance(value, float | Decimal) and _is_whole(value) else value).strip() or None
-    )
+    if isinstance(value, float | Decimal) and _is_whole(value):
+        return str(int(value))
+    return str(value).strip() or None
 
 
 def group_name(value: Any) -> str | None:
@@ -75,22 +76,27 @@ def group_name(value: Any) -> str | None:
 
 
 def class_name(value: Any) -> str | None:
-    """Return a label as the name of a class, a whole number without decimals: a CSV file of floats writes ``1.0`` for ``1``.
+    """Return a label as the name of a class; ``None`` if it is missing.
 
-    A fraction, a list or an object is a ``ValueProblemError``.
+    A whole number loses its decimals: a CSV file of floats writes ``1.0`` for ``1``.
+
+    Raises:
+        ValueProblemError: The label is a fraction, a list or an object.
     """
     _refuse_nested(value)
     name = plain_text(value)
-    if (
-        name is not None
-        and isinstance(value, float | Decimal)
-        and (not _is_whole(value) or abs(int(value)) >= 2**53)
-    ):
+    if name is None:
+        return None
+
+    # From 2**53 on, a float does not hold every whole number: two classes could become one.
+    if isinstance(value, float | Decimal) and (not _is_whole(value) or abs(int(value)) >= 2**53):
         raise ValueProblemError(
             "the label is a fraction, not a class",
             f"It is {value}. Set data.task to regression if labels are numbers to predict.",
         )
-    return str(int(float(name))) if name is not None and WHOLE_NUMBER.fullmatch(name) else name
+    if WHOLE_NUMBER.fullmatch(name):
+        return str(int(float(name)))
+    return name
 
 
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
@@ -99,20 +105,24 @@ DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 def label_number(value: Any, decimal: str = ".") -> float | None:
     """Return a label as a number; ``None`` if it is missing or NaN.
 
-    ``decimal`` is the character before its decimals.
+    Args:
+        value: The label, as it is in the file.
+        decimal: Character before the decimals.
 
-    What does not fit 32 bits, and a whole number that not even 64 bits hold exactly, is a
-    ``ValueProblemError``: that is an id.
+    Raises:
+        ValueProblemError: The label is not a number, does not fit 32 bits, or is a whole number that not even
+            64 bits hold exactly, which is an id.
     """
     _refuse_nested(value)
-    if (text := plain_text(value)) is None:
+    text = plain_text(value)
+    if text is None:
         return None
+
     if decimal == ",":
         text = text.replace(",", ".")
     try:
-        if (
-            "_" in text or not text.isascii()
-        ):  # Python reads 1_000 and digits of other scripts, other programs do not
+        # Python reads 1_000 and digits of other scripts, other programs do not.
+        if "_" in text or not text.isascii():
             raise ValueError
         result = float(text)
     except ValueError:
@@ -124,10 +134,13 @@ def label_number(value: Any, decimal: str = ".") -> float | None:
         raise ValueProblemError(
             "the label does not fit a 32-bit float", f"It is {result}. Correct it, or leave the row out."
         )
-    if (digits := text.lstrip("+-0")).isdecimal() and int(digits) != abs(result):
+    digits = text.lstrip("+-0")
+    if digits.isdecimal() and int(digits) != abs(result):
         hint = f"{text} would become {result:.0f}. Name another column if it is an id, or scale the numbers."
         raise ValueProblemError("the label has more digits than a number holds", hint)
-    return None if math.isnan(result) else result
+    if math.isnan(result):
+        return None
+    return result
 
 
 def _declared_class(names: Sequence[str], value: int | None) -> str | None:
@@ -142,10 +155,17 @@ def _declared_class(names: Sequence[str], value: int | None) -> str | None:
 
 
 def written_classes(names: Sequence[str], observed: Collection[str]) -> tuple[str, ...]:
-    """Return how labels are written for each class: by its name, or by its id if no observed label but ids is a name."""
+    """Return how labels are written for each class: by its name, or by its id.
+
+    By its id only if the observed labels are all ids, and not all names.
+    """
     written = tuple(class_name(name) or name for name in names)
     ids = tuple(str(position) for position in range(len(names)))
-    return ids if not set(observed) <= set(written) and set(observed) <= set(ids) else written
+    if set(observed) <= set(written):
+        return written
+    if set(observed) <= set(ids):
+        return ids
+    return written
 
 
 def _refuse_nested(value: Any) -> None:
@@ -183,43 +203,58 @@ class LabelledColumns:
     @property
     def options(self) -> dict[str, str]:
         """The parameter that names each column."""
-        known = dict.fromkeys(self.texts, "data.text_columns") | {self.label: "data.label_column"}
-        return known | {name: option for name, option in self.others.items() if name not in known}
+        options = dict.fromkeys(self.texts, "data.text_columns")
+        options[self.label] = "data.label_column"
+        for name, option in self.others.items():
+            options.setdefault(name, option)
+        return options
 
     @property
     def everywhere(self) -> list[str]:
         """Keys without which a JSON object is a bad row."""
-        return [name for name in (*self.texts, self.label) if not self.sparse and name not in self.optional]
+        if self.sparse:
+            return []
+        return [name for name in (*self.texts, self.label) if name not in self.optional]
 
-    def check(self, present: Sequence[str], where: str, hint: str | None = None) -> dict[str, str]:
-        """Return the columns that are present, with the parameters that name them.
+    def check(self, names: Sequence[str], where: str, hint: str | None = None) -> dict[str, str]:
+        """Return the columns that a file has and needs, with the parameters that name them.
+
+        Args:
+            names: All columns of the file.
+            where: The file, for messages.
+            hint: What to do about a missing column.
 
         Raises:
             DataError: A column that is not optional is missing, or one occurs twice.
         """
-        required = {
-            name: option
-            for name, option in self.options.items()
-            if name in present or name not in self.optional
-        }
-        check_columns(present, required, where, hint)
-        return required
+        used = {}
+        for name, option in self.options.items():
+            if name in names or name not in self.optional:
+                used[name] = option
+        check_columns(names, used, where, hint)
+        return used
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the batches: ``text_0``, ``other_0``, ..., ``label`` (class name or number), ``position``. What is missing is null."""
-        texts = [pa.field(f"text_{index}", pa.string()) for index in range(len(self.texts))]
-        others = [pa.field(f"other_{index}", pa.string()) for index in range(len(self.others))]
-        label = pa.field(LABEL, self.kind.staged_type)
-        return pa.schema([*texts, *others, label, pa.field(POSITION, pa.int64(), nullable=False)])
+        """Schema of the batches: ``text_0``, ..., ``other_0``, ..., ``label``, ``position``.
+
+        ``label`` is a class name or a number. What is missing is null.
+        """
+        fields = [pa.field(f"text_{index}", pa.string()) for index in range(len(self.texts))]
+        fields += [pa.field(f"other_{index}", pa.string()) for index in range(len(self.others))]
+        fields.append(pa.field(LABEL, self.kind.staged_type))
+        fields.append(pa.field(POSITION, pa.int64(), nullable=False))
+        return pa.schema(fields)
 
 
 def has_text(texts: Sequence[pa.Array]) -> pa.BooleanArray:
     """Return which rows have a text. One text of a pair may be empty, but not null."""
-    present, filled = pc.is_valid(texts[0]), _is_filled(texts[0])
+    valid = pc.is_valid(texts[0])
+    filled = _is_filled(texts[0])
     for text in texts[1:]:
-        present, filled = pc.and_(present, pc.is_valid(text)), pc.or_(filled, _is_filled(text))
-    return pc.and_(present, filled)
+        valid = pc.and_(valid, pc.is_valid(text))
+        filled = pc.or_(filled, _is_filled(text))
+    return pc.and_(valid, filled)
 
 
 def _is_filled(text: pa.Array) -> pa.BooleanArray:
@@ -232,39 +267,49 @@ class BadValues:
     def __init__(
         self, bad: BadRows, positions: Sequence[int], columns: Mapping[str, pa.Array | list[Any]]
     ) -> None:
-        self._bad, self._positions, self._columns = bad, positions, columns
+        self._bad = bad
+        self._positions = positions
+        self._columns = columns
         self.rows: set[int] = set()
 
     def add(self, row: int, column: str, message: str, hint: str) -> None:
         """Report a row, once; a ``DataError`` if bad rows are an error."""
-        if row not in self.rows:
-            self.rows.add(row)
-            content = json.dumps(
-                {name: _plain(values[row]) for name, values in self._columns.items()},
-                ensure_ascii=False,
-                default=str,
-            )
-            self._bad.add(RowProblem(int(_plain(self._positions[row])), message, hint, column, content))
+        if row in self.rows:
+            return
+        self.rows.add(row)
+        values = {name: _plain(cells[row]) for name, cells in self._columns.items()}
+        content = json.dumps(values, ensure_ascii=False, default=str)
+        position = int(_plain(self._positions[row]))
+        self._bad.add(RowProblem(position, message, hint, column, content))
 
     def converted(
         self, name: str, values: pa.Array | list[Any], convert: Callable[[Any], Any], kind: pa.DataType
     ) -> pa.Array:
-        """Return the converted values of a column, each distinct one converted once; those that cannot be used are null, and reported."""
+        """Return the converted values of a column. Values that cannot be used are reported, and null.
+
+        Each distinct value is converted once: a column of labels has few.
+        """
         distinct, codes = _encoded(values)
-        results, problems = [], dict[int, tuple[str, str, str]]()
+        results = []
+        problems: dict[int, tuple[str, str, str]] = {}  # column, message and hint of a value
         for code, value in enumerate(distinct):
-            result = None
             try:
                 result = convert(value)
             except ValueProblemError as error:
-                problems[code] = repr(name), str(error), error.hint
-            if isinstance(result, str) and (message := text_problem(result, name)):
-                result, problems[code] = None, ("", message, "Correct the escape sequence.")
+                problems[code] = (repr(name), str(error), error.hint)
+                result = None
+            if isinstance(result, str):
+                message = text_problem(result, name)
+                if message is not None:
+                    problems[code] = ("", message, "Correct the escape sequence.")
+                    result = None
             results.append(result)
+
         if problems:
-            found = pc.is_in(codes, pa.array(list(problems), codes.type))
-            for row in np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist():
-                self.add(row, *problems[codes[row].as_py()])
+            is_bad = pc.is_in(codes, pa.array(list(problems), codes.type))
+            for row in np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist():
+                column, message, hint = problems[codes[row].as_py()]
+                self.add(row, column, message, hint)
         return pa.array(results, kind).take(codes)
 
     def without(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -277,23 +322,28 @@ class BadValues:
 
 
 def _plain(value: Any) -> Any:
-    return value.as_py() if isinstance(value, pa.Scalar) else value
+    if isinstance(value, pa.Scalar):
+        return value.as_py()
+    return value
 
 
 def _encoded(values: pa.Array | list[Any]) -> tuple[list[Any], pa.Array]:
     """Return the distinct values, and for each row the number of its value."""
     if isinstance(values, pa.Array):
-        encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-        return encoded.dictionary.to_pylist(), encoded.indices
-    known: dict[Any, int] = {}
+        if not pa.types.is_dictionary(values.type):
+            values = values.dictionary_encode()
+        return values.dictionary.to_pylist(), values.indices
+
+    code_of: dict[Any, int] = {}
     distinct: list[Any] = []
     codes = []
     for value in values:
-        key = (
-            type(value),
-            repr(value) if isinstance(value, list | dict) else value,
-        )  # 1, 1.0 and True are equal
-        if (code := known.setdefault(key, len(distinct))) == len(distinct):
+        hashable = value
+        if isinstance(value, list | dict):
+            hashable = repr(value)
+        # With its type: 1, 1.0 and True are equal.
+        code = code_of.setdefault((type(value), hashable), len(distinct))
+        if code == len(distinct):
             distinct.append(value)
         codes.append(code)
     return distinct, pa.array(codes, pa.int64())
@@ -307,7 +357,9 @@ class _LabelColumn(ABC):
     """What the values of the label column of one file mean."""
 
     def __init__(self, place: str, declared: Sequence[str] | None, decimal: str) -> None:
-        self._place, self._declared, self._decimal = place, declared, decimal
+        self._place = place
+        self._declared = declared
+        self._decimal = decimal
 
     @abstractmethod
     def of_type(self, kind: pa.DataType) -> Convert:
@@ -332,19 +384,33 @@ class _ClassNames(_LabelColumn):
         return class_name
 
     def of_json(self, values: list[Any], positions: Sequence[int]) -> Convert:
-        given = zip(values, positions, strict=True)
-        labels = ((json_type(value), line) for value, line in given if plain_text(value) is not None)
-        self._first = self._first or next((label for label in labels if label[0] in JSON_LABELS), None)
+        if self._first is None:
+            self._first = self._first_label(values, positions)
         return self._of_one_type
+
+    @staticmethod
+    def _first_label(values: list[Any], positions: Sequence[int]) -> tuple[str, int] | None:
+        """Return the JSON type and the line of the first label that is not missing."""
+        for value, line in zip(values, positions, strict=True):
+            if plain_text(value) is None:
+                continue
+            kind = json_type(value)
+            if kind in JSON_LABELS:
+                return kind, line
+        return None
 
     def _of_one_type(self, value: Any) -> str | None:
         """Convert a label of JSON Lines; 1 and "one" in the same file are an error of who wrote it."""
-        result = class_name(value)
-        if result is not None and self._first is not None and (kind := json_type(value)) != self._first[0]:
-            first, line = self._first
+        name = class_name(value)
+        if name is None or self._first is None:
+            return name
+
+        kind = json_type(value)
+        first_kind, line = self._first
+        if kind != first_kind:
             hint = f"It is {value!r}. Write all labels alike."
-            raise ValueProblemError(f"the label is {kind}, but that in line {line:,} is {first}", hint)
-        return result
+            raise ValueProblemError(f"the label is {kind}, but that in line {line:,} is {first_kind}", hint)
+        return name
 
 
 class _Numbers(_LabelColumn):
@@ -376,26 +442,39 @@ class _Converter:
     def __init__(
         self, columns: LabelledColumns, bad: BadRows, declared: Sequence[str] | None, decimal: str
     ) -> None:
-        self._columns, self._bad = columns, bad
-        place = f"{bad.name}, column {columns.label!r}"
-        self._labels = _LABEL_COLUMNS[columns.kind.staged_type](place, declared, decimal)
+        self._columns = columns
+        self._bad = bad
+        label_column = _LABEL_COLUMNS[columns.kind.staged_type]
+        self._labels = label_column(f"{bad.name}, column {columns.label!r}", declared, decimal)
 
     def convert(self, batch: ValueBatch) -> pa.RecordBatch:
-        columns, given = self._columns, batch.columns
-        used = {name: given[name] for name in (*columns.texts, columns.label) if name in given}
-        bad, rows = BadValues(self._bad, batch.positions, used), len(batch.positions)
-        texts = [self._text(bad, name, given[name]) for name in columns.texts]
-        others = [
-            self._other(bad, name, given[name]) if name in given else pa.nulls(rows, pa.string())
-            for name in columns.others
-        ]
-        labels = pa.nulls(rows, columns.kind.staged_type)
-        if columns.label in given:
-            labels = self._label(bad, given[columns.label], batch.positions)
-        values = [*texts, *others, labels, pa.array(batch.positions, pa.int64())]
-        return bad.without(pa.record_batch(values, schema=columns.schema))
+        """Return a batch of ``LabelledColumns.schema``, without the rows that cannot be used."""
+        columns = self._columns
+        rows = len(batch.positions)
+
+        # What the report about a bad row shows of it: its texts and its label.
+        shown = {}
+        for name in (*columns.texts, columns.label):
+            if name in batch.columns:
+                shown[name] = batch.columns[name]
+        bad = BadValues(self._bad, batch.positions, shown)
+
+        # in the order of the schema
+        arrays = [self._text(bad, name, batch.columns[name]) for name in columns.texts]
+        for name in columns.others:
+            if name in batch.columns:
+                arrays.append(self._other(bad, name, batch.columns[name]))
+            else:
+                arrays.append(pa.nulls(rows, pa.string()))
+        if columns.label in batch.columns:
+            arrays.append(self._label(bad, batch.columns[columns.label], batch.positions))
+        else:
+            arrays.append(pa.nulls(rows, columns.kind.staged_type))
+        arrays.append(pa.array(batch.positions, pa.int64()))
+        return bad.without(pa.record_batch(arrays, schema=columns.schema))
 
     def _text(self, bad: BadValues, name: str, values: pa.Array | list[Any]) -> pa.Array:
+        """Return a column of texts; values of other types are reported, and null."""
         if isinstance(values, pa.Array):
             if not (_is_text(values.type) or pa.types.is_null(values.type)):
                 raise DataError(
@@ -403,39 +482,44 @@ class _Converter:
                     "Name another in data.text_columns.",
                 )
             return values.cast(pa.string())
+
+        # Nearly always, all values of JSON Lines are texts, or null.
         try:
             return pa.array(values, pa.string())
-        except (
-            pa.ArrowException,
-            UnicodeEncodeError,
-        ):  # JSON has values of any type, and halves of characters
-            problems = [None if value is None else text_problem(value, name) for value in values]
-        for row, problem in enumerate(problems):
-            if problem is not None:
-                bad.add(
-                    row,
-                    "",
-                    problem,
-                    "Put text in quotes, correct the escape sequence, or name another column.",
-                )
-        return pa.array(
-            [None if problem else value for value, problem in zip(values, problems, strict=True)], pa.string()
-        )
+        except (pa.ArrowException, UnicodeEncodeError):
+            pass
+        # Otherwise, JSON has values of any type, and halves of characters.
+        hint = "Put text in quotes, correct the escape sequence, or name another column."
+        texts = []
+        for row, value in enumerate(values):
+            problem = None
+            if value is not None:
+                problem = text_problem(value, name)
+            if problem is None:
+                texts.append(value)
+            else:
+                bad.add(row, "", problem, hint)
+                texts.append(None)
+        return pa.array(texts, pa.string())
 
     def _other(self, bad: BadValues, name: str, values: pa.Array | list[Any]) -> pa.Array:
+        """Return a further column, such as groups or keys, as text."""
         if isinstance(values, pa.Array):
             if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
                 hint = f"Name a column of text, numbers or dates in {self._columns.others[name]}."
                 raise DataError(
                     f"{self._bad.name}, column {name!r}: values of type {values.type} cannot be groups.", hint
                 )
-            values = values.cast(pa.string()) if pa.types.is_temporal(values.type) else values
+            if pa.types.is_temporal(values.type):
+                values = values.cast(pa.string())
         return bad.converted(name, values, group_name, pa.string())
 
     def _label(self, bad: BadValues, values: pa.Array | list[Any], positions: Sequence[int]) -> pa.Array:
+        """Return the labels: names of classes, or numbers."""
         if isinstance(values, pa.Array):
             convert = self._labels.of_type(values.type)
-            values = values.cast(pa.string()) if _is_text(values.type) else values
+            if _is_text(values.type):
+                values = values.cast(pa.string())
         else:
             convert = self._labels.of_json(values, positions)
         return bad.converted(self._columns.label, values, convert, self._columns.kind.staged_type)
@@ -454,23 +538,36 @@ def labelled_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Convert batches of values to texts and labels, of ``LabelledColumns.schema``.
 
-    Optional columns may be missing; ``declared`` has class names, where labels are stored as ids. ``decimal``
-    is as in ``Dialect``.
+    Args:
+        batches: Values, in which optional columns may be missing.
+        columns: The columns to read.
+        bad: Where rows that cannot be used are reported.
+        declared: Class names by their ids, where labels are stored as ids.
+        decimal: Character before the decimals of a number.
 
     Raises:
-        DataError: A column cannot be used as text or label, or a row is bad and that is an error; while
+        DataError: A column cannot be used as text or label, or a row is bad and bad rows are an error; while
             reading.
     """
     return map(_Converter(columns, bad, declared, decimal).convert, batches)
 
 
 def labelled_rows(table: InputTable, columns: LabelledColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:
-    """Yield the labelled rows of an open file in batches of ``LabelledColumns.schema``; a missing column is a ``DataError``."""
+    """Yield the labelled rows of an open file in batches of ``LabelledColumns.schema``.
+
+    Raises:
+        DataError: A column is missing.
+    """
     is_json = table.source.kind == "jsonl"
-    present = columns.options if is_json else columns.check(table.names(), table.name, table.hint)
-    batches = table.batches(present, bad, everywhere=columns.everywhere)
-    yield from labelled_batches(
-        batches, columns, bad, table.declared(columns.label), table.source.dialect.decimal
-    )
+    if is_json:
+        used = columns.options
+    else:
+        used = columns.check(table.names(), table.name, table.hint)
+
+    batches = table.batches(used, bad, everywhere=columns.everywhere)
+    declared = table.declared(columns.label)
+    yield from labelled_batches(batches, columns, bad, declared, table.source.dialect.decimal)
+
+    # Which keys the objects have is known only after the last one.
     if is_json and table.keys:
         columns.check(list(table.keys), table.name)

@@ -1,4 +1,7 @@
-"""How a file is written: its format, encoding, delimiter, quotes and header, from its name, its bytes and its first records."""
+"""How a file is written: its format, encoding, delimiter, quotes and header.
+
+They are detected from its name, its bytes and its first records.
+"""
 
 import codecs
 import csv
@@ -99,8 +102,14 @@ class Layout:
         """The suffix by which ``data.source: files`` knows this layout."""
         if self.kind == "parquet":
             return ".parquet"
-        plain = ".jsonl" if self.kind == "jsonl" else ".tsv" if self.delimiter == "\t" else ".csv"
-        return plain + (".gz" if self.compressed else "")
+        plain = ".csv"
+        if self.kind == "jsonl":
+            plain = ".jsonl"
+        elif self.delimiter == "\t":
+            plain = ".tsv"
+        if self.compressed:
+            return f"{plain}.gz"
+        return plain
 
     def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
         """Split lines into records of cells.
@@ -112,25 +121,31 @@ class Layout:
 
     def described(self) -> str:
         """Return a description in words."""
-        if self.kind != "delimited":
-            return {"jsonl": f"JSON, {self.encoding}", "parquet": "Parquet"}[self.kind]
+        if self.kind == "parquet":
+            return "Parquet"
+        if self.kind == "jsonl":
+            return f"JSON, {self.encoding}"
         header = "first line names the columns" if self.header else "no header line"
         return f"{self.dialect.described()}, {header}, {self.encoding}"
 
 
 def detect_layout(path: Path, encoding: str | None = None, limits: Limits = DEFAULT_LIMITS) -> Layout:
-    """Detect how a file is written; ``encoding`` is that which the user named.
+    """Detect how a file is written; ``encoding`` is the encoding that the user named.
 
     Raises:
         DataError: The file is missing, empty, too large, or in a format that the pipeline does not read.
     """
-    if problem := not_a_file(path):
-        raise DataError(
-            f"{path} {problem}.",
-            "Name the files in it, one per split." if path.is_dir() else "Check the path; name a file.",
-        )
+    problem = not_a_file(path)
+    if problem is not None:
+        hint = "Check the path; name a file."
+        if path.is_dir():
+            hint = "Name the files in it, one per split."
+        raise DataError(f"{path} {problem}.", hint)
+
+    # format
     compressed = path.suffix.lower() == ".gz"
-    suffix = (path.with_suffix("") if compressed else path).suffix.lower()
+    unpacked = path.with_suffix("") if compressed else path
+    suffix = unpacked.suffix.lower()
     if suffix not in FAMILY_OF_SUFFIX:
         raise DataError(
             f"{path}: unknown suffix {suffix!r}.",
@@ -139,9 +154,14 @@ def detect_layout(path: Path, encoding: str | None = None, limits: Limits = DEFA
     layout = Layout(FAMILY_OF_SUFFIX[suffix], compressed)
     if layout.kind == "parquet":
         return layout
-    layout = replace(
-        layout, encoding=detect_encoding(path, limits) if encoding is None else known_encoding(encoding)
-    )
+
+    # encoding
+    if encoding is None:
+        encoding = detect_encoding(path, limits)
+    else:
+        encoding = known_encoding(encoding)
+    layout = replace(layout, encoding=encoding)
+
     if layout.kind == "jsonl":
         refuse_object(path, layout.encoding, limits)
         return layout
@@ -149,23 +169,28 @@ def detect_layout(path: Path, encoding: str | None = None, limits: Limits = DEFA
 
 
 def detect_dialect(path: Path, layout: Layout, suffix: str, limits: Limits = DEFAULT_LIMITS) -> Layout:
-    """Return the layout with the delimiter, quotes, titles and header that split the first records most evenly."""
+    """Return the layout with the delimiter, quotes, titles and header that split the records most evenly."""
     lines = _sample(path, layout.encoding, limits, SOURCES)
-    if not any(line.strip() for line in lines):
+    if not "".join(lines).strip():
         raise DataError(f"{path} is empty.", "It needs a header line and rows.")
     layout = replace(layout, dialect=_fitting(lines, suffix))
-    return with_header(layout, list(itertools.islice(layout.reader(iter(lines)), RECORDS)))
+    records = itertools.islice(layout.reader(iter(lines)), RECORDS)
+    return with_header(layout, list(records))
 
 
 def _fitting(lines: Sequence[str], suffix: str) -> Dialect:
     """Return the dialect that fits the first lines of a file with this suffix best."""
+    skipped = 0
+    delimiter = None
     separator = SEPARATOR_LINE.fullmatch(lines[0])
-    skipped = 0 if separator is None else 1
+    if separator is not None:
+        skipped = 1
+        delimiter = separator[1]
     table = lines[skipped:]
-    candidates = dialects(suffix, None if separator is None else separator[1], table)
-    best = max(
-        candidates, key=lambda dialect: dialect_fit(table, dialect)
-    )  # max returns the first of equals: the usual dialect
+
+    # ``max`` returns the first of equals: the usual dialect.
+    candidates = dialects(suffix, delimiter, table)
+    best = max(candidates, key=lambda dialect: dialect_fit(table, dialect))
     return replace(best, skip_lines=skipped + count_titles(table, best))
 
 
@@ -176,42 +201,56 @@ def detected_dialect(
     encoding: str = "utf-8",
     limits: Limits = DEFAULT_LIMITS,
 ) -> Dialect:
-    """Return the dialect of a file to predict, whose format is known: that which ``detect_layout`` finds; the usual one without lines."""
+    """Return the dialect of a file to predict, whose format is known.
+
+    It is the dialect that ``detect_layout`` finds; of a file without lines, the usual one.
+    """
     usual = Dialect.default(kind == "tsv")
     if kind not in {"csv", "tsv"}:
         return usual
     lines = _sample(source, encoding, limits, options, strict=False)
-    if not any(line.strip() for line in lines):
+    if not "".join(lines).strip():
         return usual
     return _fitting(lines, f".{kind}")
 
 
 def dialects(suffix: str, delimiter: str | None, lines: Sequence[str]) -> list[Dialect]:
-    """Return the dialects that a file with this suffix may have, the usual ones first; ``delimiter`` is that which the file names.
+    """Return the dialects that a file may have, the usual ones first.
 
-    Others than the usual quotes come into question only where the lines have what they are for.
+    Other quotes and escapes than the usual ones come into question only where the lines have them.
+
+    Args:
+        suffix: Suffix of the file, which tells the usual delimiter.
+        delimiter: The delimiter, if the file names it.
+        lines: The first lines.
     """
+    # delimiters, the usual one first
     usual = "\t" if suffix in {".tsv", ".tab"} else ","
-    delimiters = sorted(DELIMITERS, key=lambda other: other != usual) if delimiter is None else [delimiter]
-    found = []
+    delimiters = sorted(DELIMITERS, key=lambda character: character != usual)
+    if delimiter is not None:
+        delimiters = [delimiter]
+
+    # the usual quotes: in TSV, they are literal
+    candidates = []
     for character in delimiters:
         standard = Dialect(character, literal=False)
         literal = Dialect(character, literal=True)
-        found += [literal, standard] if character == "\t" else [standard, literal]
+        candidates += [literal, standard] if character == "\t" else [standard, literal]
 
+    # other quotes and escapes
     text = "".join(lines)
-    escapes = [None, BACKSLASH] if f'{BACKSLASH}"' in text or f"{BACKSLASH}'" in text else [None]
+    escapes: list[str | None] = [None]
+    if f'{BACKSLASH}"' in text or f"{BACKSLASH}'" in text:
+        escapes.append(BACKSLASH)
     for character in delimiters:
-        enclosed = re.search(
-            rf"(^|{re.escape(character)})'[^'\n]*'({re.escape(character)}|$)", text, re.MULTILINE
-        )
-        quotes = ['"', APOSTROPHE] if enclosed else ['"']
-        found += [
-            Dialect(character, literal=False, quote=quote, escape=escape)
-            for quote in quotes
-            for escape in escapes
-        ]
-    return found
+        edge = re.escape(character)
+        quotes = ['"']
+        if re.search(rf"(^|{edge})'[^'\n]*'({edge}|$)", text, re.MULTILINE):
+            quotes.append(APOSTROPHE)
+        for quote in quotes:
+            for escape in escapes:
+                candidates.append(Dialect(character, literal=False, quote=quote, escape=escape))
+    return candidates
 
 
 def with_header(layout: Layout, records: Sequence[Sequence[str]]) -> Layout:
@@ -235,18 +274,22 @@ def _sample(
 
 
 def dialect_fit(lines: Sequence[str], dialect: Dialect) -> tuple[float, float]:
-    """Return how well a dialect fits some lines: the fraction of records with the most common number of cells, and of tidy quotes.
+    """Return how well a dialect fits lines: how even its records are, and how regular its quotes.
 
-    The first is 0 where records have one cell. A file with literal quotes becomes irregular when they are
-    read as quoting: cells run over line ends, or text follows a closing quote, which the strict mode of the
-    csv module refuses.
+    Evenness is the fraction of records with the most common number of cells, 0 where that is 1. A file with
+    literal quotes becomes irregular when they are read as quoting: cells run over line ends, or text follows
+    a closing quote, which the strict mode of the csv module refuses.
     """
     csv.field_size_limit(LONGEST_FIELD)
-    counts = Counter(len(cells) for cells in dialect.records(iter(lines)) if cells)
+    counts = Counter(map(len, dialect.records(iter(lines))))
+    del counts[0]  # empty lines
     if not counts:
         return 0.0, 0.0
     width, agreeing = counts.most_common(1)[0]
-    return (agreeing / counts.total() if width > 1 else 0.0), tidiness(lines, dialect)
+    evenness = 0.0
+    if width > 1:
+        evenness = agreeing / counts.total()
+    return evenness, tidiness(lines, dialect)
 
 
 def tidiness(lines: Sequence[str], dialect: Dialect) -> float:
@@ -254,11 +297,16 @@ def tidiness(lines: Sequence[str], dialect: Dialect) -> float:
     quoted = [line for line in lines if dialect.quote in line]
     if not quoted:
         return 1.0
-    if dialect.literal:  # cells that are completely quoted are not literal
-        cells = [cell.strip() for line in quoted for cell in line.split(dialect.delimiter)]
-        return sum(not (len(cell) > 1 and cell[0] == cell[-1] == dialect.quote) for cell in cells) / len(
-            cells
-        )
+    if dialect.literal:
+        # Cells that are completely quoted are not literal.
+        cells = 0
+        enclosed = 0
+        for line in quoted:
+            for cell in map(str.strip, line.split(dialect.delimiter)):
+                cells += 1
+                enclosed += len(cell) > 1 and cell[0] == cell[-1] == dialect.quote
+        return (cells - enclosed) / cells
+
     reader = dialect.records(iter(lines), strict=True)
     untidy = 0
     while True:
@@ -269,14 +317,13 @@ def tidiness(lines: Sequence[str], dialect: Dialect) -> float:
             return max(0.0, 1 - untidy / len(quoted))
         except csv.Error:
             taken = reader.line_num - before
-            if (
-                reader.line_num < len(lines) or taken >= LONGEST_RECORD
-            ):  # else the sample ends within a record
+            # A short record at the end of the sample may only be cut.
+            if reader.line_num < len(lines) or taken >= LONGEST_RECORD:
                 untidy += max(taken, 1)
 
 
 def count_titles(lines: Sequence[str], dialect: Dialect) -> int:
-    """Return the number of lines above a table, such as its title: records that are almost empty, before records of one width.
+    """Return the number of lines above a table: almost empty records, such as a title, before even ones.
 
     A title has text in its first cell, and in less than half of the columns that are used below, or is a
     single cell; a header has a name for each of them, but for a first one.
@@ -287,29 +334,44 @@ def count_titles(lines: Sequence[str], dialect: Dialect) -> int:
     for record in itertools.islice(reader, RECORDS):
         records.append(record)
         ends.append(reader.line_num)
-    widths = Counter(len(record) for record in records if record)
+    widths = Counter(map(len, records))
+    del widths[0]  # empty lines
     if not widths:
         return 0
+
+    # the columns that are used below possible titles
     width = widths.most_common(1)[0][0]
     table = [record for record in records if len(record) == width]
     rows = table[MOST_TITLES:] or table[-1:]
-    used = sum(any(row[position].strip() for row in rows) for position in range(width))
+    used = 0
+    for column in zip(*rows, strict=True):
+        used += any(map(str.strip, column))
 
     for number, record in enumerate(records[: MOST_TITLES + 1]):
         filled = [bool(cell.strip()) for cell in record]
         if len(record) == width:
             is_title = sum(filled) < used / 2 and (filled[0] or not any(filled))
         else:
-            is_title = sum(filled) <= 1  # more can be a header, of rows whose texts have delimiters
-        if not is_title:
-            below = [len(other) == width for other in records[number:] if other]
-            is_table = used > 1 and sum(below) >= LEAST_EVEN * len(below)
-            return ends[number - 1] if number and is_table else 0
+            # More filled cells can be a header, of rows whose texts have delimiters.
+            is_title = sum(filled) <= 1
+        if is_title:
+            continue
+
+        # the first record of the table
+        if number == 0 or used <= 1:
+            return 0
+        below = [len(row) for row in records[number:] if row]
+        if below.count(width) < LEAST_EVEN * len(below):
+            return 0
+        return ends[number - 1]
     return 0
 
 
 def refuse_object(path: Path, encoding: str, limits: Limits) -> None:
-    """Refuse a file that is one JSON object instead of rows, and say how to convert it: a list for each column, or rows under a key."""
+    """Refuse a file that is one JSON object instead of rows, and say how to convert it.
+
+    Such an object has a list for each column, or rows under a key.
+    """
     with open_text(path, encoding, SOURCES, limits) as lines:
         if not lines.starts_with("{"):
             return
@@ -320,12 +382,16 @@ def refuse_object(path: Path, encoding: str, limits: Limits) -> None:
             return  # the first row of JSON Lines
     except ValueError:
         value = _whole_object(path, encoding, limits)
+
     problem = f"{path} is one JSON object, not rows."
+    rows = []
+    if isinstance(value, dict):
+        for key, cell in value.items():
+            if isinstance(cell, list) and cell and isinstance(cell[0], dict):
+                rows.append(key)
     if not isinstance(value, dict):
         hint = f"Write one object per line: `jq -c . {path} > {path.stem}.jsonl`"
-    elif rows := [
-        key for key, cell in value.items() if isinstance(cell, list) and cell and isinstance(cell[0], dict)
-    ]:
+    elif rows:
         hint = (
             f"Its rows are under {listed(rows, 3)}: `jq -c '.[\"{rows[0]}\"][]' {path} > {path.stem}.jsonl`"
         )
@@ -370,11 +436,11 @@ class BrokenLines:
     """Lines with characters beyond ASCII.
 
     Attributes:
-        valid: Number of those that are UTF-8.
-        count: Number of the others.
-        high, letters: Bytes beyond ASCII and ASCII letters in them.
-        foreign: One of them is not cp1252 either.
-        sample: The first of them.
+        valid: Number of lines that are UTF-8.
+        count: Number of lines that are not UTF-8: broken lines.
+        high, letters: Bytes beyond ASCII, and ASCII letters, in broken lines.
+        foreign: A broken line is not cp1252 either.
+        sample: The first broken lines.
     """
 
     valid: int = 0
@@ -398,7 +464,10 @@ class BrokenLines:
 
 
 def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
-    """Return UTF-8 or UTF-16 where the bytes allow it; cp1252 where no line beyond ASCII is UTF-8 and the letters fit.
+    """Return the encoding of a text file.
+
+    It is UTF-8 or UTF-16 where the bytes allow it; cp1252 where no line beyond ASCII is UTF-8, but for a few
+    by accident, and the letters fit.
 
     A file that is UTF-8 except for some lines is not guessed: any encoding for all of it would damage one
     part or the other.
@@ -410,33 +479,34 @@ def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
         start = content.read(4)
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
+
+    # Latin-1 gives each byte as the character of its number.
     lines = BrokenLines()
-    with open_text(
-        path, "latin-1", limits=limits
-    ) as text:  # which gives each byte as the character of its number
+    with open_text(path, "latin-1", limits=limits) as text:
         for line in text:
             if not line.isascii():
                 lines.add(line.encode("latin-1"))
     if not lines.count:
         return "utf-8-sig" if start.startswith(codecs.BOM_UTF8) else "utf-8"
-    is_mixed, is_western = (
-        lines.valid > MOST_ACCIDENTS * lines.count,
-        lines.high <= MOST_ACCENTS * (lines.high + lines.letters),
-    )
+
+    is_mixed = lines.valid > MOST_ACCIDENTS * lines.count
+    is_western = lines.high <= MOST_ACCENTS * (lines.high + lines.letters)
     if not is_mixed and is_western and not lines.foreign:
         _refuse_better_encoding(path, lines.sample)
         return WESTERN_ENCODING
+
+    # The message is about the first broken line.
     with open_text(path, "utf-8", SOURCES, limits) as text:
         first = next(problem for _ in text if (problem := text.take_problem()))
-    damage = (
-        f" To read every line in one encoding, which damages the others: --encoding {WESTERN_ENCODING}."
-        if is_mixed
-        else ""
-    )
+    hint = first.hint
+    if is_mixed:
+        hint += (
+            f" To read every line in one encoding, which damages the others: --encoding {WESTERN_ENCODING}."
+        )
     raise DataError(
         f"{path}, line {first.line:,}: {first.message}. Of the lines beyond ASCII, {lines.count:,} are not"
         f" utf-8, and {lines.valid:,} are.",
-        first.hint + damage,
+        hint,
     )
 
 
@@ -447,12 +517,10 @@ def _refuse_better_encoding(path: Path, sample: bytes) -> None:
         return
     words = [word for word in sample.split() if not word.isascii() and is_encoded(word, better)]
     word = max(words[:SHOWN_WORDS], key=lambda word: sum(byte >= 0x80 for byte in word), default=b"")
-    shown = (
-        f": {word.decode(better)!r}, in {WESTERN_ENCODING}"
-        f" {word.decode(WESTERN_ENCODING, errors='replace')!r}"
-        if word
-        else ""
-    )
+    shown = ""
+    if word:
+        western = word.decode(WESTERN_ENCODING, errors="replace")
+        shown = f": {word.decode(better)!r}, in {WESTERN_ENCODING} {western!r}"
     raise DataError(
         f"{path} is not UTF-8, and it reads better in {better} than in {WESTERN_ENCODING}{shown}.",
         f"Name its encoding: --encoding {better}, or --encoding {WESTERN_ENCODING}.",

@@ -26,7 +26,10 @@ BUFFER = 1 << 20
 BATCH = 16 * MB
 """Bytes of a batch, decoded. Batches have fewer rows where their rows might take more, at least one."""
 SAMPLE = 16
-"""Rows at the start of a row group that show how large rows are when decoded: a dictionary makes large rows from few bytes."""
+"""Rows at the start of a row group that show how large decoded rows are.
+
+A dictionary makes large rows from few bytes.
+"""
 
 
 class ParquetReader:
@@ -40,8 +43,10 @@ class ParquetReader:
         limits: Limits,
         stack: ExitStack,
     ) -> None:
-        """Read the footer; a ``DataError`` if it is not that of a Parquet file."""
-        self._path, self._options, self._limits = path, options, limits
+        """Read the footer; a ``DataError`` if it is not the footer of a Parquet file."""
+        self._path = path
+        self._options = options
+        self._limits = limits
         with _explained(path):
             file = stack.enter_context(pq.ParquetFile(content, buffer_size=BUFFER, pre_buffer=False))
             self.schema: pa.Schema = file.schema_arrow
@@ -50,7 +55,9 @@ class ParquetReader:
         self.rows = self._counted_rows()
 
     def _counted_rows(self) -> int:
-        """Return the number of rows, if all that the footer says of it agrees: a wrong total would hide rows, or reserve memory for none.
+        """Return the number of rows, if all that the footer says of it agrees.
+
+        A wrong total would hide rows, or reserve memory for none.
 
         Raises:
             DataError: The counts differ, or there are more rows than a file may have bytes when decoded.
@@ -60,11 +67,12 @@ class ParquetReader:
         rows = sum(int(group.num_rows) for group in groups)
         if metadata.num_rows != rows:
             self._refuse_counts(f"{metadata.num_rows:,} rows, and its row groups have {rows:,}")
-        flat = [
-            position
-            for position in self._leaves.values()
-            if not self._file.schema.column(position).max_repetition_level
-        ]
+
+        # A column of lists has more values than rows.
+        flat = []
+        for position in self._leaves.values():
+            if not self._file.schema.column(position).max_repetition_level:
+                flat.append(position)
         for number, group in enumerate(groups, start=1):
             for position in flat:
                 values = group.column(position).num_values
@@ -73,14 +81,16 @@ class ParquetReader:
                         f"{group.num_rows:,} rows for row group {number}, and a column of it has {values:,}"
                         " values"
                     )
-        if rows > self._limits.unpacked:  # each takes a byte at least
-            raise too_large(
-                str(self._path),
-                "its rows take more",
-                f"{self._limits.unpacked / MB:,.0f} MB",
-                self._options.unpacked,
-            )
+
+        self._check_size(rows)  # each takes a byte at least
         return rows
+
+    def _check_size(self, size: int) -> None:
+        """Check the bytes of all rows that were decoded."""
+        limit = self._limits.unpacked
+        if size > limit:
+            name = str(self._path)
+            raise too_large(name, "its rows take more", f"{limit / MB:,.0f} MB", self._options.unpacked)
 
     def _refuse_counts(self, difference: str) -> NoReturn:
         problem = f"{self._path}: not a Parquet file, or a damaged one: its footer counts {difference}"
@@ -89,34 +99,40 @@ class ParquetReader:
     def batches(
         self, rows: int, columns: Sequence[str], part: range | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches of at most ``rows`` rows.
+        """Yield batches of at most ``rows`` rows. Columns with dictionaries are decoded.
 
-        ``part`` has the numbers of the rows to read, from 0. Columns with dictionaries are decoded.
+        Args:
+            rows: Most rows of a batch.
+            columns: Names of the columns to read.
+            part: Numbers of the rows to read, from 0; ``None`` for all.
 
         Raises:
             DataError: The file is damaged or larger than a limit, or one of the columns holds lists or
                 objects.
         """
         for name in columns:
-            if pa.types.is_nested(kind := self.schema.field(name).type):
+            kind = self.schema.field(name).type
+            if pa.types.is_nested(kind):
                 raise DataError(
                     f"{self._path}: column {name!r} holds {kind}, not text or numbers.",
                     "Name another column.",
                 )
+
         size = 0
         with _explained(self._path):
             for group, first in self._groups(part or range(self.rows)):
+                before = first - 1  # rows of the file that precede the batch
                 for batch in self._decode(group, rows, columns, first, size):
-                    if found := (
-                        batch
-                        if part is None
-                        else batch[max(part.start - first + 1, 0) : max(part.stop - first + 1, 0)]
-                    ):
-                        yield found
-                    first, size = first + batch.num_rows, size + batch.nbytes  # noqa: PLW2901
+                    selected = batch
+                    if part is not None:
+                        selected = batch[max(part.start - before, 0) : max(part.stop - before, 0)]
+                    if selected:
+                        yield selected
+                    before += batch.num_rows
+                    size += batch.nbytes
 
     def _groups(self, part: range) -> Iterator[tuple[int, int]]:
-        """Yield the number of each row group that has rows of a part, and the number of its first row, from 1."""
+        """Yield the number of each row group that has rows of a part, and its first row, from 1."""
         first = 1
         for number in range(self._file.num_row_groups):
             after = first + self._file.metadata.row_group(number).num_rows
@@ -127,25 +143,29 @@ class ParquetReader:
     def _decode(
         self, group: int, rows: int, columns: Sequence[str], first: int, before: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one row group, whose first row has the number ``first``; ``before`` are the bytes of the groups before it."""
+        """Yield the rows of one row group.
+
+        ``first`` is the number of its first row, from 1; ``before`` are the bytes of the groups before it.
+        """
         metadata = self._file.metadata.row_group(group)
         encoded = sum(metadata.column(self._leaves[name]).total_uncompressed_size for name in columns)
         self._check_group(group, encoded)
-        size = read_rows = 0
         read = partial(self._file.iter_batches, row_groups=[group], columns=list(columns))
+
+        # bytes of a row, at least 1: by the footer, or as the first rows are when decoded
+        row_bytes = max(1, encoded / max(1, metadata.num_rows))
         sample = next(map(_plain, read(SAMPLE)), None)
-        large = max(encoded / max(1, metadata.num_rows), sample.nbytes / len(sample) if sample else 0, 1)
-        for batch in map(_plain, read(max(1, min(rows, int(BATCH / large))))):
+        if sample:
+            row_bytes = max(row_bytes, sample.nbytes / len(sample))
+
+        size = 0
+        read_rows = 0
+        batch_rows = max(1, min(rows, int(BATCH / row_bytes)))
+        for batch in map(_plain, read(batch_rows)):
             self._check_cells(batch, first)
             size += batch.nbytes
             self._check_group(group, size)
-            if before + size > self._limits.unpacked:
-                raise too_large(
-                    str(self._path),
-                    "its rows take more",
-                    f"{self._limits.unpacked / MB:,.0f} MB",
-                    self._options.unpacked,
-                )
+            self._check_size(before + size)
             yield batch
             first += batch.num_rows
             read_rows += batch.num_rows
@@ -165,19 +185,23 @@ class ParquetReader:
         limit = self._limits.cell
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
             is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
-            if not (is_text or pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
+            is_binary = pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)
+            if not is_text and not is_binary:
                 continue
             try:
                 values.validate(full=True)
             except pa.ArrowInvalid:
                 where = f"{self._path}, rows {first:,} to {first + len(values) - 1:,}, column {name!r}"
                 raise DataError(f"{where}: a text is not utf-8.", "Write the file again.") from None
-            if (pc.max(pc.binary_length(values)).as_py() or 0) > limit:
-                self._refuse_long(
-                    name, pc.utf8_length(values) if is_text else pc.binary_length(values), first
-                )
+            # Bytes come from the offsets, and no text has more characters than bytes: few need to be counted.
+            lengths = pc.binary_length(values)
+            if (pc.max(lengths).as_py() or 0) > limit:
+                if is_text:
+                    lengths = pc.utf8_length(values)
+                self._refuse_long(name, lengths, first)
 
     def _refuse_long(self, name: str, lengths: pa.Array, first: int) -> None:
+        """Refuse a column if its longest cell is longer than the limit."""
         longest = pc.max(lengths)
         if longest.as_py() > self._limits.cell:
             where = f"{self._path}, row {first + pc.index(lengths, longest).as_py():,}, column {name!r}"
@@ -197,24 +221,25 @@ def open_parquet(
         DiskError: The folder of temporary files is full.
     """
     with ExitStack() as stack:
+        content: Path | io.BufferedIOBase
         if is_gzip(path):
-            content: Path | io.BufferedIOBase = stack.enter_context(_unpacked(path, options, limits))
+            content = stack.enter_context(_unpacked(path, options, limits))
+        elif isinstance(path, RemoteFile):
+            content = stack.enter_context(path.open_bytes(in_order=False))
         else:
-            content = (
-                stack.enter_context(path.open_bytes(in_order=False)) if isinstance(path, RemoteFile) else path
-            )
+            content = path
         yield ParquetReader(content, path, options, limits, stack)
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch without dictionaries and views, whose sizes would not be those of its cells."""
-    columns = [
-        values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-        for values in batch.columns
-    ]
-    columns = [
-        values.cast(pa.string()) if pa.types.is_string_view(values.type) else values for values in columns
-    ]
+    """Return a batch without dictionaries and views, which take other sizes than the cells."""
+    columns = []
+    for values in batch.columns:
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()  # noqa: PLW2901
+        if pa.types.is_string_view(values.type):
+            values = values.cast(pa.string())  # noqa: PLW2901
+        columns.append(values)
     return pa.record_batch(columns, names=batch.schema.names)
 
 
@@ -225,7 +250,9 @@ def _explained(path: DataFile) -> Iterator[None]:
     except MemoryError:  # Arrow's is an ArrowException as well
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or (str(error).splitlines() or ["unknown error"])[0]
+        reason = getattr(error, "strerror", None)
+        if not reason:
+            reason, *_ = str(error).splitlines() or ["unknown error"]
         if getattr(error, "errno", None):
             raise UnreadableError(
                 f"{path} cannot be read: {reason}", "Check that it exists and that you may read it."

@@ -1,4 +1,4 @@
-"""Parts that all readers share: problems of rows, the names of the reading options, and checks of column names."""
+"""Parts that all readers share: problems of rows, names of options, limits, and checks of column names."""
 
 import difflib
 from collections import Counter
@@ -10,8 +10,17 @@ from tuneline.core.errors import DataError
 
 Kind = Literal["csv", "tsv", "jsonl", "parquet"]
 """Format of a file."""
-ENDINGS = tuple(
-    kind + packed for kind in (".csv", ".tsv", ".jsonl", ".json", ".parquet") for packed in ("", ".gz")
+ENDINGS = (
+    ".csv",
+    ".csv.gz",
+    ".tsv",
+    ".tsv.gz",
+    ".jsonl",
+    ".jsonl.gz",
+    ".json",
+    ".json.gz",
+    ".parquet",
+    ".parquet.gz",
 )
 """Endings of the files that ``data.source: files`` reads."""
 
@@ -37,12 +46,16 @@ class RowProblem:
 
     def place(self, unit: str) -> str:
         """Return where the row is in its file, whose rows ``unit`` counts."""
-        return f"{unit} {self.line:,}" + (f", column {self.column}" if self.column else "")
+        if self.column:
+            return f"{unit} {self.line:,}, column {self.column}"
+        return f"{unit} {self.line:,}"
 
     @property
     def reason(self) -> str:
         """What is wrong, with the column."""
-        return f"column {self.column}: {self.message}" if self.column else self.message
+        if self.column:
+            return f"column {self.column}: {self.message}"
+        return self.message
 
 
 @dataclass(frozen=True)
@@ -52,7 +65,7 @@ class OptionNames:
     Attributes:
         delimiter, quoting, columns, encoding: For example ``data.files.delimiter`` or ``--delimiter``.
         escape: For example ``data.files.escape``.
-        cell, row_group, unpacked: Of the limits, for example ``data.files.max_cell_characters`` or
+        cell, row_group, unpacked: Names of the limits, for example ``data.files.max_cell_characters`` or
             ``--max-cell-characters``.
     """
 
@@ -73,43 +86,61 @@ PARAMETERS = OptionNames(
 
 
 def check_columns(
-    present: Sequence[str], required: Mapping[str, str], where: str, hint: str | None = None
+    columns: Sequence[str], required: Mapping[str, str], where: str, hint: str | None = None
 ) -> None:
-    """Check that each required column, given with the option that names it, is present exactly once; else, a ``DataError``.
+    """Check that a table has each required column exactly once.
 
-    Without a hint, the columns that are present are listed.
+    Args:
+        columns: The columns of the table.
+        required: For each required column, the option that names it.
+        where: The table, for messages.
+        hint: What to do about a missing column. By default, the hint lists the columns of the table.
+
+    Raises:
+        DataError: A column is missing, or occurs twice.
     """
     for column, option in required.items():
-        count = present.count(column)
+        count = columns.count(column)
         if count > 1:
             raise DataError(
                 f"{where}: column {column!r} occurs {count} times.", "Rename all but one of them."
             )
         if count == 0:
-            problem, advice = missing_column(column, option, present, hint)
+            problem, advice = missing_column(column, option, columns, hint)
             raise DataError(f"{where}: {problem}.", advice)
 
 
 def missing_column(
-    column: str, option: str, present: Iterable[str], hint: str | None = None
+    column: str, option: str, columns: Iterable[str], hint: str | None = None
 ) -> tuple[str, str]:
-    """Return the message about a column that is missing, and the hint, which alone names what is there instead."""
-    near = nearest(column, present)
-    return f"no column {column!r} ({option})", (f"The{near[5:]}. " if near else "") + (
-        hint or f"It has {listed(present)}."
-    )
+    """Return the message about a column that is missing, and the hint.
+
+    Only the hint names the columns of the table: the message quotes nothing of the file.
+    """
+    problem = f"no column {column!r} ({option})"
+    if not hint:
+        hint = f"It has {listed(columns)}."
+    near = nearest(column, columns).removeprefix("; the ")
+    if near:
+        hint = f"The {near}. {hint}"
+    return problem, hint
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known_names: Iterable[str]) -> str:
     """Return ``; the nearest is 'x'``, or an empty string where no known name is similar."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; the nearest is {near[0]!r}" if near else ""
+    matches = difflib.get_close_matches(name, list(known_names), n=1, cutoff=0.6)
+    if not matches:
+        return ""
+    return f"; the nearest is {matches[0]!r}"
 
 
-def listed(names: Iterable[str], most: int = 12) -> str:
-    """Join quoted names for a message; more than ``most`` are counted instead of named."""
-    shown = [repr(name) for name in names]
-    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")
+def listed(names: Iterable[str], limit: int = 12) -> str:
+    """Join quoted names for a message; more than ``limit`` are counted instead of named."""
+    quoted = [repr(name) for name in names]
+    text = ", ".join(quoted[:limit])
+    if len(quoted) > limit:
+        text += f" and {len(quoted) - limit} more"
+    return text
 
 
 def json_type(value: Any) -> str:
@@ -124,6 +155,7 @@ def text_problem(value: Any, column: str) -> str | None:
     """Return why a JSON or Arrow value of a column cannot be used as text, or ``None`` if it can."""
     if not isinstance(value, str):
         return f"column {column!r} is {json_type(value)}, not text"
+    # Most texts are ASCII, which costs less to test than to encode.
     if not value.isascii():
         try:
             value.encode()
@@ -139,7 +171,7 @@ MAX_SHARE = 0.01
 SHOWN_BAD_ROWS = 5
 """Bad rows in the message about a file that has too many."""
 MISREAD = 0.1
-"""Share of bad rows from which the file is read wrongly: no one has so many rows that are broken one by one."""
+"""Share of bad rows from which the file is read wrongly: so many rows are not broken one by one."""
 EARLY = 100_000
 """Bad rows from which a file with too many is not read to its end, which may be far away."""
 
@@ -170,7 +202,10 @@ class BadRows:
     def __init__(
         self, name: str, unit: str, policy: BadRowPolicy, on_skip: Callable[[RowProblem], None] | None = None
     ) -> None:
-        self.name, self.unit, self.policy, self.on_skip = name, unit, policy, on_skip
+        self.name = name
+        self.unit = unit
+        self.policy = policy
+        self.on_skip = on_skip
         self.count = 0
         self.first: list[str] = []
         self.hints: Counter[str] = Counter()
@@ -179,47 +214,64 @@ class BadRows:
     def add(self, problem: RowProblem, place: str | None = None) -> None:
         """Leave a row out; ``place`` says where it is, if not its line or row.
 
-        A ``DataError`` if that is an error, or too many are.
+        Raises:
+            DataError: Bad rows are an error, or there are too many.
         """
-        policy, place = self.policy, place or problem.place(self.unit)
-        if policy.action == "stop":
-            hint = f"{problem.hint} To leave out such rows: {policy.option}."
+        place = place or problem.place(self.unit)
+        if self.policy.action == "stop":
+            hint = f"{problem.hint} To leave out such rows: {self.policy.option}."
             raise DataError(f"{self.name}, {place}: {problem.message}.", hint)
+
+        # what the message about too many bad rows needs
         self.count += problem.lines
         if problem.hint in self.hints or len(self.hints) < SHOWN_BAD_ROWS:
             self.hints[problem.hint] += 1
         if len(self.first) < SHOWN_BAD_ROWS:
             self.first.append(f"{place}: {problem.message}")
+
         if self.on_skip is not None:
             self.on_skip(problem)
+
         self._last_line = max(self._last_line, problem.line + problem.lines - 1)
         if self.count >= EARLY:
             self._check(max(self._last_line, self.count), "the first ")
 
     @property
     def layout_hint(self) -> str:
-        """What to do about a file most of whose rows cannot be right: what the most frequent problem advises, and the likely cause."""
-        advice = "".join(f" {hint}" for hint, _ in self.hints.most_common(1))
-        return f"With so many bad rows, the file is written in another way than it is read.{advice}"
+        """What to do about a file with many bad rows: the likely cause, and the most frequent hint."""
+        text = "With so many bad rows, the file is written in another way than it is read."
+        for hint, _ in self.hints.most_common(1):
+            text += f" {hint}"
+        return text
 
     def check(self, usable: int) -> None:
-        """Check the share of bad rows at the end of a file with ``usable`` other rows; a ``DataError`` if there are too many."""
+        """Check the share of bad rows at the end of a file with ``usable`` other rows.
+
+        Raises:
+            DataError: There are too many bad rows.
+        """
         self._check(usable + self.count)
 
     def _check(self, rows: int, which: str = "") -> None:
-        share, limit = self.count / max(rows, 1), self.policy.max_share
+        """Check the share of bad rows among the rows read so far; ``which`` says that the file has more."""
+        share = self.count / max(rows, 1)
+        limit = self.policy.max_share
         if share <= limit:
             return
+
         option = self.policy.share_option
         hint = f"Correct them; if they may be left out, raise {option}."
         if share > MISREAD:
             hint = self.layout_hint
-        problem = (
+
+        lines = [
             f"{self.name}: {self.count:,} of {which}{rows:,} rows are bad ({share:.2%}), more than {limit:g}"
             f" ({option})."
-        )
-        more = [f"and {self.count - len(self.first):,} more"] if self.count > len(self.first) else []
-        raise DataError("\n  ".join([problem, *self.first, *more]), hint)
+        ]
+        lines += self.first
+        if self.count > len(self.first):
+            lines.append(f"and {self.count - len(self.first):,} more")
+        raise DataError("\n  ".join(lines), hint)
 
 
 MB = 1 << 20
@@ -228,7 +280,13 @@ MB = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """Largest sizes that are read: characters of a cell; bytes, decoded, of a row group or of rows staged together, and of a file."""
+    """Largest sizes that are read.
+
+    Attributes:
+        cell: Characters of a cell.
+        row_group: Bytes, decoded, of a row group or of rows staged together.
+        unpacked: Bytes, decoded, of a file.
+    """
 
     cell: int = MB
     row_group: int = 1024 * MB
@@ -244,6 +302,13 @@ DEFAULT_LIMITS = Limits()
 
 
 def too_large(where: str, met: str, limit: str, option: str) -> DataError:
-    """Return the error for something that is larger than its limit: where it is, what was met (``2,000,000 characters, more``)."""
+    """Return the error for something that is larger than its limit.
+
+    Args:
+        where: The place of it.
+        met: The size, up to the word before ``than``, such as ``2,000,000 characters, more``.
+        limit: The limit with its unit.
+        option: The option that sets the limit.
+    """
     hint = f"Check where the file comes from. If it is as it should be, raise {option}."
     return DataError(f"{where}: {met} than {limit} ({option}).", hint)

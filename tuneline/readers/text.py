@@ -23,49 +23,69 @@ OTHERS = ("cp1251", "koi8_r", "cp1253", "shift_jis", "euc_kr", "gb18030")
 ANY_LETTERS = re.compile(rb"[\x80-\xff]{4}")
 """Four accented letters in a row are rare in Western languages."""
 PUNCTUATION = frozenset(
-    "\u00a0\u00a1\u00a3\u00a7\u00ab\u00b0\u00b4\u00bb\u00bf\u2013\u2014\u2018\u2019\u201c\u201d\u201e\u2026\u20ac"
+    "\u00a0\u00a1\u00a3\u00a7\u00ab\u00b0\u00b4\u00bb\u00bf"
+    "\u2013\u2014\u2018\u2019\u201c\u201d\u201e\u2026\u20ac"
 )
 """Characters beyond ASCII of common texts that are not letters."""
 
 
 def probable_encoding(text: bytes) -> str:
-    """Return the encoding in which bytes beyond ASCII read most like a text: as letters, without upper case after lower case."""
-    encodings = OTHERS + WESTERN if ANY_LETTERS.search(text) else WESTERN + OTHERS
+    """Return the encoding in which bytes beyond ASCII read most like a text.
+
+    A text has letters there, and none in upper case after one in lower case.
+    """
+    # ``min`` returns the first of equals, so the more probable encodings come first.
+    encodings = WESTERN + OTHERS
+    if ANY_LETTERS.search(text):
+        encodings = OTHERS + WESTERN
     return min(encodings, key=lambda encoding: _odd_characters(text, encoding))
 
 
 def is_cut(line: bytes) -> bool:
-    """Return whether all that is not UTF-8 in a line is the start of a character: a program cut the text by bytes.
+    """Return True if all that is not UTF-8 in a line is a cut character: a program cut the text by bytes.
 
     A single byte can also be an accented letter of a single-byte encoding. Those that begin a character of
     two bytes are upper case letters there, so after a lower case letter they are a start.
     """
-    position, found = 0, False
+    position = 0
+    has_start = False
     while True:
         try:
             line[position:].decode()
         except UnicodeDecodeError as error:
-            start, end = position + error.start, position + error.end
-            before = chr(line[start - 1]) if start else " "
-            if end - start < 2 and not (0xC2 <= line[start] <= 0xDE and before.islower()):
+            start = position + error.start
+            end = position + error.end
+            is_after_lower = start > 0 and chr(line[start - 1]).islower()
+            is_single = end - start < 2
+            if is_single and not (0xC2 <= line[start] <= 0xDE and is_after_lower):
                 return False
-            position, found = end, True
+            position = end
+            has_start = True
         else:
-            return found
+            return has_start
 
 
 CENTRAL = ("cp1250", "cp1251", "cp1253", "cp1254", "cp1257")
 """Encodings of other European languages, which share most of their bytes with cp1252."""
 FOREIGN = {
-    **dict.fromkeys(("Polish", "Czech", "Slovak", "Hungarian", "Romanian", "Croatian", "Slovene"), "cp1250"),
-    **dict.fromkeys(("Russian", "Ukrainian", "Bulgarian", "Serbian"), "cp1251"),
+    "Polish": "cp1250",
+    "Czech": "cp1250",
+    "Slovak": "cp1250",
+    "Hungarian": "cp1250",
+    "Romanian": "cp1250",
+    "Croatian": "cp1250",
+    "Slovene": "cp1250",
+    "Russian": "cp1251",
+    "Ukrainian": "cp1251",
+    "Bulgarian": "cp1251",
+    "Serbian": "cp1251",
     "Greek": "cp1253",
     "Turkish": "cp1254",
     "Lithuanian": "cp1257",
 }
 """Languages with letters that cp1252 does not have, and their encoding."""
 MESSIER = 0.04
-"""How much less a text in cp1252 reads like one, in the measure of charset-normalizer, than in the encoding that fits best."""
+"""How much messier a text is in cp1252 than in the best encoding, as charset-normalizer measures it."""
 
 
 def better_encoding(text: bytes) -> str | None:
@@ -78,15 +98,18 @@ def better_encoding(text: bytes) -> str | None:
         return None
     if best.language in FOREIGN:
         return FOREIGN[best.language]
+
     western = [match for match in matches if "cp1252" in match.could_be_from_charset]
-    is_messy = not western or western[0].chaos - best.chaos > MESSIER
-    return best.encoding if is_messy else None
+    if western and western[0].chaos - best.chaos <= MESSIER:
+        return None
+    return best.encoding
 
 
 def known_encoding(name: str) -> str:
     """Return the name of an encoding that ``--encoding`` names; refuse one that Python does not have."""
     try:
-        "".encode(name)  # which, unlike a look-up, refuses what is no encoding of text
+        # Unlike a look-up, this refuses codecs that are no encodings of text, such as hex.
+        "".encode(name)
     except LookupError:
         raise DataError(
             f"--encoding {name!r}: Python has no such encoding.", "Common ones: 'utf-8', 'cp1252', 'latin-1'."
@@ -104,18 +127,21 @@ def is_encoded(text: bytes, encoding: str) -> bool:
 
 
 def _odd_characters(text: bytes, encoding: str) -> int:
+    """Return how many characters beyond ASCII a text has in an encoding that are unusual there."""
     if not is_encoded(text, encoding):
         return len(text)
-    return sum(
-        character > "\x7f" and not _is_usual(before, character)
-        for before, character in pairwise(" " + text.decode(encoding))
-    )
+    odd = 0
+    for before, character in pairwise(" " + text.decode(encoding)):
+        if character > "\x7f" and not _is_usual(before, character):
+            odd += 1
+    return odd
 
 
 def _is_usual(before: str, character: str) -> bool:
-    return character in PUNCTUATION or (
-        character.isalpha() and not (character.isupper() and before.islower())
-    )
+    if character in PUNCTUATION:
+        return True
+    is_capital_inside = character.isupper() and before.islower()
+    return character.isalpha() and not is_capital_inside
 
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -131,32 +157,41 @@ def open_bytes(
     *,
     strict: bool = True,
 ) -> "Iterator[tuple[io.BufferedReader[Any], BinaryIO]]":
-    """Open a file, plain or gzip, for reading bytes; yield the unpacked content, and the file as it is on disk.
+    """Open a file for reading bytes; yield the unpacked content, and the file as it is on disk.
 
-    ``strict`` unpacks exactly the files whose names end in ``.gz``. Otherwise, and of standard input and
-    pipes, which have no such name, those that start like a gzip file are unpacked. More than
-    ``limits.unpacked`` bytes of one are a ``DataError``.
+    Args:
+        path: The file; ``None`` is standard input, which is not closed.
+        options: Names of the settings, for hints.
+        limits: The largest size of the unpacked content.
+        strict: Unpack exactly the files whose names end in ``.gz``. Otherwise, and of standard input and
+            pipes, which have no such name, what starts like a gzip file is unpacked.
 
     Raises:
-        DataError: The file cannot be opened, or is a gzip file by its content but not by its name.
+        DataError: The file cannot be opened, or is a gzip file by its content but not by its name. While
+            reading: it unpacks to more than the limit.
     """
     name = "standard input" if path is None else str(path)
     with ExitStack() as stack:
         with read_errors_explained(name):
-            opened = (
-                None
-                if path is None
-                else path.open_bytes()
-                if isinstance(path, RemoteFile)
-                else path.open("rb", buffering=CHUNK)
-            )
-            raw: Any = sys.stdin.buffer if opened is None else stack.enter_context(opened)
-            buffered = (
-                raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", raw))
-            )
-            named = path if strict and path is not None and path.is_file() else None
+            raw: Any
+            if path is None:
+                raw = sys.stdin.buffer
+            elif isinstance(path, RemoteFile):
+                raw = stack.enter_context(path.open_bytes())
+            else:
+                raw = stack.enter_context(path.open("rb", buffering=CHUNK))
+            buffered = raw
+            if not isinstance(raw, io.BufferedReader):
+                buffered = io.BufferedReader(cast("io.RawIOBase", raw))
+
+            named = None
+            if strict and path is not None and path.is_file():
+                named = path
             packed = _is_packed(buffered, named)
-        content = io.BufferedReader(Unpacked(buffered, name, options, limits), CHUNK) if packed else buffered
+
+        content = buffered
+        if packed:
+            content = io.BufferedReader(Unpacked(buffered, name, options, limits), CHUNK)
         yield content, raw
 
 
@@ -186,7 +221,10 @@ class Unpacked(io.RawIOBase):
 
 
 class _Arriving:
-    """A file for ``GzipFile``, whose ``read`` returns what has arrived: that of a ``BufferedReader`` waits for all that it asks for."""
+    """A file for ``GzipFile`` whose ``read`` returns what has arrived.
+
+    The ``read`` of a ``BufferedReader`` would wait until a pipe has sent all that it asks for.
+    """
 
     def __init__(self, file: io.BufferedReader) -> None:
         self.read = file.read1
@@ -194,7 +232,12 @@ class _Arriving:
 
 @contextmanager
 def read_errors_explained(name: str) -> Iterator[None]:
-    """Replace errors of the operating system and of gzip by an ``UnreadableError`` or ``DataError`` about the file called ``name``."""
+    """Replace errors of the operating system and of gzip by errors about the file called ``name``.
+
+    Raises:
+        DataError: The gzip file is cut off or damaged.
+        UnreadableError: The operating system cannot read the file.
+    """
     try:
         yield
     except EOFError:
@@ -257,7 +300,9 @@ A small gzip file can have billions of them, which would take hours.
 
 @dataclass(eq=False)
 class TextLines:
-    """The lines of a text that was opened with ``newline=""`` and ``errors="surrogateescape"``, with their line ends. Iterate once.
+    """The lines of a text, with their line ends. Iterate once.
+
+    The text is opened with ``newline=""`` and ``errors="surrogateescape"``.
 
     Attributes:
         strict: As in ``open_text``.
@@ -288,7 +333,10 @@ class TextLines:
 
     def __iter__(self) -> Iterator[str]:
         """Yield each line; of a line that is too long, its start."""
-        readline, strict, longest = self.text.readline, self.strict, self._longest
+        # A local name costs less than an attribute, and files have millions of lines.
+        readline = self.text.readline
+        strict = self.strict
+        longest = self._longest
         empty = 0
         try:
             with read_errors_explained(self.name):
@@ -296,21 +344,24 @@ class TextLines:
                     self.number += 1
                     if len(self.content) < CONTENT:
                         self.content += line
-                    if not line.isspace():
+                    if line.isspace():
+                        empty += 1
+                        if empty > EMPTY_LINES:
+                            raise self._only_empty_lines()
+                    else:
                         empty = 0
-                    elif (empty := empty + 1) > EMPTY_LINES:
-                        raise self._only_empty_lines()
                     if strict and (not line.isascii() or "\0" in line):
                         self._check(line)
                     if len(line) == longest and not line.endswith(LINE_ENDS):
                         self._skip_rest()
                     yield line
-        except UnicodeError as error:  # from encodings such as utf-16, whose decoders cannot skip bad bytes
+        except UnicodeError as error:
+            # from encodings such as utf-16, whose decoders cannot skip bad bytes
             problem = f"{self.name}, after line {self.number:,}: not {self.encoding}: {error}."
             raise DataError(problem, self._encoding_hint()) from None
 
     def starts_with(self, character: str) -> bool:
-        """Return whether the text begins with a character, apart from white space; before anything is read."""
+        """Return True if the text begins with a character, after white space; before anything is read."""
         start: bytes = self.text.buffer.peek(CHUNK)[:CHUNK]  # type: ignore[attr-defined]
         return start.decode(self.encoding, errors="ignore").lstrip("\ufeff \t\r\n").startswith(character)
 
@@ -336,19 +387,21 @@ class TextLines:
 
     def take_problem(self) -> RowProblem | None:
         """Return the problem of the lines since the last call, if any."""
-        problem, self.problem = self.problem, None
+        problem = self.problem
+        self.problem = None
         return problem
 
     def decoding_problem(self, text: str, line: int) -> RowProblem | None:
-        """Return the problem of a line, or a field of it, with bytes that are not in this encoding: they are lone surrogates."""
+        """Return the problem of a line, or a field of it, with bytes that are not in this encoding."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
+            # Such a byte was decoded to a lone surrogate (``errors="surrogateescape"``).
             byte = ord(text[error.start]) - 0xDC00
             if 0x80 <= byte <= 0xFF:
-                hint = (
-                    self._line_hint(text, error.start) if self.encoding == "utf-8" else self._encoding_hint()
-                )
+                hint = self._encoding_hint()
+                if self.encoding == "utf-8":
+                    hint = self._line_hint(text, error.start)
                 return RowProblem(line, f"not {self.encoding}: byte 0x{byte:02x}", hint)
         return None
 
@@ -359,7 +412,7 @@ class TextLines:
         )
 
     def _line_hint(self, text: str, start: int) -> str:
-        """Return what a line with a byte outside UTF-8 probably reads, and how to convert it or the whole file."""
+        """Return what a line with a byte outside UTF-8 probably reads, and how to convert it or the file."""
         line = text.encode(errors="surrogateescape")
         if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return UTF_16
@@ -368,27 +421,26 @@ class TextLines:
                 "A character is cut here, as by a program that shortens texts by bytes: leave the row out,"
                 f" or write the text again. {CUT}"
             )
+
         encoding = probable_encoding(line)
-        around = (
-            text[max(0, start - SHOWN) : start + SHOWN]
-            .encode(errors="surrogateescape")
-            .decode(encoding, errors="replace")
-        )
+        around = text[max(0, start - SHOWN) : start + SHOWN].encode(errors="surrogateescape")
+        shown = around.decode(encoding, errors="replace").strip()
         convert = (
             f"`tuneline data recode {shlex.quote(self.name)}` shows such lines and converts only them to"
             " utf-8"
         )
         if self._has_utf8:
-            return f"In {encoding} it reads {around.strip()!r}, but lines before it are utf-8: {convert}."
+            return f"In {encoding} it reads {shown!r}, but lines before it are utf-8: {convert}."
         whole = f"If the whole file is in {encoding}, set {self.options.encoding} to it"
-        return f"In {encoding} it reads {around.strip()!r}. {whole}; otherwise {convert}."
+        return f"In {encoding} it reads {shown!r}. {whole}; otherwise {convert}."
 
     def _skip_rest(self) -> None:
         """Read to the end of a line that is too long, in pieces."""
         hint = "Write one row per line; an array of JSON objects is not a JSON Lines file."
         self.problem = RowProblem(self.number, f"longer than {self._longest:,} characters", hint)
-        while (piece := self.text.readline(self._longest)) and not piece.endswith(LINE_ENDS):
-            pass
+        piece = self.text.readline(self._longest)
+        while piece and not piece.endswith(LINE_ENDS):
+            piece = self.text.readline(self._longest)
 
 
 @contextmanager
@@ -402,27 +454,38 @@ def open_text(
 ) -> Iterator[TextLines]:
     """Open a text file for reading line by line. A byte order mark is dropped.
 
-    ``strict`` refuses what training data must not contain: a gzip file whose name does not end in ``.gz`` or
-    a plain file whose name does, a binary file, a row with bytes outside the encoding in any column, a second
-    header line. Otherwise gzip is recognised by its content, bytes outside the encoding become lone
-    surrogates (see ``TextLines.decoding_problem``), and a line like the header is a row.
+    Args:
+        path: The file; ``None`` is standard input.
+        encoding: Name of the encoding.
+        options: Names of the settings, for hints.
+        limits: Largest sizes that are read.
+        strict: Refuse what training data must not contain: a gzip file whose name does not end in ``.gz`` or
+            a plain file whose name does, a binary file, a row with bytes outside the encoding in any column,
+            a second header line. Otherwise gzip is recognised by its content, bytes outside the encoding
+            become lone surrogates (see ``TextLines.decoding_problem``), and a line like the header is a row.
 
     Raises:
         DataError: The file cannot be read, is a damaged gzip file, too large, or in another encoding; with
             ``strict``, also a binary file.
     """
     name = "standard input" if path is None else str(path)
-    codec = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
+    codec = encoding
+    if codecs.lookup(encoding).name == "utf-8":
+        codec = "utf-8-sig"  # which drops a byte order mark, if there is one
     plain = encoding.removesuffix("-sig")
     with ExitStack() as stack:
         content, raw = stack.enter_context(open_bytes(path, options, limits, strict=strict))
-        is_file = path is not None and path.is_file()
         with read_errors_explained(name):
             _refuse_binary(content.peek(CHUNK), name, plain, options, strict)
         text = io.TextIOWrapper(content, encoding=codec, errors="surrogateescape", newline="")
         stack.callback(text.detach)  # otherwise garbage collection would close standard input
-        size = file_size(path) if path is not None and is_file else None
-        position = raw.tell if is_file else None
+
+        # for the progress; pipes have neither
+        size = None
+        position = None
+        if path is not None and path.is_file():
+            size = file_size(path)
+            position = raw.tell
         yield TextLines(
             text,
             name,
@@ -436,6 +499,7 @@ def open_text(
 
 
 def _refuse_binary(start: bytes, name: str, encoding: str, options: OptionNames, strict: bool) -> None:
+    """Refuse a file whose first bytes are UTF-16 where it is not expected, or, if ``strict``, not text."""
     wide = codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and not wide:
         problem = f"{name}, line 1: not {encoding}, but utf-16 according to its byte order mark."

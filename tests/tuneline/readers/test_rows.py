@@ -35,8 +35,8 @@ def test_nearest_name_is_given_only_if_it_is_similar(name, expected):
 
 
 def test_long_list_of_names_is_cut_and_counted():
-    assert listed(["a", "b", "c"], most=3) == "'a', 'b', 'c'"
-    assert listed(["a", "b", "c", "d", "e"], most=3) == "'a', 'b', 'c' and 2 more"
+    assert listed(["a", "b", "c"], limit=3) == "'a', 'b', 'c'"
+    assert listed(["a", "b", "c", "d", "e"], limit=3) == "'a', 'b', 'c' and 2 more"
 
 
 @pytest.mark.parametrize(
