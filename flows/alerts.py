@@ -42,6 +42,7 @@ def ended_again(
     if problems and all(0 <= hours_since_event(record, problem) < repeat_hours for problem in problems):
         return Completed(name=name, message=_with_problems(message, problems))
 
+    # Only the problems of the last failure are recorded: one that went away and comes back is new.
     record.unlink(missing_ok=True)
     if problems:
         write_json(record, dict.fromkeys(problems, time.time()))

@@ -141,7 +141,8 @@ def removal_summary(rows: Sequence[Removed]) -> str:
             numbers.append(f"{row.number} {row.what}")
         if row.note:
             notes.append(f"{row.what}: {row.note}")
-    return "; ".join([f"{size / 1e6:.1f} MB: {', '.join(numbers) or 'nothing'}", *notes])
+    freed = f"{size / 1e6:.1f} MB: {', '.join(numbers) or 'nothing'}"
+    return "; ".join([freed, *notes])
 
 
 def freed_size(paths: Iterable[Path]) -> int:
@@ -436,13 +437,12 @@ def _old_results(
 
 def _old_refused(cleaning: Cleaning, outbox: Path, waiting: Collection[str]) -> list[Path]:
     """Return the old records of refused files that do not wait in the inbox."""
-    records = {}
+    paths = []
     for path in outbox.glob("[!.]*.error.json"):
         record = RefusedRecord.read_if_valid(path)
-        if record:
-            records[path] = record
-    old = _older(records, cleaning.before(cleaning.retention.refused_days))
-    return [path for path in old if records[path].path not in waiting]
+        if record and record.path not in waiting:
+            paths.append(path)
+    return _older(paths, cleaning.before(cleaning.retention.refused_days))
 
 
 def _older(paths: Iterable[Path], before: float) -> list[Path]:
@@ -509,7 +509,10 @@ def _parts_of_runs(state: Path, before: float) -> list[Path]:
 
 def _newest(folder: Path) -> float:
     """Return the Unix time of the last change in a folder."""
-    return max((path.stat().st_mtime for path in (folder, *folder.rglob("*"))), default=0.0)
+    newest = folder.stat().st_mtime
+    for path in folder.rglob("*"):
+        newest = max(newest, path.stat().st_mtime)
+    return newest
 
 
 def _is_free(path: Path) -> bool:
@@ -592,8 +595,9 @@ def _collect(cleaning: Cleaning, removed: Collection[str], lock: int) -> Removed
     }
     programs = Programs(repository.root, "clean", locks=[lock])
     command = [sys.executable, "-P", "-m", "tuneline.project.garbage", json.dumps(options)]
-    *messages, result_line = programs.run(command, "Collecting DVC's cache", lambda _line: None, keep=1000)
-    for line in messages:
+    lines = list(programs.run(command, "Collecting DVC's cache", lambda _line: None, keep=1000))
+    result_line = lines.pop()
+    for line in lines:
         cleaning.log(line)
 
     result = json.loads(result_line)

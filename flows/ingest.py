@@ -494,9 +494,10 @@ def _commit_message(new: NewRows, run_id: str) -> str:
             line += f" ({', '.join(names)})"
         body.append(line)
 
-    subject = f"Ingest new rows: {', '.join(sources)}"
-    trailers = [f"{ROWS_TRAILER}: {new.rows}", f"{RUN_TRAILER}: {run_id}"]
-    return "\n".join([subject, "", *body, "", *trailers])
+    lines = [f"Ingest new rows: {', '.join(sources)}", ""]
+    lines += body
+    lines += ["", f"{ROWS_TRAILER}: {new.rows}", f"{RUN_TRAILER}: {run_id}"]
+    return "\n".join(lines)
 
 
 def committed_by(repository: Repository, ref: str, run_id: str) -> tuple[str, int] | None:

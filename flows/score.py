@@ -458,7 +458,7 @@ def _production(registry: Registry, stage: str) -> Version | None:
 
     What changed there is logged, and if no gate decided about it.
     """
-    messages = [*registry.fetch_if_possible(), *tell_of_changes(registry, stage)]
+    messages = registry.fetch_if_possible() + tell_of_changes(registry, stage)
     for message in messages:
         get_run_logger().warning("%s", message)
     ungated = why_no_gate(registry.repository.root, registry.tags(), stage)

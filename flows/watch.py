@@ -351,7 +351,7 @@ def _oldest(files: Mapping[str, Path], what: str, now: datetime) -> tuple[float 
 def _arrival(path: Path) -> datetime | None:
     """Return when a file came into its folder; ``None`` if it is gone.
 
-    Its modification time may be that of a copied original, so the later change of its inode counts.
+    A copy may have the modification time of its original, so the later change of its inode counts.
     """
     try:
         return datetime.fromtimestamp(path.lstat().st_ctime, UTC)
@@ -427,6 +427,7 @@ def _in_hours(days: float | None) -> float | None:
 
 def _report(conditions: list[Condition], records: Path, limits: Alerts) -> State[Any]:
     """Send the events that are due, and return the state of the run."""
+    alerts = []
     for condition in conditions:
         record = records / f"{condition.event}.json"
         resource = {"prefect.resource.id": condition.resource, "tuneline.subject": condition.subject}
@@ -437,6 +438,7 @@ def _report(conditions: list[Condition], records: Path, limits: Alerts) -> State
             "limit_hours": condition.limit,
         }
         if condition.alert:
+            alerts.append(condition.message)
             send_if_due(
                 record,
                 condition.subject,
@@ -448,11 +450,10 @@ def _report(conditions: list[Condition], records: Path, limits: Alerts) -> State
         else:
             send_if_over(record, event=RESOLVED, resource=resource, payload=payload)
 
-    name = "Completed"
-    messages = [condition.message for condition in conditions]
-    alerts = [condition.message for condition in conditions if condition.alert]
-    if alerts:
-        name = "Alert"
-        messages = alerts
+    name = "Alert"
+    messages = alerts
+    if not alerts:
+        name = "Completed"
+        messages = [condition.message for condition in conditions]
     # Not capitalized: a message may begin with a file name.
     return Completed(name=name, message=visible("; ".join(messages)))

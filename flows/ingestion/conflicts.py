@@ -74,6 +74,7 @@ class Contradictions:
         ``place`` names the place of a row by its position in the file.
         """
         columns = self.columns
+        # All are counted, but no person reads more than so many.
         positions = np.flatnonzero(statuses == RowStatus.CONFLICT)[: LISTED - len(self._rows)]
         if not len(positions):
             return
@@ -94,9 +95,7 @@ class Contradictions:
         if not self._rows:
             return []
 
-        by_text = dict.fromkeys(row.text for row in self._rows)
-        by_key = dict.fromkeys(row.key for row in self._rows if row.key != NO_HASH)
-        rows_of_data = _find(by_text, by_key, _batches(root, layout, self.columns, files))
+        rows_of_data = _find(self._rows, _batches(root, layout, self.columns, files))
         resolved = []
         for row in self._rows:
             row_of_data = rows_of_data.get(("text", row.text)) or rows_of_data.get(("key", row.key))
@@ -108,6 +107,7 @@ def write_contradictions(path: Path, data: DataParams, contradictions: Sequence[
     """Write the review: each row as the data have it, and as the proposed label the one of the source."""
     suspects = []
     for contradiction in contradictions:
+        # What contradicts a row of the same run has no label in the data.
         texts, label = contradiction.known or (contradiction.texts, "")
         (key,) = row_keys([pa.array([text], pa.string()) for text in texts]).to_pylist()
         suspects.append(
@@ -141,17 +141,18 @@ def _batches(
     root: Path, layout: DataLayout, columns: BatchColumns, files: FilesParams
 ) -> Iterator[KnownRows]:
     """Yield the rows of all splits of the data, batch by batch."""
-    for split in (layout.split, *layout.held_out):
+    for split in layout.splits:
         for path in layout.files(root, split):
             yield from known_rows(path, columns, files)
 
 
 def _find(
-    by_text: Iterable[int], by_key: Iterable[int], batches: Iterable[KnownRows]
+    contradicting: Sequence[_Row], batches: Iterable[KnownRows]
 ) -> dict[tuple[str, int], tuple[tuple[str, ...], str]]:
     """Return texts and label of the first row of the data with each hash: of its texts, or of its key."""
-    required_texts = np.array(list(by_text), np.uint64)
-    required_keys = np.array(list(by_key), np.uint64)
+    required_texts = np.array([row.text for row in contradicting], np.uint64)
+    # Rows without a key are not equal.
+    required_keys = np.array([row.key for row in contradicting if row.key != NO_HASH], np.uint64)
     rows: dict[tuple[str, int], tuple[tuple[str, ...], str]] = {}
     for texts, labels, keys in batches:
         hashes = RowHashes.of(texts, labels, keys)

@@ -618,16 +618,25 @@ class Harvester:
 
         While texts are missing, the watermark stays: those rows are read again.
         """
-        hashes = [staged_file.hashes for staged_file in staged]
-        statuses = [staged_file.statuses for staged_file in staged]
+        hashes = []
+        statuses = []
+        files = []
+        conflicting: list[str] = []
+        unmatched = 0
+        incomplete = 0
+        bad = 0
+        for staged_file in staged:
+            hashes.append(staged_file.hashes)
+            statuses.append(staged_file.statuses)
+            files.append(staged_file.delivery.read)
+            conflicting += staged_file.conflicting
+            unmatched += staged_file.unmatched
+            incomplete += staged_file.incomplete
+            bad += staged_file.bad
         counts = np.bincount(np.concatenate(statuses), minlength=len(RowStatus)).tolist()
-        unmatched = sum(staged_file.unmatched for staged_file in staged)
         watermark = staged[-1].delivery.watermark
         if unmatched:
             watermark = self._ledger.watermark(source.name)
-        conflicting: list[str] = []
-        for staged_file in staged:
-            conflicting += staged_file.conflicting
 
         now = datetime.now(UTC)
         batch = None
@@ -637,13 +646,13 @@ class Harvester:
             date=now.isoformat(timespec="seconds"),
             source=source.name,
             batch=batch,
-            files=[staged_file.delivery.read for staged_file in staged],
+            files=files,
             added=counts[RowStatus.NEW],
             duplicates=counts[RowStatus.DUPLICATE],
             conflicts=counts[RowStatus.CONFLICT],
             held_out=counts[RowStatus.HELD_OUT],
-            incomplete=sum(staged_file.incomplete for staged_file in staged),
-            bad=sum(staged_file.bad for staged_file in staged),
+            incomplete=incomplete,
+            bad=bad,
             unmatched=unmatched,
             conflicting=conflicting[:PLACES],
             contradictions=identity_of(hashes, statuses),

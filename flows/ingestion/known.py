@@ -71,6 +71,7 @@ class RowHashes:
         missing = np.zeros(len(labels), np.uint64)
         text_hashes = row_hashes(texts, None, 0) if len(labels) else missing
         key_hashes = missing if keys is None else hashes(keys)
+        # A regression has numbers.
         if not pa.types.is_string(labels.type):
             labels = labels.cast(pa.string())
         return cls(text_hashes, key_hashes, hashes(labels), np.full(len(labels), held_out))
@@ -224,15 +225,17 @@ class BatchColumns:
         """Group and key, by column: the parameter that names it; not if it is a text column or the label."""
         parameters: dict[str, str] = {}
         for column, parameter in ((self.by, "data.split.by"), (self.key, "ingest.key")):
-            if column and column not in (*self.texts, self.label):
+            if column and column != self.label and column not in self.texts:
                 parameters.setdefault(column, parameter)
         return parameters
 
     @property
     def schema(self) -> pa.Schema:
         """Schema of a batch file."""
-        types = dict.fromkeys((*self.texts, self.label, *self.others), pa.string())
+        types = dict.fromkeys(self.texts, pa.string())
         types[self.label] = self.kind.staged_type
+        for column in self.others:
+            types[column] = pa.string()
         return pa.schema(list(types.items()))
 
     def labelled(self, id_column: str | None = None) -> LabelledColumns:
@@ -249,7 +252,11 @@ class BatchColumns:
 
     def named(self, batch: pa.RecordBatch, read: LabelledColumns) -> dict[str, pa.Array]:
         """Return the columns of a batch of ``labelled_rows`` by the names of the user."""
-        return dict(zip((*read.texts, *read.others, self.label), batch.columns, strict=False))
+        # The order in which ``labelled_rows`` has them, before the position.
+        names = list(read.texts)
+        names += read.others
+        names.append(self.label)
+        return dict(zip(names, batch.columns, strict=False))
 
 
 _PLAIN = re.compile(r"[\w.-]+")
@@ -311,6 +318,11 @@ class DataLayout:
         return cls(folder, train, held_out)
 
     @property
+    def splits(self) -> tuple[str, ...]:
+        """All splits of the source."""
+        return (self.split, *self.held_out)
+
+    @property
     def batches(self) -> Path:
         """Folder of the batch files."""
         return self.folder / self.split
@@ -335,7 +347,8 @@ class DataLayout:
             DataError: Rows cannot be added to what is tracked.
         """
         # from the folder of the batches up to the one below ``data/source``
-        candidates = [path for path in (self.batches, *self.batches.parents) if SOURCE in path.parents]
+        candidates = [self.batches]
+        candidates += [folder for folder in self.batches.parents if SOURCE in folder.parents]
 
         for path in candidates:
             if not (root / f"{path}.dvc").exists():
@@ -406,7 +419,7 @@ def read_known(
     """
     parts: list[RowHashes] = []
     labels: set[str] = set()
-    for split in (layout.split, *layout.held_out):
+    for split in layout.splits:
         for path in layout.files(root, split):
             for texts, label, keys in known_rows(path, columns, files):
                 parts.append(RowHashes.of(texts, label, keys, held_out=split != layout.split))
@@ -458,16 +471,21 @@ class ClassNames:
         if not data.label_names:
             return cls({label: label for label in labels} if labels else None)
 
-        ids: dict[str, str] = {}
-        names: dict[str, str] = {}
+        names_by_id: dict[str, str] = {}
+        names_by_name: dict[str, str] = {}
+        ids_by_name: dict[str, str] = {}
+        ids_by_id: dict[str, str] = {}
         for position, name in enumerate(data.label_names):
-            ids[str(position)] = name
-            names[str(class_name(name))] = name
+            number = str(position)
+            names_by_id[number] = name
+            names_by_name[str(class_name(name))] = name
+            ids_by_name[name] = number
+            ids_by_id[number] = number
         # Files may have ids, as stage download understands them.
-        if labels and labels <= ids.keys() and not labels <= names.keys():
-            id_of_name = {name: number for number, name in ids.items()}
-            return cls(id_of_name | {number: number for number in ids})
-        return cls(ids | names)
+        has_ids = labels <= names_by_id.keys() and not labels <= names_by_name.keys()
+        if labels and has_ids:
+            return cls(ids_by_name | ids_by_id)
+        return cls(names_by_id | names_by_name)
 
     def translate(self, labels: pa.Array, place: Callable[[int], str]) -> pa.Array:
         """Return labels as they are written in the data.

@@ -87,13 +87,14 @@ class Ledger(Record):
 
     def plus(self, entries: Sequence[Ingested]) -> "Ledger":
         """Return the ledger with more entries."""
-        return self.model_copy(update={"entries": [*self.entries, *entries]})
+        return self.model_copy(update={"entries": list(self.entries) + list(entries)})
 
     def etags(self, source: str) -> dict[str, str | None]:
         """Return the versions of the URLs that a source has read, by URL; ``None`` to read a URL again."""
         etags = {}
         for entry in self.entries:
             if entry.source == source:
+                # A text that was not found may have been scored since: its label is read again.
                 for read in entry.files:
                     etags[read.name] = None if entry.unmatched else read.etag
         return etags

@@ -111,7 +111,10 @@ class Watch:
         body = {"filter": last_heartbeat, "limit": 1}
         answer = await self._client.request("POST", "/events/filter", json=body)
         events = answer.raise_for_status().json()["events"]
-        return (state.id, *(UUID(event["id"]) for event in events))
+        signs = [state.id]
+        for event in events:
+            signs.append(UUID(event["id"]))
+        return tuple(signs)
 
     async def _act(self, run: FlowRun, state: State) -> None:
         """Start a run again, or give it up."""

@@ -237,6 +237,7 @@ def apply_automations(client: SyncPrefectClient, automations: Sequence[Automatio
         if existing:
             automation.enabled = all(former.enabled for former in existing)
 
+        # Of several equal ones, one stays.
         content = _content(automation)
         up_to_date = [former for former in existing if _content(former) == content][:1]
         for former in existing:

@@ -74,8 +74,9 @@ def main() -> None:
         python_path.append(os.environ["PYTHONPATH"])
     os.environ["PYTHONPATH"] = os.pathsep.join(python_path)
 
-    start = ["worker", "start", "--pool", POOL, "--type", "process", "--install-policy", "never"]
-    command = [sys.executable, "-m", "flows.server.prefect_worker", *start, *sys.argv[1:]]
+    command = [sys.executable, "-m", "flows.server.prefect_worker"]
+    command += ["worker", "start", "--pool", POOL, "--type", "process", "--install-policy", "never"]
+    command += sys.argv[1:]
     # Prefect writes the exception of each failed run to a folder, where nobody reads it.
     with tempfile.TemporaryDirectory(prefix="tuneline-") as results:
         os.environ.setdefault("PREFECT_LOCAL_STORAGE_PATH", results)
