@@ -153,7 +153,7 @@ def stores(root: Path) -> dict[str, Path]:
         "the DVC remote": remote_folder(root),
         "Prefect's database": _database_file(),
     }
-    return {what: path for what, path in places.items() if path and path.exists()}
+    return {store: path for store, path in places.items() if path and path.exists()}
 
 
 def _database_file() -> Path | None:
@@ -199,39 +199,39 @@ def weekly_growth(record: Path, sizes: Mapping[str, int], now: float) -> dict[st
         write_json(record, {str(time): past_sizes for time, past_sizes in history.items()})
 
     growth = {}
-    for what, size in sizes.items():
-        times = [time for time in history if what in history[time] and now - time >= DAY]
+    for store, size in sizes.items():
+        times = [time for time in history if store in history[time] and now - time >= DAY]
         if times:
             oldest = min(times)
-            growth[what] = (size - history[oldest][what]) / (now - oldest) * 7 * DAY
+            growth[store] = (size - history[oldest][store]) / (now - oldest) * 7 * DAY
     return growth
 
 
 def disk_filling(repository: Repository, limit: float | None, now: datetime) -> Condition:
     """Return the sizes of what grows, and the hours until a disk is full at the rate of the last week."""
     places = stores(repository.root)
-    sizes = {what: folder_size(path) for what, path in places.items()}
+    sizes = {store: folder_size(path) for store, path in places.items()}
     growth = weekly_growth(repository.state / "sizes.json", sizes, now.timestamp())
 
     # the growth of each disk, in bytes a week, by its device number
     rates: defaultdict[int, float] = defaultdict(float)
-    for what, path in places.items():
-        rates[path.stat().st_dev] += growth.get(what, 0)
+    for store, path in places.items():
+        rates[path.stat().st_dev] += growth.get(store, 0)
 
     # the hours until each store has no room
     left = {}
-    for what, path in places.items():
+    for store, path in places.items():
         rate = rates[path.stat().st_dev]
         if rate > 0:
-            left[what] = shutil.disk_usage(path).free / rate * 7 * 24
+            left[store] = shutil.disk_usage(path).free / rate * 7 * 24
     first = min(left, key=left.__getitem__, default="")
     hours = left.get(first)
 
     stores_in_words = []
-    for what, size in sizes.items():
-        words = f"{what} {decimal(size)}"
-        if what in growth:
-            words += f" ({growth[what] / 1e6:+,.1f} MB a week)"
+    for store, size in sizes.items():
+        words = f"{store} {decimal(size)}"
+        if store in growth:
+            words += f" ({growth[store] / 1e6:+,.1f} MB a week)"
         stores_in_words.append(words)
     message = ", ".join(stores_in_words)
     if hours is not None:

@@ -35,7 +35,7 @@ class Contradiction:
         place: File and line, or row.
         texts: Texts of the new row.
         label: Label of the new row.
-        known: Texts and label of the row in the data, as the data have them; ``None`` if the new row
+        row_of_data: Texts and label of the row in the data, as the data have them; ``None`` if the new row
             contradicts a row of another file of the same run.
     """
 
@@ -43,7 +43,7 @@ class Contradiction:
     place: str
     texts: tuple[str, ...]
     label: str
-    known: tuple[tuple[str, ...], str] | None = None
+    row_of_data: tuple[tuple[str, ...], str] | None = None
 
 
 class _Row(NamedTuple):
@@ -99,7 +99,7 @@ class Contradictions:
         resolved = []
         for row in self._rows:
             row_of_data = rows_of_data.get(("text", row.text)) or rows_of_data.get(("key", row.key))
-            resolved.append(replace(row.contradiction, known=row_of_data))
+            resolved.append(replace(row.contradiction, row_of_data=row_of_data))
         return resolved
 
 
@@ -108,7 +108,7 @@ def write_contradictions(path: Path, data: DataParams, contradictions: Sequence[
     suspects = []
     for contradiction in contradictions:
         # What contradicts a row of the same run has no label in the data.
-        texts, label = contradiction.known or (contradiction.texts, "")
+        texts, label = contradiction.row_of_data or (contradiction.texts, "")
         (key,) = row_keys([pa.array([text], pa.string()) for text in texts]).to_pylist()
         suspects.append(
             Suspect(
