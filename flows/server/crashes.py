@@ -34,8 +34,9 @@ SILENT = 9
 STARTING = 30
 """Looks without change until a pending run counts as crashed: a worker needs a while to start it."""
 REPORTING = 3
-"""Looks without change until a crashed run is started again: Prefect's worker reports some crashes a second
-time, late.
+"""Looks without change until a crashed run is started again.
+
+Prefect's worker reports some crashes twice, the second time late.
 """
 FORGOTTEN = timedelta(days=30)
 """Runs that crashed before are left alone."""
