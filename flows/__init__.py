@@ -29,9 +29,14 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 def bypass_proxy(*hosts: str) -> None:
     """Let this process and its children talk to hosts directly, whatever proxy the environment names."""
+    # Programs read either spelling.
     for name in ("no_proxy", "NO_PROXY"):
-        known = [host.strip() for host in os.environ.get(name, "").split(",") if host.strip()]
-        os.environ[name] = ",".join(dict.fromkeys([*known, *hosts]))
+        direct = []
+        for host in os.environ.get(name, "").split(","):
+            if host.strip():
+                direct.append(host.strip())
+        direct += hosts
+        os.environ[name] = ",".join(dict.fromkeys(direct))
 
 
 bypass_proxy(*LOOPBACK)

@@ -24,25 +24,38 @@ SENT_WITHIN = 30.0
 
 def ended(message: str, problems: Sequence[str] = (), name: str = "Completed") -> State[Any]:
     """Return the state of a run: Failed if there are problems, else completed under a name."""
-    text = _listed(message, problems)
-    return Failed(message=text) if problems else Completed(name=name, message=text)
+    text = _with_problems(message, problems)
+    if problems:
+        return Failed(message=text)
+    return Completed(name=name, message=text)
 
 
 def ended_again(
     record: Path, repeat_hours: float, message: str, problems: Sequence[str], name: str = "Completed"
 ) -> State[Any]:
-    """As ``ended``, but problems of which each made a run fail in the last ``repeat_hours`` are only listed; ``record`` tells."""
+    """Return the state of a run that may meet the same problems as the runs before.
+
+    A run fails only for a new problem. If each of its problems made a run fail in the last ``repeat_hours``,
+    it is completed, and its message lists them. ``record`` is the file with the problems that made the last
+    run fail, and when.
+    """
     if problems and all(0 <= hours_since_event(record, problem) < repeat_hours for problem in problems):
-        return Completed(name=name, message=_listed(message, problems))
+        return Completed(name=name, message=_with_problems(message, problems))
+
+    # Only the problems of the last failure are recorded: one that went away and comes back is new.
     record.unlink(missing_ok=True)
     if problems:
         write_json(record, dict.fromkeys(problems, time.time()))
     return ended(message, problems, name)
 
 
-def _listed(message: str, problems: Sequence[str]) -> str:
-    more = [f"and {len(problems) - REPORTED} more, see the log"] if len(problems) > REPORTED else []
-    return visible("\n".join([message, *problems[:REPORTED], *more]))
+def _with_problems(message: str, problems: Sequence[str]) -> str:
+    """Return a message with the first problems, a line each, and the number of the remaining ones."""
+    lines = [message]
+    lines += problems[:REPORTED]
+    if len(problems) > REPORTED:
+        lines.append(f"and {len(problems) - REPORTED} more, see the log")
+    return visible("\n".join(lines))
 
 
 def send(
@@ -69,6 +82,7 @@ def send_if_due(
     """
     if 0 <= hours_since_event(record, subject) < repeat_hours:
         return
+
     send(event, resource, payload)
     record.parent.mkdir(parents=True, exist_ok=True)
     write_json(record, {subject: time.time()})
@@ -84,8 +98,12 @@ def send_if_over(
 
 
 def hours_since_event(record: Path, subject: str) -> float:
-    """Return the hours since the recorded event; infinite without a valid record, negative if the clock was set back."""
+    """Return the hours since the recorded event; infinite without a valid record.
+
+    They are negative if the clock was set back.
+    """
     try:
-        return (time.time() - float(json.loads(record.read_bytes())[subject])) / 3600
+        sent = float(json.loads(record.read_bytes())[subject])
+        return (time.time() - sent) / 3600
     except (OSError, ValueError, TypeError, LookupError):
         return math.inf

@@ -1,6 +1,6 @@
-"""The files to score, and the folder of the scored ones: which files are new, and which were scored or refused before.
+"""The inbox of files to score, the outbox with their results, and the archive of the scored files.
 
-The drop folders of flow ``ingest`` have the same rules: what is a file, when it is complete, and that one
+The drop folders of flow ``ingest`` have the same rules: what is a file, when it is complete, and that a file
 that was taken too early is read again.
 """
 
@@ -15,7 +15,7 @@ import stat
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -51,12 +51,12 @@ class RefusedRecord(FileRecord):
 
 
 def _shown(path: Path) -> str:
-    """Return its name on one line, without what a terminal obeys: who may write in an inbox must not write lines of a log."""
-    return (
-        visible(os.fsencode(path.name).decode(errors="backslashreplace"))
-        .replace("\n", "\\n")
-        .replace("\t", "\\t")
-    )
+    """Return the name of a file on one line, without what a terminal obeys.
+
+    Who may write in an inbox must not write lines of a log.
+    """
+    name = visible(os.fsencode(path.name).decode(errors="backslashreplace"))
+    return name.replace("\n", "\\n").replace("\t", "\\t")
 
 
 @dataclass(frozen=True)
@@ -81,35 +81,38 @@ class Incoming:
             status = path.lstat()
         except OSError:
             return None
-        return (
-            cls(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-            if stat.S_ISREG(status.st_mode)
-            else None
-        )
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return cls(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
     @property
     def name(self) -> str:
-        """Its name; control characters are escaped, and bytes that are not UTF-8, because neither JSON nor Prefect's API takes them."""
+        """Name of the file, with control characters escaped.
+
+        Bytes that are not UTF-8 are escaped, too, because neither JSON nor Prefect's API takes them.
+        """
         return _shown(self.path)
 
     @property
     def stem(self) -> str:
-        """Name of its results without number and suffix: its own, if a file system takes that, else a shorter one with a hash."""
-        own, name = os.fsencode(self.path.name), self.name.encode()
-        if name == own and len(own) <= LONGEST_NAME:
+        """Name of its results without number and suffix.
+
+        It is the name of the file, if a file system takes that, else a shorter name with a hash.
+        """
+        name_in_folder = os.fsencode(self.path.name)
+        name = self.name.encode()
+        if name == name_in_folder and len(name_in_folder) <= LONGEST_NAME:
             return self.name
-        digest = hashlib.sha256(own).hexdigest()[:16]
+        digest = hashlib.sha256(name_in_folder).hexdigest()[:16]
         return f"{name[: LONGEST_NAME - 17].decode(errors='ignore')}~{digest}"
 
     @property
     def unchanged(self) -> bool:
         """True if it is still as it was found."""
         file = Incoming.find(self.path)
-        return file is not None and (file.size, file.mtime_ns, file.ctime_ns) == (
-            self.size,
-            self.mtime_ns,
-            self.ctime_ns,
-        )
+        if file is None:
+            return False
+        return file.size == self.size and file.mtime_ns == self.mtime_ns and file.ctime_ns == self.ctime_ns
 
     @property
     def sha256(self) -> str:
@@ -122,14 +125,19 @@ class Incoming:
 
     def matches(self, record: FileRecord | None) -> bool:
         """Return True if a record is of this file in its present state."""
-        return (
-            record is not None and record.model_dump(include=set(FileRecord.model_fields)) == self.as_record()
-        )
+        if record is None:
+            return False
+        return record.model_dump(include=set(FileRecord.model_fields)) == self.as_record()
 
 
 @dataclass(frozen=True)
 class Archived(Incoming):
-    """An archived input, which is scored again, with the record of its last result, and the stem of its results."""
+    """An archived input, which is scored again.
+
+    Attributes:
+        record: Record of its last result.
+        results: Stem of its results.
+    """
 
     record: ScoredRecord
     results: str
@@ -166,7 +174,9 @@ class Outbox:
 
     def scored(self, stem: str, number: int = 1) -> Path:
         """Return the path of a result."""
-        return self.folder / (f"{stem}.parquet" if number == 1 else f"{stem}.{number}.parquet")
+        if number == 1:
+            return self.folder / f"{stem}.parquet"
+        return self.folder / f"{stem}.{number}.parquet"
 
     def refused(self, incoming: Incoming) -> Path:
         """Return the path of the reason why a file was refused."""
@@ -174,51 +184,55 @@ class Outbox:
 
     def numbers(self) -> Numbers:
         """Read the numbers of all results."""
-        found = defaultdict(list)
-        paths = self.folder.iterdir() if self.folder.is_dir() else ()
-        for match in filter(None, (_RESULT.fullmatch(path.name) for path in paths)):
-            found[match["stem"]].append(int(match["number"] or 1))
-        return {stem: sorted(numbers) for stem, numbers in found.items()}
+        if not self.folder.is_dir():
+            return {}
+        numbers = defaultdict(list)
+        for path in self.folder.iterdir():
+            match = _RESULT.fullmatch(path.name)
+            if match:
+                numbers[match["stem"]].append(int(match["number"] or 1))
+        return {stem: sorted(stem_numbers) for stem, stem_numbers in numbers.items()}
 
     def record(self, incoming: Incoming, numbers: Numbers) -> ScoredRecord | None:
-        """Return the record of the last result of this file in its present state; ``None`` if there is none that is whole."""
-        records = (
-            scored_record(self.scored(incoming.stem, number))
-            for number in reversed(numbers.get(incoming.stem, ()))
-        )
-        return next(filter(incoming.matches, records), None)
+        """Return the record of the last result of a file in its present state; ``None`` if none is whole."""
+        for number in reversed(numbers.get(incoming.stem, ())):
+            record = scored_record(self.scored(incoming.stem, number))
+            if incoming.matches(record):
+                return record
+        return None
 
     def has(self, incoming: Incoming, numbers: Numbers | None = None) -> bool:
         """Return True if this file, in its present state, was scored or refused before.
 
-        A damaged record says nothing.
+        A damaged record says nothing. ``numbers`` are read if they are missing.
         """
         refused = RefusedRecord.read_if_valid(self.refused(incoming))
-        return (
-            incoming.matches(refused)
-            or self.record(incoming, self.numbers() if numbers is None else numbers) is not None
-        )
+        if incoming.matches(refused):
+            return True
+        if numbers is None:
+            numbers = self.numbers()
+        return self.record(incoming, numbers) is not None
 
     def refuse(self, incoming: Incoming, reason: str) -> None:
-        """Record why a file was not scored, so that it is not tried again until it changes or the record is deleted."""
+        """Record why a file was not scored: it is left alone until it changes or the record is deleted."""
         RefusedRecord(**incoming.as_record(), error=reason).write(self.refused(incoming))
 
     def latest(self) -> Iterator[ScoredRecord]:
         """Yield the records of the scored files, the latest first."""
-        files = [found for path in self.folder.glob("[!.]*.parquet") if (found := Incoming.find(path))]
+        files = regular_files(self.folder.glob("[!.]*.parquet"))
         for file in sorted(files, key=lambda file: file.mtime_ns, reverse=True):
-            if record := scored_record(file.path):
+            record = scored_record(file.path)
+            if record:
                 yield record
 
 
 def new_files(inbox: Path, outbox: Outbox, settle_seconds: float) -> list[Incoming]:
     """List the files that can be scored, the oldest first.
 
-    Those that are still being written are left for the next run.
+    Files that are still being written are left for the next run.
     """
-    return sorted(
-        settled(unscored(inbox, outbox), settle_seconds), key=lambda file: (file.mtime_ns, file.path)
-    )
+    files = settled(unscored(inbox, outbox), settle_seconds)
+    return sorted(files, key=lambda file: (file.mtime_ns, file.path))
 
 
 def unscored(inbox: Path, outbox: Outbox) -> list[Incoming]:
@@ -229,50 +243,65 @@ def unscored(inbox: Path, outbox: Outbox) -> list[Incoming]:
 
 def incoming_files(inbox: Path) -> list[Incoming]:
     """List the files of an inbox, in no order."""
-    paths = inbox.iterdir() if inbox.is_dir() else ()
-    return [file for path in paths if is_data(path.name) and (file := Incoming.find(path))]
+    if not inbox.is_dir():
+        return []
+    return regular_files(path for path in inbox.iterdir() if is_data(path.name))
+
+
+def regular_files(paths: Iterable[Path]) -> list[Incoming]:
+    """Read the states of files; what is gone, out of reach or not a regular file is left out."""
+    files = []
+    for path in paths:
+        file = Incoming.find(path)
+        if file is not None:
+            files.append(file)
+    return files
 
 
 def unread(folder: Path, reads: Callable[[str], object]) -> dict[Path, str]:
-    """Describe what is in an inbox whose files are read by their names, but is never read; hidden names and other folders are left out."""
-    found = {}
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        reason = (
-            not_a_file(path)
-            if reads(path.name)
-            else None
-            if path.is_dir()
-            else "has an ending that is not read"
-        )
+    """Describe what is in an inbox, but is never read; hidden names and other folders are left out.
+
+    Args:
+        folder: The inbox, which may be missing.
+        reads: Tells by the name of a file if it is read.
+    """
+    problems: dict[Path, str] = {}
+    if not folder.is_dir():
+        return problems
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith((".", "_")):
+            continue
         if path.is_symlink():
-            reason = "is a link, which is not followed"
-        if reason and not path.name.startswith((".", "_")):
-            found[path] = f"{_shown(path)} {reason}"
-    return found
+            problems[path] = f"{_shown(path)} is a link, which is not followed"
+        elif reads(path.name):
+            reason = not_a_file(path)
+            if reason:
+                problems[path] = f"{_shown(path)} {reason}"
+        elif not path.is_dir():
+            problems[path] = f"{_shown(path)} has an ending that is not read"
+    return problems
 
 
 def settled(files: Sequence[Incoming], seconds: float) -> list[Incoming]:
-    """Return the files that did not change in the last ``seconds``, and that nobody writes, as far as the system tells.
+    """Return the files that did not change in the last ``seconds`` and that no process is known to write.
 
     A time in the future, from another machine's clock, does not tell when the file changed: such files are
     watched for ``seconds``.
     """
     now = time.time_ns()
-    future = [file for file in files if file.mtime_ns > now]
-    if future:
+    in_future = [file for file in files if file.mtime_ns > now]
+    if in_future:
         time.sleep(seconds)
-    unchanged = [file for file in future if Incoming.find(file.path) == file]
-    return [
-        file
-        for file in (*unchanged, *(file for file in files if now - file.mtime_ns >= seconds * 1e9))
-        if not is_open(file.path)
-    ]
+    unchanged = [file for file in in_future if Incoming.find(file.path) == file]
+    unchanged += [file for file in files if now - file.mtime_ns >= seconds * 1e9]
+    return [file for file in unchanged if not is_open(file.path)]
 
 
 def is_open(path: Path) -> bool:
-    """Return True if a process has a file open for writing; False also where that cannot be known, as of another user's file.
+    """Return True if a process has a file open for writing.
 
-    Linux refuses a lease for reading while it is. A lease that is held for an instant delays a writer by as
+    It is False also where that cannot be known, for example if the file is another user's. Linux refuses a
+    lease for reading while the file is written. A lease that is held for an instant delays a writer by as
     much.
     """
     if sys.platform != "linux":
@@ -281,42 +310,54 @@ def is_open(path: Path) -> bool:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
+
     try:
-        fcntl.fcntl(
-            descriptor, fcntl.F_SETSIG, signal.SIGURG
-        )  # a writer that opens it now sends SIGIO otherwise, which ends this process
+        # If a writer opens the file now, the kernel signals that to this process: by SIGURG, which is
+        # ignored, instead of SIGIO, which would end it.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
-        types = {
-            Path(partition.mountpoint): partition.fstype for partition in psutil.disk_partitions(all=True)
-        }
-        kind = next((types[folder] for folder in path.resolve().parents if folder in types), "")
-        return error.errno == errno.EAGAIN and not kind.startswith(
-            ("nfs", "cifs", "smb")
-        )  # these refuse for reasons of their own
+        # File systems of other machines refuse leases for reasons of their own.
+        return error.errno == errno.EAGAIN and not _file_system(path).startswith(("nfs", "cifs", "smb"))
     finally:
         os.close(descriptor)
     return False
 
 
+def _file_system(path: Path) -> str:
+    """Return the type of the file system of a file, such as ``ext4`` or ``nfs4``; "" if it is unknown."""
+    types: dict[Path, str] = {}
+    for partition in psutil.disk_partitions(all=True):
+        types[Path(partition.mountpoint)] = partition.fstype
+    for folder in path.resolve().parents:
+        if folder in types:
+            return types[folder]
+    return ""
+
+
 def was_written_on(path: Path, taken: TakenRecord) -> bool:
-    """Return True if a file has another content than when it was read: a writer that paused has gone on, in the file that was moved."""
-    found = Incoming.find(path)
-    return (
-        found is not None
-        and (found.size, found.mtime_ns) != (taken.size, taken.mtime_ns)
-        and found.sha256 != taken.sha256
-    )
+    """Return True if a file has another content than when it was read.
+
+    A writer that paused has gone on, in the file that was moved.
+    """
+    file = Incoming.find(path)
+    if file is None or (file.size == taken.size and file.mtime_ns == taken.mtime_ns):
+        return False
+    return file.sha256 != taken.sha256
 
 
 def unused(target: Path, digest: str) -> Path:
-    """Return a path for a file that is moved: ``target``, with the start of a hash before its name if there is another file."""
-    return target.with_name(f"{digest[:8]}-{target.name}") if os.path.lexists(target) else target
+    """Return a free path for a file that is moved: ``target``, else its name after the start of a hash."""
+    if os.path.lexists(target):
+        return target.with_name(f"{digest[:8]}-{target.name}")
+    return target
 
 
 def is_data(name: str) -> bool:
-    """Return True if a file name is that of data: not hidden, not temporary, with a suffix that can be read."""
-    return not name.startswith((".", "_")) and Path(name.removesuffix(".gz")).suffix.lower() in SUFFIXES
+    """Return True if a file of this name has data: not hidden, not temporary, with a known suffix."""
+    if name.startswith((".", "_")):
+        return False
+    return Path(name.removesuffix(".gz")).suffix.lower() in SUFFIXES
 
 
 class ChangedError(Exception):
@@ -331,17 +372,22 @@ class Archive:
     folder: Path | None
 
     def place(self, incoming: Incoming, number: int) -> str | None:
-        """Return the path of a file in the archive, relative to the repository, if its result has this number.
+        """Return the path of a file in the archive, relative to the repository, for the number of its result.
 
         ``tickets.csv`` for ``tickets.csv.parquet``, ``tickets.csv.2.csv`` for ``tickets.csv.2.parquet``: the
         suffix tells the format.
         """
         if self.folder is None:
             return None
-        own = incoming.path.name
-        suffix = Path(own.removesuffix(".gz")).suffix + (".gz" if own.endswith(".gz") else "")
-        stem = incoming.stem if number == 1 else f"{incoming.stem}.{number}"
-        return (self.folder / (stem if stem == own else f"{stem}{suffix}")).as_posix()
+        name = incoming.stem
+        if number != 1:
+            name += f".{number}"
+        name_in_inbox = incoming.path.name
+        if name != name_in_inbox:
+            name += Path(name_in_inbox.removesuffix(".gz")).suffix
+            if name_in_inbox.endswith(".gz"):
+                name += ".gz"
+        return (self.folder / name).as_posix()
 
     def has(self, place: str | None) -> bool:
         """Return True if there is a file at this path."""
@@ -364,10 +410,15 @@ class Archive:
             incoming.path.unlink()
 
     def complete(self, inbox: Path, outbox: Outbox) -> list[str]:
-        """Move the files whose results are complete, but which a killed run left in the inbox; return the problems."""
-        problems, numbers = [], outbox.numbers()
+        """Move the files whose results are complete, but which a killed run left in the inbox.
+
+        Return the problems.
+        """
+        problems = []
+        numbers = outbox.numbers()
         for incoming in incoming_files(inbox):
-            if (record := outbox.record(incoming, numbers)) and record.archived:
+            record = outbox.record(incoming, numbers)
+            if record and record.archived:
                 try:
                     self._complete(incoming, record, record.archived)
                 except Exception as error:
@@ -375,33 +426,39 @@ class Archive:
         return problems
 
     def take_back(self, inbox: Path, outbox: Outbox) -> list[str]:
-        """Move the files that were written on after they were scored back to the inbox, to be scored again; return what was done."""
-        done = []
-        for record in (
-            scored_record(outbox.scored(stem, number))
-            for stem, numbers in outbox.numbers().items()
-            for number in numbers
-        ):
-            if record and record.archived and was_written_on(archived := self.root / record.archived, record):
+        """Move files that were written on after they were scored back to the inbox, to be scored again.
+
+        Return what was done, in words.
+        """
+        messages = []
+        for stem, numbers in outbox.numbers().items():
+            for number in numbers:
+                record = scored_record(outbox.scored(stem, number))
+                if not record or not record.archived:
+                    continue
+                archived = self.root / record.archived
+                if not was_written_on(archived, record):
+                    continue
                 try:
                     archived.rename(unused(inbox / record.path, record.sha256))
-                    done.append(f"{record.path} was written on after it was scored: it is scored again.")
+                    messages.append(f"{record.path} was written on after it was scored: it is scored again.")
                 except OSError as error:
-                    done.append(
+                    messages.append(
                         f"{record.archived} was written on after it was scored, and cannot be scored again:"
                         f" {error}"
                     )
-        return done
+        return messages
 
     def _complete(self, incoming: Incoming, record: ScoredRecord, place: str) -> None:
+        """Move a file whose result is complete to its place, or remove it if it is there already."""
         if incoming.sha256 != record.sha256:
             raise ChangedError(
                 "It has the name, size and time of a file that was scored, but another content. `touch` it."
             )
-        found = Incoming.find(self.root / place)
-        if found is None:
+        archived = Incoming.find(self.root / place)
+        if archived is None:
             self.move(incoming, place)
-        elif found.sha256 == record.sha256:
+        elif archived.sha256 == record.sha256:
             incoming.path.unlink()
         else:
             raise ChangedError(f"{place} is another file. Move that away.")
@@ -426,24 +483,37 @@ def _renamed(path: Path, target: Path) -> bool:
 def archived_files(
     root: Path, outbox: Outbox, commit: str, names: Sequence[str], days: float | None = None
 ) -> list[Archived]:
-    """List the archived inputs whose last result is not by the model of a commit, in the order in which they were first scored.
+    """List the archived inputs that are to be scored again, in the order in which they were first scored.
 
-    Of those, the ones with one of ``names``, which may be patterns, that were first scored in the last so
-    many ``days``.
+    Args:
+        root: The repository.
+        outbox: The folder with the results.
+        commit: An input whose last result is by the model of this commit is left out.
+        names: Names of the inputs, or patterns of names.
+        days: Inputs that were first scored earlier are left out; ``None`` for no limit.
     """
+    # the times of the first results and the records of the last ones
     first: dict[str, float] = {}
     last: dict[str, tuple[str, ScoredRecord]] = {}
     for stem, numbers in outbox.numbers().items():
-        for path in (outbox.scored(stem, number) for number in numbers):
-            if (file := Incoming.find(path)) and (record := scored_record(path)) and record.archived:
-                first.setdefault(record.archived, file.mtime_ns / 1e9)
-                last[record.archived] = stem, record
+        for number in numbers:
+            path = outbox.scored(stem, number)
+            result = Incoming.find(path)
+            record = scored_record(path) if result else None
+            if result and record and record.archived:
+                first.setdefault(record.archived, result.mtime_ns / 1e9)
+                last[record.archived] = (stem, record)
+
+    # the inputs
     since = 0.0 if days is None else time.time() - days * 86400
-    return [
-        Archived(found.path, found.size, found.mtime_ns, found.ctime_ns, record, stem)
-        for place, (stem, record) in sorted(last.items(), key=lambda item: first[item[0]])
-        if record.commit != commit
-        and first[place] >= since
-        and any(fnmatch(record.path, name) for name in names)
-        if (found := Incoming.find(root / place))
-    ]
+    archived = []
+    for place in sorted(last, key=lambda place: first[place]):
+        stem, record = last[place]
+        if record.commit == commit or first[place] < since:
+            continue
+        if not any(fnmatch(record.path, name) for name in names):
+            continue
+        file = Incoming.find(root / place)
+        if file:
+            archived.append(Archived(file.path, file.size, file.mtime_ns, file.ctime_ns, record, stem))
+    return archived

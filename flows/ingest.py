@@ -1,4 +1,7 @@
-"""Flow ``ingest``: commits new labelled rows to a branch, after the data checks, so that the next training trains on them."""
+"""Flow ``ingest``: commits new labelled rows to a branch, after the data checks.
+
+The next training trains on them.
+"""
 
 import hashlib
 import shutil
@@ -52,19 +55,19 @@ ATTEMPTS = 5
 """Times that a run starts again if the branch has moved in the meantime."""
 STAGES = ("base", "download", "tokenize", "validate")
 """The stages up to the data checks, in their order."""
-DONE, REFUSED = "done", "refused"
-"""Folders in a drop folder: for files that were ingested, and for those that the data checks refused."""
+DONE = "done"
+"""Folder in a drop folder for files that were ingested."""
+REFUSED = "refused"
+"""Folder in a drop folder for files that the data checks refused."""
 TAKEN = "taken.json"
 """Record in ``.dvc/tmp/flows/`` of the files in ``DONE``."""
 PROBLEMS = "ingest-problems.json"
 """Record in ``.dvc/tmp/flows/`` of the files that made a run fail."""
 NAMED = 5
 """Files of a source that a commit message names."""
-INGESTED, REFUSED_EVENT, CONFLICTING = (
-    "tuneline.data.ingested",
-    "tuneline.data.refused",
-    "tuneline.data.conflicting",
-)
+INGESTED = "tuneline.data.ingested"
+REFUSED_EVENT = "tuneline.data.refused"
+CONFLICTING = "tuneline.data.conflicting"
 RESOURCE = "tuneline.data.source"
 
 
@@ -74,10 +77,12 @@ class RefusedDataError(Exception):
 
 @dataclass(frozen=True)
 class HubRevision:
-    """A new commit of the data set that a source follows, in the checkout ``root``, with the text columns.
+    """A new commit of the data set of the hub that a source follows.
 
-    ``before`` has the hashes of the texts of ``data/raw`` before, by split; it is empty if the checkout had
-    none.
+    Attributes:
+        root: The checkout that gets the commit.
+        texts: The text columns.
+        before: Hashes of the texts that ``data/raw`` had before, by split; empty if the checkout had none.
     """
 
     source: IngestSource
@@ -106,15 +111,16 @@ class HubRevision:
             commit = str(HfApi().dataset_info(str(data.path), revision=source.revision).sha)
         if commit == data.revision:
             return None
+
         texts = tuple(data.text_columns)
         before = raw_texts(root, texts)
-        params_file.write(
-            root / PARAMS, params_file.changed(root / PARAMS, {"data.revision": commit})
-        )  # keeps the comments
+        # The changed text, and not the parameters written anew: this keeps the comments.
+        content = params_file.changed(root / PARAMS, {"data.revision": commit})
+        params_file.write(root / PARAMS, content)
         return cls(source, commit, root, texts, before)
 
     @property
-    def found(self) -> Ingested:
+    def unread_entry(self) -> Ingested:
         """The entry of the ledger, before the stages have run: without a number of rows."""
         return Ingested(
             date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -123,38 +129,59 @@ class HubRevision:
         )
 
     def entry(self) -> Ingested:
-        """Return the entry of the ledger, after the stages have run; a ``RefusedDataError`` if held-out rows are now in train."""
+        """Return the entry of the ledger, after the stages have run.
+
+        Raises:
+            RefusedDataError: Rows that were held out are now in train.
+        """
         after = raw_texts(self.root, self.texts)
-        nothing = np.zeros(0, np.uint64)
-        held = np.concatenate(
-            [nothing, *(self.before.get(split, nothing) for split in SPLITS if split != "train")]
-        )
-        train, trained = after.get("train", nothing), self.before.get("train", nothing)
-        moved = int(np.count_nonzero(np.isin(train, held) & ~np.isin(train, trained)))
+        no_rows = np.zeros(0, np.uint64)
+
+        held_out = [texts for split, texts in self.before.items() if split != "train"]
+        held_out_before = np.concatenate([no_rows, *held_out])
+        train_before = self.before.get("train", no_rows)
+        train = after.get("train", no_rows)
+        moved = int(np.count_nonzero(np.isin(train, held_out_before) & ~np.isin(train, train_before)))
         if moved:
             raise RefusedDataError(
                 f"{moved:,} rows that were in validation or test are in train in {self.commit[:12]}."
             )
-        added = sum(map(len, after.values())) - sum(map(len, self.before.values())) if self.before else 0
-        return self.found.model_copy(update={"added": max(0, added)})
+
+        added = 0
+        if self.before:
+            added = _rows(after) - _rows(self.before)
+        return self.unread_entry.model_copy(update={"added": max(0, added)})
+
+
+def _rows(splits: Mapping[str, Keys]) -> int:
+    return sum(len(texts) for texts in splits.values())
 
 
 def raw_texts(root: Path, texts: tuple[str, ...]) -> dict[str, Keys]:
     """Return the hashes of the texts in ``data/raw`` by split; empty if the checkout has no raw splits."""
-    found = {}
+    splits = {}
     for split in SPLITS:
-        if raw := SplitReader.find(root / RAW, split):
-            hashes = [
-                RowHashes.of(batch.columns, pa.nulls(len(batch), pa.string()), None).texts
-                for batch in raw.batches(texts)
-            ]
-            found[split] = np.concatenate([np.zeros(0, np.uint64), *hashes])
-    return found
+        raw = SplitReader.find(root / RAW, split)
+        if raw:
+            hashes = [np.zeros(0, np.uint64)]
+            for batch in raw.batches(texts):
+                no_labels = pa.nulls(len(batch), pa.string())
+                hashes.append(RowHashes.of(batch.columns, no_labels, None).texts)
+            splits[split] = np.concatenate(hashes)
+    return splits
 
 
 @dataclass
 class IngestAttempt:
-    """One attempt of a run: brings new rows, or a new commit of a data set of the hub, into a checkout, checks and commits them."""
+    """One attempt of a run: brings new rows into a checkout, checks and commits them.
+
+    Attributes:
+        checkout: A checkout of the branch that gets the rows.
+        push: The rows are pushed to the DVC remote, and the branch to ``origin``.
+        dry_run: The checks run, but nothing is committed.
+        revision: The new commit, if the source is a data set of the hub.
+        new: The new rows.
+    """
 
     repository: Repository
     settings: Settings
@@ -173,26 +200,32 @@ class IngestAttempt:
 
     def run(self) -> State[Any] | None:
         """Collect, check and commit; ``None`` if the branch has moved."""
-        if (
-            self.checkout.spec.ref != self.branch and not self.dry_run
-        ):  # an attempt that was killed after its push left this clone behind
+        # An attempt that was killed after its push left this clone behind.
+        if self.checkout.spec.ref != self.branch and not self.dry_run:
             follow_origin(self.repository, self.branch, self.checkout.spec.commit)
         self.pipeline.restore(self.pipeline.graph().sources)
-        self.new = new = task(name="collect", task_run_name="collect", **UNCACHED)(self.collect)()
-        if not new.entries or (self.revision is None and new.rows < max(1, self.settings.ingest.min_rows)):
+
+        # the new rows
+        self.new = task(name="collect", task_run_name="collect", **UNCACHED)(self.collect)()
+        too_few = self.revision is None and self.new.rows < max(1, self.settings.ingest.min_rows)
+        if not self.new.entries or too_few:
             return self._nothing_new()
+
+        # the data checks
         try:
             self.check()
         except RefusedDataError as error:
             return self._refused(str(error))
         if self.dry_run:
-            return self._ended(f"Would commit to {self.branch}: {new.summary}", "DryRun")
+            return self._ended(f"Would commit to {self.branch}: {self.new.summary}", "DryRun")
+
+        # the commit
         conflicts = self._tell_of_conflicts()
         commit = self.commit()
         if not self._published(commit):
             return None
-        put_away(self.repository, new.done, DONE)
-        return self._ingested(commit, new.rows, f": {new.summary}{conflicts}")
+        put_away(self.repository, self.new.done, DONE)
+        return self._ingested(commit, self.new.rows, f": {self.new.summary}{conflicts}")
 
     def _published(self, commit: str) -> bool:
         """Move the branch to a commit; return False if it has moved meanwhile."""
@@ -210,30 +243,37 @@ class IngestAttempt:
             ParamsError: The parameters of the branch do not allow it.
             DataError: The data of the branch cannot be read.
         """
-        root, repository, sources = self.checkout.path, self.repository, self.sources
+        root = self.checkout.path
+        repository = self.repository
         data = load_params(root / PARAMS).data
-        if any(source.hub for source in sources):
-            if len(sources) > 1:
+
+        if any(source.hub for source in self.sources):
+            if len(self.sources) > 1:
                 hint = "data.source is one data set, or files."
                 raise ParamsError("ingest.sources: a source with hub: true must be the only one.", hint)
-            self.revision = HubRevision.find(sources[0], data, root)
-            return NewRows(entries=[self.revision.found] if self.revision else [])
-        texts = partial(find_texts, repository.root, repository.root / self.settings.scoring.outbox)
+            self.revision = HubRevision.find(self.sources[0], data, root)
+            if self.revision is None:
+                return NewRows()
+            return NewRows(entries=[self.revision.unread_entry])
+
         harvester = Harvester(
             repository.root,
             root,
             data,
             key=self.settings.ingest.key,
-            find_texts=texts,
+            find_texts=partial(find_texts, repository.root, repository.root / self.settings.scoring.outbox),
             log=self.pipeline.on_line,
         )
         tracked = harvester.layout.tracked(root, repository)
-        new = harvester.harvest(sources, root / ".dvc" / "tmp" / "ingest")
+        new = harvester.harvest(self.sources, root / ".dvc" / "tmp" / "ingest")
         new.tracked = tracked
         return new
 
     def check(self) -> None:
-        """Run the data checks, with production's data as the reference; before a promotion, with those of the checked-out commit.
+        """Run the data checks.
+
+        The new data is compared with the data of the model in production; before a promotion, with the data
+        of the checked-out commit.
 
         Raises:
             RefusedDataError: A check of severity ``error`` failed.
@@ -242,32 +282,41 @@ class IngestAttempt:
         registry = Registry(self.repository, self.settings.promotion.artifact)
         if fetch_reference(self.pipeline, registry, self.settings.promotion.stage) is None:
             self._fetch_present()
+
         stages = self.pipeline.graph().stages
-        for stage in (stage for stage in STAGES if stage in stages):
+        for stage in STAGES:
+            if stage not in stages:
+                continue
             try:
                 stage_task(stage, self.settings.policy(stage))(self.pipeline)
             except ProgramError:
-                checks = (
-                    Checks.read_if_valid(self.checkout.path / CHECKS / "checks.json")
-                    if stage == "validate"
-                    else None
-                )
-                if not (failed := [entry for entry in checks.checks if entry.stops] if checks else []):
+                errors = self._check_errors() if stage == "validate" else []
+                if not errors:
                     raise
-                lines = (
-                    f"{entry.check}, {entry.split}: {entry.found} (allowed: {entry.allowed})"
-                    for entry in failed
-                )
-                raise RefusedDataError("\n".join(lines)) from None
+                raise RefusedDataError("\n".join(errors)) from None
+
         if self.revision:
             self.new.entries = [self.revision.entry()]
 
+    def _check_errors(self) -> list[str]:
+        """Return the data checks that failed and stop the pipeline, a line each."""
+        report = Checks.read_if_valid(self.checkout.path / CHECKS / "checks.json")
+        if report is None:
+            return []
+        errors = []
+        for entry in report.checks:
+            if entry.stops:
+                errors.append(f"{entry.check}, {entry.split}: {entry.found} (allowed: {entry.allowed})")
+        return errors
+
     def _fetch_present(self) -> None:
-        target, spec = self.checkout.path / REFERENCE_PROFILE, self.checkout.spec
+        """Fetch the profile of the data of the checked-out commit, as the reference of the checks."""
+        target = self.checkout.path / REFERENCE_PROFILE
         if not target.parent.is_dir():
             return
+        version = Version(self.checkout.spec.ref, self.checkout.spec.commit)
         try:
-            fetch_profile(self.pipeline, self.repository, Version(spec.ref, spec.commit), target)
+            fetch_profile(self.pipeline, self.repository, version, target)
         except ProgramError as error:
             message = (
                 "The profile of the present data cannot be had, so the new data is compared with nothing"
@@ -279,12 +328,16 @@ class IngestAttempt:
 
         ``push`` pushes the rows to the DVC remote first: what a commit names must be available.
         """
-        paths = [str(PARAMS)] if self.new.tracked is None else self._version(self.new.tracked)
+        if self.new.tracked is None:
+            paths = [str(PARAMS)]
+        else:
+            paths = self._version(self.new.tracked)
         return self._commit(self.new.entries, paths, _commit_message(self.new, runtime.flow_run.id))
 
     def _commit(self, entries: Sequence[Ingested], paths: Sequence[str], message: str) -> str:
         """Commit files with the ledger, which gets more entries, and return the commit."""
-        root, git = self.checkout.path, self.repository.git
+        root = self.checkout.path
+        git = self.repository.git
         Ledger.of(root).plus(entries).write(root / LEDGER)
         git("add", "--", *paths, str(LEDGER), cwd=root)
         git("-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", cwd=root, text=message)
@@ -292,62 +345,76 @@ class IngestAttempt:
 
     def _version(self, tracked: Path) -> list[str]:
         """Add the folder of the batches to DVC, and return the files that git has to have."""
-        file, ignored = (
-            f"{tracked}.dvc",
-            tracked.parent / ".gitignore",
-        )  # dvc add lists the folder there, if git does not ignore it already
+        file = f"{tracked}.dvc"
         self.pipeline.dvc("add", "--quiet", str(tracked), what="Versioning the new rows")
         if self.push:
             require_remote(self.checkout.path)
             self.pipeline.dvc("push", file, what="Pushing the new rows to the DVC remote")
-        return [file, *([str(ignored)] if (self.checkout.path / ignored).exists() else [])]
+
+        files = [file]
+        # dvc add lists the folder there, if git does not ignore it already.
+        ignored = tracked.parent / ".gitignore"
+        if (self.checkout.path / ignored).exists():
+            files.append(str(ignored))
+        return files
 
     def _ended(self, message: str, name: str = "Completed") -> State[Any]:
+        """Return the state of the run, with the files that could not be read."""
         problems = self.new.problems
         if self.dry_run:
             return ended(message, problems, name)
-        return ended_again(
-            self.repository.state / PROBLEMS, self.settings.alerts.repeat_hours, message, problems, name
-        )
+        record = self.repository.state / PROBLEMS
+        return ended_again(record, self.settings.alerts.repeat_hours, message, problems, name)
 
     def _nothing_new(self) -> State[Any] | None:
-        new, required = self.new, self.settings.ingest.min_rows
+        """End a run that commits no rows; ``None`` if the branch has moved."""
+        new = self.new
+        required = self.settings.ingest.min_rows
         if 0 < new.rows < required:
             return self._ended(
                 f"{new.rows:,} new rows wait until there are {required:,} (ingest.min_rows): {new.summary}",
                 "NothingNew",
             )
-        conflicts = ""
-        if not self.dry_run:
-            conflicts = self._tell_of_conflicts()  # before they are counted: a kill in between repeats it
-            if (unknown := self._unknown_conflicts()) and not self._published(self._count_conflicts(unknown)):
-                return None
-            put_away(self.repository, new.done, DONE)
-            if committed := committed_by(self.repository, self.checkout.spec.commit, runtime.flow_run.id):
-                return self._ingested(
-                    *committed, ", by an earlier attempt of this run"
-                )  # which was killed, maybe before its event
-        return self._ended(f"{new.summary or 'Nothing new.'}{conflicts}", "NothingNew")
+        summary = new.summary or "Nothing new."
+        if self.dry_run:
+            return self._ended(summary, "NothingNew")
 
-    def _unknown_conflicts(self) -> list[Ingested]:
-        """Return the entries with rows that contradict the data and that the ledger does not know yet."""
+        # Before the conflicts are counted: a kill in between repeats the message.
+        conflicts = self._tell_of_conflicts()
+        uncounted = self._uncounted_conflicts()
+        if uncounted and not self._published(self._count_conflicts(uncounted)):
+            return None
+        put_away(self.repository, new.done, DONE)
+
+        # An earlier attempt of this run may have been killed after its commit, and before its event.
+        committed = committed_by(self.repository, self.checkout.spec.commit, runtime.flow_run.id)
+        if committed:
+            commit, rows = committed
+            return self._ingested(commit, rows, ", by an earlier attempt of this run")
+        return self._ended(f"{summary}{conflicts}", "NothingNew")
+
+    def _uncounted_conflicts(self) -> list[Ingested]:
+        """Return the entries with rows that contradict the data and that the ledger does not have yet."""
         ledger = Ledger.of(self.checkout.path)
         return [entry for entry in self.new.entries if not ledger.knows_conflicts_of(entry)]
 
     def _count_conflicts(self, entries: Sequence[Ingested]) -> str:
         """Commit the ledger alone, with entries that gave no row, and return the commit."""
         counts = "\n".join(f"{entry.source}: {entry.counts}" for entry in entries)
-        return self._commit(
-            entries,
-            [],
-            f"Count rows that contradict the data\n\n{counts}\n\n{RUN_TRAILER}: {runtime.flow_run.id}",
-        )
+        trailer = f"{RUN_TRAILER}: {runtime.flow_run.id}"
+        return self._commit(entries, [], f"Count rows that contradict the data\n\n{counts}\n\n{trailer}")
 
     def _tell_of_conflicts(self) -> str:
-        """List rows that contradict the data and were not listed yet, send an event if their share is large, and say so."""
-        unknown, new, limit = self._unknown_conflicts(), self.new, self.settings.ingest.max_conflict_share
-        if not unknown:
+        """List rows that contradict the data and were not listed yet, and return that in words.
+
+        If their share is large, an event tells of them.
+        """
+        new = self.new
+        uncounted = self._uncounted_conflicts()
+        if not uncounted:
             return ""
+
+        # the list
         review = self.repository.state / REFUSED_BATCHES / f"{self.checkout.name}-conflicts" / "review.csv"
         data = load_params(self.checkout.path / PARAMS).data
         write_contradictions(review, data, new.contradictions)
@@ -360,90 +427,95 @@ class IngestAttempt:
             f" labels apply {review}"
         )
         get_run_logger().warning("%s %s", message, todo)
-        if new.conflict_share > limit:
-            identity = uuid5(
-                NAMESPACE_URL, " ".join(f"{entry.source} {entry.contradictions}" for entry in unknown)
-            )
+
+        # the event, with an identity of the rows: a repeated one has no second notification
+        if new.conflict_share > self.settings.ingest.max_conflict_share:
+            conflicts = " ".join(f"{entry.source} {entry.contradictions}" for entry in uncounted)
             payload = {
                 "source": new.names,
                 "message": f"{message} {todo}",
                 "rows": new.conflicts,
                 "share": new.conflict_share,
             }
+            identity = uuid5(NAMESPACE_URL, conflicts)
             send(CONFLICTING, {"prefect.resource.id": RESOURCE}, payload, identity)
         return f". {message}"
 
     def _refused(self, checks: str) -> State[Any]:
-        """Keep refused batches and the report of their checks under ``.dvc/tmp/flows/refused/``, and put the files away."""
-        new, root, kept = (
-            self.new,
-            self.checkout.path,
-            self.repository.state / REFUSED_BATCHES / self.checkout.name,
-        )
+        """Keep refused batches and the report of their checks, and put the files away."""
+        new = self.new
         if self.dry_run:
             return ended(f"The data checks would refuse {new.summary}:", [checks])
-        with replace_directory(kept) as folder:
+
+        root = self.checkout.path
+        refused = self.repository.state / REFUSED_BATCHES / self.checkout.name
+        with replace_directory(refused) as folder:
             for batch in new.batches:
                 shutil.copy2(root / batch, folder / batch.name)
             if (root / CHECKS).is_dir():
                 shutil.copytree(root / CHECKS, folder / "checks")
         put_away(self.repository, new.files, REFUSED)
-        message = f"The data checks refused {new.summary}; nothing was committed. Kept in {kept}."
+
+        message = f"The data checks refused {new.summary}; nothing was committed. Kept in {refused}."
         self._send(
-            REFUSED_EVENT, f"{message}\n{checks}", rows=new.rows, checks=checks.splitlines(), folder=str(kept)
+            REFUSED_EVENT,
+            f"{message}\n{checks}",
+            rows=new.rows,
+            checks=checks.splitlines(),
+            folder=str(refused),
         )
         return ended(message, [checks])
 
-    def _ingested(self, commit: str, rows: int, more: str) -> State[Any]:
-        message = f"{rows:,} rows to {self.branch}, commit {commit[:12]}{more}"
+    def _ingested(self, commit: str, rows: int, details: str) -> State[Any]:
+        """Send the event of new rows, and return the state of the run."""
+        message = f"{rows:,} rows to {self.branch}, commit {commit[:12]}{details}"
         self._send(INGESTED, message, branch=self.branch, commit=commit, rows=rows)
         return self._ended(message)
 
     def _send(self, event: str, message: str, **payload: Any) -> None:
         """Emit an event, with a message for people and a payload for programs."""
-        send(
-            event,
-            {"prefect.resource.id": RESOURCE},
-            {"source": self.new.names, "message": message, **payload},
-        )
+        resource = {"prefect.resource.id": RESOURCE}
+        send(event, resource, {"source": self.new.names, "message": message, **payload})
 
 
 def _commit_message(new: NewRows, run_id: str) -> str:
     """Return what came from where, and how many rows."""
-    from_where = ", ".join(
-        f"{entry.source} {entry.revision[:12] if entry.revision else f'{entry.added:,}'}"
-        for entry in new.entries
-    )
+    sources = []
     body = []
     for entry in new.entries:
-        names = [read.name for read in entry.files]
-        more = [f"and {len(names) - NAMED} more"] if len(names) > NAMED else []
-        body.append(
-            f"{entry.source}: {entry.counts}" + (f" ({', '.join([*names[:NAMED], *more])})" if names else "")
-        )
-    return "\n".join(
-        [
-            f"Ingest new rows: {from_where}",
-            "",
-            *body,
-            "",
-            f"{ROWS_TRAILER}: {new.rows}",
-            f"{RUN_TRAILER}: {run_id}",
-        ]
-    )
+        amount = entry.revision[:12] if entry.revision else f"{entry.added:,}"
+        sources.append(f"{entry.source} {amount}")
+
+        line = f"{entry.source}: {entry.counts}"
+        names = [read.name for read in entry.files[:NAMED]]
+        if len(entry.files) > NAMED:
+            names.append(f"and {len(entry.files) - NAMED} more")
+        if names:
+            line += f" ({', '.join(names)})"
+        body.append(line)
+
+    lines = [f"Ingest new rows: {', '.join(sources)}", ""]
+    lines += body
+    lines += ["", f"{ROWS_TRAILER}: {new.rows}", f"{RUN_TRAILER}: {run_id}"]
+    return "\n".join(lines)
 
 
 def committed_by(repository: Repository, ref: str, run_id: str) -> tuple[str, int] | None:
-    """Return the commit at the tip of a branch and its number of rows, if an earlier attempt of this run made it."""
-    values = [f"%(trailers:key={key},valueonly,separator=)" for key in (ROWS_TRAILER, RUN_TRAILER)]
-    commit, *trailers = repository.git("log", "-1", f"--format=%H %n{'%n'.join(values)}", ref).split()
-    return (commit, int(trailers[0])) if len(trailers) == 2 and trailers[1] == run_id else None
+    """Return the commit at the tip of a branch and its number of rows, if an earlier attempt made it."""
+    rows_trailer = f"%(trailers:key={ROWS_TRAILER},valueonly,separator=)"
+    run_trailer = f"%(trailers:key={RUN_TRAILER},valueonly,separator=)"
+    output = repository.git("log", "-1", f"--format=%H %n{rows_trailer}%n{run_trailer}", ref)
+    commit, *trailers = output.split()
+    if len(trailers) != 2 or trailers[1] != run_id:
+        return None
+    return commit, int(trailers[0])
 
 
 class Taken(Record):
-    """``.dvc/tmp/flows/taken.json``: the files in the folders ``done``, as they were read, by their paths, which are quoted as in URLs."""
+    """``.dvc/tmp/flows/taken.json``: the files in the folders ``done``, as they were read."""
 
     files: Mapping[str, TakenRecord] = {}
+    """The files by their paths, which are quoted as in URLs."""
 
 
 def put_away(repository: Repository, deliveries: Sequence[Delivery], folder: str) -> None:
@@ -451,27 +523,37 @@ def put_away(repository: Repository, deliveries: Sequence[Delivery], folder: str
 
     A file that changed since it was read stays; none is overwritten.
     """
-    record, taken, moves = repository.state / TAKEN, {}, {}
-    for file, sha256 in ((one.incoming, one.read.sha256) for one in deliveries):
+    moves = {}
+    taken = {}
+    for delivery in deliveries:
+        file = delivery.incoming
         if file is None or not file.unchanged:
             continue
-        target = unused(
-            file.path.parent / folder / file.path.name,
-            hashlib.sha256(f"{sha256}{file.mtime_ns}".encode()).hexdigest(),
-        )
+        sha256 = delivery.read.sha256
+        # Two files of one name and content are told apart by their times.
+        digest = hashlib.sha256(f"{sha256}{file.mtime_ns}".encode()).hexdigest()
+        target = unused(file.path.parent / folder / file.path.name, digest)
         moves[file.path] = target
         taken[_quoted(repository, target)] = TakenRecord(**file.as_record(), sha256=sha256)
-    if folder == DONE and taken:  # first: what is moved must be known
-        before = Taken.read_if_valid(record) or Taken()
-        kept = {
-            name: one
-            for name, one in before.files.items()
-            if (repository.root / unquote(name, errors="surrogateescape")).exists()
-        }
-        Taken(files={**kept, **taken}).write(record)
+
+    # The record first: what is moved must be known.
+    if folder == DONE and taken:
+        _record_taken(repository, taken)
     for path, target in moves.items():
         target.parent.mkdir(exist_ok=True)
         path.rename(target)
+
+
+def _record_taken(repository: Repository, taken: Mapping[str, TakenRecord]) -> None:
+    """Add files to the record of the taken ones; files that a person has removed since are left out."""
+    path = repository.state / TAKEN
+    former = Taken.read_if_valid(path) or Taken()
+    files = {}
+    for name, record in former.files.items():
+        if (repository.root / unquote(name, errors="surrogateescape")).exists():
+            files[name] = record
+    files.update(taken)
+    Taken(files=files).write(path)
 
 
 def _quoted(repository: Repository, path: Path) -> str:
@@ -481,7 +563,10 @@ def _quoted(repository: Repository, path: Path) -> str:
 def take_back(repository: Repository, sources: Sequence[IngestSource]) -> None:
     """Move files that were written on after they were read back to their drop folders, to be read again."""
     taken = Taken.read_if_valid(repository.state / TAKEN) or Taken()
-    for folder in (repository.root / source.folder for source in sources if source.folder):
+    for source in sources:
+        if not source.folder:
+            continue
+        folder = repository.root / source.folder
         for path in sorted((folder / DONE).glob("*")):
             record = taken.files.get(_quoted(repository, path))
             if record and was_written_on(path, record):
@@ -500,15 +585,18 @@ def ingest(source: Name | None = None, push: bool | None = None, dry_run: bool =
         push: Push the rows to the DVC remote and the branch to `origin`; default: `ingest.push`.
         dry_run: Run the checks and say what would be committed; change nothing.
     """
+    # settings
     repository = Repository.here(lambda line: get_run_logger().warning(line))
     settings = load_settings(repository.root)
     end_with_worker()
     sources = _chosen(settings, source)
     if not sources:
         return ended("There are no sources: ingest.sources in conf/flows.yaml is empty.", name="NothingNew")
-    push = settings.ingest.push if push is None else push
+    if push is None:
+        push = settings.ingest.push
     if push:
         require_remote(repository.root)
+
     repository.state.mkdir(parents=True, exist_ok=True)
     try:
         with locked(repository.state / "ingest.lock", wait=0):
@@ -518,11 +606,15 @@ def ingest(source: Name | None = None, push: bool | None = None, dry_run: bool =
 
 
 def _chosen(settings: Settings, name: str | None) -> list[IngestSource]:
-    chosen = [source for source in settings.ingest.sources if name in (None, source.name)]
-    if name is not None and not chosen:
-        known = ", ".join(source.name for source in settings.ingest.sources) or "none"
+    """Return the source of a name, or all sources without a name."""
+    sources = settings.ingest.sources
+    if name is None:
+        return list(sources)
+    chosen = [source for source in sources if source.name == name]
+    if not chosen:
+        names = ", ".join(source.name for source in sources) or "none"
         raise ParamsError(
-            f"source: {name!r} is not in ingest.sources of conf/flows.yaml.", f"There is {known}."
+            f"source: {name!r} is not in ingest.sources of conf/flows.yaml.", f"There is {names}."
         )
     return chosen
 
@@ -530,20 +622,21 @@ def _chosen(settings: Settings, name: str | None) -> list[IngestSource]:
 def _ingest(
     repository: Repository, settings: Settings, sources: list[IngestSource], *, push: bool, dry_run: bool
 ) -> State[Any]:
-    """Try until the branch has not moved in between.
-
-    What a killed attempt left is discarded: its rows are on the branch, or read again.
-    """
+    """Try until the branch has not moved in between."""
     branch = settings.ingest.branch
     if not dry_run:
         take_back(repository, sources)
+
     ref = f"origin/{branch}" if push and repository.has_remote() else branch
     for _ in range(ATTEMPTS):
         with isolated(repository, f"ingest-{runtime.flow_run.id[:8]}", ref, trains=False) as checkout:
+            # What a killed attempt left is discarded: its rows are on the branch, or read again.
+            if checkout.resumed:
+                continue
             programs = Programs(checkout.path, checkout.name, locks=[checkout.lock])
             pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
             attempt = IngestAttempt(repository, settings, checkout, pipeline, sources, push, dry_run)
-            state = None if checkout.resumed else attempt.run()
+            state = attempt.run()
         if state is not None:
             return state
     raise NotFastForwardError(f"{branch} moved during each of {ATTEMPTS} attempts; the next run tries again.")

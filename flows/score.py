@@ -1,9 +1,9 @@
-"""Flow ``score``: scores new files with the model in production, and reports when they no longer look like its training data.
+"""Flow ``score``: scores new files with the model in production, and reports drift.
 
-Files are predicted in one process after the other, and the result of each is written, or why there is none.
+Files are predicted in one process after the other. Each file has a result, or a reason why not.
 
-Drift: the rows are compared with the train split in ``reports/checks/profile.json`` of the model's commit
-(``tuneline/reports/drift.py``).
+Drift is that new rows no longer look like the training data of the model. They are compared with the train
+split in ``reports/checks/profile.json`` of the model's commit (``tuneline/reports/drift.py``).
 """
 
 import json
@@ -50,7 +50,7 @@ from tuneline.project.registry import Version
 from tuneline.project.repo import why_no_gate
 from tuneline.project.scored import BEGINS, ENDS, METADATA, JobOptions, ScoredRecord
 from tuneline.reports.checks import Profile
-from tuneline.reports.drift import RowCounts, drift_measures
+from tuneline.reports.drift import DriftMeasure, RowCounts, drift_measures
 from tuneline.settings import DriftSettings, Scoring, Settings, load_settings
 
 RESCORE_WAIT = 3600.0
@@ -59,31 +59,59 @@ RESCORE_WAIT = 3600.0
 
 @task(name="drift", task_run_name="drift", **UNCACHED)
 def report_drift(model: FetchedModel, outbox: Outbox, limits: DriftSettings, state: Path) -> str:
-    """Compare the last scored rows with the training data, emit ``tuneline.data.drifted`` if they drifted, return that in words."""
+    """Compare the last scored rows with the training data, and return in words if they drifted.
+
+    If they did, emit ``tuneline.data.drifted``.
+    """
     if model.profile is None:
         return "drift unknown"
-    counts = recent_counts(model.profile, model.version.name, outbox, limits.window_rows)
+    version = model.version
+    counts = recent_counts(model.profile, version.name, outbox, limits.window_rows)
     if counts.rows < limits.min_rows:
         return f"{counts.rows} rows are too few to detect drift"
+
     measures = drift_measures(model.profile, counts, limits)
-    table = [
-        {
-            "": "❌" if measure.drifted else "✅",
-            "measure": measure.name,
-            "value": f"{measure.value:.4g}",
-            "limit": f"{measure.limit:g}",
-            "p-value": "" if measure.p_value is None else f"{measure.p_value:.1g}",
-        }
-        for measure in measures
-    ]
     drifted = [measure.name for measure in measures if measure.drifted]
-    about = (
-        f"The last {counts.rows} rows, against the training data of {model.version.name}"
-        f" (`{model.version.commit[:12]}`)."
+    conclusion = "The data drifted." if drifted else "No drift."
+    reference = f"the training data of {version.name} (`{version.commit[:12]}`)"
+    _show_drift(measures, f"{conclusion} The last {counts.rows} rows, against {reference}.")
+    if not drifted:
+        return "no drift"
+
+    # the alert
+    payload = {
+        "version": version.name,
+        "rows": counts.rows,
+        "measures": [measure._asdict() for measure in measures],
+    }
+    send_if_due(
+        state / "drift.json",
+        version.name,
+        limits.repeat_hours,
+        event="tuneline.data.drifted",
+        resource={"prefect.resource.id": "tuneline.data.inbox", "tuneline.version": version.name},
+        payload=payload,
     )
-    create_table_artifact(
-        table, key="drift", description=f"{'The data drifted.' if drifted else 'No drift.'} {about}"
-    )
+    return f"drifted: {', '.join(drifted)}"
+
+
+def _show_drift(measures: Sequence[DriftMeasure], description: str) -> None:
+    """Show the measures in Prefect's UI and in the log."""
+    table = []
+    for measure in measures:
+        p_value = ""
+        if measure.p_value is not None:
+            p_value = f"{measure.p_value:.1g}"
+        table.append(
+            {
+                "": "❌" if measure.drifted else "✅",
+                "measure": measure.name,
+                "value": f"{measure.value:.4g}",
+                "limit": f"{measure.limit:g}",
+                "p-value": p_value,
+            }
+        )
+    create_table_artifact(table, key="drift", description=description)
     for measure in measures:
         get_run_logger().info(
             "%s: %.4g (limit %g)%s",
@@ -92,27 +120,16 @@ def report_drift(model: FetchedModel, outbox: Outbox, limits: DriftSettings, sta
             measure.limit,
             " DRIFTED" if measure.drifted else "",
         )
-    if not drifted:
-        return "no drift"
-    payload = {
-        "version": model.version.name,
-        "rows": counts.rows,
-        "measures": [measure._asdict() for measure in measures],
-    }
-    resource = {"prefect.resource.id": "tuneline.data.inbox", "tuneline.version": model.version.name}
-    record, event = state / "drift.json", "tuneline.data.drifted"
-    send_if_due(
-        record, model.version.name, limits.repeat_hours, event=event, resource=resource, payload=payload
-    )
-    return f"drifted: {', '.join(drifted)}"
 
 
 def recent_counts(profile: Profile, version: str, outbox: Outbox, rows: int) -> RowCounts:
     """Return the counts of at least the last ``rows`` rows that a version scored, in whole files."""
     counts = RowCounts.empty(profile)
     for record in outbox.latest():
-        if record.version == version and (seen := RowCounts.from_json(profile, record.seen)):
-            counts += seen
+        if record.version == version:
+            file_counts = RowCounts.from_json(profile, record.seen)
+            if file_counts:
+                counts += file_counts
         if counts.rows >= rows:
             break
     return counts
@@ -122,7 +139,8 @@ FILES = 200
 """Files of one process: a command line has room for the longest paths of so many."""
 OnEnd = Callable[[Incoming, Path, ProgramError | None], None]
 """Called with each file that ends, its predictions, and the error that it ended with."""
-_BEGINS, _ENDS = (re.compile(line.format(number="([0-9]+)", status="([0-9]+)")) for line in (BEGINS, ENDS))
+_BEGINS = re.compile(BEGINS.format(number="([0-9]+)"))
+_ENDS = re.compile(ENDS.format(number="([0-9]+)", status="([0-9]+)"))
 
 
 def predict_files(pipeline: Pipeline, files: Sequence[Incoming], options: JobOptions, on_end: OnEnd) -> None:
@@ -136,35 +154,43 @@ def predict_files(pipeline: Pipeline, files: Sequence[Incoming], options: JobOpt
     while waiting:
         part = waiting[:FILES]
         output = _Output(part, Path(options.folder), pipeline.on_line, on_end)
+        paths = [str(incoming.path) for incoming in part]
         try:
-            pipeline.programs.run(
-                [*command, *(str(incoming.path) for incoming in part)], "The prediction", output.read
-            )
+            pipeline.programs.run(command + paths, "The prediction", output.read)
         except ProgramError as error:
             if not output.begun:
                 raise
-            output.end(
-                error.code
-            )  # by the file that was being predicted: it may need more memory than there is
+            # Ended by the file that was being predicted: it may need more memory than there is.
+            output.end(error.code)
         del waiting[: output.ended]
 
 
 class _Output:
-    """What a process prints about its files: how many have ended, and whether the next one has begun."""
+    """What a process prints about its files.
+
+    Attributes:
+        ended: Number of the files that have ended.
+        begun: True if the file after them has begun.
+    """
 
     def __init__(self, files: Sequence[Incoming], folder: Path, on_line: OnLine, on_end: OnEnd) -> None:
-        self.ended, self.begun = 0, False
-        self._files, self._folder, self._on_line, self._on_end = files, folder, on_line, on_end
+        self.ended = 0
+        self.begun = False
+        self._files = files
+        self._folder = folder
+        self._on_line = on_line
+        self._on_end = on_end
         self._lines: deque[str] = deque(maxlen=20)
 
     def read(self, line: str) -> None:
         """Read a line."""
+        end = _ENDS.fullmatch(line)
         if not self.begun and _BEGINS.fullmatch(line):
             self.begun = True
             self._lines.clear()
             self._on_line(f"Scoring {self._files[self.ended].name}")
-        elif self.begun and (match := _ENDS.fullmatch(line)) and int(match[1]) == self.ended + 1:
-            self.end(int(match[2]))
+        elif self.begun and end and int(end[1]) == self.ended + 1:
+            self.end(int(end[2]))
         else:
             self._lines.append(line)
             self._on_line(line)
@@ -172,8 +198,11 @@ class _Output:
     def end(self, code: int) -> None:
         """End the file that has begun."""
         incoming = self._files[self.ended]
-        error = ProgramError(f"Scoring {incoming.name}", code, self._lines) if code else None
-        self.ended, self.begun = self.ended + 1, False
+        error = None
+        if code:
+            error = ProgramError(f"Scoring {incoming.name}", code, self._lines)
+        self.ended += 1
+        self.begun = False
         self._on_end(incoming, self._folder / f"{self.ended}.parquet", error)
 
 
@@ -187,8 +216,8 @@ class Results:
 
     Attributes:
         ended: Number of files whose prediction ended.
-        files: Number of those that were scored.
-        again: Number of those that had been scored before.
+        files: Number of files that were scored.
+        again: Number of files that were scored, and had been scored before.
         rows: Number of the scored rows.
         problems: One for each file that was refused, not scored or not archived.
     """
@@ -205,16 +234,16 @@ class Results:
 
     def __post_init__(self) -> None:
         """Read which results there are."""
-        self._numbers = {**self.outbox.numbers()}
+        self._numbers = dict(self.outbox.numbers())
 
     @property
     def options(self) -> JobOptions:
         """Options of the prediction. Texts are copied into its output, because the drift counts them."""
-        keep = list(dict.fromkeys([*self.model.text_columns, *self.scoring.keep]))
+        columns = dict.fromkeys([*self.model.text_columns, *self.scoring.keep])
         return JobOptions(
             model=str(self.model.folder),
             folder=str(self.outbox.scratch),
-            keep=keep,
+            keep=list(columns),
             bad_rows=self.scoring.bad_rows,
             max_bad_share=self.scoring.max_bad_share,
             engine=self.scoring.engine,
@@ -234,7 +263,9 @@ class Results:
             else:
                 self._refuse(incoming, error)
         except Exception as cause:
-            reason = cause.reason if isinstance(cause, ProgramError) else f"{type(cause).__name__}: {cause}"
+            reason = f"{type(cause).__name__}: {cause}"
+            if isinstance(cause, ProgramError):
+                reason = cause.reason
             self.problems.append(f"not scored {incoming.name}, the next run tries again: {reason}")
         finally:
             predictions.unlink(missing_ok=True)
@@ -249,20 +280,23 @@ class Results:
         self.problems.append(f"refused {incoming.name}: {error.reason}")
 
     def _write(self, incoming: Incoming, predictions: Path) -> None:
+        """Write the result of a file, and move the file to the archive."""
         number = max(self._numbers.get(incoming.stem, ()), default=0) + 1
         if isinstance(incoming, Archived):
             place = incoming.record.archived
         else:
-            while self.archive.has(place := self.archive.place(incoming, number)):
+            place = self.archive.place(incoming, number)
+            while self.archive.has(place):
                 number += 1
-            self.outbox.refused(incoming).unlink(
-                missing_ok=True
-            )  # first: a kill must not leave the result beside an earlier refusal
-        self.rows += self._write_result(
-            predictions, self.outbox.scored(incoming.stem, number), incoming, place
-        )
+                place = self.archive.place(incoming, number)
+            # First, so that a kill never leaves the result beside an earlier refusal.
+            self.outbox.refused(incoming).unlink(missing_ok=True)
+
+        target = self.outbox.scored(incoming.stem, number)
+        self.rows += self._write_result(predictions, target, incoming, place)
         self.files += 1
         self._numbers[incoming.stem] = [number]
+
         if isinstance(incoming, Archived):
             self.again += 1
         elif place is not None:
@@ -272,50 +306,60 @@ class Results:
                 self.problems.append(not_archived(incoming, error))
 
     def _write_result(self, predictions: Path, target: Path, incoming: Incoming, place: str | None) -> int:
-        """Write a result: the predictions without the texts (unless ``scoring.keep`` lists them), the model's version, and a record.
+        """Write a result: the predictions, the version of the model, and a record. Return the number of rows.
 
-        Return the number of rows. An input that is no longer as it was found has no result.
+        An input that is no longer as it was found has no result.
         """
-        file, keep, version = pq.ParquetFile(predictions), self.scoring.keep, self.model.version
-        names = (
-            file.schema_arrow.names
-        )  # row, the copied columns (maybe under another name), then the predictions
-        name_of = dict(zip(self.options.keep, names[1:], strict=False))
-        texts = [name_of[column] for column in self.model.text_columns]
-        kept = [
-            name
-            for name in names
-            if name not in {name_of[column] for column in name_of if column not in keep}
-        ]
-        fields = [
-            file.schema_arrow.field(name).with_name(f"input_{name}" if name == VERSION else name)
-            for name in kept
-        ]
-        schema = pa.schema([*fields, pa.field(VERSION, pa.string())])
-        profile = (
-            None if isinstance(incoming, Archived) else self.model.profile
-        )  # a row counts once for the drift
-        rows, counts = 0, RowCounts.empty(profile) if profile else None
+        file = pq.ParquetFile(predictions)
+        columns, schema, texts = self._columns(file.schema_arrow)
+        # A row counts once for the drift.
+        profile = None if isinstance(incoming, Archived) else self.model.profile
+        counts = RowCounts.empty(profile) if profile else None
+        version = self.model.version
+        rows = 0
         with replace_file(target) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
             for batch in file.iter_batches():
                 if counts is not None and profile is not None:
                     predicted = batch[profile.task.prediction_column]
                     counts += RowCounts.of(profile, [batch[name] for name in texts], predicted)
-                versions = pa.array([version.name] * batch.num_rows, pa.string())
-                writer.write_batch(pa.record_batch([*batch.select(kept).columns, versions], schema=schema))
+                arrays = batch.select(columns).columns
+                arrays.append(pa.array([version.name] * batch.num_rows, pa.string()))
+                writer.write_batch(pa.record_batch(arrays, schema=schema))
                 rows += batch.num_rows
-            origin = {
-                **incoming.as_record(),
-                "sha256": incoming.sha256,
-                "version": version.name,
-                "commit": version.commit,
-            }
+
             record = ScoredRecord(
-                **origin, rows=rows, seen=counts.to_json() if counts else None, archived=place
+                **incoming.as_record(),
+                sha256=incoming.sha256,
+                version=version.name,
+                commit=version.commit,
+                rows=rows,
+                seen=counts.to_json() if counts else None,
+                archived=place,
             )
             writer.add_key_value_metadata({METADATA: record.model_dump_json()})
             _check_unchanged(incoming)
         return rows
+
+    def _columns(self, predictions: pa.Schema) -> tuple[list[str], pa.Schema, list[str]]:
+        """Return the columns of predictions that a result has, its schema, and the columns with texts.
+
+        Texts are left out of the result unless ``scoring.keep`` lists them.
+        """
+        # Predictions have the row, the copied columns (maybe under another name), then what was predicted.
+        copies = dict(zip(self.options.keep, predictions.names[1:], strict=False))
+        left_out = {copy for column, copy in copies.items() if column not in self.scoring.keep}
+
+        columns = []
+        fields = []
+        for name in predictions.names:
+            if name not in left_out:
+                columns.append(name)
+                # A copied column may have the name of the column with the version.
+                result_name = f"input_{name}" if name == VERSION else name
+                fields.append(predictions.field(name).with_name(result_name))
+        fields.append(pa.field(VERSION, pa.string()))
+        texts = [copies[column] for column in self.model.text_columns]
+        return columns, pa.schema(fields), texts
 
 
 def _check_unchanged(incoming: Incoming) -> None:
@@ -332,9 +376,8 @@ def score_files(pipeline: Pipeline, waiting: Sequence[Incoming], results: Result
     try:
         predict_files(pipeline, waiting, results.options, results.add)
     except ProgramError as error:
-        results.problems.append(
-            f"{len(waiting) - results.ended} files not scored, the next run tries again: {error.reason}"
-        )
+        left = len(waiting) - results.ended
+        results.problems.append(f"{left} files not scored, the next run tries again: {error.reason}")
     return results
 
 
@@ -348,17 +391,22 @@ def score(rescore: list[str] | None = None, rescore_days: float | None = None) -
         rescore_days: Score only those again that were first scored in the last so many days; without
             `rescore`, all of these.
     """
+    # settings
     repository = Repository.here()
     settings = load_settings(repository.root)
     end_with_worker()
     registry = Registry(repository, settings.promotion.artifact)
-    again = (rescore or ["*"]) if rescore or rescore_days is not None else None
+    again = None
+    if rescore or rescore_days is not None:
+        again = rescore or ["*"]
+
     repository.state.mkdir(parents=True, exist_ok=True)
     try:
         with locked(repository.state / "scoring.lock", wait=RESCORE_WAIT if again else 0) as lock:
             return _score(registry, settings, lock, again, rescore_days)
     except BusyError:
-        if again:  # no later run would do it
+        # No later run would score these files again.
+        if again:
             raise
         return ended("Another run is scoring; the next run scores what it leaves.", name="Skipped")
 
@@ -366,35 +414,43 @@ def score(rescore: list[str] | None = None, rescore_days: float | None = None) -
 def _score(
     registry: Registry, settings: Settings, lock: int, again: Sequence[str] | None, days: float | None
 ) -> State[Any]:
-    repository, scoring, stage = registry.repository, settings.scoring, settings.promotion.stage
-    inbox, outbox = (
-        repository.root / scoring.inbox,
-        Outbox(repository.root / scoring.outbox, repository.state / "scoring"),
-    )
+    """Score the files, while this process has the lock of the inbox."""
+    repository = registry.repository
+    scoring = settings.scoring
+    inbox = repository.root / scoring.inbox
+    outbox = Outbox(repository.root / scoring.outbox, repository.state / "scoring")
     archive = Archive(repository.root, scoring.archive)
+
+    # what a killed run left, and what was taken too early
     problems = archive.complete(inbox, outbox)
     for message in archive.take_back(inbox, outbox):
         get_run_logger().warning("%s", visible(message))
+
+    # the files
     waiting = new_files(inbox, outbox, scoring.settle_seconds)
     for problem in unread(inbox, is_data).values():
         get_run_logger().warning("Not scored: %s.", visible(problem))
-    version = _production(registry, stage)
+
+    # the model
+    version = _production(registry, settings.promotion.stage)
     if version is None:
-        return _logged(f"No model is in {stage} yet; {len(waiting)} files wait.", problems, "NoModel")
+        message = f"No model is in {settings.promotion.stage} yet; {len(waiting)} files wait."
+        return _logged(message, problems, "NoModel")
     if again:
         waiting += archived_files(repository.root, outbox, version.commit, again, days)
     if not waiting:
         return _logged("No new file.", problems, "NothingNew")
+
     outbox.prepare()
-    pipeline = Pipeline(
-        Programs(repository.root, f"score-{os.getpid()}", locks=[lock]), get_run_logger().info
-    )
+    programs = Programs(repository.root, f"score-{os.getpid()}", locks=[lock])
+    pipeline = Pipeline(programs, get_run_logger().info)
     model = fetch_model(registry, version, pipeline)
     results = score_files(pipeline, waiting, Results(model, outbox, archive, scoring))
     drift = report_drift(model, outbox, scoring.drift, repository.state)
+
     scored_again = f" ({results.again} again)" if results.again else ""
     message = f"{results.files} files{scored_again}, {results.rows} rows, by {version.name}; {drift}"
-    return _logged(message, [*problems, *results.problems])
+    return _logged(message, problems + results.problems)
 
 
 def _production(registry: Registry, stage: str) -> Version | None:
@@ -402,14 +458,17 @@ def _production(registry: Registry, stage: str) -> Version | None:
 
     What changed there is logged, and if no gate decided about it.
     """
-    for message in (*registry.fetch_if_possible(), *tell_of_changes(registry, stage)):
+    messages = registry.fetch_if_possible() + tell_of_changes(registry, stage)
+    for message in messages:
         get_run_logger().warning("%s", message)
-    if ungated := why_no_gate(registry.repository.root, registry.tags(), stage):
+    ungated = why_no_gate(registry.repository.root, registry.tags(), stage)
+    if ungated:
         get_run_logger().warning("%s", ungated)
     return registry.in_stage(stage)
 
 
 def _logged(message: str, problems: list[str], name: str = "Completed") -> State[Any]:
+    """Log the problems, and return the state of the run."""
     for problem in problems:
         get_run_logger().error("%s", visible(problem))
     return ended(message, problems, name)

@@ -1,4 +1,7 @@
-"""Flow ``sweep``: runs a sweep (docs/sweeps.md) for a commit, in a checkout of its own, and leaves its table as an artifact."""
+"""Flow ``sweep``: runs a sweep (docs/sweeps.md) for a commit, in a checkout of its own.
+
+It leaves the table of the trials as an artifact of Prefect.
+"""
 
 import re
 from pathlib import Path
@@ -20,7 +23,7 @@ from tuneline.sweeps.ranking import configuration_rows, verdict, winner
 from tuneline.sweeps.record import SWEEP_STATE, SweepRecord
 
 COMMAND = ["python", "-c", "from tuneline.cli import app; app(prog_name='tuneline')", "sweep"]
-"""The command of the checkout, not that of the worker."""
+"""The program of the checkout, not the one of the worker: a sweep runs the code of its commit."""
 
 
 @flow(name="sweep", persist_result=False)
@@ -32,22 +35,27 @@ def sweep(file: str, workers: int = 1, ref: Ref | None = None) -> State[Any]:
         workers: Trainings at the same time.
         ref: Branch, tag or commit to run; default: `training.ref`.
     """
-    repository, name = Repository.here(), Path(file).stem
+    # settings
+    repository = Repository.here()
     settings = load_settings(repository.root)
     end_with_worker()
     log_cancellation()
+
+    # the trials
+    name = Path(file).stem
     run = f"{safe_name(runtime.flow_run.name)}-{runtime.flow_run.id[:8]}"
     with (
         isolated(repository, run, ref or settings.training.ref, trains=False) as checkout,
         machine_training_lock(settings.training.one_per) as machine,
     ):
         machine.acquire(checkout.name, log_line)
-        programs = Programs(
-            checkout.path, run, settings.training.environment, locks=[checkout.lock, *machine.descriptors]
-        )
+        locks = [checkout.lock, *machine.descriptors]
+        programs = Programs(checkout.path, run, settings.training.environment, locks=locks)
         programs.run([*COMMAND, file, "--workers", str(workers)], f"Sweep {name}", log_line)
         record = SweepRecord.read(checkout.path / SWEEP_STATE / name / "record.json", "Run the flow again.")
         message = verdict(winner(checkout.path, name, record), record, name)
-    key = "-".join(re.findall("[a-z0-9]+", f"sweep-{name}".lower()))  # as Prefect wants it
+
+    # Prefect's keys consist of small letters, digits and dashes.
+    key = "-".join(re.findall("[a-z0-9]+", f"sweep-{name}".lower()))
     create_table_artifact(key=key, table=configuration_rows(record, name), description=message)
     return Completed(message=message)

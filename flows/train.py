@@ -1,4 +1,4 @@
-"""Flow ``train``: runs the pipeline for a commit, unattended, in a checkout of its own, and commits the result.
+"""Flow ``train``: runs the pipeline for a commit in a checkout of its own, and commits the result.
 
 A model that is better than the one in production replaces it; docs/promotion.md defines "better".
 
@@ -21,16 +21,16 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from prefect import flow, get_run_logger, runtime, task
-from prefect._internal.control_listener import (
-    get_intent,
-)  # nothing public tells a cancellation from another SIGTERM
+
+# Nothing public tells a cancellation from another SIGTERM.
+from prefect._internal.control_listener import get_intent
 from prefect.client.orchestration import get_client
 from prefect.client.schemas import State
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Completed
 from pydantic import Field
 
-from flows.promotion.outcome import PROMOTION_WAIT, EndedRun, finish
+from flows.promotion.outcome import PROMOTION_WAIT, EndedRun, RunOutcome, finish
 from flows.promotion.production import fetch_reference, push_versions
 from flows.promotion.registry import Registry
 from flows.promotion.unpushed import UnpushedResult, forget_unpushed, unpushed_results
@@ -66,9 +66,11 @@ class MachineLockError(Exception):
 
 @dataclass(frozen=True)
 class TrainingLock:
-    """The right to train on this machine, or on some of its GPUs: open lock files, in the order in which every run locks them.
+    """The right to train on this machine, or on some of its GPUs.
 
-    ``files`` has True for one that runs share.
+    Attributes:
+        files: Descriptors of the open lock files, in the order in which every run locks them, which prevents
+            deadlocks; True for a lock that several runs may hold at a time.
     """
 
     files: Mapping[int, bool]
@@ -91,10 +93,14 @@ class TrainingLock:
                     holder = os.pread(file, 200, 0).decode(errors="replace") or "another run"
                     on_line(f"Waits for run {holder}, which trains on this machine.")
                 time.sleep(LOOK_EVERY)
+
+            # The file names its holder to the runs that wait.
             os.ftruncate(file, 0)
             os.pwrite(file, run.encode(), 0)
+
         if waited_since is not None:
-            on_line(f"Trains now, after {(time.monotonic() - waited_since) / 60:.0f} minutes of waiting.")
+            minutes = (time.monotonic() - waited_since) / 60
+            on_line(f"Trains now, after {minutes:.0f} minutes of waiting.")
 
     def release(self) -> None:
         """Let the next run train. Without it, that happens when all processes of this run have ended."""
@@ -104,37 +110,52 @@ class TrainingLock:
 
 @contextlib.contextmanager
 def machine_training_lock(one_per: str | None) -> Iterator[TrainingLock]:
-    """Open the locks of this machine, without locking them, else a ``MachineLockError``; ``one_per`` as in ``conf/flows.yaml``."""
-    gpus = sorted(
-        {
-            re.sub(r"[^\w-]", "-", name.strip())
-            for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        }
-        - {"", "-1"}
-    )
-    if one_per is None:
-        names = {}
-    elif one_per == "machine" or not gpus:
-        names = {"machine": False}
-    else:  # trainings on single GPUs share the machine
-        names = {"machine": True, **{f"gpu-{gpu}": False for gpu in gpus}}
-    with contextlib.ExitStack() as opened:
+    """Open the locks of this machine, without locking them.
+
+    Args:
+        one_per: ``training.one_per`` of ``conf/flows.yaml``.
+
+    Raises:
+        MachineLockError: A file cannot be opened.
+    """
+    with contextlib.ExitStack() as open_files:
         files = {}
         try:
-            for name, shared in names.items():
+            for name, shared in _lock_names(one_per).items():
                 _folder().mkdir(mode=0o700, parents=True, exist_ok=True)
                 file = os.open(_folder() / name, os.O_RDWR | os.O_CREAT, 0o600)
-                opened.callback(os.close, file)
+                open_files.callback(os.close, file)
                 files[file] = shared
         except OSError as error:
             raise MachineLockError(error) from None
         yield TrainingLock(files)
 
 
+def _lock_names(one_per: str | None) -> dict[str, bool]:
+    """Return the names of the lock files; True for a lock that runs share."""
+    gpus = set()
+    for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","):
+        gpu = re.sub(r"[^\w-]", "-", name.strip())
+        if gpu not in {"", "-1"}:
+            gpus.add(gpu)
+
+    if one_per is None:
+        return {}
+    if one_per == "machine" or not gpus:
+        return {"machine": False}
+    # Trainings on single GPUs share the machine; a training on the whole machine waits for all of them.
+    names = {"machine": True}
+    for gpu in sorted(gpus):
+        names[f"gpu-{gpu}"] = False
+    return names
+
+
 def _folder() -> Path:
-    """Return the folder of the locks. A home folder may be on several machines."""
+    """Return the folder of the locks, named after the machine: a home folder may be on several machines."""
     folder = os.environ.get(MACHINE_LOCKS)
-    return Path(folder) if folder else Path.home() / ".cache" / "tuneline" / "locks" / socket.gethostname()
+    if folder:
+        return Path(folder)
+    return Path.home() / ".cache" / "tuneline" / "locks" / socket.gethostname()
 
 
 def _try_lock(file: int, *, shared: bool) -> bool:
@@ -154,13 +175,18 @@ def training(
     checkpoints: SharedCheckpoints | None,
     on_line: Callable[[str], None],
 ) -> Iterator[None]:
-    """Wait for the machine and fetch the checkpoints of an earlier attempt; copy those that are completed in the block."""
+    """Wait for the machine and fetch the checkpoints of an earlier attempt; the block trains.
+
+    Checkpoints that are completed in the block are copied to the shared folder.
+    """
     machine.acquire(checkout.name, on_line)
     if checkpoints is None:
         yield
         return
-    if fetched := checkpoints.fetch(checkout.path):
-        on_line(f"Fetched checkpoint {fetched}; training resumes from it.")
+
+    checkpoint = checkpoints.fetch(checkout.path)
+    if checkpoint:
+        on_line(f"Fetched checkpoint {checkpoint}; training resumes from it.")
     with checkpoints.copied(checkout.path):
         yield
 
@@ -202,85 +228,113 @@ def train(  # noqa: PLR0917 - Prefect calls it by name
             `origin`; default: `training.push`.
         promote: Put the model into production if it is better than the one there.
     """
+    # settings
     repository = Repository.here(log=lambda message: _warn([message]))
     settings = load_settings(repository.root)
     _stop_crashing(settings.max_attempts)
     end_with_worker()
     log_cancellation()
-    ref, push = ref or settings.training.ref, settings.training.push if push is None else push
+
+    # what to run
+    if push is None:
+        push = settings.training.push
     if push:
         require_remote(repository.root)
-    period = {"data.as_of": as_of, "data.last_days": last_days}
-    given = [f"{key}={value}" for key, value in period.items() if value is not None]
-    parameters = (*([f"task={task}"] if task else []), *(overrides or []), *given)
-    with isolated(
-        repository, f"{safe_name(runtime.flow_run.name)}-{runtime.flow_run.id[:8]}", ref, parameters
-    ) as checkout:
+    parameters: list[str] = []
+    if task:
+        parameters.append(f"task={task}")
+    parameters += overrides or []
+    if as_of is not None:
+        parameters.append(f"data.as_of={as_of}")
+    if last_days is not None:
+        parameters.append(f"data.last_days={last_days}")
+
+    name = f"{safe_name(runtime.flow_run.name)}-{runtime.flow_run.id[:8]}"
+    with isolated(repository, name, ref or settings.training.ref, tuple(parameters)) as checkout:
         return _run(repository, settings, checkout, push=push, promote=promote)
 
 
 def _run(
     repository: Repository, settings: Settings, checkout: Checkout, *, push: bool, promote: bool
 ) -> State[Any]:
+    """Run the stages in a checkout, commit and publish the result, and return the state of the run."""
     _log_checkout(checkout)
     registry = Registry(repository, settings.promotion.artifact)
     completed = _refresh(registry, settings, checkout, push=push)
+
     with machine_training_lock(settings.training.one_per) as machine:
+        # Programs inherit the locks: the next training starts when the last of them has ended.
         locks = [checkout.lock, *machine.descriptors]
         programs = Programs(checkout.path, checkout.name, settings.training.environment, locks=locks)
+        pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
         shared = SharedCheckpoints.open(
             repository, settings.training.checkpoints, checkout, get_run_logger().warning
         )
-        pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
+
         for stage in prepare(pipeline, checkout, registry, settings.promotion.stage).stages:
-            with (
-                training(checkout, machine, shared, log_line) if stage == STAGE else contextlib.nullcontext()
-            ):
-                stage_task(stage, settings.policy(stage))(pipeline)
+            run_stage = stage_task(stage, settings.policy(stage))
+            if stage == STAGE:
+                with training(checkout, machine, shared, log_line):
+                    run_stage(pipeline)
+            else:
+                run_stage(pipeline)
         machine.release()
+
         run = Run(runtime.flow_run.id, safe_name(runtime.flow_run.name))
         try:
-            result, version = finish(EndedRun(run, checkout, pipeline, registry, settings, promote, push))
+            outcome = finish(EndedRun(run, checkout, pipeline, registry, settings, promote, push))
         except BaseException as error:
-            if not isinstance(
-                error, Exception
-            ):  # cancelled: nobody expects the result of a cancelled run in production
+            # Cancelled: nobody expects the result of a cancelled run in production.
+            if not isinstance(error, Exception):
                 forget_unpushed(repository, checkout.name)
             raise
         if shared is not None:
             shared.remove()
-    promoted = f"{version.name} in {settings.promotion.stage}; " if version else ""
-    message = (
-        f"{metrics_summary(checkout)}; {promoted}{result.branch or 'nothing new'}, commit"
-        f" {result.commit[:12]}"
-    )
-    held = filter(None, [registry.tags().hold(settings.promotion.stage)])
-    return Completed(
-        message="; ".join([message, *completed, *held]),
-        name="Completed" if result.branch or version else "NothingNew",
-    )
+    return _completed(registry, settings.promotion.stage, checkout, outcome, completed)
+
+
+def _completed(
+    registry: Registry, stage: str, checkout: Checkout, outcome: RunOutcome, completed: list[str]
+) -> State[Any]:
+    """Return the state of a run that ended well, with its metrics and what became of the results."""
+    result, version = outcome
+    facts = [metrics_summary(checkout)]
+    if version:
+        facts.append(f"{version.name} in {stage}")
+    facts.append(f"{result.branch or 'nothing new'}, commit {result.commit[:12]}")
+    facts += completed
+    hold = registry.tags().hold(stage)
+    if hold:
+        facts.append(hold)
+
+    name = "Completed" if result.branch or version else "NothingNew"
+    return Completed(message="; ".join(facts), name=name)
 
 
 @task(name="prepare", task_run_name="prepare", **UNCACHED)
 def prepare(pipeline: Pipeline, checkout: Checkout, registry: Registry, stage: str) -> Graph:
-    """Set the parameters, read the graph, restore what the cache has, and fetch the profile of production's data."""
+    """Set the parameters, read the graph, restore what the cache has, and fetch production's profile."""
     if checkout.spec.overrides:
         pipeline.compose(checkout.spec.overrides)
     graph = pipeline.graph()
     pipeline.restore(graph.sources)
-    if version := fetch_reference(pipeline, registry, stage):
-        pipeline.on_line(
-            f"The data will be compared with those of {registry.artifact} {version.name}, which is in"
-            f" {stage}."
-        )
+
+    version = fetch_reference(pipeline, registry, stage)
+    if version:
+        reference = f"{registry.artifact} {version.name}, which is in {stage}"
+        pipeline.on_line(f"The data will be compared with those of {reference}.")
     return graph
 
 
 def _refresh(registry: Registry, settings: Settings, checkout: Checkout, *, push: bool) -> list[str]:
-    """Fetch the registry, and complete what earlier runs could not push, and what the DVC remote lacks of the versions in stages.
+    """Fetch the registry, and complete what earlier runs could not push: results, and versions in stages.
 
     If ``origin`` is away, the run needs it only at its end.
+
+    Returns:
+        What was completed, in words.
     """
+    # the registry
     try:
         with registry.locked(PROMOTION_WAIT):
             _warn(registry.refresh(push=push))
@@ -289,85 +343,88 @@ def _refresh(registry: Registry, settings: Settings, checkout: Checkout, *, push
         return []
     if not push:
         return []
+
+    # the versions that the DVC remote lacks
+    programs = Programs(checkout.path, checkout.name, locks=[checkout.lock])
     try:
-        push_versions(
-            Pipeline(Programs(checkout.path, checkout.name, locks=[checkout.lock]), log_line),
-            registry.tags().staged,
-        )
+        push_versions(Pipeline(programs, log_line), registry.tags().staged)
     except ProgramError as error:
         _warn([f"What is in production may have no second copy: {error}"])
+
     return complete_unpushed(registry, settings, besides=checkout.name)
 
 
 def complete_unpushed(registry: Registry, settings: Settings, *, besides: str) -> list[str]:
-    """Complete the results that earlier runs could not push, ``besides`` that of a checkout, and return what was completed, in words.
+    """Complete the results that earlier runs could not push, except the one of the checkout ``besides``.
 
     What fails is left for the next run.
+
+    Returns:
+        What was completed, in words.
     """
-    repository, done = registry.repository, []
+    repository = registry.repository
+    completed = []
     for unpushed_result in unpushed_results(repository):
         if unpushed_result.checkout == besides:
             continue
         try:
-            done.append(_complete(registry, settings, unpushed_result))
+            message = _complete(registry, settings, unpushed_result)
+            if message:
+                completed.append(message)
         except BusyError:
             continue  # that run is in progress
         except Exception as error:
             too_old = unpushed_result.age_in_days(repository, time.time()) > GIVE_UP_DAYS
-            left = "It stays on its branch" if too_old else "The next run tries again"
+            consequence = "It stays on its branch" if too_old else "The next run tries again"
             get_run_logger().error(
-                "The result of %s cannot be completed. %s. %s", unpushed_result.run.name, left, error
+                "The result of %s cannot be completed. %s. %s", unpushed_result.run.name, consequence, error
             )
             if too_old:
                 forget_unpushed(repository, unpushed_result.checkout)
+            # The other results would wait for the same host in vain.
             if isinstance(error.__cause__, UnreachableError):
                 break
-    return [message for message in done if message]
+    return completed
 
 
 def _complete(registry: Registry, settings: Settings, unpushed_result: UnpushedResult) -> str:
+    """Finish the result of an earlier run, and say what became of it; "" if nothing is left to finish."""
     repository = registry.repository
-    with isolated(
-        repository, unpushed_result.checkout, unpushed_result.spec.commit, unpushed_result.spec.overrides
-    ) as isolated_checkout:
-        kept = (
-            unpushed_result.committed(repository) if unpushed_result in unpushed_results(repository) else None
-        )
-        if kept is None:  # a person removed the branch, or another run completed it
+    run = unpushed_result.run
+    spec = unpushed_result.spec
+    with isolated(repository, unpushed_result.checkout, spec.commit, spec.overrides) as isolated_checkout:
+        committed = None
+        if unpushed_result in unpushed_results(repository):
+            committed = unpushed_result.committed(repository)
+        if committed is None:  # a person removed the branch, or another run completed it
             forget_unpushed(repository, unpushed_result.checkout)
             return ""
         get_run_logger().info(
-            "Completing the result of %s, %s, which is not pushed.", unpushed_result.run.name, kept.name
+            "Completing the result of %s, %s, which is not pushed.", run.name, committed.name
         )
-        checkout = replace(isolated_checkout, spec=unpushed_result.spec)
-        repository.git("reset", "--hard", "--quiet", kept.commit, cwd=checkout.path)
+
+        # the checkout as the run left it
+        checkout = replace(isolated_checkout, spec=spec)
+        repository.git("reset", "--hard", "--quiet", committed.commit, cwd=checkout.path)
         programs = Programs(checkout.path, checkout.name, locks=[checkout.lock])
         pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
         pipeline.restore(())
-        result, version = finish(
-            EndedRun(
-                unpushed_result.run,
-                checkout,
-                pipeline,
-                registry,
-                settings,
-                unpushed_result.promote,
-                push=True,
-            )
-        )
-        came_to = (
-            f"{version.name} in {settings.promotion.stage}" if version else result.branch or "nothing new"
-        )
-        _say_completed(unpushed_result.run, came_to)
-        return f"{unpushed_result.run.name} completed: {came_to}"
+
+        ended_run = EndedRun(run, checkout, pipeline, registry, settings, unpushed_result.promote, push=True)
+        result, version = finish(ended_run)
+        outcome = result.branch or "nothing new"
+        if version:
+            outcome = f"{version.name} in {settings.promotion.stage}"
+        _say_completed(run, outcome)
+        return f"{run.name} completed: {outcome}"
 
 
-def _say_completed(run: Run, came_to: str) -> None:
-    """Complete a run that failed, on the server that this run is of, if it knows it."""
+def _say_completed(run: Run, outcome: str) -> None:
+    """Complete a run that failed, on the server of this run, if that server knows it."""
     with get_client(sync_client=True) as client, contextlib.suppress(ObjectNotFound):
         state = client.read_flow_run(UUID(run.id)).state
         if state and state.is_failed():
-            message = f"Completed by run {runtime.flow_run.name}: {came_to}"
+            message = f"Completed by run {runtime.flow_run.name}: {outcome}"
             client.set_flow_run_state(UUID(run.id), Completed(message=message), force=True)
 
 
@@ -404,10 +461,14 @@ STOPPED = "Stopped, because the run is being cancelled."
 
 
 class _Cancelled(logging.Filter):
+    """Rewrites Prefect's report of a crash where the run is being cancelled."""
+
     def filter(self, record: logging.LogRecord) -> bool:
         if str(record.msg).startswith("Crash detected!") and get_intent() == "cancel":
-            record.msg, record.args = STOPPED, ()
-            record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+            record.msg = STOPPED
+            record.args = ()
+            record.levelno = logging.INFO
+            record.levelname = logging.getLevelName(logging.INFO)
         return True
 
 

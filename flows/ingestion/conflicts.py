@@ -8,8 +8,9 @@ reads.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,22 +28,30 @@ LISTED = 10_000
 
 @dataclass(frozen=True)
 class Contradiction:
-    """A new row, and the row of the data that has another label.
-
-    Without one, the other row is in a file of the same run that failed.
+    """A new row that contradicts the data.
 
     Attributes:
-        source: The name of its source.
+        source: Name of the source of the row.
         place: File and line, or row.
-        label: The label of the new row.
-        known: Texts and label of the row in the data, as the data have them.
+        texts: Texts of the new row.
+        label: Label of the new row.
+        row_of_data: Texts and label of the row in the data, as the data have them; ``None`` if the new row
+            contradicts a row of another file of the same run.
     """
 
     source: str
     place: str
     texts: tuple[str, ...]
     label: str
-    known: tuple[tuple[str, ...], str] | None = None
+    row_of_data: tuple[tuple[str, ...], str] | None = None
+
+
+class _Row(NamedTuple):
+    """A new row that contradicts the data, and the hashes of its texts and of its key."""
+
+    contradiction: Contradiction
+    text: int
+    key: int
 
 
 @dataclass
@@ -50,7 +59,7 @@ class Contradictions:
     """Collects the contradicting rows of a run."""
 
     columns: BatchColumns
-    _rows: list[tuple[Contradiction, int, int]] = field(default_factory=list)
+    _rows: list[_Row] = field(default_factory=list)
 
     def add(
         self,
@@ -60,51 +69,54 @@ class Contradictions:
         hashes: RowHashes,
         place: Callable[[int], str],
     ) -> None:
-        """Add those of a file that was staged; ``place`` names the place of a row by its position in the file."""
+        """Add the contradicting rows of a staged file.
+
+        ``place`` names the place of a row by its position in the file.
+        """
         columns = self.columns
+        # All are counted, but no person reads more than so many.
         positions = np.flatnonzero(statuses == RowStatus.CONFLICT)[: LISTED - len(self._rows)]
         if not len(positions):
             return
+
         table = pq.read_table(staged, columns=[*columns.texts, columns.label]).take(pa.array(positions))
-        texts = zip(*(table[name].to_pylist() for name in columns.texts), strict=True)
-        labels = map(str, table[columns.label].to_pylist())
-        for position, row, label in zip(positions.tolist(), texts, labels, strict=True):
-            contradiction = Contradiction(source, place(position), row, label)
-            self._rows.append((contradiction, int(hashes.texts[position]), int(hashes.keys[position])))
+        text_columns = [table[name].to_pylist() for name in columns.texts]
+        texts = zip(*text_columns, strict=True)
+        labels = table[columns.label].to_pylist()
+        for position, row_texts, label in zip(positions.tolist(), texts, labels, strict=True):
+            contradiction = Contradiction(source, place(position), row_texts, str(label))
+            self._rows.append(_Row(contradiction, int(hashes.texts[position]), int(hashes.keys[position])))
 
     def resolved(self, root: Path, layout: DataLayout, files: FilesParams) -> list[Contradiction]:
-        """Return the rows with those of the data in a checkout that they contradict, which are read once more for that."""
+        """Return the contradicting rows with the rows of the data that they contradict.
+
+        The data in the checkout ``root`` is read once more for that.
+        """
         if not self._rows:
             return []
-        by_text = dict.fromkeys(text for _, text, _ in self._rows)
-        by_key = dict.fromkeys(key for *_, key in self._rows if key != NO_HASH)
-        known = _find(by_text, by_key, _batches(root, layout, self.columns, files))
-        return [
-            Contradiction(
-                row.source,
-                row.place,
-                row.texts,
-                row.label,
-                known.get(("text", text)) or known.get(("key", key)),
-            )
-            for row, text, key in self._rows
-        ]
+
+        rows_of_data = _find(self._rows, _batches(root, layout, self.columns, files))
+        resolved = []
+        for row in self._rows:
+            row_of_data = rows_of_data.get(("text", row.text)) or rows_of_data.get(("key", row.key))
+            resolved.append(replace(row.contradiction, row_of_data=row_of_data))
+        return resolved
 
 
 def write_contradictions(path: Path, data: DataParams, contradictions: Sequence[Contradiction]) -> None:
-    """Write the review: each row as the data have it, with the label that the source gives as the proposed one."""
+    """Write the review: each row as the data have it, and as the proposed label the one of the source."""
     suspects = []
     for contradiction in contradictions:
-        texts, label = contradiction.known or (contradiction.texts, "")
+        # What contradicts a row of the same run has no label in the data.
+        texts, label = contradiction.row_of_data or (contradiction.texts, "")
         (key,) = row_keys([pa.array([text], pa.string()) for text in texts]).to_pylist()
-        proposed = _class_name(data, contradiction.label)
         suspects.append(
             Suspect(
                 key,
                 "",
                 texts,
                 _class_name(data, label),
-                proposed,
+                _class_name(data, contradiction.label),
                 None,
                 f"{contradiction.source}: {contradiction.place}",
             )
@@ -116,8 +128,9 @@ def write_contradictions(path: Path, data: DataParams, contradictions: Sequence[
 def _class_name(data: DataParams, label: str) -> str:
     """Return the name of a class that files may have as its id, as stage ``download`` understands it."""
     names = [str(name) for name in data.label_names or ()]
-    is_id = label not in names and label.isdecimal() and int(label) < len(names)
-    return names[int(label)] if is_id else label
+    if label not in names and label.isdecimal() and int(label) < len(names):
+        return names[int(label)]
+    return label
 
 
 KnownRows = tuple[list[pa.Array], pa.Array, pa.Array | None]
@@ -127,31 +140,38 @@ KnownRows = tuple[list[pa.Array], pa.Array, pa.Array | None]
 def _batches(
     root: Path, layout: DataLayout, columns: BatchColumns, files: FilesParams
 ) -> Iterator[KnownRows]:
-    for split in (layout.split, *layout.held):
+    """Yield the rows of all splits of the data, batch by batch."""
+    for split in layout.splits:
         for path in layout.files(root, split):
             yield from known_rows(path, columns, files)
 
 
 def _find(
-    by_text: Iterable[int], by_key: Iterable[int], batches: Iterable[KnownRows]
+    contradicting: Sequence[_Row], batches: Iterable[KnownRows]
 ) -> dict[tuple[str, int], tuple[tuple[str, ...], str]]:
     """Return texts and label of the first row of the data with each hash: of its texts, or of its key."""
-    required = {"text": np.array(list(by_text), np.uint64), "key": np.array(list(by_key), np.uint64)}
+    required_texts = np.array([row.text for row in contradicting], np.uint64)
+    # Rows without a key are not equal.
+    required_keys = np.array([row.key for row in contradicting if row.key != NO_HASH], np.uint64)
     rows: dict[tuple[str, int], tuple[tuple[str, ...], str]] = {}
     for texts, labels, keys in batches:
         hashes = RowHashes.of(texts, labels, keys)
-        for name, values in (("text", hashes.texts), ("key", hashes.keys)):
-            for row in np.flatnonzero(np.isin(values, required[name])).tolist():
-                given = tuple(text[row].as_py() for text in texts)
-                rows.setdefault((name, int(values[row])), (given, str(labels[row].as_py())))
+        for name, values, required in (
+            ("text", hashes.texts, required_texts),
+            ("key", hashes.keys, required_keys),
+        ):
+            for row in np.flatnonzero(np.isin(values, required)).tolist():
+                row_texts = tuple(text[row].as_py() for text in texts)
+                rows.setdefault((name, int(values[row])), (row_texts, str(labels[row].as_py())))
     return rows
 
 
 def identity_of(hashes: Sequence[RowHashes], statuses: Sequence[NDArray[np.int8]]) -> str | None:
-    """Return a hash of the contradicting rows of a source, whatever their order; ``None`` if there are none."""
-    pairs = {
-        (int(file_hashes.texts[row]), int(file_hashes.labels[row]))
-        for file_hashes, status in zip(hashes, statuses, strict=True)
-        for row in np.flatnonzero(status == RowStatus.CONFLICT).tolist()
-    }
-    return hashlib.sha256(repr(sorted(pairs)).encode()).hexdigest()[:16] if pairs else None
+    """Return a hash of the contradicting rows of a source, in any order; ``None`` if there are none."""
+    pairs = set()
+    for file_hashes, file_statuses in zip(hashes, statuses, strict=True):
+        for row in np.flatnonzero(file_statuses == RowStatus.CONFLICT).tolist():
+            pairs.add((int(file_hashes.texts[row]), int(file_hashes.labels[row])))
+    if not pairs:
+        return None
+    return hashlib.sha256(repr(sorted(pairs)).encode()).hexdigest()[:16]

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine, NullPool, bindparam, create_engine, t
 from sqlalchemy.engine import make_url
 from sqlalchemy.types import NullType
 
-from flows.inbox import Incoming, settled, unread
+from flows.inbox import Incoming, regular_files, settled, unread
 from flows.ingestion.conflicts import Contradiction, Contradictions, identity_of
 from flows.ingestion.known import (
     BatchColumns,
@@ -57,9 +57,10 @@ _SINCE = re.compile(r"(?<!:):since\b")
 def run_query(
     source: IngestSource, sql: Path, target: Path, since: str | int | float | None, log: Callable[[str], None]
 ) -> Any:
-    """Write the rows of a query to a JSON Lines file; return the largest value of the column ``watermark``, ``since`` if there is none.
+    """Write the rows of a query to a JSON Lines file, and return the watermark.
 
-    The SQL file has one ``SELECT``; ``:since`` in it is a bind parameter.
+    The watermark is the largest value of the column ``watermark``, or ``since`` if there is none. The SQL
+    file has one ``SELECT``; ``:since`` in it is a bind parameter.
 
     Raises:
         DataError: The SQL file, the variable or the column ``watermark`` is missing.
@@ -71,31 +72,34 @@ def run_query(
     query = sql.read_text(encoding="utf-8")
     statement = text(query)
     if _SINCE.search(query):
-        # Without a type: the database takes the value for that of the column it is compared with.
+        # Without a type: the database converts the value to the type of the column it is compared with.
         statement = statement.bindparams(bindparam("since", since, type_=NullType()))
+
     largest: Any = None
     with _engine(source).connect() as connection, target.open("w", encoding="utf-8") as file:
-        for rows, values in enumerate(_read_only(connection).execute(statement).mappings(), start=1):
+        rows = _read_only(connection).execute(statement).mappings()
+        for number, row in enumerate(rows, start=1):
             if source.watermark:
-                largest = _larger(source, largest, values)
-            file.write(
-                json.dumps({name: _plain(value) for name, value in values.items()}, ensure_ascii=False) + "\n"
-            )
-            if rows % PROGRESS == 0:
-                log(f"{source.name}: {rows:,} rows fetched")
-    return since if largest is None else _plain(largest)
+                largest = _larger(source, largest, row)
+            values = {name: _plain(value) for name, value in row.items()}
+            file.write(json.dumps(values, ensure_ascii=False) + "\n")
+            if number % PROGRESS == 0:
+                log(f"{source.name}: {number:,} rows fetched")
+    if largest is None:
+        return since
+    return _plain(largest)
 
 
 def _engine(source: IngestSource) -> Engine:
+    """Return the database of a source, at the address in its environment variable."""
     address = os.environ.get(str(source.database))
     if not address:
         hint = f"The worker needs it, with an SQLAlchemy URL: source {source.name} of ingest names it."
         raise DataError(f"The environment variable {source.database} is not set.", hint)
     url = make_url(address)
+    # SQLAlchemy's default is another driver, which is not installed.
     if url.drivername in {"postgresql", "postgres"}:
-        url = url.set(
-            drivername="postgresql+psycopg"
-        )  # SQLAlchemy's default is another driver, which is not installed
+        url = url.set(drivername="postgresql+psycopg")
     return create_engine(url, poolclass=NullPool, hide_parameters=True)
 
 
@@ -113,14 +117,17 @@ def _read_only(connection: Connection) -> Connection:
     return connection
 
 
-def _larger(source: IngestSource, largest: Any, values: Any) -> Any:
-    if source.watermark not in values:
+def _larger(source: IngestSource, largest: Any, row: Any) -> Any:
+    """Return the larger of a watermark and its value in a row; NULL is smaller than every value."""
+    if source.watermark not in row:
         raise DataError(
             f"{source.query} gives no column {source.watermark!r} (watermark).",
-            f"It gives {', '.join(values)}.",
+            f"It gives {', '.join(row)}.",
         )
-    value = values[source.watermark]
-    return value if largest is None or (value is not None and value > largest) else largest
+    value = row[source.watermark]
+    if largest is None or (value is not None and value > largest):
+        return value
+    return largest
 
 
 def _plain(value: Any) -> Any:
@@ -131,12 +138,21 @@ def _plain(value: Any) -> Any:
         return int(value) if value == value.to_integral_value() else float(value)
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    return value.isoformat() if isinstance(value, date) else str(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value)
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A file of a source, on this machine: of a drop folder, with its state when it was read; of a query, with the next ``:since``."""
+    """A file of a source, on this machine.
+
+    Attributes:
+        read: What the ledger has about the file.
+        path: The copy that is read.
+        incoming: The file in a drop folder, with its state when it was read.
+        watermark: Value of ``:since`` in the next run of a query.
+    """
 
     read: Read
     path: Path
@@ -147,47 +163,49 @@ class Delivery:
 def collect_deliveries(
     source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log: Log
 ) -> tuple[list[Delivery], list[str]]:
-    """Bring what a source has to this machine, into an empty folder for copies.
+    """Bring what a source has to this machine.
 
-    Drop folders and SQL files are relative to ``root``.
+    Drop folders and SQL files are relative to ``root``. ``scratch`` is an empty folder for copies.
 
-    Return the files, and what stopped it as a problem: files that could not be had do not hold up the others.
+    Returns:
+        The files, and the problems. What cannot be had does not hold up the files before it.
     """
     deliveries: list[Delivery] = []
+    problems: list[str] = []
     try:
         deliveries.extend(_deliveries(source, root, scratch, ledger, log))
     except StageError as error:
-        return deliveries, [f"{source.name}: {error}"]
-    except (
-        Exception
-    ) as error:  # fsspec and database drivers raise whatever they like; a source that is away stops no other
+        problems.append(f"{source.name}: {error}")
+    except Exception as error:
+        # fsspec and database drivers raise whatever they like. A source that is away stops no other source.
         message = shown(str(error).partition("\n")[0])
-        return deliveries, [f"{source.name}: {type(error).__name__}: {message}"]
-    return deliveries, []
+        problems.append(f"{source.name}: {type(error).__name__}: {message}")
+    return deliveries, problems
 
 
 def _deliveries(
     source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log: Log
 ) -> Iterator[Delivery]:
+    """Yield the files of a source."""
     if source.folder:
         yield from folder_files(source, root / source.folder, scratch, log)
     elif source.url:
         yield from url_files(source, scratch, ledger)
     elif source.query:
-        watermark = ledger.watermark(source.name)
-        since = source.since if watermark is None else watermark
+        since = ledger.watermark(source.name)
+        if since is None:
+            since = source.since
         target = scratch / "rows.jsonl"
         watermark = run_query(source, root / source.query, target, since, log)
         if target.stat().st_size:
-            yield Delivery(
-                Read(name=source.query.as_posix(), sha256=file_hash(target)), target, watermark=watermark
-            )
+            read = Read(name=source.query.as_posix(), sha256=file_hash(target))
+            yield Delivery(read, target, watermark=watermark)
 
 
 def folder_files(source: IngestSource, folder: Path, scratch: Path, log: Log) -> Iterator[Delivery]:
     """Copy the files of a drop folder, by name.
 
-    One that still changes is left for the next run, a hidden one is not looked at.
+    A file that still changes is left for the next run; a hidden file is not looked at.
     """
     if not folder.is_dir():
         raise DataError(
@@ -199,12 +217,14 @@ def folder_files(source: IngestSource, folder: Path, scratch: Path, log: Log) ->
             f"{source.name}: not read: {problem}. Read are files, not links, that end with"
             f" {', '.join(ENDINGS)}."
         )
-    files = [file for path in labelled_files(folder) if (file := Incoming.find(path))]
+
+    files = regular_files(labelled_files(folder))
     complete = frozenset(settled(files, source.settle_seconds))
     for incoming in files:
         copy = scratch / incoming.path.name
+        # A copy, so that what is read is what is hashed.
         if incoming in complete:
-            shutil.copyfile(incoming.path, copy)  # so that what is read is what is hashed
+            shutil.copyfile(incoming.path, copy)
         if incoming not in complete or not incoming.unchanged:
             log(f"{source.name}: {incoming.name} is still being written; the next run reads it.")
             continue
@@ -212,40 +232,52 @@ def folder_files(source: IngestSource, folder: Path, scratch: Path, log: Log) ->
 
 
 def url_files(source: IngestSource, scratch: Path, ledger: Ledger) -> Iterator[Delivery]:
-    """Download the files of a URL that are not those of the last run, by their ETags.
+    """Download the files of a URL that changed since the last run, as their ETags tell.
 
     Raises:
         DataError: A storage option's variable is not set, no file matches, or its name has an unknown ending.
     """
     from fsspec.core import url_to_fs
 
+    # the files
     address = str(source.url)
-    if missing := next(
-        (variable for variable in source.options.values() if variable not in os.environ), None
-    ):
-        hint = f"The worker needs it: source {source.name} of ingest names it."
-        raise DataError(f"The environment variable {missing} is not set.", hint)
-    options = {name: os.environ[variable] for name, variable in source.options.items()}
-    filesystem, path = url_to_fs(address, **options)
-    paths = sorted(filesystem.glob(path)) if "*" in path else [path]
+    filesystem, path = url_to_fs(address, **_storage_options(source))
+    paths = [path]
+    if "*" in path:
+        paths = sorted(filesystem.glob(path))
     if not paths:
         raise DataError(
             f"{shown(address)} matches no file.", "Correct the pattern in ingest.sources of conf/flows.yaml."
         )
-    seen = ledger.etags(source.name)
+
+    # the changed ones
+    etags = ledger.etags(source.name)
     for number, file_path in enumerate(paths):
-        name = shown(address if file_path == path else filesystem.unstrip_protocol(file_path))
+        file_address = address if file_path == path else filesystem.unstrip_protocol(file_path)
+        name = shown(file_address)
         ending = ending_of(PurePosixPath(urlsplit(file_path).path).name)
         if ending is None:
             raise DataError(
                 f"{name}: its name ends with none of {', '.join(ENDINGS)}.", "Name a file of labelled rows."
             )
         etag = version_of(filesystem.info(file_path))
-        if etag is not None and seen.get(name) == etag:
+        if etag is not None and etags.get(name) == etag:
             continue
+
         copy = scratch / f"{number}{ending}"
         filesystem.get_file(file_path, str(copy))
         yield Delivery(Read(name=name, sha256=file_hash(copy), etag=etag), copy)
+
+
+def _storage_options(source: IngestSource) -> dict[str, str]:
+    """Return the options of a URL's file system, such as credentials, from the environment."""
+    options = {}
+    for name, variable in source.options.items():
+        if variable not in os.environ:
+            hint = f"The worker needs it: source {source.name} of ingest names it."
+            raise DataError(f"The environment variable {variable} is not set.", hint)
+        options[name] = os.environ[variable]
+    return options
 
 
 FindTexts = Callable[[str, pa.Array], pa.Table]
@@ -255,57 +287,64 @@ FindTexts = Callable[[str, pa.Array], pa.Table]
 class LabelledDelivery:
     """A file with new labels: rows with texts, or late labels of texts that were scored.
 
-    It counts the rows that are ``incomplete``, because a person has left the label open, and ``bad``.
+    Attributes:
+        incomplete: Number of the rows whose label a person has left open.
+        bad: The bad rows, counted.
     """
 
     def __init__(
         self, delivery: Delivery, columns: BatchColumns, files: FilesParams, id_column: str | None = None
     ) -> None:
-        self._source, self._name, self._columns, self._id = (
-            Input.of_data(delivery.path, files),
-            delivery.read.name,
-            columns,
-            id_column,
-        )
+        self._source = Input.of_data(delivery.path, files)
+        self._name = delivery.read.name
+        self._columns = columns
+        self._id = id_column
         self.incomplete = 0
         self.bad = BadRows(self._name, self._source.unit, columns.policy)
 
     def batches(self) -> Iterator[pa.Table]:
-        """Yield complete rows with ``POSITION``: columns of a batch file; of late labels without the texts, but with the id as text.
+        """Yield complete rows, with ``POSITION``.
+
+        Rows have the columns of a batch file. Late labels lack the texts, and have the id as text instead.
 
         Raises:
             DataError: The file cannot be used, a row is bad and that is an error, or too many are; while
                 reading.
         """
-        rows = bad = 0
+        rows = 0
+        unfilled = 0  # rows without text or id, which are bad although they could be read
         with open_table(self._source) as table:
             names = table.names()
-            late = self._id if self._id in names and not set(self._columns.texts) & set(names) else None
+            late = None
+            if self._id in names and not set(self._columns.texts) & set(names):
+                late = self._id
             read = self._columns.labelled(late)
+
             for batch in labelled_rows(table, read, self.bad):
-                rows, before = rows + batch.num_rows, self.bad.count
-                kept = batch.filter(self._complete(batch, read, late))
-                bad += self.bad.count - before
-                yield pa.table({**self._columns.named(kept, read), POSITION: kept[POSITION]})
+                rows += batch.num_rows
+                bad_before = self.bad.count
+                complete = batch.filter(self._complete(batch, read, late))
+                unfilled += self.bad.count - bad_before
+                yield pa.table({**self._columns.named(complete, read), POSITION: complete[POSITION]})
+
             if self._source.kind == "jsonl" and not table.keys and not self.bad.count:
                 raise DataError(f"{self._name} has no rows.", "Write one JSON object per line.")
-        self.bad.check(rows - bad)
+        self.bad.check(rows - unfilled)
 
     def _complete(self, batch: pa.RecordBatch, read: LabelledColumns, late: str | None) -> pa.BooleanArray:
-        """Return which rows have all they need; count the others."""
+        """Return which rows have all they need; count the rows without a label, and without text or id."""
         labelled = pc.is_valid(batch[LABEL])
-        filled = (
-            has_text(batch.columns[: len(read.texts)])
-            if late is None
-            else pc.is_valid(self._columns.named(batch, read)[late])
-        )
+        if late is None:
+            missing = "no text"
+            filled = has_text(batch.columns[: len(read.texts)])
+        else:
+            missing = "no id"
+            filled = pc.is_valid(self._columns.named(batch, read)[late])
+
         self.incomplete += batch.num_rows - labelled.true_count
-        for row in np.flatnonzero(pc.and_not(labelled, filled).to_numpy(zero_copy_only=False)).tolist():
-            self.bad.add(
-                RowProblem(
-                    batch[POSITION][row].as_py(), f"no {'text' if late is None else 'id'}", "Fill it in."
-                )
-            )
+        bad = pc.and_not(labelled, filled).to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(bad).tolist():
+            self.bad.add(RowProblem(batch[POSITION][row].as_py(), missing, "Fill it in."))
         return pc.and_(labelled, filled)
 
     def place(self, position: int) -> str:
@@ -315,7 +354,17 @@ class LabelledDelivery:
 
 @dataclass(frozen=True)
 class Staged:
-    """A file that was read: its rows, and what becomes of each."""
+    """A file that was read: its rows, and what becomes of each.
+
+    Attributes:
+        path: The complete rows, as Parquet.
+        hashes: Their hashes.
+        statuses: Their ``RowStatus``, of shape ``(rows,)``.
+        unmatched: Number of late labels whose text is unknown.
+        incomplete: Number of rows without a label.
+        bad: Number of bad rows.
+        conflicting: Places of the first rows that contradict the data.
+    """
 
     delivery: Delivery
     path: Path
@@ -335,7 +384,7 @@ class NewRows:
         entries: One for each source that gave any row, new or not.
         batches: The new batch files, relative to the checkout.
         files: Files of drop folders that were read.
-        done: Those of which nothing is left to read.
+        done: Files of drop folders in which nothing is left to read.
         problems: What could not be read; the next run tries again.
         contradictions: The rows that are left out because the data have them with another label.
         tracked: Folder of the batches that DVC tracks; ``None`` for a data set of the hub.
@@ -363,7 +412,9 @@ class NewRows:
     def conflict_share(self) -> float:
         """Share of the contradicting rows in the rows with a label that are for training."""
         read = sum(entry.added + entry.duplicates + entry.conflicts for entry in self.entries)
-        return self.conflicts / read if read else 0.0
+        if not read:
+            return 0.0
+        return self.conflicts / read
 
     @property
     def names(self) -> str:
@@ -373,14 +424,25 @@ class NewRows:
     @property
     def summary(self) -> str:
         """The counts of each source."""
-        return "; ".join(
-            f"{entry.source}: {entry.counts}" + (f", at {entry.revision[:12]}" if entry.revision else "")
-            for entry in self.entries
-        )
+        sources = []
+        for entry in self.entries:
+            source = f"{entry.source}: {entry.counts}"
+            if entry.revision:
+                source += f", at {entry.revision[:12]}"
+            sources.append(source)
+        return "; ".join(sources)
 
 
 class Harvester:
-    """Reads sources, whose folders and SQL files are relative to ``root``, into a checkout with the parameters ``data``.
+    """Reads sources into a checkout.
+
+    Args:
+        root: The repository; folders and SQL files of sources are relative to it.
+        checkout: The checkout that gets the batch files.
+        data: Parameters of the checkout.
+        key: Column with the key of a row, ``ingest.key``.
+        find_texts: Returns the texts of scored rows by their ids, for late labels.
+        log: Takes a line for the log of the run.
 
     Raises:
         ParamsError: Rows cannot be added with these parameters.
@@ -397,17 +459,17 @@ class Harvester:
         find_texts: FindTexts,
         log: Callable[[str], None],
     ) -> None:
-        self._root, self._checkout, self._files, self._log, self._find_texts = (
-            root,
-            checkout,
-            data.files,
-            log,
-            find_texts,
-        )
+        self._root = root
+        self._checkout = checkout
+        self._files = data.files
+        self._find_texts = find_texts
+        self._log = log
+
         self.layout = DataLayout.of(data)
         self._columns = BatchColumns.of(data, key)
         rows, labels = read_known(checkout, self.layout, self._columns, data.files, log)
-        self._classes, self._selection = ClassNames.of(data, labels), NewRowSelection(rows)
+        self._classes = ClassNames.of(data, labels)
+        self._selection = NewRowSelection(rows)
         self._ledger = Ledger.of(checkout)
 
     def harvest(self, sources: Sequence[IngestSource], scratch: Path) -> NewRows:
@@ -415,84 +477,113 @@ class Harvester:
 
         ``scratch`` is a folder for temporary files.
         """
-        result, contradictions = NewRows(), Contradictions(self._columns)
+        result = NewRows()
+        contradictions = Contradictions(self._columns)
         for source in sources:
             folder = scratch / source.name
             folder.mkdir(parents=True)
-            deliveries, problems = collect_deliveries(source, self._root, folder, self._ledger, self._log)
-            staged: list[Staged] = []
-            for delivery in deliveries:
-                try:
-                    staged.append(
-                        self._stage(source, delivery, folder / f"{len(staged)}.staged", contradictions)
-                    )
-                except DataError as error:
-                    message = error.problem.replace(
-                        str(delivery.path), delivery.read.name
-                    )  # the hint may quote the file
-                    problems.append(f"{source.name}: {message}")
+
+            staged, problems = self._read(source, folder, contradictions)
             for problem in problems:
                 self._log(f"Not read: {problem}")
             result.problems += problems
+
             if staged:
                 entry = self._entry(source, staged)
                 result.entries.append(entry)
-                result.files += [
-                    staged_file.delivery for staged_file in staged if staged_file.delivery.incoming
-                ]
-                result.done += [
-                    staged_file.delivery
-                    for staged_file in staged
-                    if staged_file.delivery.incoming and not staged_file.unmatched
-                ]
                 if entry.batch:
                     result.batches.append(Path(entry.batch))
                 self._log(f"{source.name}: {entry.counts}")
+            for staged_file in staged:
+                if staged_file.delivery.incoming:
+                    result.files.append(staged_file.delivery)
+                    if not staged_file.unmatched:
+                        result.done.append(staged_file.delivery)
             shutil.rmtree(folder)
         result.contradictions = contradictions.resolved(self._checkout, self.layout, self._files)
         return result
 
+    def _read(
+        self, source: IngestSource, folder: Path, contradictions: Contradictions
+    ) -> tuple[list[Staged], list[str]]:
+        """Read the files of a source; return the files that could be read, and the problems."""
+        deliveries, problems = collect_deliveries(source, self._root, folder, self._ledger, self._log)
+        staged: list[Staged] = []
+        for delivery in deliveries:
+            target = folder / f"{len(staged)}.staged"
+            try:
+                staged.append(self._stage(source, delivery, target, contradictions))
+            except DataError as error:
+                # Without the hint, which may quote the file; with the user's name of it, not the copy's.
+                problem = error.problem.replace(str(delivery.path), delivery.read.name)
+                problems.append(f"{source.name}: {problem}")
+        return staged, problems
+
     def _stage(
         self, source: IngestSource, delivery: Delivery, target: Path, contradictions: Contradictions
     ) -> Staged:
-        """Read a file to its end before any row of it counts: one that cannot be read gives no row."""
-        columns, file = self._columns, LabelledDelivery(delivery, self._columns, self._files, source.id)
-        unmatched, positions, hashes, rows = 0, [], [], 0
-        schema = columns.schema.append(pa.field(POSITION, pa.int64()))
-        with pq.ParquetWriter(target, schema, compression="zstd") as writer:
-            for given, missing in self._with_texts(file, source):
-                places = given[POSITION].to_pylist()
-                label = given[columns.label].combine_chunks()
-                labels = self._classes.translate(
-                    label,
-                    lambda row: f"{file.place(places[row])}, column {columns.label!r}",  # noqa: B023
-                )
-                table = given.set_column(
-                    given.schema.get_field_index(columns.label), columns.label, labels
-                ).select(schema.names)
-                keys = table[columns.key].combine_chunks() if columns.key else None
-                hashes.append(
-                    RowHashes.of([table[name].combine_chunks() for name in columns.texts], labels, keys)
-                )
-                positions.append(numpy_values(table[POSITION]))
-                writer.write_table(table)
-                unmatched, before, rows = unmatched + missing, rows, rows + table.num_rows
-                if rows // PROGRESS > before // PROGRESS:
-                    self._log(f"{source.name}: {rows:,} rows of {delivery.read.name} read")
-        joined, numbers = RowHashes.joined(hashes), np.concatenate([np.zeros(0, np.int64), *positions])
-        statuses = self._selection.classify(joined, delivery.read.name)
-        contradictions.add(source.name, target, statuses, joined, lambda row: file.place(int(numbers[row])))
-        conflicts = np.flatnonzero(statuses == RowStatus.CONFLICT)[:PLACES].tolist()
-        conflicting = tuple(file.place(int(numbers[row])) for row in conflicts)
-        for row, place in zip(conflicts, conflicting, strict=True):
-            other = self._selection.disagreeing.get(row, "the data")
-            self._log(f"{source.name}: {place} is left out: {other} has this row with another label.")
+        """Read a file to its end before any row of it counts: a file that cannot be read gives no row."""
+        file = LabelledDelivery(delivery, self._columns, self._files, source.id)
+        hashes, positions, unmatched = self._write_staged(source, file, delivery.read.name, target)
+
+        # what becomes of the rows
+        statuses = self._selection.classify(hashes, delivery.read.name)
+        contradictions.add(source.name, target, statuses, hashes, lambda row: file.place(int(positions[row])))
+
+        conflicting = []
+        for row in np.flatnonzero(statuses == RowStatus.CONFLICT)[:PLACES].tolist():
+            place = file.place(int(positions[row]))
+            conflicting.append(place)
+            disagreeing = self._selection.disagreeing.get(row, "the data")
+            self._log(f"{source.name}: {place} is left out: {disagreeing} has this row with another label.")
         return Staged(
-            delivery, target, joined, statuses, unmatched, file.incomplete, file.bad.count, conflicting
+            delivery, target, hashes, statuses, unmatched, file.incomplete, file.bad.count, tuple(conflicting)
         )
 
+    def _write_staged(
+        self, source: IngestSource, file: LabelledDelivery, name: str, target: Path
+    ) -> tuple[RowHashes, NDArray[np.int64], int]:
+        """Write the complete rows of a file as Parquet, with the labels as the data writes them.
+
+        Returns:
+            Hashes and positions of the rows, and the number of late labels whose text is unknown.
+        """
+        columns = self._columns
+        schema = columns.schema.append(pa.field(POSITION, pa.int64()))
+        hashes = []
+        positions = [np.zeros(0, np.int64)]
+        rows = 0
+        unmatched = 0
+        with pq.ParquetWriter(target, schema, compression="zstd") as writer:
+            for labelled, labelled_unmatched in self._with_texts(file, source):
+                table = self._with_class_names(labelled, file)
+                texts = [table[column].combine_chunks() for column in columns.texts]
+                keys = table[columns.key].combine_chunks() if columns.key else None
+                hashes.append(RowHashes.of(texts, table[columns.label].combine_chunks(), keys))
+                positions.append(numpy_values(table[POSITION]))
+                writer.write_table(table.select(schema.names))
+
+                unmatched += labelled_unmatched
+                rows_before = rows
+                rows += table.num_rows
+                if rows // PROGRESS > rows_before // PROGRESS:
+                    self._log(f"{source.name}: {rows:,} rows of {name} read")
+        return RowHashes.joined(hashes), np.concatenate(positions), unmatched
+
+    def _with_class_names(self, table: pa.Table, file: LabelledDelivery) -> pa.Table:
+        """Return rows with their labels as the data writes them."""
+        label = self._columns.label
+        positions = table[POSITION].to_pylist()
+        labels = self._classes.translate(
+            table[label].combine_chunks(), lambda row: f"{file.place(positions[row])}, column {label!r}"
+        )
+        return table.set_column(table.schema.get_field_index(label), label, labels)
+
     def _with_texts(self, file: LabelledDelivery, source: IngestSource) -> Iterator[tuple[pa.Table, int]]:
-        """Yield rows with their texts, and the number of rows whose text is unknown: late labels are joined with what was scored."""
+        """Yield rows with their texts, and the number of rows whose text is unknown.
+
+        Late labels are joined with what was scored.
+        """
         late = []
         for table in file.batches():
             if self._columns.texts[0] in table.column_names:
@@ -501,14 +592,24 @@ class Harvester:
                 late.append(table)
         if not late:
             return
-        labels, name = pa.concat_tables(late), str(source.id)
-        found = self._find_texts(name, labels[name].combine_chunks())
+
+        # the scored rows with the ids of the late labels
+        labels = pa.concat_tables(late)
+        id_column = str(source.id)
+        scored = self._find_texts(id_column, labels[id_column].combine_chunks())
         rows: dict[str | None, int] = {}
-        for row, value in enumerate(found[name].to_pylist()):
+        for row, value in enumerate(scored[id_column].to_pylist()):
             rows.setdefault(plain_text(value), row)
-        places = [rows.get(value) for value in labels[name].to_pylist()]
-        matched = labels.filter(pa.array([place is not None for place in places], pa.bool_()))
-        texts = found.take(pa.array([place for place in places if place is not None], pa.int64()))
+
+        # the join, in the order of the labels
+        scored_rows = []
+        matches = []
+        for value in labels[id_column].to_pylist():
+            matches.append(value in rows)
+            if value in rows:
+                scored_rows.append(rows[value])
+        matched = labels.filter(pa.array(matches, pa.bool_()))
+        texts = scored.take(pa.array(scored_rows, pa.int64()))
         for column in self._columns.texts:
             matched = matched.append_column(column, texts[column].cast(pa.string()))
         yield matched, labels.num_rows - matched.num_rows
@@ -518,35 +619,53 @@ class Harvester:
 
         While texts are missing, the watermark stays: those rows are read again.
         """
-        statuses = np.concatenate([staged_file.statuses for staged_file in staged])
-        counts = {status: int(np.count_nonzero(statuses == status)) for status in RowStatus}
-        unmatched = sum(staged_file.unmatched for staged_file in staged)
-        watermark = self._ledger.watermark(source.name) if unmatched else staged[-1].delivery.watermark
+        hashes = []
+        statuses = []
+        files = []
+        conflicting: list[str] = []
+        unmatched = 0
+        incomplete = 0
+        bad = 0
+        for staged_file in staged:
+            hashes.append(staged_file.hashes)
+            statuses.append(staged_file.statuses)
+            files.append(staged_file.delivery.read)
+            conflicting += staged_file.conflicting
+            unmatched += staged_file.unmatched
+            incomplete += staged_file.incomplete
+            bad += staged_file.bad
+        counts = np.bincount(np.concatenate(statuses), minlength=len(RowStatus)).tolist()
+        watermark = staged[-1].delivery.watermark
+        if unmatched:
+            watermark = self._ledger.watermark(source.name)
+
         now = datetime.now(UTC)
+        batch = None
+        if counts[RowStatus.NEW]:
+            batch = self._write(source, staged, now)
         return Ingested(
             date=now.isoformat(timespec="seconds"),
             source=source.name,
-            batch=self._write(source, staged, now) if counts[RowStatus.NEW] else None,
-            files=[staged_file.delivery.read for staged_file in staged],
+            batch=batch,
+            files=files,
             added=counts[RowStatus.NEW],
             duplicates=counts[RowStatus.DUPLICATE],
             conflicts=counts[RowStatus.CONFLICT],
             held_out=counts[RowStatus.HELD_OUT],
-            incomplete=sum(staged_file.incomplete for staged_file in staged),
-            bad=sum(staged_file.bad for staged_file in staged),
+            incomplete=incomplete,
+            bad=bad,
             unmatched=unmatched,
-            conflicting=[place for staged_file in staged for place in staged_file.conflicting][:PLACES],
-            contradictions=identity_of(
-                [staged_file.hashes for staged_file in staged],
-                [staged_file.statuses for staged_file in staged],
-            ),
+            conflicting=conflicting[:PLACES],
+            contradictions=identity_of(hashes, statuses),
             watermark=watermark,
         )
 
     def _write(self, source: IngestSource, staged: Sequence[Staged], now: datetime) -> str:
         """Write the new rows; return the path of the file, which is named after its content."""
-        batch, schema = staged[0].path.with_name("batch.parquet"), self._columns.schema
+        batch = staged[0].path.with_name("batch.parquet")
+        schema = self._columns.schema
         write_batches(batch, schema, rebatch(_new_rows(staged, schema), schema))
+
         path = self.layout.batches / f"{now.date().isoformat()}-{source.name}-{file_hash(batch)[:8]}.parquet"
         with replace_file(self._checkout / path) as partial:
             shutil.copyfile(batch, partial)
@@ -554,6 +673,7 @@ class Harvester:
 
 
 def _new_rows(staged: Iterable[Staged], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the new rows of the files of a source."""
     for staged_file in staged:
         first = 0
         with pq.ParquetFile(staged_file.path) as file:

@@ -1,12 +1,15 @@
-"""The data that the pipeline reads already: its files and columns, hashes of its rows, and how it writes its classes."""
+"""The data that the pipeline reads already: files, columns, hashes of the rows, and how classes are written.
+
+New rows are compared with it: ``flows/ingestion/harvest.py``.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -48,118 +51,160 @@ class RowHashes:
     """Hashes of rows, each of shape ``(rows,)``.
 
     Attributes:
-        texts: Of the texts, as the division into splits compares them: case, white space and the order of a
-            pair make no difference.
-        held: True for rows of validation and test.
+        texts: Hashes of the texts, as the division into splits compares texts: case, white space and the
+            order of a pair make no difference.
+        keys: Hashes of the values of column ``ingest.key``; ``NO_HASH`` for rows without a key.
+        labels: Hashes of the labels; ``NO_HASH`` for rows without a label.
+        held_out: True for rows of validation and test.
     """
 
     texts: Keys
     keys: Keys
     labels: Keys
-    held: NDArray[np.bool_]
+    held_out: NDArray[np.bool_]
 
     @classmethod
     def of(
-        cls, texts: list[pa.Array], labels: pa.Array, keys: pa.Array | None, *, held: bool = False
+        cls, texts: list[pa.Array], labels: pa.Array, keys: pa.Array | None, *, held_out: bool = False
     ) -> Self:
         """Hash rows."""
-        none = np.zeros(len(labels), np.uint64)
-        hashed = row_hashes(texts, None, 0) if len(labels) else none
-        named = labels if pa.types.is_string(labels.type) else labels.cast(pa.string())
-        return cls(hashed, none if keys is None else hashes(keys), hashes(named), np.full(len(labels), held))
+        missing = np.zeros(len(labels), np.uint64)
+        text_hashes = row_hashes(texts, None, 0) if len(labels) else missing
+        key_hashes = missing if keys is None else hashes(keys)
+        # A regression has numbers.
+        if not pa.types.is_string(labels.type):
+            labels = labels.cast(pa.string())
+        return cls(text_hashes, key_hashes, hashes(labels), np.full(len(labels), held_out))
 
     @classmethod
     def joined(cls, parts: "Sequence[RowHashes]") -> Self:
         """Join the rows of several parts."""
-        none = np.zeros(0, np.uint64)
-        parts = [cls(none, none, none, np.zeros(0, np.bool_)), *parts]
-        texts, keys, labels = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("texts", "keys", "labels")
-        )
-        return cls(texts, keys, labels, np.concatenate([part.held for part in parts]))
+        missing = np.zeros(0, np.uint64)
+        no_rows = cls(missing, missing, missing, np.zeros(0, np.bool_))
+        parts = [no_rows, *parts]
+        columns = {}
+        for column in fields(cls):
+            columns[column.name] = np.concatenate([getattr(part, column.name) for part in parts])
+        return cls(**columns)
 
 
 class _Index:
-    """Identities (texts or keys) of the data, sorted, and their labels."""
+    """Identities (hashes of texts, or of keys) of the data and their labels, sorted for binary search."""
 
     def __init__(self, identities: Keys, labels: Keys) -> None:
-        present = identities != NO_HASH
-        self._identities = np.unique(identities[present])
-        self._unlabelled = np.unique(identities[present & (labels == NO_HASH)])
-        self._labelled = np.unique(mixed(identities[present], labels[present]))
+        identified = identities != NO_HASH
+        unlabelled = identified & (labels == NO_HASH)
+        self._identities = np.unique(identities[identified])
+        self._unlabelled = np.unique(identities[unlabelled])
+        self._labelled = np.unique(mixed(identities[identified], labels[identified]))
 
     def find(self, identities: Keys, labels: Keys) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which rows are in the data, and which of them only with another label."""
-        found = _isin(identities, self._identities)
-        same = _isin(mixed(identities, labels), self._labelled) | _isin(identities, self._unlabelled)
-        return found, found & ~same
+        """Return which rows are in the data, and which rows are there, but only with another label.
+
+        A row that the data has without a label agrees with every label.
+        """
+        in_data = _isin(identities, self._identities)
+        same_label = _isin(mixed(identities, labels), self._labelled)
+        agrees = same_label | _isin(identities, self._unlabelled)
+        return in_data, in_data & ~agrees
 
 
-def _isin(values: Keys, known: Keys) -> NDArray[np.bool_]:
-    """Return which values are in ``known``, which is sorted; ``np.isin`` would sort it again for each small file."""
-    if not len(known):
+def _isin(values: Keys, ordered: Keys) -> NDArray[np.bool_]:
+    """Return which values are in ``ordered``, whose values ascend.
+
+    ``np.isin`` would sort them again for each small file.
+    """
+    if not len(ordered):
         return np.zeros(len(values), np.bool_)
-    return np.asarray(known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values)
+    positions = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+    return np.asarray(ordered[positions] == values)
+
+
+class _Origin(NamedTuple):
+    """Where a new row comes from: the hash of its label, and the name of its file."""
+
+    label: int
+    file: str
 
 
 @dataclass
 class NewRowSelection:
-    """Judges the rows of a run, after those that the data has, file after file: the first of several equal rows is new.
+    """Decides what becomes of the rows of a run, file after file: the first of several equal rows is new.
 
     Attributes:
-        disagreeing: Row of the last file that was judged: the file of this run that has it with another
+        data: The rows that the data has.
+        disagreeing: Row of the last file that was classified: the file of this run that has it with another
             label.
     """
 
-    known: RowHashes
+    data: RowHashes
     disagreeing: dict[int, str] = field(default_factory=dict)
-    _texts: dict[int, tuple[int, str]] = field(default_factory=dict)
-    _keys: dict[int, tuple[int, str]] = field(default_factory=dict)
+    _texts: dict[int, _Origin] = field(default_factory=dict)
+    _keys: dict[int, _Origin] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known = self.known
-        self._by_text, self._by_key = _Index(known.texts, known.labels), _Index(known.keys, known.labels)
-        self._held = np.unique(known.texts[known.held])
+        self._by_text = _Index(self.data.texts, self.data.labels)
+        self._by_key = _Index(self.data.keys, self.data.labels)
+        self._held_out = np.unique(self.data.texts[self.data.held_out])
 
     def classify(self, rows: RowHashes, name: str = "") -> NDArray[np.int8]:
         """Return the ``RowStatus`` of each row of a file, and remember the new ones."""
         self.disagreeing.clear()
-        origins: dict[int, tuple[int, str]] = {}  # one object for all rows of a label
+
+        # against the data; the last of several assignments counts: a conflict is one in held-out rows, too
         statuses = np.full(len(rows.texts), RowStatus.NEW, np.int8)
-        text_found, text_conflicts = self._by_text.find(rows.texts, rows.labels)
-        key_found, key_conflicts = self._by_key.find(rows.keys, rows.labels)
-        statuses[text_found | key_found] = RowStatus.DUPLICATE
-        statuses[_isin(rows.texts, self._held)] = RowStatus.HELD_OUT
+        same_text, text_conflicts = self._by_text.find(rows.texts, rows.labels)
+        same_key, key_conflicts = self._by_key.find(rows.keys, rows.labels)
+        statuses[same_text | same_key] = RowStatus.DUPLICATE
+        statuses[_isin(rows.texts, self._held_out)] = RowStatus.HELD_OUT
         statuses[text_conflicts | key_conflicts] = RowStatus.CONFLICT
-        columns = (rows.texts.tolist(), rows.keys.tolist(), rows.labels.tolist())
+
+        # against the earlier rows of the run
+        texts = rows.texts.tolist()
+        keys = rows.keys.tolist()
+        labels = rows.labels.tolist()
+        origins: dict[int, _Origin] = {}  # one object for all rows of a label, to save memory
         for row in np.flatnonzero(statuses == RowStatus.NEW).tolist():
-            text, key, label = (column[row] for column in columns)
-            earlier = [
-                found
-                for found in (self._texts.get(text), self._keys.get(key) if key else None)
-                if found is not None
-            ]
-            if (other := next((file for known, file in earlier if known != label), None)) is not None:
-                statuses[row], self.disagreeing[row] = RowStatus.CONFLICT, other
+            text = texts[row]
+            key = keys[row]
+            label = labels[row]
+            candidates = (self._texts.get(text), self._keys.get(key) if key else None)
+            earlier = [origin for origin in candidates if origin is not None]
+            disagreeing = [origin.file for origin in earlier if origin.label != label]
+            if disagreeing:
+                statuses[row] = RowStatus.CONFLICT
+                self.disagreeing[row] = disagreeing[0]
             elif earlier:
                 statuses[row] = RowStatus.DUPLICATE
             else:
-                self._texts[text] = origins.setdefault(label, (label, name))
+                origin = origins.setdefault(label, _Origin(label, name))
+                self._texts[text] = origin
                 if key:
-                    self._keys[key] = self._texts[text]
+                    self._keys[key] = origin
         return statuses
 
 
 def ending_of(name: str) -> str | None:
     """Return the ending of a file that can be read, such as ``.csv.gz``; ``None`` for any other."""
-    return next(
-        (ending for ending in sorted(ENDINGS, key=len, reverse=True) if name.lower().endswith(ending)), None
-    )
+    # The longest first: ``.csv.gz`` also ends with ``.gz``.
+    for ending in sorted(ENDINGS, key=len, reverse=True):
+        if name.lower().endswith(ending):
+            return ending
+    return None
 
 
 @dataclass(frozen=True)
 class BatchColumns:
-    """The columns of a batch file, by the names that the user's data have; the group is ``data.split.by``, the key ``ingest.key``."""
+    """The columns of a batch file, by the names that the user's data have.
+
+    Attributes:
+        texts: Columns with texts.
+        label: Column with the label.
+        kind: The kind of task, which tells the type of a label.
+        by: Column with the group, ``data.split.by``.
+        key: Column with the key, ``ingest.key``.
+        policy: What happens with bad rows.
+    """
 
     texts: tuple[str, ...]
     label: str
@@ -177,33 +222,47 @@ class BatchColumns:
 
     @property
     def others(self) -> dict[str, str]:
-        """The group and the key, where there are any and they are no text column or label: for each, the parameter that names it."""
-        given = {self.key: "ingest.key", self.by: "data.split.by"}
-        return {
-            name: given[name]
-            for name in (self.by, self.key)
-            if name and name not in (*self.texts, self.label)
-        }
+        """Group and key, by column: the parameter that names it; not if it is a text column or the label."""
+        parameters: dict[str, str] = {}
+        for column, parameter in ((self.by, "data.split.by"), (self.key, "ingest.key")):
+            if column and column != self.label and column not in self.texts:
+                parameters.setdefault(column, parameter)
+        return parameters
 
     @property
     def schema(self) -> pa.Schema:
         """Schema of a batch file."""
-        types = dict.fromkeys((*self.texts, self.label, *self.others), pa.string())
+        types = dict.fromkeys(self.texts, pa.string())
         types[self.label] = self.kind.staged_type
-        return pa.schema([pa.field(name, kind) for name, kind in types.items()])
+        for column in self.others:
+            types[column] = pa.string()
+        return pa.schema(list(types.items()))
 
     def labelled(self, id_column: str | None = None) -> LabelledColumns:
-        """Return what is read of a file with new rows; with the column of their ids, of one with late labels."""
-        others = self.others | ({} if id_column is None else {id_column: "id of the source"})
-        texts = self.texts if id_column is None else ()
+        """Return the columns that are read of a file with new rows.
+
+        A file with late labels has an ``id_column`` with the ids of its rows, and no texts.
+        """
+        texts = self.texts
+        others = self.others
+        if id_column is not None:
+            texts = ()
+            others[id_column] = "id of the source"
         return LabelledColumns(texts, self.label, self.kind, others, sparse=True, policy=self.policy)
 
     def named(self, batch: pa.RecordBatch, read: LabelledColumns) -> dict[str, pa.Array]:
         """Return the columns of a batch of ``labelled_rows`` by the names of the user."""
-        return dict(zip((*read.texts, *read.others, self.label), batch.columns, strict=False))
+        # The order in which ``labelled_rows`` has them, before the position.
+        names = list(read.texts)
+        names += read.others
+        names.append(self.label)
+        return dict(zip(names, batch.columns, strict=False))
 
 
 _PLAIN = re.compile(r"[\w.-]+")
+"""One split of the source, whole."""
+_SPLIT = re.compile(r"([\w.-]+)(?:\[[^\]]*\])?")
+"""A split of the source in a sum of splits, with its slice."""
 
 
 @dataclass(frozen=True)
@@ -213,16 +272,20 @@ class DataLayout:
     Attributes:
         folder: ``data/source/PATH``.
         split: Split of the source that gets new rows: ``data.splits.train``.
-        held: The other splits of the source: rows that are there are not for training.
+        held_out: The other splits of the source: their rows are not for training.
     """
 
     folder: Path
     split: str
-    held: tuple[str, ...]
+    held_out: tuple[str, ...]
 
     @classmethod
     def of(cls, data: DataParams) -> "DataLayout":
-        """Return the layout for the parameters; a ``ParamsError`` if new rows could change the split of other rows."""
+        """Return the layout for the parameters.
+
+        Raises:
+            ParamsError: New rows cannot be added, or could change the split of other rows.
+        """
         if data.source != "files":
             hint = (
                 "Set up your own data with `tuneline init FILE`; a source with hub: true follows a data set"
@@ -239,26 +302,8 @@ class DataLayout:
             raise ParamsError(
                 "data.split.stratify is true: added rows would move a few others to another split.", hint
             )
-        specs = data.source_specs
-        train = specs.pop("train")
-        if not _PLAIN.fullmatch(train):
-            raise ParamsError(
-                f"data.splits.train is {train!r}: new rows need one split of the source.",
-                "Name one, without slices or sums.",
-            )
-        held = tuple(
-            dict.fromkeys(
-                name for spec in specs.values() for name in re.findall(r"([\w.-]+)(?:\[[^\]]*\])?", spec)
-            )
-        )
-        if train in held:
-            hint = (
-                "Divide it with data.split (stratify: false) instead of slices: the split of a row then"
-                " follows from the row alone."
-            )
-            raise ParamsError(
-                f"data.splits: {train!r} gives more than one split, so new rows would move others.", hint
-            )
+        train, held_out = _source_splits(data)
+
         if is_url(data.path or ""):
             hint = (
                 "Put new files there yourself, and run `dvc repro -f download`; or set data.path to a folder"
@@ -267,8 +312,15 @@ class DataLayout:
             raise ParamsError(
                 f"data.path is {shown(str(data.path))}: new rows are added to files under {SOURCE}/.", hint
             )
-        given = Path(data.path or ".")
-        return cls(given if given.parts[:2] == SOURCE.parts else SOURCE / given, train, held)
+        folder = Path(data.path or ".")
+        if folder.parts[:2] != SOURCE.parts:
+            folder = SOURCE / folder
+        return cls(folder, train, held_out)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """All splits of the source."""
+        return (self.split, *self.held_out)
 
     @property
     def batches(self) -> Path:
@@ -277,46 +329,81 @@ class DataLayout:
 
     def files(self, root: Path, split: str) -> list[Path]:
         """List the files of a split of the source: the one that is named after it, then its batches."""
+        folder = root / self.folder
         single = [
             path
-            for path in (root / self.folder).glob(f"{split}.*")
+            for path in folder.glob(f"{split}.*")
             if ending_of(path.name) == path.name.removeprefix(split)
         ]
-        return sorted(single) + sorted(
-            path for path in (root / self.folder / split).glob("[!.]*") if ending_of(path.name)
-        )
+        batches = [path for path in (folder / split).glob("[!.]*") if ending_of(path.name)]
+        return sorted(single) + sorted(batches)
 
     def tracked(self, root: Path, repository: Repository) -> Path:
-        """Return the folder to ``dvc add``: the one that is tracked already, else the smallest whose ``.dvc`` file git does not ignore.
+        """Return the folder to ``dvc add``.
+
+        It is the folder that is tracked already, else the smallest whose ``.dvc`` file git does not ignore.
 
         Raises:
             DataError: Rows cannot be added to what is tracked.
         """
-        candidates = [
-            path
-            for path in (self.batches, *self.batches.parents)
-            if path != SOURCE and SOURCE in path.parents
-        ]
-        tracked = next((path for path in candidates if (root / f"{path}.dvc").exists()), None)
-        if tracked is not None and "deps" in read_yaml(root / f"{tracked}.dvc"):
-            hint = (
-                "Import the files that change by a source of flow ingest, or track the folder with `dvc add`."
-            )
-            raise DataError(
-                f"{tracked}.dvc is an import of DVC, which the next `dvc update` would replace.", hint
-            )
-        if tracked is None and (repository.root / self.folder).is_dir() and not (root / self.folder).is_dir():
+        # from the folder of the batches up to the one below ``data/source``
+        candidates = [self.batches]
+        candidates += [folder for folder in self.batches.parents if SOURCE in folder.parents]
+
+        for path in candidates:
+            if not (root / f"{path}.dvc").exists():
+                continue
+            if "deps" in read_yaml(root / f"{path}.dvc"):
+                hint = (
+                    "Import the files that change by a source of flow ingest, or track the folder with `dvc"
+                    " add`."
+                )
+                raise DataError(
+                    f"{path}.dvc is an import of DVC, which the next `dvc update` would replace.", hint
+                )
+            return path
+
+        if (repository.root / self.folder).is_dir() and not (root / self.folder).is_dir():
             hint = f"`dvc add {candidates[-1]}` and commit {candidates[-1]}.dvc."
             raise DataError(
                 f"{self.folder} is in no commit: a run would not have the rows that are there.", hint
             )
-        return tracked or next(
-            (path for path in candidates if not _ignored(root, repository, path)), candidates[-1]
+        for path in candidates:
+            if not _ignored(root, repository, path):
+                return path
+        return candidates[-1]
+
+
+def _source_splits(data: DataParams) -> tuple[str, tuple[str, ...]]:
+    """Return the split of the source that gets new rows, and the splits that are held out.
+
+    Raises:
+        ParamsError: New rows could change the split of other rows.
+    """
+    specs = data.source_specs
+    train = specs.pop("train")
+    if not _PLAIN.fullmatch(train):
+        raise ParamsError(
+            f"data.splits.train is {train!r}: new rows need one split of the source.",
+            "Name one, without slices or sums.",
         )
+    names: list[str] = []
+    for spec in specs.values():
+        names += _SPLIT.findall(spec)
+    if train in names:
+        hint = (
+            "Divide it with data.split (stratify: false) instead of slices: the split of a row then"
+            " follows from the row alone."
+        )
+        raise ParamsError(
+            f"data.splits: {train!r} gives more than one split, so new rows would move others.", hint
+        )
+    return train, tuple(dict.fromkeys(names))
 
 
 def _ignored(root: Path, repository: Repository, path: Path) -> bool:
-    with suppress(GitError):  # exit code 1: it is not
+    """Return True if git ignores the ``.dvc`` file of a folder."""
+    with suppress(GitError):  # exit code 1: git does not ignore it
         repository.git("check-ignore", "--quiet", f"{path}.dvc", cwd=root)
         return True
     return False
@@ -325,17 +412,17 @@ def _ignored(root: Path, repository: Repository, path: Path) -> bool:
 def read_known(
     root: Path, layout: DataLayout, columns: BatchColumns, files: FilesParams, log: Callable[[str], None]
 ) -> tuple[RowHashes, frozenset[str]]:
-    """Return the hashes of the rows of every split in a checkout, and the labels of the split that gets new rows, if they are classes.
+    """Return the hashes of the rows of every split in a checkout, and the classes of the training rows.
 
     Raises:
         DataError: A file cannot be read.
     """
     parts: list[RowHashes] = []
     labels: set[str] = set()
-    for split in (layout.split, *layout.held):
+    for split in layout.splits:
         for path in layout.files(root, split):
             for texts, label, keys in known_rows(path, columns, files):
-                parts.append(RowHashes.of(texts, label, keys, held=split != layout.split))
+                parts.append(RowHashes.of(texts, label, keys, held_out=split != layout.split))
                 if split == layout.split:
                     labels.update(columns.kind.observed(label))
     rows = RowHashes.joined(parts)
@@ -348,7 +435,7 @@ def known_rows(
 ) -> Iterator[tuple[list[pa.Array], pa.Array, pa.Array | None]]:
     """Yield texts, labels and keys of a file of the data.
 
-    Neither labels nor keys need be there; stage ``download`` limits the share of bad rows.
+    The file may lack the columns with label, group and key. Stage ``download`` limits the share of bad rows.
     """
     read = replace(
         columns.labelled(),
@@ -359,50 +446,64 @@ def known_rows(
     with open_table(source) as table:
         for batch in labelled_rows(table, read, BadRows(table.name, source.unit, read.policy)):
             named = columns.named(batch, read)
-            yield (
-                [pc.fill_null(named[name], "") for name in columns.texts],
-                batch[LABEL],
-                named[columns.key] if columns.key else None,
-            )
+            texts = [pc.fill_null(named[name], "") for name in columns.texts]
+            keys = named[columns.key] if columns.key else None
+            yield texts, batch[LABEL], keys
 
 
 @dataclass(frozen=True)
 class ClassNames:
-    """How a label of a new row is written in the data: by label as a source may give it.
+    """How the label of a new row is written in the data.
 
-    ``None``: any label as it is.
+    Attributes:
+        written: By each label that a source may give, the label in the data; ``None`` if any label is written
+            as it is.
     """
 
     written: Mapping[str, str] | None
 
     @classmethod
     def of(cls, data: DataParams, labels: frozenset[str]) -> "ClassNames":
-        """Return the classes of ``data.label_names``, by name or id, else those that the data has; any label where it has none."""
-        if not (data.label_names or labels):
-            return cls(None)
+        """Return the classes of ``data.label_names``, by name or id, else the labels that the data has.
+
+        Without both, any label is written as it is.
+        """
         if not data.label_names:
-            return cls({label: label for label in labels})
-        ids = {str(position): name for position, name in enumerate(data.label_names)}
-        names = {str(class_name(name)): name for name in data.label_names}
-        if (
-            labels and labels <= ids.keys() and not labels <= names.keys()
-        ):  # the files have ids, as stage download understands them
-            return cls({name: number for number, name in ids.items()} | {number: number for number in ids})
-        return cls(ids | names)
+            return cls({label: label for label in labels} if labels else None)
+
+        names_by_id: dict[str, str] = {}
+        names_by_name: dict[str, str] = {}
+        ids_by_name: dict[str, str] = {}
+        ids_by_id: dict[str, str] = {}
+        for position, name in enumerate(data.label_names):
+            number = str(position)
+            names_by_id[number] = name
+            names_by_name[str(class_name(name))] = name
+            ids_by_name[name] = number
+            ids_by_id[number] = number
+        # Files may have ids, as stage download understands them.
+        has_ids = labels <= names_by_id.keys() and not labels <= names_by_name.keys()
+        if labels and has_ids:
+            return cls(ids_by_name | ids_by_id)
+        return cls(names_by_id | names_by_name)
 
     def translate(self, labels: pa.Array, place: Callable[[int], str]) -> pa.Array:
-        """Return labels as they are written in the data; a ``DataError`` names the ``place`` of one that is not a class."""
+        """Return labels as they are written in the data.
+
+        Raises:
+            DataError: A label is not a class; the message has its ``place``.
+        """
         if self.written is None:
             return labels
-        given: Sequence[str] = labels.to_pylist()
-        for row, name in enumerate(given):
-            if name not in self.written:
+
+        written: list[str] = []
+        for row, label in enumerate(labels.to_pylist()):
+            if label not in self.written:
+                classes = listed(sorted(set(self.written.values())))
                 hint = (
-                    f"It is {name!r}. Correct it; a new class must be listed in data.label_names, with all"
+                    f"It is {label!r}. Correct it; a new class must be listed in data.label_names, with all"
                     " others."
                 )
-                raise DataError(
-                    f"{place(row)}: the label is not one of {listed(sorted(set(self.written.values())))}.",
-                    hint,
-                )
-        return pa.array([self.written[name] for name in given], pa.string())
+                raise DataError(f"{place(row)}: the label is not one of {classes}.", hint)
+            written.append(self.written[label])
+        return pa.array(written, pa.string())

@@ -62,11 +62,17 @@ class Ingested(Record):
     @property
     def counts(self) -> str:
         """The counts that are not zero, in words."""
-        counts = {"duplicate": self.duplicates, "conflicting": self.conflicts, "held out": self.held_out}
-        counts |= {"incomplete": self.incomplete, "bad": self.bad, "unmatched": self.unmatched}
-        return ", ".join(
-            [f"{self.added:,} new", *(f"{count:,} {name}" for name, count in counts.items() if count)]
-        )
+        numbers = {
+            "duplicate": self.duplicates,
+            "conflicting": self.conflicts,
+            "held out": self.held_out,
+            "incomplete": self.incomplete,
+            "bad": self.bad,
+            "unmatched": self.unmatched,
+        }
+        words = [f"{self.added:,} new"]
+        words += [f"{number:,} {name}" for name, number in numbers.items() if number]
+        return ", ".join(words)
 
 
 class Ledger(Record):
@@ -81,25 +87,30 @@ class Ledger(Record):
 
     def plus(self, entries: Sequence[Ingested]) -> "Ledger":
         """Return the ledger with more entries."""
-        return self.model_copy(update={"entries": [*self.entries, *entries]})
+        return self.model_copy(update={"entries": list(self.entries) + list(entries)})
 
     def etags(self, source: str) -> dict[str, str | None]:
-        """Return the versions of URLs that were read for a source, by URL; ``None`` for those that are to be read again."""
-        entries = [entry for entry in self.entries if entry.source == source]
-        return {
-            read.name: None if entry.unmatched else read.etag for entry in entries for read in entry.files
-        }
+        """Return the versions of the URLs that a source has read, by URL; ``None`` to read a URL again."""
+        etags = {}
+        for entry in self.entries:
+            if entry.source == source:
+                # A text that was not found may have been scored since: its label is read again.
+                for read in entry.files:
+                    etags[read.name] = None if entry.unmatched else read.etag
+        return etags
 
     def knows_conflicts_of(self, entry: Ingested) -> bool:
-        """Return True if an entry has no conflicts, or those that the last entry of its source with any has."""
-        known = (
-            earlier.contradictions
-            for earlier in reversed(self.entries)
-            if earlier.source == entry.source and earlier.contradictions
-        )
-        return entry.contradictions in (None, next(known, None))
+        """Return True if an entry has no conflicts, or the same as the last conflicts of its source."""
+        if entry.contradictions is None:
+            return True
+        for earlier in reversed(self.entries):
+            if earlier.source == entry.source and earlier.contradictions:
+                return earlier.contradictions == entry.contradictions
+        return False
 
     def watermark(self, source: str) -> str | int | float | None:
         """Return the watermark of a source; ``None`` if it has none yet."""
-        marks = (entry.watermark for entry in reversed(self.entries) if entry.source == source)
-        return next((mark for mark in marks if mark is not None), None)
+        for entry in reversed(self.entries):
+            if entry.source == source and entry.watermark is not None:
+                return entry.watermark
+        return None

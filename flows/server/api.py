@@ -1,4 +1,6 @@
-"""Prefect's server, with a password and only for the addresses it is served at: ``uvicorn --factory flows.server.api:create_app``.
+"""Prefect's server, with a password and only for the addresses it is served at.
+
+``uvicorn --factory flows.server.api:create_app`` runs it.
 
 ``prefect server start`` lets everybody in and accepts requests from any web page: one in the browser of a
 user could create a deployment, which a worker executes. This application is the same, except that it
@@ -46,6 +48,7 @@ LOOPBACK = ("127.0.0.1", "localhost")
 
 def create_app() -> TrustedHostMiddleware:
     """Return the application."""
+    # settings, before Prefect reads them
     hosts, origins = served_at(os.environ)
     os.environ["PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS"] = ",".join(origins)
     try:
@@ -67,6 +70,7 @@ def create_app() -> TrustedHostMiddleware:
         )
         sys.exit(f"The server has no password. Set {variables}.")
 
+    # the application
     lock_at_begin()
     application = server.create_app(final=True)
     _remove_docs(application)
@@ -78,17 +82,22 @@ def create_app() -> TrustedHostMiddleware:
 
 
 def _remove_docs(application: FastAPI) -> None:
-    """Remove the pages that FastAPI generates, and the schema that they read, from the application and those mounted in it."""
-    off = {
+    """Remove the pages that FastAPI generates, and the schema that they read.
+
+    The applications that are mounted in this one have the same pages.
+    """
+    removed = {
         application.openapi_url,
         application.docs_url,
         application.redoc_url,
         application.swagger_ui_oauth2_redirect_url,
     }
     mounted = [route.app for route in application.routes if isinstance(route, Mount)]
-    for one in (application, *mounted):
-        if isinstance(one, FastAPI):
-            one.router.routes[:] = [route for route in one.routes if getattr(route, "path", None) not in off]
+    for app in (application, *mounted):
+        if isinstance(app, FastAPI):
+            app.router.routes[:] = [
+                route for route in app.routes if getattr(route, "path", None) not in removed
+            ]
 
 
 def _answer_ready(application: FastAPI) -> None:
@@ -98,13 +107,11 @@ def _answer_ready(application: FastAPI) -> None:
     from flows.server.ready import Readiness
 
     readiness = Readiness(provide_database_interface().database_config)
-    mounted = [route.app for route in application.routes if isinstance(route, Mount) and route.name == "api"]
-    for api in mounted:
-        if isinstance(api, FastAPI):
+    for mount in application.routes:
+        if isinstance(mount, Mount) and mount.name == "api" and isinstance(mount.app, FastAPI):
+            route = APIRoute("/ready", readiness.answer, methods=["GET"], response_model=None)
             # The first route that matches answers.
-            api.router.routes.insert(
-                0, APIRoute("/ready", readiness.answer, methods=["GET"], response_model=None)
-            )
+            mount.app.router.routes.insert(0, route)
 
 
 def _watch_runs(application: FastAPI, password: str) -> None:
@@ -113,13 +120,14 @@ def _watch_runs(application: FastAPI, password: str) -> None:
 
     from flows.server.crashes import watch
 
-    served = application.router.lifespan_context
+    prefect_lifespan = application.router.lifespan_context
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
-        inside = {"transport": httpx.ASGITransport(app=application)}  # its address may be that of a proxy
+        # In this process, and not by the server's address, which may be the address of a proxy.
+        inside = {"transport": httpx.ASGITransport(app=application)}
         async with (
-            served(app) as state,
+            prefect_lifespan(app) as state,
             PrefectClient("http://127.0.0.1/api", auth_string=password, httpx_settings=inside) as client,
         ):
             watching = asyncio.create_task(watch(client))
@@ -132,9 +140,10 @@ def _watch_runs(application: FastAPI, password: str) -> None:
 
 
 def vacuum(days: float | None) -> dict[str, str]:
-    """Return the settings with which Prefect removes runs that ended so many days ago, with their logs and artifacts; none for ever.
+    """Return the settings with which Prefect removes runs that ended so many days ago, with their logs.
 
-    Prefect removes events after 7 days by itself (``PREFECT_SERVER_EVENTS_RETENTION_PERIOD``).
+    ``None`` keeps them for ever. Prefect removes events after 7 days by itself
+    (``PREFECT_SERVER_EVENTS_RETENTION_PERIOD``).
     """
     if days is None:
         return {}
@@ -142,19 +151,27 @@ def vacuum(days: float | None) -> dict[str, str]:
 
 
 def served_at(env: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return the host names and the web origins of the server, from the environment that names its addresses."""
-    hosts, origins = set(LOOPBACK), set()
+    """Return the host names and the web origins of the server, from the addresses in the environment."""
+    hosts = set(LOOPBACK)
+    origins = set()
     for address in (env.get("PREFECT_API_URL"), env.get("PREFECT_UI_API_URL")):
         url = urlsplit(address or "")
-        if url.hostname:
-            names = LOOPBACK if url.hostname in LOOPBACK else (url.hostname,)
-            hosts |= {*names}
-            origins |= {f"{url.scheme}://{name}" + (f":{url.port}" if url.port else "") for name in names}
+        if not url.hostname:
+            continue
+        port = f":{url.port}" if url.port else ""
+        names = LOOPBACK if url.hostname in LOOPBACK else (url.hostname,)
+        for name in names:
+            hosts.add(name)
+            origins.add(f"{url.scheme}://{name}{port}")
     return sorted(hosts), sorted(origins)
 
 
 def lock_at_begin() -> None:
-    """Make every transaction of the server lock the database when it begins: then it waits its turn, for up to a minute."""
+    """Make every transaction of the server lock the database when it begins.
+
+    Then it waits its turn, for up to a minute. A transaction that locks at its first write fails at once if
+    another one has written since it began.
+    """
     from prefect.server.database.configurations import AioSqliteConfiguration
 
     begin = AioSqliteConfiguration.begin_transaction

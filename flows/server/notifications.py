@@ -46,26 +46,28 @@ class Recipient(AppriseNotificationBlock):
 
     @classmethod
     def of(cls, address: str) -> "Recipient":
-        """Return the block for an address; a plain web address is that of a web hook that takes JSON."""
-        web_hook = (
-            address.replace("http", "json", 1) if address.startswith(("https://", "http://")) else address
-        )
-        for one in dict.fromkeys((address, web_hook)):  # that of Slack or Teams is known as it is
-            if open_address(one):
-                return cls(url=SecretStr(one))
+        """Return the block for an address; a plain web address is a web hook that takes JSON."""
+        # As it is first: Apprise knows the web addresses of Slack and Teams.
+        addresses = [address]
+        if address.startswith(("https://", "http://")):
+            addresses.append(address.replace("http", "json", 1))
+        for candidate in addresses:
+            if open_address(candidate):
+                return cls(url=SecretStr(candidate))
         raise AddressError("This is not an address that notifications can be sent to.")
 
     @property
     def service(self) -> str:
         """Name of the service, for people."""
-        opened = open_address(self.url.get_secret_value())
-        return str(opened.service_name) if opened else "unknown"
+        service = open_address(self.url.get_secret_value())
+        return str(service.service_name) if service else "unknown"
 
     def block_initialization(self) -> None:
         """Open the address, with more attempts if the receiver does not answer."""
         super().block_initialization()
         for service in self._apprise_client:
-            service.retry, service.wait = self.retries, self.retry_seconds
+            service.retry = self.retries
+            service.wait = self.retry_seconds
 
     def try_once(self, subject: str, body: str) -> str | None:
         """Send a message without another attempt, and return why that failed; ``None`` if it did not."""
@@ -118,7 +120,9 @@ def main() -> None:
         "action", choices=ACTIONS, help="; ".join(f"{name}: {text}" for name, text in ACTIONS.items())
     )
     action = parser.parse_args().action
-    if get_current_settings().api.url is None:  # Prefect would start a temporary server
+
+    api = get_current_settings().api.url
+    if api is None:  # Prefect would start a temporary server
         sys.exit(
             "Of which server? Set PREFECT_API_URL and PREFECT_API_AUTH_STRING as `make serve` prints them."
         )
@@ -128,18 +132,16 @@ def main() -> None:
     except (AddressError, NotificationsError, ParamsError) as error:
         sys.exit(visible(str(error)))
     except httpx.HTTPError as error:
-        sys.exit(
-            visible(
-                f"The Prefect server at {get_current_settings().api.url} did not do it:"
-                f" {error or type(error).__name__}"
-            )
-        )
+        reason = str(error) or type(error).__name__
+        sys.exit(visible(f"The Prefect server at {api} did not do it: {reason}"))
 
 
 def _run(action: str, client: SyncPrefectClient) -> list[str]:
     """Do it, and return what was done."""
     if action == "remove":
-        return [f"Removed {name}" for name in remove_automations(client)] or ["There is nothing to remove."]
+        removed = [f"Removed {name}" for name in remove_automations(client)]
+        return removed or ["There is nothing to remove."]
+
     entries = read_entries(Repository.here().root)  # before anything is changed
     if action == "set":
         Recipient.of(read_address()).save(BLOCK, overwrite=True)
@@ -147,25 +149,30 @@ def _run(action: str, client: SyncPrefectClient) -> list[str]:
     if block is None:
         raise NotificationsError("No address is set yet: python -m flows.server.notifications set")
     recipient = cast("Recipient", Recipient.load(BLOCK))  # it would be a coroutine in asynchronous code
+
     if action == "test":
-        if reason := recipient.try_once("Tuneline: test", "Notifications of Tuneline arrive here."):
+        reason = recipient.try_once("Tuneline: test", "Notifications of Tuneline arrive here.")
+        if reason:
             raise NotificationsError(f"{recipient.service} did not take the message: {reason}")
         return [f"Sent a message to {recipient.service}."]
-    wanted = automations_of(entries, block)
-    _delete(client, block, keep={automation.name for automation in wanted})
-    return [
-        f"Notifications go to {recipient.service}:",
-        *(f"  {name}" for name in apply_automations(client, wanted)),
-    ]
+
+    automations = automations_of(entries, block)
+    _delete(client, block, keep={automation.name for automation in automations})
+    lines = [f"Notifications go to {recipient.service}:"]
+    for name in apply_automations(client, automations):
+        lines.append(f"  {name}")
+    return lines
 
 
 def read_address() -> str:
-    """Return the address: from the environment, from a prompt that does not show it, or from the first line of a pipe."""
-    if address := os.environ.get(ADDRESS):
-        return address.strip()
-    return (
-        getpass.getpass("Address (it is not shown): ") if sys.stdin.isatty() else sys.stdin.readline()
-    ).strip()
+    """Return the address: from the environment, a prompt that hides it, or the first line of a pipe."""
+    address = os.environ.get(ADDRESS)
+    if not address:
+        if sys.stdin.isatty():
+            address = getpass.getpass("Address (it is not shown): ")
+        else:
+            address = sys.stdin.readline()
+    return address.strip()
 
 
 def read_entries(root: Path) -> list[dict[str, Any]]:
@@ -185,26 +192,28 @@ def read_entries(root: Path) -> list[dict[str, Any]]:
             f"{file} is not a list `automations` of Prefect automations: {error}"
         ) from None
     except ValidationError as error:
-        errors = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
-        raise NotificationsError("\n  ".join([f"{file} has errors:", *errors])) from None
+        lines = [f"{file} has errors:"]
+        for problem in error.errors():
+            place = ".".join(map(str, problem["loc"]))
+            lines.append(f"{place}: {problem['msg']}")
+        raise NotificationsError("\n  ".join(lines)) from None
     return list(entries)
 
 
 def automations_of(entries: list[dict[str, Any]], block: UUID) -> list[AutomationCore]:
     """Return the automations whose messages go to a block."""
-    return [
-        AutomationCore.model_validate(
-            {**entry, "actions": [_sending(action, block) for action in entry["actions"]]}
-        )
-        for entry in entries
-    ]
+    automations = []
+    for entry in entries:
+        actions = [_sending(action, block) for action in entry["actions"]]
+        automations.append(AutomationCore.model_validate({**entry, "actions": actions}))
+    return automations
 
 
 def _sending(action: dict[str, Any], block: UUID) -> dict[str, Any]:
-    """Return an action of the file; one that sends a message gets the block, unless the file names another."""
-    return (
-        {"block_document_id": str(block), **action} if action.get("type") == "send-notification" else action
-    )
+    """Return an action of the file; one that sends gets the block, unless the file names another."""
+    if action.get("type") == "send-notification":
+        return {"block_document_id": str(block), **action}
+    return action
 
 
 def remove_automations(client: SyncPrefectClient) -> list[str]:
@@ -217,22 +226,26 @@ def remove_automations(client: SyncPrefectClient) -> list[str]:
     return [*names, "the address"]
 
 
-def apply_automations(client: SyncPrefectClient, wanted: Sequence[AutomationCore]) -> list[str]:
+def apply_automations(client: SyncPrefectClient, automations: Sequence[AutomationCore]) -> list[str]:
     """Create the automations, replace those whose content differs, and return their names.
 
     An automation that is up to date is left alone: it knows for which runs it waits. One that a person
     disabled stays so.
     """
-    for automation in wanted:
+    for automation in automations:
         existing = client.read_automations_by_name(automation.name)
-        automation.enabled = all(former.enabled for former in existing) if existing else automation.enabled
-        same = [former for former in existing if _content(former) == _content(automation)]
-        for outdated in existing:
-            if outdated not in same[:1]:
-                client.delete_automation(outdated.id)
-        if not same:
+        if existing:
+            automation.enabled = all(former.enabled for former in existing)
+
+        # Of several equal ones, one stays.
+        content = _content(automation)
+        up_to_date = [former for former in existing if _content(former) == content][:1]
+        for former in existing:
+            if former not in up_to_date:
+                client.delete_automation(former.id)
+        if not up_to_date:
             client.create_automation(automation)
-    return [automation.name for automation in wanted]
+    return [automation.name for automation in automations]
 
 
 def _content(automation: AutomationCore) -> dict[str, Any]:
@@ -242,19 +255,18 @@ def _content(automation: AutomationCore) -> dict[str, Any]:
 
 
 def _comparable(trigger: dict[str, Any]) -> dict[str, Any]:
-    sets: dict[str, Any] = {
-        key: sorted(trigger[key]) for key in ("after", "expect", "for_each") if key in trigger
-    }  # their order varies
-    nested = (
-        {"triggers": [_comparable(nested_trigger) for nested_trigger in trigger["triggers"]]}
-        if "triggers" in trigger
-        else {}
-    )
-    return {**trigger, **sets, **nested, "id": None}
+    """Return a trigger without its id, with sets as sorted lists: their order varies."""
+    comparable = {**trigger, "id": None}
+    for name in ("after", "expect", "for_each"):
+        if name in trigger:
+            comparable[name] = sorted(trigger[name])
+    if "triggers" in trigger:
+        comparable["triggers"] = [_comparable(nested_trigger) for nested_trigger in trigger["triggers"]]
+    return comparable
 
 
 def _delete(client: SyncPrefectClient, block: UUID, keep: set[str]) -> list[str]:
-    """Delete the automations that send to the block, except those with the names to keep, and return their names."""
+    """Delete the automations that send to the block, except the names to keep, and return their names."""
     deleted = []
     for automation in client.read_automations():
         sends = any(

@@ -1,4 +1,4 @@
-"""Prefect's command line with a worker that reports each thing once and starts a run with one process instead of two.
+"""Prefect's command line with a worker that reports a thing once, and starts a run with one process.
 
 ``python -m flows.server.prefect_worker worker start ...``
 
@@ -42,12 +42,15 @@ _waiting: set[str] = set()
 
 def logged_once(record: logging.LogRecord) -> bool:
     """Pass on once that a run cannot start yet: one that waits for its turn is tried every 20 seconds."""
-    if not (tried := _TRIED.search(record.getMessage())):
+    attempt = _TRIED.search(record.getMessage())
+    if not attempt:
         return True
-    known = tried["run"] in _waiting
-    if tried["what"] == "Aborted submission of":
-        _waiting.add(tried["run"])
-    return not known
+
+    run = attempt["run"]
+    logged_before = run in _waiting
+    if attempt["what"] == "Aborted submission of":
+        _waiting.add(run)
+    return not logged_before
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ NOT_READY = (
     "The server's database takes no writes, so no run can start or end. The server's log says why; often, the"
     " disk is full."
 )
+# A new table: see the top of this module.
 _STATEMENTS = ("DROP TABLE IF EXISTS tuneline_ready", "CREATE TABLE tuneline_ready (content TEXT)")
 _INSERT = "INSERT INTO tuneline_ready VALUES (:content)"
 
@@ -67,7 +68,10 @@ class Readiness:
 
 
 async def write(database: BaseDatabaseConfiguration) -> None:
-    """Replace the table of the last write by a new one, and commit; any error of the database if it cannot."""
+    """Replace the table of the last write by a new one, and commit.
+
+    Every error of the database is raised.
+    """
     async with (
         await database.session(await database.engine()) as session,
         database.begin_transaction(session),

@@ -1,4 +1,4 @@
-"""Run everything on one machine with one command: Prefect server (SQLite), work pool, deployments, automations, worker.
+"""Run everything on one machine with one command: server (SQLite), work pool, deployments, worker.
 
 ``python -m flows.server.serve``; Ctrl-C or closing the terminal ends all of it, runs first. A run that is
 started again resumes from its checkpoint.
@@ -30,14 +30,19 @@ from tuneline.core.processes import ending
 from tuneline.core.terminal import say
 
 APPLICATION = "flows.server.api:create_app"
-AUTH, CLIENT_AUTH = "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"
-"""Variables with the password: of the server, and of its clients."""
+AUTH = "PREFECT_SERVER_API_AUTH_STRING"
+"""Environment variable of the server with its password."""
+CLIENT_AUTH = "PREFECT_API_AUTH_STRING"
+"""Environment variable of the server's clients with its password."""
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - refused
 FILE = "tuneline-serve.secret"
 """Name of the file with the password, in the folder of the server's database."""
 _REMEDY = "Remove it; the next start writes a new one, with which other terminals log in."
 SERVER_START = 180.0
-"""Seconds until a server must answer: its first start migrates the database, which takes a minute on a busy machine."""
+"""Seconds until a server must answer.
+
+Its first start migrates the database, which takes a minute on a busy machine.
+"""
 
 
 def main() -> None:
@@ -54,29 +59,41 @@ def main() -> None:
             " lists them)"
         )
     end_on_signals()
+
     with contextlib.suppress(KeyboardInterrupt), exclusive(options.host, options.port) as home:
         bypass_proxy(options.host)
-        given = os.environ.get(AUTH)
-        env = settings(f"http://{options.host}:{options.port}/api", given or read_or_create(home / FILE))
+        # the password
+        secret = None
+        password = os.environ.get(AUTH)
+        if not password:
+            secret = home / FILE
+            password = read_or_create(secret)
+        env = settings(f"http://{options.host}:{options.port}/api", password)
+
         with server(options.host, options.port, env) as serving:
             deploy(env)
-            say(welcome(env["PREFECT_API_URL"], None if given else home / FILE))
+            say(welcome(env["PREFECT_API_URL"], secret))
             with ending(start_module("flows.server.worker", "--name", "local", env=env)) as worker:
                 while worker.poll() is None and serving.poll() is None:
                     time.sleep(0.5)
-                ended = (
-                    "server" if serving.poll() is not None else "worker"
-                )  # before this process ends the other one
+                # Before this process ends the other one.
+                ended = "worker" if serving.poll() is None else "server"
         sys.exit(
             f"The {ended} ended; its output is above. Start it again: the same run, requested again, resumes."
         )
 
 
 def welcome(api: str, file: Path | None) -> str:
-    """Return how to use the server from another terminal, without the password: that is in a file, or in the environment."""
-    where, password = (
-        (str(file), f'"$(cat {shlex.quote(str(file))})"') if file else (f"${AUTH}", f'"${AUTH}"')
-    )
+    """Return how to use the server from another terminal, without its password.
+
+    The password is in ``file``; ``None`` if it is in the environment.
+    """
+    if file:
+        where = str(file)
+        password = f'"$(cat {shlex.quote(where)})"'
+    else:
+        where = f"${AUTH}"
+        password = f'"{where}"'
     return f"""
 Serving at {api.removesuffix("/api")}. Its page asks for the password: all of {where}. In another terminal:
 
@@ -89,12 +106,12 @@ def end_on_signals() -> None:
     """Make Ctrl-C, SIGTERM and a closed terminal interrupt this process, so that it ends what it started."""
 
     def interrupt(_number: int, _frame: object) -> None:
-        signal.signal(
-            signal.SIGHUP, signal.SIG_IGN
-        )  # kernel and shell both send it: the second must not interrupt the ending
+        # Kernel and shell both send it: the second one must not interrupt the ending.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for number in (signal.SIGINT, signal.SIGTERM):  # also SIGINT, which a script's background process ignores
+    # Also SIGINT, which a script's background process ignores.
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup make serve` serves on
         signal.signal(signal.SIGHUP, interrupt)
@@ -112,22 +129,22 @@ def read_or_create(file: Path) -> str:
     if not os.path.lexists(file):
         _create(file)
     status = file.lstat()
-    if (
-        not stat.S_ISREG(status.st_mode)
-        or status.st_uid != os.geteuid()
-        or stat.S_IMODE(status.st_mode) & 0o077
-    ):
+    is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+    if not is_own or stat.S_IMODE(status.st_mode) & 0o077:
         sys.exit(
             f"Other users may know the password of the server: {file} is not a file of yours with mode 0600."
             f" {_REMEDY}"
         )
+
     text = file.read_text(encoding="utf-8", errors="replace").strip()
-    if not all(text.partition(":")) or len(text.split()) != 1:
+    user, _, password = text.partition(":")
+    if not user or not password or len(text.split()) != 1:
         sys.exit(f"{file} is damaged: it should contain USER:PASSWORD. {_REMEDY}")
     return text
 
 
 def _create(file: Path) -> None:
+    """Write a random password to a new file."""
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")  # mode 0600 from the start
     partial = Path(name)
     try:
@@ -142,11 +159,15 @@ def _create(file: Path) -> None:
 
 @contextlib.contextmanager
 def exclusive(host: str, port: int) -> Iterator[Path]:
-    """Make sure that nobody else uses the port or the database, and yield its folder; to deploy to another's server would change it."""
+    """Make sure that nobody else uses the port or the database, and yield the folder of the database.
+
+    To deploy to another's server would change it.
+    """
     home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
-    home.mkdir(
-        mode=0o700, parents=True, exist_ok=True
-    )  # the database contains the secrets of notifications, and their key
+    # The database contains the secrets of notifications, and their key.
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    # the port
     try:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -156,29 +177,33 @@ def exclusive(host: str, port: int) -> Iterator[Path]:
             f"Cannot serve at {host}:{port} ({error.strerror}). Use another port: make serve ARGS='--port"
             f" {port + 1}'"
         )
-    with contextlib.ExitStack() as held:
+
+    # the database
+    with contextlib.ExitStack() as locks:
         try:
-            held.enter_context(locked(home / "tuneline-serve.lock", wait=0))
+            locks.enter_context(locked(home / "tuneline-serve.lock", wait=0))
         except BusyError:
             sys.exit(
                 f"Another `make serve` uses the database in {home}. To use another database:"
                 " PREFECT_HOME=FOLDER make serve"
             )
         database = home / "prefect.db"
-        database.touch(mode=0o600)  # SQLite would let others read it, in a folder that they can enter
+        # SQLite would let others read it, in a folder that they can enter.
+        database.touch(mode=0o600)
         database.chmod(0o600)
         yield home
 
 
 def settings(api: str, password: str) -> dict[str, str]:
-    """Return the environment of server and worker: that of ``worker_settings`` and the address and password of the server."""
+    """Return the environment of server and worker: worker settings, address and password of the server."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    served = {"PREFECT_API_URL": api, AUTH: password, CLIENT_AUTH: password}
-    return {**worker_settings(os.environ), **served, "PATH": path}
+    env = worker_settings(os.environ)
+    env.update({"PREFECT_API_URL": api, AUTH: password, CLIENT_AUTH: password, "PATH": path})
+    return env
 
 
 def start_module(module: str, *arguments: str, env: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
-    """Start a module out of reach of the terminal's Ctrl-C, so that the worker and its runs end before the server.
+    """Start a module out of reach of the terminal's Ctrl-C: the worker and its runs end before the server.
 
     If this process is killed, the module is asked to end.
     """
@@ -190,21 +215,13 @@ def start_module(module: str, *arguments: str, env: dict[str, str], **more: Any)
 @contextlib.contextmanager
 def server(host: str, port: int, env: dict[str, str], **more: Any) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server and wait until it answers."""
-    command = (
-        "uvicorn",
-        "--factory",
-        APPLICATION,
-        "--host",
-        host,
-        "--port",
-        str(port),
-        "--log-level",
-        "warning",
-    )
+    address = ("--host", host, "--port", str(port))
+    command = ("uvicorn", "--factory", APPLICATION, *address, "--log-level", "warning")
     with ending(start_module(*command, env=env, **more)) as process:
         until = time.monotonic() + SERVER_START
         api = env["PREFECT_API_URL"]
-        while (problem := _problem(api)) is not None:
+        problem = _problem(api)
+        while problem is not None:
             if process.poll() is not None:
                 sys.exit(f"The Prefect server ended with exit status {process.poll()}; its output is above.")
             if time.monotonic() > until:
@@ -213,6 +230,7 @@ def server(host: str, port: int, env: dict[str, str], **more: Any) -> Iterator[s
                     f" {problem}."
                 )
             time.sleep(0.3)
+            problem = _problem(api)
         yield process
 
 

@@ -1,4 +1,4 @@
-"""A worker in production: clones the repository for Prefect's worker; its runs end when it ends, and it waits for them.
+"""A worker in production: clones the repository for Prefect's worker, and ends after its runs.
 
 ``python -m flows.server.worker``. Arguments are passed to ``prefect worker start``: ``--work-queue gpu``
 serves one queue, not all. Environment variables:
@@ -33,11 +33,15 @@ from tuneline.project.worktrees import GitError
 from tuneline.readers.files import redacted
 from tuneline.settings import load_settings
 
-ORIGIN, DVC_REMOTE = "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"
+ORIGIN = "TUNELINE_ORIGIN"
+DVC_REMOTE = "TUNELINE_DVC_REMOTE"
 HEARTBEAT = 30
 """Seconds between two heartbeats of a run, as in prefect.yaml (see flows/server/crashes.py)."""
 RUNS_END_WITHIN = 45.0
-"""Seconds that runs have to end after their worker: they stop their programs within 27 (flows/runs/processes.py), then report."""
+"""Seconds that runs have to end after their worker.
+
+They stop their programs within 27 s (flows/runs/processes.py), and then report.
+"""
 WORKER_ENDS_WITHIN = 10
 """Seconds that Prefect's worker has to end, before it is killed."""
 CLONE_WAIT = 1800.0
@@ -52,9 +56,8 @@ def main() -> None:
     """Clone the repository if it is missing, and run the worker."""
     try:
         repository = prepare_repository()
-        training = load_settings(
-            repository.root
-        ).training  # report invalid settings now, not at the first scheduled run
+        # Report invalid settings now, and not at the first scheduled run.
+        training = load_settings(repository.root).training
     except Exception as error:
         sys.exit(visible(redacted(f"{type(error).__name__}: {error}")))
     if os.environ.get(ORIGIN) and not training.push:
@@ -63,28 +66,21 @@ def main() -> None:
             f" conf/flows.yaml of {ORIGIN}.",
             error=True,
         )
+
+    # the environment of the runs, which use the same flows
     os.environ.update(worker_settings(os.environ))
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
-    )  # runs use the same flows
-    fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never"]
-    with tempfile.TemporaryDirectory(
-        prefix="tuneline-"
-    ) as results:  # Prefect writes the exception of each failed run, which nobody reads
+    python_path = [str(ROOT)]
+    if os.environ.get("PYTHONPATH"):
+        python_path.append(os.environ["PYTHONPATH"])
+    os.environ["PYTHONPATH"] = os.pathsep.join(python_path)
+
+    command = [sys.executable, "-m", "flows.server.prefect_worker"]
+    command += ["worker", "start", "--pool", POOL, "--type", "process", "--install-policy", "never"]
+    command += sys.argv[1:]
+    # Prefect writes the exception of each failed run to a folder, where nobody reads it.
+    with tempfile.TemporaryDirectory(prefix="tuneline-") as results:
         os.environ.setdefault("PREFECT_LOCAL_STORAGE_PATH", results)
-        sys.exit(
-            run_worker(
-                [
-                    sys.executable,
-                    "-m",
-                    "flows.server.prefect_worker",
-                    "worker",
-                    "start",
-                    *fixed,
-                    *sys.argv[1:],
-                ]
-            )
-        )
+        sys.exit(run_worker(command))
 
 
 def run_worker(command: Sequence[str]) -> int:
@@ -104,28 +100,34 @@ def run_worker(command: Sequence[str]) -> int:
 
     def stop(_number: int, _frame: object) -> None:
         worker.send_signal(signal.SIGTERM)
-        signal.alarm(
-            WORKER_ENDS_WITHIN
-        )  # Prefect's worker misses the signal if it cannot print: its terminal may be closed
+        # Prefect's worker misses the signal if it cannot print: its terminal may be closed.
+        signal.alarm(WORKER_ENDS_WITHIN)
 
     signal.signal(signal.SIGTERM, stop)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # its terminal was closed; under nohup it works on
+    # Its terminal was closed; under nohup it works on.
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         signal.signal(signal.SIGHUP, stop)
-    code, until = None, math.inf
+
+    # Wait for the worker, and then for its runs, which are children of this process now.
+    code = None
+    until = math.inf
     while time.monotonic() < until:
         try:
             ended, status = os.waitpid(-1, 0 if code is None else os.WNOHANG)
         except ChildProcessError:
             break
         if ended == worker.pid:
-            code, until = os.waitstatus_to_exitcode(status), time.monotonic() + RUNS_END_WITHIN
+            code = os.waitstatus_to_exitcode(status)
+            until = time.monotonic() + RUNS_END_WITHIN
         elif not ended:
             time.sleep(0.2)
-    return code if code is not None and code >= 0 else 1
+    if code is None or code < 0:
+        return 1
+    return code
 
 
 def enter() -> dict[str, str]:
-    """Change to the folder of the flows, wherever it is on this machine: the step ``pull`` in ``prefect.yaml`` of each run."""
+    """Change to the folder of the flows on this machine: the step ``pull`` of each run (``prefect.yaml``)."""
     os.chdir(ROOT)
     return {"directory": str(ROOT)}
 
@@ -133,9 +135,8 @@ def enter() -> dict[str, str]:
 def end_with_worker() -> None:
     """Make this process end when the worker that started it has ended, however that ended.
 
-    Without a worker, do nothing.
-
-    A worker that is killed cannot stop its flows. They would continue beside the attempt that replaces them.
+    Without a worker, do nothing. A worker that is killed cannot stop its flows, which would continue beside
+    the attempt that replaces them.
     """
     if "PREFECT__FLOW_RUN_ID" not in os.environ:  # set by a worker
         return
@@ -146,20 +147,32 @@ def end_with_worker() -> None:
     # The worker reads the output of this process. Once it is gone, rich would exit in the middle of a log
     # call, before the signal, and nothing would be reported.
     Console.on_broken_pipe = stay_silent  # type: ignore[assignment, method-assign]
-    processes.end_with_parent(
-        kernel=False
-    )  # which would count the end of the worker's thread that started this run
+    # Not by the kernel, which would count the end of the worker's thread that started this run.
+    processes.end_with_parent(kernel=False)
 
 
 def worker_settings(env: os._Environ[str] | dict[str, str]) -> dict[str, str]:
-    """Return a worker's environment: no telemetry, heartbeats, a look for new runs every second, unless ``env`` sets them."""
-    polling = {"PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT)}
-    return {**NO_TELEMETRY, "PREFECT_CLI_PROMPT": "false", **polling, **env}
+    """Return a worker's environment: ``env``, with defaults for what it does not set.
+
+    The defaults are no telemetry, heartbeats, and a look for new runs every second.
+    """
+    defaults = {
+        **NO_TELEMETRY,
+        "PREFECT_CLI_PROMPT": "false",
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT),
+    }
+    return {**defaults, **env}
 
 
 def prepare_repository() -> Repository:
-    """Return the repository of this worker, cloned if it is missing, else updated from its origin; a ``GitError`` if there is none."""
-    repository, origin = Repository.here(), os.environ.get(ORIGIN)
+    """Return the repository of this worker, cloned if it is missing, else updated from its origin.
+
+    Raises:
+        GitError: There is no repository.
+    """
+    repository = Repository.here()
+    origin = os.environ.get(ORIGIN)
     if origin:
         if not os.environ.get(REPOSITORY_VARIABLE):
             raise GitError(
@@ -167,18 +180,23 @@ def prepare_repository() -> Repository:
             )
         repository.root.mkdir(parents=True, exist_ok=True)
         with locked(repository.root.with_name(f"{repository.root.name}.lock"), wait=CLONE_WAIT):
-            _update(repository) if (repository.root / ".git").exists() else _clone(repository, origin)
+            if (repository.root / ".git").exists():
+                _update(repository)
+            else:
+                _clone(repository, origin)
     if not (repository.root / ".dvc").is_dir():
         raise GitError(
             f"{repository.root} is not a DVC repository (no .dvc). Set {ORIGIN} to the git address of one."
         )
-    if remote := os.environ.get(DVC_REMOTE):
+
+    remote = os.environ.get(DVC_REMOTE)
+    if remote:
         _set_dvc_remote(repository, remote)
     return repository
 
 
 def _clone(repository: Repository, origin: str) -> None:
-    """Clone into a temporary folder and rename it, so that an interrupted clone is not taken for a complete one."""
+    """Clone into a temporary folder and rename it: an interrupted clone is not taken for a complete one."""
     if any(repository.root.iterdir()):
         raise GitError(
             f"{repository.root} is neither a clone nor empty. Empty it, or set {REPOSITORY_VARIABLE} to"
@@ -204,8 +222,9 @@ def _update(repository: Repository) -> None:
 
 def _set_dvc_remote(repository: Repository, url: str) -> None:
     """Write the DVC remote to the clone's local settings, which are not in git."""
-    if reason := run_dvc(repository.root, "remote", "add", "--local", "--default", "--force", "worker", url):
-        raise RemoteError(redacted(f"{DVC_REMOTE}: dvc remote add {url}: {reason}"))
+    error = run_dvc(repository.root, "remote", "add", "--local", "--default", "--force", "worker", url)
+    if error:
+        raise RemoteError(redacted(f"{DVC_REMOTE}: dvc remote add {url}: {error}"))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ __all__ = ["desk"]
 
 
 def known(harvest) -> list[tuple]:
-    return [(one.place, one.label, one.known) for one in harvest.contradictions]
+    return [(one.place, one.label, one.row_of_data) for one in harvest.contradictions]
 
 
 def test_row_is_found_in_the_data_by_its_texts_and_by_its_key(desk: Desk):

@@ -6,11 +6,11 @@ from flows.ingestion.known import ClassNames, NewRowSelection, RowHashes, RowSta
 from tests.params import params
 
 
-def hashed(*rows: tuple[str, str, str | None], held: bool = False) -> RowHashes:
+def hashed(*rows: tuple[str, str, str | None], held_out: bool = False) -> RowHashes:
     """Rows of a text, a label and a key."""
     texts, labels, keys = zip(*rows, strict=True)
     return RowHashes.of(
-        [pa.array(texts)], pa.array(labels, pa.string()), pa.array(keys, pa.string()), held=held
+        [pa.array(texts)], pa.array(labels, pa.string()), pa.array(keys, pa.string()), held_out=held_out
     )
 
 
@@ -33,7 +33,7 @@ def test_row_with_another_label_is_a_conflict():
 
 
 def test_row_of_validation_or_test_is_held_out():
-    known = [hashed(("a", "yes", None)), hashed(("b", "yes", None), ("d", "yes", None), held=True)]
+    known = [hashed(("a", "yes", None)), hashed(("b", "yes", None), ("d", "yes", None), held_out=True)]
     assert judged(known, ("b", "yes", None), ("B ", "no", None), ("c", "yes", None)) == [
         "HELD_OUT",
         "CONFLICT",
@@ -58,7 +58,7 @@ def test_rows_without_key_are_not_equal():
 
 
 def test_unlabelled_row_of_the_data_conflicts_with_nothing():
-    unlabelled = RowHashes.of([pa.array(["a"])], pa.array([None], pa.string()), None, held=True)
+    unlabelled = RowHashes.of([pa.array(["a"])], pa.array([None], pa.string()), None, held_out=True)
     assert judged([unlabelled], ("a", "yes", None)) == ["HELD_OUT"]
 
 
