@@ -127,7 +127,7 @@ class MergedCorrections:
         """Add the rows of a review in which ``correct`` is filled in.
 
         Raises:
-            InputError: A label is not a class, a hash or text or label is not that of the data, or two
+            InputError: A label is not a class, the data has another hash, text or label, or two
                 corrections of a row differ.
         """
         self.path = path

@@ -177,7 +177,7 @@ class Folds:
     Equal texts are in the same one, and each class is divided evenly.
 
     Attributes:
-        positions: Position of each row in the order of which every fold takes each ``count``-th, shape
+        positions: Position of each row in an order from which every fold takes each ``count``-th row, shape
             ``(rows,)``.
     """
 
@@ -353,7 +353,7 @@ def _run(module: str, project: Path) -> None:
 
     An interruption of this process interrupts the stage, which saves its state first.
     """
-    # The stages are those of this checkout, whatever is installed
+    # The code of this checkout comes first, whatever is installed
     search_path = str(ROOT)
     if os.environ.get("PYTHONPATH"):
         search_path += os.pathsep + os.environ["PYTHONPATH"]
