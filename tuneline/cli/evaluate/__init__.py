@@ -60,7 +60,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
 ) -> None:
     """Evaluate an exported model on a labelled file.
 
-    It prints metrics with 95 % intervals, simple models, slices, drift and errors. The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model.
+    It prints metrics with 95 % intervals, simple models, slices, drift and errors. The exit status is 65 if
+    FILE is invalid, and 1 for every other error, such as a damaged model.
     """
     from tuneline.cli.evaluate.results import (
         evaluate_file,
