@@ -148,7 +148,9 @@ def draw_parallel(rows: ExperimentRows) -> Markup | None:
 
     # axes: title, position of each experiment, and ticks
     titles = [rows.short[key] for key in keys]
-    columns = [[values.get(key) for values in params] for key in keys]
+    columns: list[Sequence[Any]] = []
+    for key in keys:
+        columns.append([values.get(key) for values in params])
     titles.append(f"validation {rows.metric}")
     columns.append(scores)
     positions = []
