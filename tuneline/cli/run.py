@@ -83,7 +83,8 @@ def command(overrides: Overrides = None, name: Name = None, test: Test = False) 
 def default_name(overrides: Sequence[str]) -> str:
     """Return a name that says what differs, such as ``learning_rate=5e-5,epochs=3``.
 
-    It is ``base`` if nothing differs.     The section of a parameter is in it where others have a parameter of the same name.
+    It is ``base`` if nothing differs. The section of a parameter is in it where others have a parameter of
+    the same name.
     """
     from tuneline.project.experiments import BASE_EXPERIMENT
 
