@@ -220,7 +220,7 @@ def quality_table(evaluated: Mapping[str, float], compared: ComparisonRecord | N
         return table
     for precision, model in compared.models.items():
         table.add_section()
-        numbers = {"agreement": model.agreement} | model.metrics | {"max_abs_diff": model.max_abs_diff}
+        numbers = {"agreement": model.agreement, **model.metrics, "max_abs_diff": model.max_abs_diff}
         for key, title in COMPARED_TITLES.items():
             if key in numbers:
                 table.add_row(f"ONNX {precision}: {title}", f"{numbers[key]:,.6g}")
@@ -313,7 +313,7 @@ NumberedRows = dict[tuple[str, int], int]
 
 @dataclass(frozen=True)
 class Predicted:
-    """Predictions of the model of a commit for its reported split: class ids or numbers, shape ``(rows,)``."""
+    """Predictions of a commit's model for its reported split: class ids or numbers, shape ``(rows,)``."""
 
     rows: NumberedRows
     labels: "NDArray[Any]"
