@@ -584,7 +584,7 @@ def check_partial_files(root: Path) -> DoctorResult:
 
 
 def check_partial_copies(root: Path) -> DoctorResult:
-    """Check that DVC left no partial copy in its cache: a full disk or a kill does, and nothing removes it."""
+    """Check that DVC left no partial copy in its cache, as after a full disk: nothing else removes it."""
     folder = root / ".dvc" / "cache" / "files"
     copies = [*folder.glob("*/.*.tmp"), *folder.glob("*/*/.*.tmp")]
     if not copies:

@@ -568,7 +568,7 @@ def write_page(path: Path, result: FileEvaluation) -> None:
     predictions = result.predictions
     file = result.file
 
-    # The rows have their place in the file, and the texts are those of the file
+    # With the place in the file and the texts of the file, which are not in data/raw
     errors = []
     for error in largest_errors(predictions, None, ()):
         texts = [(name, column[error.row].as_py()) for name, column in file.texts.items()]

@@ -40,10 +40,13 @@ MAX_POINTS = 300
 
 def render_experiments(root: Path, rows: ExperimentRows) -> str:
     """Return the page as HTML. Everything that comes from the project is escaped."""
+    metric = "metric"
+    if rows.metric:
+        metric = title_of(rows.metric)
     templates = template_environment(TEMPLATES)
     return templates.get_template("experiments.html.j2").render(
         rows=rows,
-        metric=title_of(rows.metric) if rows.metric else "metric",
+        metric=metric,
         best=next((row for row in rows.rows if row.is_best), None),
         curves=draw_curves(root, rows),
         parallel=draw_parallel(rows),
@@ -71,7 +74,9 @@ def draw_curves(root: Path, rows: ExperimentRows) -> list[tuple[str, Markup]]:
         curves = []
         for row, folder in zip(rows.rows, folders, strict=True):
             path = folder.get(file)
-            columns = read_columns(path, ".tsv") if path else None
+            if not path:
+                continue
+            columns = read_columns(path, ".tsv")
             if columns and column in columns:
                 curves.append((row, columns))
         if curves:
@@ -190,8 +195,9 @@ def _placed(values: Sequence[Any]) -> tuple[list[float], Mapping[float, str]]:
     if len(numbers) < len(values):
         names = sorted({format_value(value) for value in values})
         position_of = {name: (index + 0.5) / len(names) for index, name in enumerate(names)}
-        labelled = names if len(names) <= 4 else [names[0], names[-1]]  # more would overlap
-        ticks = {position_of[name]: name[:12] for name in labelled}
+        if len(names) > 4:  # more labels would overlap
+            names = [names[0], names[-1]]
+        ticks = {position_of[name]: name[:12] for name in names}
         return [position_of[format_value(value)] for value in values], ticks
 
     low = float(min(numbers))
@@ -207,7 +213,9 @@ def _placed(values: Sequence[Any]) -> tuple[list[float], Mapping[float, str]]:
 
 
 def _tick(value: float) -> str:
-    return f"{value:.3g}" if abs(value) < 0.01 else format_number(value)
+    if abs(value) < 0.01:  # with fixed decimals, a learning rate would be 0
+        return f"{value:.3g}"
+    return format_number(value)
 
 
 def _draw_axis(axes: "Axes", height: float, title: str, ticks: Mapping[float, str]) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -162,8 +163,10 @@ def read_rows(root: Path, *, every: bool = False) -> ExperimentRows:
         every: Read the experiments on all commits.
     """
     # experiments, and the results of the commits that have no experiment of their own parameters
-    head = None if every else git(root, "rev-parse", "HEAD")
-    experiments = saved_experiments(root, head)
+    if every:
+        experiments = saved_experiments(root, None)
+    else:
+        experiments = saved_experiments(root, git(root, "rev-parse", "HEAD"))
     bases = {}
     for base in {experiment.base for experiment in experiments}:
         params = load_yaml(git(root, "show", f"{base}:{PARAMS}"))
@@ -205,7 +208,8 @@ def _short_names(rows: Sequence[ExperimentRow]) -> dict[str, str]:
     short = {}
     for key in keys:
         _, _, last = key.rpartition(".")
-        short[key] = last if last_parts[last] == 1 else key
+        is_unambiguous = last_parts[last] == 1
+        short[key] = last if is_unambiguous else key
     return short
 
 
@@ -227,12 +231,14 @@ def ranked_experiments(root: Path, rows: Sequence[ExperimentRow]) -> list[Experi
 
     def order(pair: tuple[ValidationScore, ExperimentRow]) -> tuple[float, str]:
         score, row = pair
-        value = -score.value if score.greater_is_better else score.value
-        return value, row.experiment.name
+        if score.greater_is_better:
+            return -score.value, row.experiment.name
+        return score.value, row.experiment.name
 
-    (_, best), *worse = sorted(scored, key=order)
+    scored.sort(key=order)
+    _, best = scored[0]
     ranked = [replace(best, is_best=True)]
-    for _, row in worse:
+    for _, row in scored[1:]:
         difference = compare_scores(root, row.experiment.lock, best.experiment.lock, str(metric))
         ranked.append(replace(row, to_best=difference))
     return ranked + unscored
@@ -250,7 +256,8 @@ def chosen(rows: ExperimentRows, filtered: str | None, sort: str | None) -> Expe
 
     # A parameter may be named by its short name or by its key; a column of a score comes before a parameter
     columns = {short: key for key, short in rows.short.items()}
-    columns |= {name: name for name in (*COLUMNS, *rows.short)}
+    for name in chain(COLUMNS, rows.short):
+        columns[name] = name
     if sort not in columns:
         names = [*COLUMNS, *sorted(set(rows.short.values()))]
         raise StageError(f"--sort {sort}: there is no such column.", f"Choose one of {', '.join(names)}.")
@@ -277,7 +284,9 @@ def experiments_table(rows: ExperimentRows, *, every: bool) -> Table:
         every: They are on several commits.
     """
     is_tested = any(row.test is not None for row in rows.rows)
-    metric = title_of(rows.metric).lower() if rows.metric else ""
+    metric = ""
+    if rows.metric:
+        metric = title_of(rows.metric).lower()
 
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)
     table.add_column("experiment", overflow="fold")

@@ -599,13 +599,14 @@ def _suspects(
         similar = [_describe(rows, pairs) for pairs in similar_rows(rows, chosen)]
 
     columns = [column.to_pylist() for column in texts.columns]
+    texts_of_rows = list(zip(*columns, strict=True))
     suspects = []
-    for index, (row, own_texts) in enumerate(zip(chosen.tolist(), zip(*columns, strict=True), strict=True)):
+    for index, row in enumerate(chosen.tolist()):
         suspects.append(
             Suspect(
                 keys[index],
                 SPLITS[rows.splits[row]],
-                own_texts,
+                texts_of_rows[index],
                 _label(rows, row),
                 proposed[index],
                 float(confidence[index]),
