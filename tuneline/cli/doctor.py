@@ -234,7 +234,7 @@ def available_in_container(cgroup: Path) -> float:
         used = int((cgroup / "memory.current").read_text())
     except (OSError, ValueError):
         return float("inf")
-    if limit == "max":
+    if limit == "max":  # no limit
         return float("inf")
     return max(int(limit) - used, 0)
 
@@ -265,6 +265,7 @@ def check_int8(folder: Path) -> Iterator[DoctorResult]:
     model = record.models.get("int8") if record else None
     if model is None:
         return
+    # Only here: importing onnxruntime takes time
     from tuneline.onnx.session import SAFE_WEIGHT_BITS, processor_saturates
 
     if model.weight_bits == SAFE_WEIGHT_BITS:
@@ -286,6 +287,8 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
         problem = "is not a checkout of Tuneline: dvc.yaml or params.yaml is missing"
         yield error(f"{root.resolve()} {problem}", "Change to the root of the project.")
         return
+
+    # git, and the parameters: the checks of what they name need valid ones
     yield from check_git(root)
     try:
         require_own_repository(root)
@@ -300,6 +303,8 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
         yield check_launch_of_machine(root, params.train)
         yield check_source(root, params)
         yield check_base_model(root, params)
+
+    # files and DVC
     yield check_corrections(root)
     yield check_partial_files(root)
     if not (root / ".dvc").is_dir():
@@ -312,6 +317,7 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
     yield check_files_versioned(root)
     yield check_committed(root)
     yield from check_branch(root)
+    # `dvc status` would wait for a pipe without end
     if special.level == "ok":
         yield from check_data_and_outs(root)
 
@@ -682,6 +688,7 @@ def check_pipeline(root: Path) -> DoctorResult:
 
 
 def _run(root: Path, *command: str, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+    # No question for a password, and messages in English: checks look for words in them
     env = {**os.environ, "DVC_NO_ANALYTICS": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     return subprocess.run(
         command, cwd=root, capture_output=True, text=True, check=False, env=env, timeout=timeout

@@ -193,6 +193,7 @@ def machine_note(root: Path) -> str | None:
     changed = changed_by_machine(read_lock(root), lock_at(root, "HEAD"))
     if not changed:
         return None
+    # Of several outs, name the one that people know
     first = CLASSIFIER_PATH if CLASSIFIER_PATH in changed else changed[0]
     differ = f"and {len(changed) - 1} more outs differ" if len(changed) > 1 else "differs"
     return (
@@ -333,6 +334,7 @@ class Predicted:
                 f"{predictions} has {len(table):,} rows, and {raw.name} has {raw.rows:,}.",
                 "Run `dvc repro evaluate`.",
             )
+        # Rows are found again by their texts: their numbers change with every row that is dropped
         keys: list[str] = []
         for batch in raw.batches(lock.params()["data.text_columns"]):
             keys += row_keys(batch.columns).to_pylist()

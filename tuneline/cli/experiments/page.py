@@ -90,6 +90,7 @@ def _draw_lines(
     """Draw a column of each experiment over its steps."""
     with canvas() as (figure, axes):
         for row, columns in sorted(curves, key=lambda curve: _order(curve[0])):
+            # More points than pixels make the file large, and the curve no better
             every = math.ceil(len(columns["step"]) / MAX_POINTS)
             style = _style(_kind(row), len(curves))
             axes.plot(columns["step"][::every], columns[column][::every], **style)
@@ -167,6 +168,7 @@ def draw_parallel(rows: ExperimentRows) -> Markup | None:
 
     with canvas((FIGURE_WIDTH, 0.4 + 0.9 * len(titles))) as (figure, axes):
         heights = [-float(index) for index in range(len(titles))]
+        # The best one is drawn last, above all others
         for index in sorted(range(len(scored)), key=lambda index: _order(scored[index])):
             line = [positions_of_axis[index] for positions_of_axis in positions]
             axes.plot(line, heights, **_style(_kind(scored[index]), len(scored)))

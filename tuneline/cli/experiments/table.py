@@ -181,6 +181,7 @@ def read_rows(root: Path, *, every: bool = False) -> ExperimentRows:
     rows = []
     with progress("experiments", len(experiments), "experiments") as step:
         for experiment in experiments:
+            # Against the params.yaml of its own commit, which is not HEAD's with --all
             differs = _differing(experiment, bases[experiment.base])
             score = validation_score(experiment.metrics(), experiment.params)
             rows.append(ExperimentRow(experiment, score, differs))
@@ -246,6 +247,7 @@ def ranked_experiments(root: Path, rows: Sequence[ExperimentRow]) -> list[Experi
 
 def chosen(rows: ExperimentRows, filtered: str | None, sort: str | None) -> ExperimentRows:
     """Return the rows that contain a text in their name or in what differs, ordered by a column."""
+    # rows
     kept = []
     for row in rows.rows:
         text = f"{row.experiment.name} {rows.text(row)}"
@@ -254,7 +256,8 @@ def chosen(rows: ExperimentRows, filtered: str | None, sort: str | None) -> Expe
     if sort is None or sort in {"validation", rows.metric}:  # as they are: the best first
         return ExperimentRows(kept, rows.short)
 
-    # A parameter may be named by its short name or by its key; a column of a score comes before a parameter
+    # order: a parameter may be named by its short name or by its key, and a column of a score
+    # comes before a parameter of its name
     columns = {short: key for key, short in rows.short.items()}
     for name in chain(COLUMNS, rows.short):
         columns[name] = name
@@ -300,6 +303,7 @@ def experiments_table(rows: ExperimentRows, *, every: bool) -> Table:
     if every:
         table.add_column("date", justify="right", no_wrap=True)
 
+    # A cell of data is made visible here: rich cuts cells by the width of what they show
     for row in rows.rows:
         score = ""
         if row.score:

@@ -189,6 +189,7 @@ class Folds:
         """Divide rows by a hash of their texts within each class, or among near numbers."""
         batches = rows.texts.to_batches(max_chunksize=ROW_GROUP)
         keys = np.concatenate([same_text_keys(batch.columns) for batch in batches])
+        # Equal texts are one unit; units are ordered by label, so that each fold gets its part of each class
         units, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         positions = np.empty(len(units), np.int64)
         positions[np.lexsort((units, rows.labels[first]))] = np.arange(len(units))
@@ -272,7 +273,7 @@ def _predict_fold(result: Path, rows: LabelledRows, folds: Folds, fold: int) -> 
     )
 
     # the stages
-    project = result.with_suffix("")
+    project = result.with_suffix("")  # beside the result, so that the next start finds its checkpoint
     try:
         _write_project(project, rows, {"train": train, "validation": validation, "test": held_out})
         if not (project / paths.CLASSIFIER).exists():
@@ -468,7 +469,7 @@ def review_labels(params: Params, model: Model, folds: int, max_rows: int) -> La
         review = _review_numbers
     if model != "linear":
         logits = trained_logits(rows, Folds.of(rows, folds))
-        outputs = (rows.schema.scores(logits) + outputs) / 2
+        outputs = (rows.schema.scores(logits) + outputs) / 2  # shape (rows, classes), or (rows, 1)
     return review(rows, outputs, max_rows)
 
 
