@@ -1,4 +1,6 @@
-"""The command ``tuneline``: one module or package per subcommand; its function ``command`` imports the slow libraries.
+"""The command ``tuneline``: one module or package per subcommand.
+
+The function ``command`` of a module imports the slow libraries.
 
 An error that the user can fix (``StageError``) ends a subcommand with its message and its exit status,
 without a traceback.
@@ -58,7 +60,11 @@ class Commands(TyperGroup):
 
 
 class Interrupt(KeyboardInterrupt):
-    """A signal, its ``number``, ends the command as Ctrl-C does: through every block that removes what is incomplete."""
+    """A signal that ends the command as Ctrl-C does: through every block that removes what is incomplete.
+
+    Attributes:
+        number: The number of the signal, which is in the exit status.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -67,7 +73,10 @@ class Interrupt(KeyboardInterrupt):
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Raise an ``Interrupt`` for SIGTERM (kill, a service that stops) and SIGHUP (a closed terminal), unless they are ignored."""
+    """Raise an ``Interrupt`` for SIGTERM and SIGHUP, unless they are ignored.
+
+    A service that stops sends SIGTERM, and a terminal that is closed sends SIGHUP.
+    """
 
     def interrupt(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the removal
@@ -78,7 +87,7 @@ def interrupted_by_signals() -> Iterator[None]:
         return
     former = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     for number, handler in former.items():
-        if handler is signal.SIG_DFL:
+        if handler is signal.SIG_DFL:  # nohup ignores SIGHUP, and an application has handlers of its own
             signal.signal(number, interrupt)
     try:
         yield

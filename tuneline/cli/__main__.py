@@ -1,4 +1,7 @@
-"""``python -m tuneline.cli``: the command of the folder that it runs in, which the installed one may not be."""
+"""``python -m tuneline.cli``: the command of the folder that it runs in.
+
+The installed command may be of another folder.
+"""
 
 from tuneline.cli import app
 

@@ -47,7 +47,7 @@ from tuneline.project.repo import (
     why_not_in_cache,
     why_not_in_dvc_remote,
 )
-from tuneline.project.source_versions import OtherVersion, other_versions
+from tuneline.project.source_versions import other_versions
 from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
 from tuneline.settings import load_settings
 
@@ -73,7 +73,8 @@ class DoctorResult:
 
 
 ok = partial(DoctorResult, "ok")
-warning, error = partial(DoctorResult, "warning"), partial(DoctorResult, "error")
+warning = partial(DoctorResult, "warning")
+error = partial(DoctorResult, "error")
 
 
 def command(
@@ -85,20 +86,26 @@ def command(
 
     Exit code 1 if there is an error.
     """
-    console, errors = Console(), 0
-    for check in (check_machine, check_checkout, check_registry, *[check_cache] * data):
-        for result in check(Path()):
-            errors += result.level == "error"
-            console.print(
-                Text(f"{result.level:>8}", COLOURS[result.level]), Text(result.message), soft_wrap=True
-            )
+    checks = [check_machine, check_checkout, check_registry]
+    if data:
+        checks.append(check_cache)
+
+    console = Console()
+    has_error = False
+    for check in checks:
+        for result in check(Path()):  # printed as they come: some checks take seconds
+            if result.level == "error":
+                has_error = True
+            level = Text(f"{result.level:>8}", COLOURS[result.level])
+            console.print(level, Text(result.message), soft_wrap=True)
             if result.hint:
                 console.print(Text(f"{'':>8} -> {result.hint}", "dim"), soft_wrap=True)
-    if errors:
+    if has_error:
         raise typer.Exit(1)
 
 
-OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
+OLDEST_PYTHON = (3, 11)
+NEWEST_PYTHON = (3, 13)
 MAX_PACKAGES_SHOWN = 6
 GB = 2**30
 CGROUP = Path("/sys/fs/cgroup")
@@ -111,7 +118,7 @@ FREE_DISK_HINT = (
 
 
 def check_machine(root: Path) -> Iterator[DoctorResult]:
-    """Yield the results for the interpreter, programs and packages, for cores, memory and disk, and for the int8 model."""
+    """Check the interpreter, programs and packages, cores, memory and disk, and the int8 model."""
     import psutil
 
     from tuneline.core.machine import available_cores, cpu_quota
@@ -136,11 +143,19 @@ def check_python(version: tuple[int, ...]) -> DoctorResult:
 
 
 def check_programs(prefix: Path, *programs: str | None) -> DoctorResult:
-    """Check that PATH finds the programs of this environment, because ``dvc repro`` starts stages by PATH; ``None``: not found."""
+    """Check that PATH finds the programs of this environment, because ``dvc repro`` starts stages by PATH.
+
+    Args:
+        prefix: Folder of this environment.
+        programs: What PATH finds for each program; ``None`` if it finds nothing.
+    """
     bin_folder = (prefix / "bin").resolve()
-    elsewhere = [
-        path or "none" for path in programs if path is None or Path(path).parent.resolve() != bin_folder
-    ]
+    elsewhere = []
+    for path in programs:
+        if path is None:
+            elsewhere.append("none")
+        elif Path(path).parent.resolve() != bin_folder:
+            elsewhere.append(path)
     if not elsewhere:
         return ok(f"python and dvc are in {bin_folder}")
     return warning(
@@ -157,61 +172,75 @@ def installed_packages() -> dict[str, str]:
 
 
 def check_packages(lock: Path, versions: Mapping[str, str]) -> DoctorResult:
-    """Check that every pinned package is installed in its pinned version; local builds such as ``+cpu`` count as the same version."""
+    """Check that every pinned package is installed in its pinned version.
+
+    Local builds such as ``+cpu`` count as the same version.
+    """
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
     from packaging.version import Version as PackageVersion
 
     if not lock.exists():
         return error(f"{lock} is missing", "Run this in the root of the project.")
-    pins = [
-        Requirement(line.rstrip("\\"))
-        for line in lock.read_text(encoding="utf-8").splitlines()
-        if line[:1].isalnum()
-    ]
-    required = {
-        canonicalize_name(pin.name): str(pin.specifier)[2:]
-        for pin in pins
-        if pin.marker is None or pin.marker.evaluate()
-    }
-    wrong = [
-        f"{name} {versions.get(name, 'missing')} (pinned: {version})"
-        for name, version in required.items()
-        if name not in versions or PackageVersion(versions[name]).public != PackageVersion(version).public
-    ]
+
+    # The other lines are comments and hashes
+    lines = lock.read_text(encoding="utf-8").splitlines()
+    pins = [Requirement(line.rstrip("\\")) for line in lines if line[:1].isalnum()]
+    required = {}
+    for pin in pins:
+        if pin.marker is None or pin.marker.evaluate():
+            required[canonicalize_name(pin.name)] = str(pin.specifier)[2:]  # without ==
+
+    wrong = []
+    for name, version in required.items():
+        if name not in versions:
+            wrong.append(f"{name} missing (pinned: {version})")
+        elif PackageVersion(versions[name]).public != PackageVersion(version).public:
+            wrong.append(f"{name} {versions[name]} (pinned: {version})")
     if not wrong:
         return ok(f"{len(required)} packages as pinned")
-    more = f", and {len(wrong) - MAX_PACKAGES_SHOWN} more" if len(wrong) > MAX_PACKAGES_SHOWN else ""
-    return error(f"not as pinned in {lock.name}: {', '.join(wrong[:MAX_PACKAGES_SHOWN])}{more}", "make setup")
+
+    packages = ", ".join(wrong[:MAX_PACKAGES_SHOWN])
+    if len(wrong) > MAX_PACKAGES_SHOWN:
+        packages += f", and {len(wrong) - MAX_PACKAGES_SHOWN} more"
+    return error(f"not as pinned in {lock.name}: {packages}", "make setup")
 
 
 def check_cores(cores: int, quota: float | None, threads: str | None) -> DoctorResult:
-    """Check that no more threads, the value of ``OMP_NUM_THREADS``, run than there are cores.
+    """Check that no more threads run than there are cores.
 
-    A process may compute on ``cores`` physical ones; ``quota`` is what the container may use at a time,
-    ``None`` for no limit.
+    Args:
+        cores: Physical cores on which a process may compute.
+        quota: Cores that the container may use at a time; ``None`` for no limit.
+        threads: Value of ``OMP_NUM_THREADS``.
     """
-    limit = f" (the container may use {quota:g} at a time)" if quota is not None else ""
+    limit = ""
+    if quota is not None:
+        limit = f" (the container may use {quota:g} at a time)"
     if threads and threads.isdecimal() and int(threads) > cores:
         return warning(
             f"OMP_NUM_THREADS is {threads}, but only {cores} cores are available{limit}",
             "unset OMP_NUM_THREADS",
         )
-    return ok(f"{cores} cores{limit}, {threads or cores} threads" + " (OMP_NUM_THREADS)" * bool(threads))
+    if threads:
+        return ok(f"{cores} cores{limit}, {threads} threads (OMP_NUM_THREADS)")
+    return ok(f"{cores} cores{limit}, {cores} threads")
 
 
 def available_in_container(cgroup: Path) -> float:
-    """Return the bytes of memory that the container may still use (cgroup v2); infinite if it is not limited."""
+    """Return the bytes of memory that the container may still use (cgroup v2); infinite without a limit."""
     try:
         limit = (cgroup / "memory.max").read_text().strip()
         used = int((cgroup / "memory.current").read_text())
     except (OSError, ValueError):
         return float("inf")
-    return float("inf") if limit == "max" else max(int(limit) - used, 0)
+    if limit == "max":  # no limit
+        return float("inf")
+    return max(int(limit) - used, 0)
 
 
 def check_memory(available: float) -> DoctorResult:
-    """Check that the default pipeline fits into the available bytes: torch and its libraries take about 1 GB."""
+    """Check that the default pipeline fits into memory: torch and its libraries take about 1 GB."""
     if available < 1.5 * GB:
         return warning(
             f"{available / GB:.1f} GB of memory are free; the pipeline needs 1.5 GB",
@@ -231,18 +260,20 @@ def check_disk(root: Path, free: int) -> DoctorResult:
 
 
 def check_int8(folder: Path) -> Iterator[DoctorResult]:
-    """Check that the exported int8 model computes the same on every processor; yield nothing if there is none."""
+    """Check that the exported int8 model, if there is one, computes the same on every processor."""
     record = UsageRecord.read_if_exists(folder / EXPORT_RECORD)
     model = record.models.get("int8") if record else None
     if model is None:
         return
+    # Only here: importing onnxruntime takes time
     from tuneline.onnx.session import SAFE_WEIGHT_BITS, processor_saturates
 
     if model.weight_bits == SAFE_WEIGHT_BITS:
         yield ok("the int8 model computes the same on every processor (7-bit weights)")
         return
-    saturates = "and this processor saturates their products: it has no VNNI"
-    effect = f", {saturates}" if processor_saturates() else ": it needs a processor with VNNI, like this one"
+    effect = ": it needs a processor with VNNI, like this one"
+    if processor_saturates():
+        effect = ", and this processor saturates their products: it has no VNNI"
     hint = "Set export.int8.reduce_range: true and run `dvc repro`."
     yield warning(f"{folder / model.file} has 8-bit weights{effect}", hint)
 
@@ -256,6 +287,8 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
         problem = "is not a checkout of Tuneline: dvc.yaml or params.yaml is missing"
         yield error(f"{root.resolve()} {problem}", "Change to the root of the project.")
         return
+
+    # git, and the parameters: the checks of what they name need valid ones
     yield from check_git(root)
     try:
         require_own_repository(root)
@@ -270,6 +303,8 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
         yield check_launch_of_machine(root, params.train)
         yield check_source(root, params)
         yield check_base_model(root, params)
+
+    # files and DVC
     yield check_corrections(root)
     yield check_partial_files(root)
     if not (root / ".dvc").is_dir():
@@ -282,20 +317,22 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
     yield check_files_versioned(root)
     yield check_committed(root)
     yield from check_branch(root)
+    # `dvc status` would wait for a pipe without end
     if special.level == "ok":
         yield from check_data_and_outs(root)
 
 
 def check_data_and_outs(root: Path) -> Iterator[DoctorResult]:
-    """Check that the user's data is that of the ``.dvc`` files in git; if so, that every out is up to date.
+    """Check that git's ``.dvc`` files describe the user's data; if so, that every out is up to date.
 
     ``dvc status`` would take the data of another commit for changes, and its remedy, ``dvc repro``, would
     lose rows.
     """
-    others = other_versions(root)
-    for refusal in map(OtherVersion.error, others):
+    versions = other_versions(root)
+    for version in versions:
+        refusal = version.error()
         yield error(refusal.problem, refusal.hint)
-    if not others:
+    if not versions:
         yield check_pipeline(root)
     elif not git_hook.is_installed(root):
         yield warning(
@@ -314,20 +351,17 @@ def check_branch(root: Path) -> Iterator[DoctorResult]:
     for problem in (rewritten(root, ingest.branch), parted(root, ingest.branch)):
         if problem is not None:
             yield warning(problem.message, problem.hint)
+
     folders = [source.folder for source in ingest.sources if source.folder is not None]
     for folder in folders:
-        late = [
-            path
-            for path in labelled_files(root / folder)
-            if time.time() - path.lstat().st_ctime > LONGEST_WAIT
-        ]
+        late = []
+        for path in labelled_files(root / folder):
+            if time.time() - path.lstat().st_ctime > LONGEST_WAIT:
+                late.append(path)
         if late:
-            waiting = (
-                f"{folder}/{late[0].name} has waited to be ingested for more than {LONGEST_WAIT // 3600}"
-                " hours"
-            )
+            hours = LONGEST_WAIT // 3600
             yield warning(
-                waiting,
+                f"{folder}/{late[0].name} has waited to be ingested for more than {hours} hours",
                 "prefect deployment run ingest/ingest-daily --watch; its state says what it waits for",
             )
 
@@ -344,7 +378,8 @@ def check_git(root: Path) -> Iterator[DoctorResult]:
         yield error("git is not installed", "apt-get install git")
         return
     if shallow.returncode:
-        problem = (shallow.stderr.strip().splitlines() or ["not a repository"])[-1]
+        lines = shallow.stderr.strip().splitlines()
+        problem = lines[-1] if lines else "not a repository"
         yield error(f"git: {problem}", "DVC and the report need a git repository: git init, or clone again.")
         return
     if shallow.stdout.strip() == "true":
@@ -359,7 +394,10 @@ def check_git(root: Path) -> Iterator[DoctorResult]:
 
 
 def check_launch_of_machine(root: Path, params: TrainParams) -> DoctorResult:
-    """Check that the launch configuration exists, suits the machine and leaves no GPU unused; say what ``auto`` chooses."""
+    """Check that the launch configuration exists, suits the machine and leaves no GPU unused.
+
+    Of ``auto``, say what it chooses.
+    """
     from tuneline.core import launch, machine
 
     try:
@@ -381,11 +419,20 @@ def check_launch_of_machine(root: Path, params: TrainParams) -> DoctorResult:
 
 
 def check_choice(devices: "Devices", params: TrainParams, torch: str | None, driver: bool) -> DoctorResult:
-    """Say what ``train.launch: auto`` chooses, and check that it does not overlook a GPU, of which the NVIDIA driver tells."""
+    """Say what ``train.launch: auto`` chooses, and check that it does not overlook a GPU.
+
+    Args:
+        devices: The devices that torch finds.
+        params: Parameters of the training.
+        torch: Version of torch.
+        driver: The NVIDIA driver is installed, so there is a GPU.
+    """
     from tuneline.core.launch import choose_processes
 
     choice = choose_processes(devices, params.global_batch_size, params.mixed_precision)
-    message = f"train.launch auto chooses {choice}" + (f" ({devices.why_cpu})" if devices.why_cpu else "")
+    message = f"train.launch auto chooses {choice}"
+    if devices.why_cpu:
+        message += f" ({devices.why_cpu})"
     if driver and torch is not None and torch.endswith("+cpu"):
         return warning(
             message,
@@ -397,7 +444,7 @@ def check_choice(devices: "Devices", params: TrainParams, torch: str | None, dri
 
 def check_source(root: Path, params: Params) -> DoctorResult:
     """Check that the data set named by ``data`` can be read: the files exist, or the hub may be contacted."""
-    if params.data.source == "hub" and os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"}:
+    if params.data.source == "hub" and _is_offline():
         return warning(
             "data.source is hub and HF_HUB_OFFLINE is set: only data in the local cache can be read",
             "unset HF_HUB_OFFLINE",
@@ -410,21 +457,30 @@ def check_source(root: Path, params: Params) -> DoctorResult:
         except DataError as refused:
             return error(refused.problem, refused.hint)
         return ok(f"data.source: files in {shown(str(params.data.path))}")
+
+    # The names of files in the specifications of the splits, such as train[:90%]+validation
+    names = set()
+    for spec in params.data.source_specs.values():
+        names.update(re.findall(r"(?:^|\+)\s*(\w+)", spec))
+
     folder = root / SOURCE / (params.data.path or "")
-    specs = params.data.source_specs.values()
-    names = sorted({name for spec in specs for name in re.findall(r"(?:^|\+)\s*(\w+)", spec)})
     files = [path.name for path in folder.glob("*")] if folder.is_dir() else []
-    missing = [
-        name
-        for name in names
-        if not any(file.startswith(f"{name}.") and not file.endswith(".dvc") for file in files)
-    ]
+    data_files = [file for file in files if not file.endswith(".dvc")]
+    missing = []
+    for name in sorted(names):
+        if not any(file.startswith(f"{name}.") for file in data_files):
+            missing.append(name)
     if not missing:
         return ok(f"data.source: files in {folder}")
     return error(
         f"{folder} has no file for {' and '.join(missing)}",
         "tuneline init FILE.csv; if DVC tracks the files: dvc pull",
     )
+
+
+def _is_offline() -> bool:
+    """Return True if the environment forbids to contact the Hugging Face hub."""
+    return os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"}
 
 
 def check_corrections(root: Path) -> DoctorResult:
@@ -439,8 +495,10 @@ def check_corrections(root: Path) -> DoctorResult:
         corrections = Corrections.read(root / CORRECTIONS)
     except DataError as invalid:
         return error(invalid.problem, invalid.hint or f"git diff {CORRECTIONS}")
-    if changed := _run(root, "git", "status", "--porcelain", "--", f"{CORRECTIONS}/*.csv").stdout.split():
-        problem = f"{changed[-1]} is not committed: only this checkout trains on the corrected data"
+    status = _run(root, "git", "status", "--porcelain", "--", f"{CORRECTIONS}/*.csv").stdout.split()
+    if status:
+        last_path = status[-1]
+        problem = f"{last_path} is not committed: only this checkout trains on the corrected data"
         return warning(problem, f"git add {CORRECTIONS}, and commit")
     return ok(
         f"{CORRECTIONS}: {corrections.labels.num_rows:,} labels, {corrections.dropped.num_rows:,} dropped"
@@ -449,26 +507,31 @@ def check_corrections(root: Path) -> DoctorResult:
 
 
 def check_special_files(root: Path) -> DoctorResult:
-    """Check that ``data/source`` has only files and folders: DVC hashes all that is there, and waits for a pipe without end."""
+    """Check that ``data/source`` has only files and folders.
+
+    DVC hashes all that is there, and waits for a pipe without end.
+    """
     for path in sorted((root / SOURCE).rglob("*")):
-        if not path.is_dir() and (problem := not_a_file(path)):
-            name, effect = (
-                path.relative_to(root),
-                "waits for it without end" if path.is_fifo() else "cannot hash it",
-            )
+        if path.is_dir():
+            continue
+        problem = not_a_file(path)
+        if problem:
+            name = path.relative_to(root)
+            effect = "waits for it without end" if path.is_fifo() else "cannot hash it"
             return error(f"{name} {problem}: DVC {effect}", f"rm '{name}'")
     return ok(f"{SOURCE}: only files and folders")
 
 
 def check_files_versioned(root: Path) -> DoctorResult:
-    """Check that git or DVC has the files of the user: experiments, queues and other machines get no other ones."""
-    if paths := unversioned(root):
-        names = " ".join(f"'{path}'" for path in paths)
-        return warning(
-            f"neither git nor DVC has {', '.join(map(str, paths))}: experiments and other machines lack it",
-            f"dvc add {names}",
-        )
-    return ok(f"{SOURCE}, {BASE_SOURCE}: git or DVC has all files")
+    """Check that git or DVC has the files of the user: experiments and other machines get no others."""
+    paths = unversioned(root)
+    if not paths:
+        return ok(f"{SOURCE}, {BASE_SOURCE}: git or DVC has all files")
+    names = " ".join(f"'{path}'" for path in paths)
+    return warning(
+        f"neither git nor DVC has {', '.join(map(str, paths))}: experiments and other machines lack it",
+        f"dvc add {names}",
+    )
 
 
 def check_committed(root: Path) -> DoctorResult:
@@ -476,11 +539,10 @@ def check_committed(root: Path) -> DoctorResult:
     names = uncommitted(root)
     if not names:
         return ok("git has all files of the result")
-    others = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    problem = (
-        f"git does not have {', '.join(names[:MOST_NAMES])}{others}: nobody can repeat a commit without them"
-    )
-    return warning(problem, COMMIT)
+    listed = ", ".join(names[:MOST_NAMES])
+    if len(names) > MOST_NAMES:
+        listed += f" and {len(names) - MOST_NAMES} more"
+    return warning(f"git does not have {listed}: nobody can repeat a commit without them", COMMIT)
 
 
 MOST_NAMES = 3
@@ -488,16 +550,23 @@ MOST_NAMES = 3
 
 
 def check_base_model(root: Path, params: Params) -> DoctorResult:
-    """Check that the checkpoint and tokenizer can be read: the folder exists, or the hub may be contacted or is not needed."""
+    """Check that the checkpoint and tokenizer can be read.
+
+    The folder exists, or the hub may be contacted or is not needed.
+    """
     names = {"model.checkpoint": params.model.checkpoint, "tokenize.tokenizer": params.tokenize.tokenizer}
     for key, name in names.items():
         if name and is_folder(name) and not (root / name / "config.json").exists():
             hint = f"save_pretrained('{name}'); if DVC tracks the folder: dvc pull {name}"
             return error(f"{key}: {root / name} has no config.json", hint)
+
+    # What the stage base has fetched needs no hub
     base = BaseSource.read_if_valid(root / BASE_RECORD)
-    present = {source.name for source in (base.checkpoint, base.tokenizer) if source} if base else set()
-    missing = [name for name in names.values() if name and not is_folder(name) and name not in present]
-    if missing and os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"}:
+    fetched = set()
+    if base:
+        fetched = {source.name for source in (base.checkpoint, base.tokenizer) if source}
+    missing = [name for name in names.values() if name and not is_folder(name) and name not in fetched]
+    if missing and _is_offline():
         return warning(
             f"{missing[0]} is not in {BASE}, and HF_HUB_OFFLINE is set",
             "unset HF_HUB_OFFLINE, or dvc pull base",
@@ -507,13 +576,13 @@ def check_base_model(root: Path, params: Params) -> DoctorResult:
 
 def check_partial_files(root: Path) -> DoctorResult:
     """Check that no killed run left partially written files."""
-    patterns = (".*.partial", ".*.former", ".*.resumable")
-    partial = [
-        path for folder in OUTPUT_FOLDERS for pattern in patterns for path in (root / folder).rglob(pattern)
-    ]
-    if not partial:
+    partial_files: list[Path] = []
+    for folder in OUTPUT_FOLDERS:
+        for pattern in (".*.partial", ".*.former", ".*.resumable"):
+            partial_files += (root / folder).rglob(pattern)
+    if not partial_files:
         return ok("no partially written files")
-    names = ", ".join(str(path.relative_to(root)) for path in partial[:3])
+    names = ", ".join(str(path.relative_to(root)) for path in partial_files[:3])
     return warning(
         f"a run was killed while it wrote {names}",
         "Harmless: the next run of that stage continues or removes it.",
@@ -521,12 +590,9 @@ def check_partial_files(root: Path) -> DoctorResult:
 
 
 def check_partial_copies(root: Path) -> DoctorResult:
-    """Check that DVC left no half copy in its cache, which a full disk or a kill leaves and nothing removes."""
-    copies = [
-        path
-        for pattern in ("*/.*.tmp", "*/*/.*.tmp")
-        for path in (root / ".dvc" / "cache" / "files").glob(pattern)
-    ]
+    """Check that DVC left no partial copy in its cache, as after a full disk: nothing else removes it."""
+    folder = root / ".dvc" / "cache" / "files"
+    copies = [*folder.glob("*/.*.tmp"), *folder.glob("*/*/.*.tmp")]
     if not copies:
         return ok("no partial copies in DVC's cache")
     size = sum(path.stat().st_size for path in copies)
@@ -538,7 +604,10 @@ def check_partial_copies(root: Path) -> DoctorResult:
 
 
 def check_cache(root: Path) -> Iterator[DoctorResult]:
-    """Compare the objects of DVC's cache that ``dvc.lock`` names with their hashes: DVC itself takes them for what they were."""
+    """Compare the objects of DVC's cache that ``dvc.lock`` names with their hashes.
+
+    DVC itself takes them for what they were.
+    """
     from tuneline.project.dvc import cached_objects, is_intact, read_lock
 
     objects = {stored: path for path, stored in cached_objects(root, read_lock(root))}
@@ -555,11 +624,15 @@ def check_cache(root: Path) -> Iterator[DoctorResult]:
 
 
 def check_site_cache(root: Path) -> DoctorResult:
-    """Check that no other user can write to DVC's site cache: DVC unpickles it, so whoever writes there runs code as who runs DVC."""
+    """Check that no other user can write to DVC's site cache.
+
+    DVC unpickles it, so whoever writes there runs code as who runs DVC.
+    """
     from dvc.config import Config
     from dvc.dirs import site_cache_dir
 
-    folder = Path(site_cache_dir(Config(dvc_dir=str(root / ".dvc"))["core"].get("site_cache_dir"))).absolute()
+    config = Config(dvc_dir=str(root / ".dvc"))
+    folder = Path(site_cache_dir(config["core"].get("site_cache_dir"))).absolute()
     if not _open_to_others(folder):
         return ok("DVC's site cache is closed to other users")
     return warning(
@@ -578,11 +651,14 @@ def _open_to_others(folder: Path) -> bool:
         if not path.exists():
             return True
         status = path.stat()
-        if status.st_uid not in {0, os.getuid()} or (
-            status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
-        ):
+        if status.st_uid not in {0, os.getuid()}:
             return True
-        if not status.st_mode & stat.S_IXOTH:
+        # With the sticky bit, as /tmp has it, others may add files and not replace these
+        is_writable = status.st_mode & stat.S_IWOTH
+        is_sticky = status.st_mode & stat.S_ISVTX
+        if is_writable and not is_sticky:
+            return True
+        if not status.st_mode & stat.S_IXOTH:  # nobody else gets below this folder
             return False
     return True
 
@@ -592,12 +668,12 @@ def check_pipeline(root: Path) -> DoctorResult:
     done = _run(root, sys.executable, "-m", "dvc", "status", "--json")
     if not done.returncode:
         changed = list(json.loads(done.stdout or "{}"))
+        if not changed:
+            return ok("the pipeline is up to date")
         hint = "make run, or dvc repro; if another machine has pushed these results: dvc pull"
-        return (
-            warning(f"not up to date: {', '.join(changed)}", hint)
-            if changed
-            else ok("the pipeline is up to date")
-        )
+        return warning(f"not up to date: {', '.join(changed)}", hint)
+
+    # DVC has no codes for its errors
     if "dvc.lock' validation failed" in done.stderr or "dvc.lock' is invalid" in done.stderr:
         hint = (
             "git checkout dvc.lock (rm, if it was never committed), then dvc repro: DVC's cache has what"
@@ -612,6 +688,7 @@ def check_pipeline(root: Path) -> DoctorResult:
 
 
 def _run(root: Path, *command: str, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+    # No question for a password, and messages in English: checks look for words in them
     env = {**os.environ, "DVC_NO_ANALYTICS": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     return subprocess.run(
         command, cwd=root, capture_output=True, text=True, check=False, env=env, timeout=timeout
@@ -626,28 +703,37 @@ LOST_HINT = (
 
 
 def check_registry(root: Path) -> Iterator[DoctorResult]:
-    """Check each version that is in a stage: that its files are somewhere, with a second copy, and that a gate decided about it."""
+    """Check each version that is in a stage.
+
+    Its files are somewhere, with a second copy, and a gate decided about it.
+    """
     for artifact, tags in registries(root).items():
         for stage in tags.stages:
-            if version := tags.in_stage(stage):
-                yield check_copies(root, artifact, stage, version)
-                if ungated := why_no_gate(root, tags, stage):
-                    yield warning(
-                        ungated,
-                        f"If nobody meant it: python -m flows.promotion rollback. gto history {artifact}",
-                    )
+            version = tags.in_stage(stage)
+            if not version:
+                continue
+            yield check_copies(root, artifact, stage, version)
+            ungated = why_no_gate(root, tags, stage)
+            if ungated:
+                yield warning(
+                    ungated,
+                    f"If nobody meant it: python -m flows.promotion rollback. gto history {artifact}",
+                )
 
 
 def check_copies(root: Path, artifact: str, stage: str, version: Version) -> DoctorResult:
-    """Check that the files of a version are in DVC's cache or remote, and that it has a second copy: of its tag, in ``origin``."""
+    """Check that the files of a version are in DVC's cache or remote, and that it has a second copy.
+
+    The second copy of its tag is in ``origin``.
+    """
     message = f"{artifact} {version.name}, which is in {stage}"
-    not_here, not_there = (
-        why_not_in_cache(root, artifact, version.commit),
-        why_not_in_dvc_remote(root, artifact, version.commit),
-    )
-    if not_here and not_there:
-        return error(f"{message}, cannot be fetched: {not_here}, and {not_there}", LOST_HINT)
-    missing = list(filter(None, (not_there, _why_not_in_origin(root, artifact, version))))
+    not_here = why_not_in_cache(root, artifact, version.commit)
+    not_in_remote = why_not_in_dvc_remote(root, artifact, version.commit)
+    if not_here and not_in_remote:
+        return error(f"{message}, cannot be fetched: {not_here}, and {not_in_remote}", LOST_HINT)
+
+    reasons = (not_in_remote, _why_not_in_origin(root, artifact, version))
+    missing = [reason for reason in reasons if reason]
     if missing:
         return warning(f"{message}, has no second copy: {'; '.join(missing)}", HINT)
     return ok(f"{message}, is in the DVC remote and in origin")
@@ -657,17 +743,13 @@ def _why_not_in_origin(root: Path, artifact: str, version: Version) -> str | Non
     """Return why ``origin`` does not have the tag of a version, as far as is known; ``None`` if it has it."""
     if "origin" not in git(root, "remote").split():
         return "there is no git remote origin"
+    tags = f"refs/tags/{artifact}@{version.name}*"  # an annotated tag has two lines: the tag and its commit
     try:
-        done = _run(
-            root,
-            "git",
-            "ls-remote",
-            "origin",
-            f"refs/tags/{artifact}@{version.name}*",
-            timeout=REMOTE_TIMEOUT,
-        )
+        done = _run(root, "git", "ls-remote", "origin", tags, timeout=REMOTE_TIMEOUT)
     except subprocess.TimeoutExpired:
         return f"origin did not answer within {REMOTE_TIMEOUT:g} seconds"
     if done.returncode:
         return f"origin cannot be asked ({done.stderr.strip().splitlines()[0]})"
-    return None if version.commit in done.stdout else "origin does not have its tag"
+    if version.commit not in done.stdout:
+        return "origin does not have its tag"
+    return None

@@ -26,7 +26,7 @@ Measured = Annotated[
 
 
 def command(against: Against = None, latency: Measured = True) -> None:
-    """Write reports/index.html, a page about the model's quality and provenance, and reports/model_card.md."""
+    """Write reports/index.html, a page about the model's quality and provenance, and the model card."""
     from tuneline.core.errors import StageError
     from tuneline.params.loading import load_params
     from tuneline.project.dvc import read_lock

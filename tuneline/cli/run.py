@@ -1,4 +1,4 @@
-"""``tuneline run``: train with other parameters beside the working tree, and keep the result as an experiment."""
+"""``tuneline run``: train with other parameters beside the working tree, and keep an experiment."""
 
 import hashlib
 import re
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from tuneline.project.experiments import Experiment, SavedExperiment
 
 LONGEST = 60
+"""Characters of a name that is made from the values."""
 
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[KEY=VALUE]... [task=NAME]",
-        help="Values for this training; without one, those of params.yaml",
+        help="Values for this training; without one, the values of params.yaml",
     ),
 ]
 Name = Annotated[
@@ -37,7 +38,7 @@ Test = Annotated[bool, typer.Option("--test", help="Run the whole pipeline, and 
 
 
 def command(overrides: Overrides = None, name: Name = None, test: Test = False) -> None:
-    """Train with other values beside the working tree, score validation, and keep the result as an experiment."""
+    """Train with other values beside the working tree, score validation, and keep an experiment."""
     from ruamel.yaml import YAML
 
     from tuneline.project import experiments
@@ -45,53 +46,64 @@ def command(overrides: Overrides = None, name: Name = None, test: Test = False) 
     from tuneline.project.repo import require_own_repository
     from tuneline.project.source_versions import require_present
 
-    root, given = Path.cwd(), overrides or []
+    root = Path.cwd()
+    overrides = overrides or []
     require_own_repository(root)
     require_present(root)
-    values, groups = parse_overrides(root, given)
+
+    # parameters
+    values, groups = parse_overrides(root, overrides)
     text = params_with(root, values, groups)
     params = YAML(typ="safe", pure=True).load(text)
     refuse_unversioned(root, params)
-    name = name or default_name(given)
+    name = name or default_name(overrides)
     check_same(root, name, params)
+
+    # training
+    stages = [] if test else [experiments.TRAIN_STAGE]
     with experiments.opened(root, name, text) as experiment:
         announce_experiment(experiment)
         try:
-            code = experiment.reproduce(*([] if test else [experiments.TRAIN_STAGE]))
+            code = experiment.reproduce(*stages)
         except KeyboardInterrupt as interrupt:
-            say(f"\nrun: interrupted. {how_to_go_on(experiment, given, test=test)}", error=True)
+            say(f"\nrun: interrupted. {how_to_go_on(experiment, overrides, test=test)}", error=True)
             raise typer.Exit(128 + getattr(interrupt, "number", signal.SIGINT)) from None
         if code:
             raise StageError(
                 f"experiment {name} did not finish; the reason is above.",
-                how_to_go_on(experiment, given, test=test),
+                how_to_go_on(experiment, overrides, test=test),
             )
-        record = {"overrides": given, "seconds": experiment.seconds()}
+
+        record = {"overrides": overrides, "seconds": experiment.seconds()}
         saved = experiment.save(record, None if test else experiments.TRAIN_STAGE)
-        experiment.discard()
+        experiment.discard()  # only its tree: the result is saved
     say(experiment_summary(root, saved))
 
 
 def default_name(overrides: Sequence[str]) -> str:
-    """Return a name that says what differs, such as ``learning_rate=5e-5,epochs=3``; ``base`` if nothing does.
+    """Return a name that says what differs, such as ``learning_rate=5e-5,epochs=3``.
 
-    The section of a parameter is in it where others have a parameter of the same name.
+    It is ``base`` if nothing differs. The section of a parameter is in it where others have a parameter of
+    the same name.
     """
     from tuneline.project.experiments import BASE_EXPERIMENT
 
     if not overrides:
         return BASE_EXPERIMENT
-    last = Counter(key.rpartition(".")[2] for key in known_keys())
-    parts = (override.partition("=") for override in overrides)
-    texts = (
-        f"{short}={value}" if last[short := key.rpartition(".")[2]] == 1 else f"{key}={value}"
-        for key, _, value in parts
-    )
-    name = re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9_.,=+-]+", "-", ",".join(texts))).strip("-.,=+_")
+    last_parts = Counter(key.rpartition(".")[2] for key in known_keys())
+    texts = []
+    for override in overrides:
+        key, _, value = override.partition("=")
+        _, _, last = key.rpartition(".")
+        short = last if last_parts[last] == 1 else key
+        texts.append(f"{short}={value}")
+
+    # The name becomes part of a git ref, which has rules of its own
+    name = re.sub(r"[^A-Za-z0-9_.,=+-]+", "-", ",".join(texts))
+    name = re.sub(r"\.{2,}", ".", name).strip("-.,=+_")
     if len(name) > LONGEST or not name or name.endswith(".lock"):
-        name = f"{name[:LONGEST].rstrip('-.,=+_')}-{hashlib.sha256(','.join(overrides).encode()).hexdigest()[:6]}".lstrip(
-            "-"
-        )
+        digest = hashlib.sha256(",".join(overrides).encode()).hexdigest()
+        name = f"{name[:LONGEST].rstrip('-.,=+_')}-{digest[:6]}".lstrip("-")
     return name
 
 
@@ -100,8 +112,8 @@ def check_same(root: Path, name: str, params: Mapping[str, Any]) -> None:
     from tuneline.project.experiments import saved_experiments
     from tuneline.project.repo import git
 
-    for other in saved_experiments(root, git(root, "rev-parse", "HEAD")):
-        if other.name == name and other.params != params:
+    for experiment in saved_experiments(root, git(root, "rev-parse", "HEAD")):
+        if experiment.name == name and experiment.params != params:
             hint = f"Give this one a name (--name), or remove that one: tuneline experiments remove {name}"
             raise StageError(f"Experiment {name} exists, with other parameters.", hint)
 
@@ -120,28 +132,33 @@ def announce_experiment(experiment: "Experiment") -> None:
     from tuneline.project.repo import git
 
     changed = git(experiment.root, "diff", "--name-only", experiment.base, experiment.inputs).splitlines()
-    own = [
-        path
-        for path in changed
-        if path not in {PARAMS.as_posix(), "dvc.lock"} and not path.startswith("metrics/")
-    ]
-    uncommitted = (
-        f", with uncommitted changes of {', '.join(own[:3])}{' ...' if len(own) > 3 else ''}" if own else ""
-    )
-    resumed = "continues" if experiment.resumed else "runs"
-    say(
-        f"run: experiment {experiment.name} {resumed} in"
-        f" {experiment.path.relative_to(experiment.root)}{uncommitted}"
-    )
+    uncommitted = []
+    for path in changed:
+        # Every experiment has parameters of its own, and the pipeline writes the rest
+        if path not in {PARAMS.as_posix(), "dvc.lock"} and not path.startswith("metrics/"):
+            uncommitted.append(path)
+
+    verb = "continues" if experiment.resumed else "runs"
+    place = experiment.path.relative_to(experiment.root)
+    message = f"run: experiment {experiment.name} {verb} in {place}"
+    if uncommitted:
+        message += f", with uncommitted changes of {', '.join(uncommitted[:3])}"
+    if len(uncommitted) > 3:
+        message += " ..."
+    say(message)
 
 
 def how_to_go_on(experiment: "Experiment", overrides: Sequence[str], *, test: bool) -> str:
     """Return the command that continues an experiment, and from which step."""
-    options = [*overrides, "--name", experiment.name, *(["--test"] if test else [])]
-    steps = sorted(
-        int(path.name.removeprefix("step-")) for path in (experiment.path / CHECKPOINTS).glob("*/step-*")
-    )
-    where = f"from step {steps[-1]}" if steps else "from the last complete stage"
+    options = [*overrides, "--name", experiment.name]
+    if test:
+        options.append("--test")
+
+    folders = (experiment.path / CHECKPOINTS).glob("*/step-*")
+    steps = [int(folder.name.removeprefix("step-")) for folder in folders]
+    where = "from the last complete stage"
+    if steps:
+        where = f"from step {max(steps)}"
     return f"It resumes {where}: tuneline run {shlex.join(options)}"
 
 
@@ -156,6 +173,7 @@ def experiment_summary(root: Path, saved: "SavedExperiment") -> str:
     text = f"run: {saved.name}: validation {score.metric} {score}"
     if saved.name == BASE_EXPERIMENT:
         return f"{text}. Next: `tuneline run KEY=VALUE`, `tuneline experiments`"
+
     compared = compare_scores(root, saved.lock, base_lock(root, saved), score.metric)
     if compared:
         text += f", {compared} against {BASE_EXPERIMENT}: {compared.verdict}"
@@ -169,7 +187,7 @@ def base_lock(root: Path, saved: "SavedExperiment") -> "Lock":
     from tuneline.project.experiments import BASE_EXPERIMENT, saved_experiments
     from tuneline.project.repo import lock_at
 
-    named = [
-        experiment for experiment in saved_experiments(root, saved.base) if experiment.name == BASE_EXPERIMENT
-    ]
-    return named[0].lock if named else lock_at(root, saved.base)
+    for experiment in saved_experiments(root, saved.base):
+        if experiment.name == BASE_EXPERIMENT:
+            return experiment.lock
+    return lock_at(root, saved.base)

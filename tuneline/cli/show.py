@@ -1,4 +1,4 @@
-"""``tuneline show``: the latest result of the pipeline: metrics, commit and paths; with ``--against``, compared with another commit.
+"""``tuneline show``: the latest result of the pipeline, or its comparison with another commit.
 
 The plain command starts without numeric libraries, because ``make run`` ends with it: the comparison imports
 them where it needs them.
@@ -47,16 +47,20 @@ if TYPE_CHECKING:
     from tuneline.project.paired import PairedComparison
     from tuneline.tasks import Task
 
-BASELINE_TITLES = {
-    **{
-        str(metric.of_baseline(model)): f"{metric.title} of {title}"
-        for model, title in SIMPLE_MODELS.items()
-        for metric in METRIC_TABLE.values()
-        if metric.of_predictions and metric.of_baseline(model)
-    },
-    "rows": "Rows",
-}
-"""Titles of the numbers in metrics/evaluate.json that are shown after the metrics of the model, in this order."""
+
+def _baseline_titles() -> dict[str, str]:
+    """Return the titles of the metrics of the simple models, by their keys in metrics/evaluate.json."""
+    titles = {}
+    for model, title in SIMPLE_MODELS.items():
+        for metric in METRIC_TABLE.values():
+            key = metric.of_baseline(model)
+            if metric.of_predictions and key:
+                titles[key] = f"{metric.title} of {title}"
+    return titles
+
+
+BASELINE_TITLES = _baseline_titles() | {"rows": "Rows"}
+"""Titles of the numbers in metrics/evaluate.json that come after the metrics of the model, in this order."""
 COMPARED_TITLES = {
     "agreement": "agreement with the trained model",
     **{f"{metric.name}_drop": f"{metric.title} lost" for metric in METRIC_TABLE.values() if metric.resampled},
@@ -112,56 +116,85 @@ def command(folder: Folder = None, against: Against = None) -> None:
 
 def show_project(console: Console, root: Path) -> None:
     """Print metrics, provenance, paths and next steps of the project."""
-    lock, evaluated = read_lock(root), Metrics.read(root / EVALUATED).values
+    lock = read_lock(root)
+    evaluated = Metrics.read(root / EVALUATED).values
     run = RunFacts.read(root, lock.params())
     split = str(lock.params().get("evaluate.split", "the reported split"))
+
+    # quality
     for warning in warnings_of_lock(root, lock, compared=bool(run.compared)):
         console.print(Text(f"! {warning}\n"))
     console.print(quality_table(evaluated, run.compared, split))
     for finding in judge_run(run):
         console.print(Text(f"{finding}\n"))
-    paths = {name: path for name, path in PATHS.items() if (root / path).exists()}
-    if (root / PAGE).exists() and not is_of_this_result(root, lock, root / PAGE):
-        paths |= {
-            name: f"{paths[name]} is of another result: run `tuneline report`"
-            for name in ("report", "model card")
-            if name in paths
-        }
-    if is_stale(root, run.compared) and "ONNX" in paths:
-        paths["ONNX"] += f" is {OF_ANOTHER_MODEL}"
-    _print_facts(console, {**provenance(root, lock), **stage_facts(root), **paths})
+
+    # facts
+    _print_facts(console, provenance(root, lock) | stage_facts(root) | _paths(root, lock, run))
+
+    # what to do
     steps = "\n".join(f"  {command:44}{purpose}" for command, purpose in next_steps(run))
     console.print(Text(f"\nTry next:\n{steps}"))
-    if note := machine_note(root):
+    note = machine_note(root)
+    if note:
         console.print(Text(f"\n{note}"))
     if (root / PARAMS).exists():
         load_params(root / PARAMS)  # last: what the file was when the pipeline ran is in dvc.lock
 
 
+def _paths(root: Path, lock: Lock, run: RunFacts) -> dict[str, str]:
+    """Return the paths of the files that are here, and which of them are of another result."""
+    paths = {name: path for name, path in PATHS.items() if (root / path).exists()}
+    if (root / PAGE).exists() and not is_of_this_result(root, lock, root / PAGE):
+        for name in ("report", "model card"):
+            if name in paths:
+                paths[name] += " is of another result: run `tuneline report`"
+    if is_stale(root, run.compared) and "ONNX" in paths:
+        paths["ONNX"] += f" is {OF_ANOTHER_MODEL}"
+    return paths
+
+
 def warnings_of_lock(root: Path, lock: Lock, *, compared: bool) -> list[str]:
-    """Return what a person has to know before the metrics: they, the data or the ONNX models are not what they seem to be."""
-    messages = [outdated(root, lock), *(str(other.error()) for other in set_back(root))]
+    """Return what a person has to know before the metrics.
+
+    The metrics, the data or the ONNX models may not be what they seem to be.
+    """
+    messages = [outdated(root, lock)]
+    for version in set_back(root):
+        messages.append(str(version.error()))
     if compared and not (root / ONNX / EXPORT_RECORD).exists():
         messages.append(f"There is no published model in {ONNX}. {EARLIER_MODEL}")
-    return [warning for warning in messages if warning]
+    return [message for message in messages if message]
 
 
 def stage_facts(root: Path) -> dict[str, str]:
-    """Return what people decided about the stages of the registry: holds, and versions that no gate decided about."""
-    holds, ungated = [], []
+    """Return what people decided about the stages of the registry.
+
+    They hold a stage, or put a version into it that no gate decided about.
+    """
+    holds = []
+    ungated = []
     for tags in registries(root).values():
         for stage in tags.stages:
-            holds.append(tags.hold(stage))
-            ungated.append(why_no_gate(root, tags, stage))
-    facts = {"hold": holds, "gate": ungated}
-    return {name: "; ".join(filter(None, said)) for name, said in facts.items() if any(said)}
+            hold = tags.hold(stage)
+            if hold:
+                holds.append(hold)
+            reason = why_no_gate(root, tags, stage)
+            if reason:
+                ungated.append(reason)
+    facts = {}
+    if holds:
+        facts["hold"] = "; ".join(holds)
+    if ungated:
+        facts["gate"] = "; ".join(ungated)
+    return facts
 
 
 def machine_note(root: Path) -> str | None:
-    """Return one line if outs differ from the committed ``dvc.lock`` only because of the machine; else ``None``."""
+    """Return one line if outs differ from the committed ``dvc.lock`` only because of the machine."""
     changed = changed_by_machine(read_lock(root), lock_at(root, "HEAD"))
     if not changed:
         return None
+    # Of several outs, name the one that people know
     first = CLASSIFIER_PATH if CLASSIFIER_PATH in changed else changed[0]
     differ = f"and {len(changed) - 1} more outs differ" if len(changed) > 1 else "differs"
     return (
@@ -173,15 +206,21 @@ def machine_note(root: Path) -> str | None:
 
 
 def quality_table(evaluated: Mapping[str, float], compared: ComparisonRecord | None, split: str) -> Table:
-    """Return one row for each metric of the trained model, then for each comparison of an exported model with it."""
+    """Return one row for each metric of the trained model, then the comparisons of exported models."""
     table = Table(title=f"Quality on {split}", title_justify="left", show_header=False)
     table.add_column(justify="left")
     table.add_column(justify="right")
-    titles = {name: title_of(name) for name in (*METRIC_TABLE, *custom_metrics(evaluated))}
-    for key, title in (titles | BASELINE_TITLES).items():
+
+    titles = {name: title_of(name) for name in METRIC_TABLE}
+    titles |= {name: title_of(name) for name in custom_metrics(evaluated)}
+    titles |= BASELINE_TITLES
+    for key, title in titles.items():
         if key in evaluated:
             table.add_row(title, f"{evaluated[key]:,.6g}")
-    for precision, model in (compared.models if compared else {}).items():
+
+    if compared is None:
+        return table
+    for precision, model in compared.models.items():
         table.add_section()
         numbers = {"agreement": model.agreement, **model.metrics, "max_abs_diff": model.max_abs_diff}
         for key, title in COMPARED_TITLES.items():
@@ -191,32 +230,40 @@ def quality_table(evaluated: Mapping[str, float], compared: ComparisonRecord | N
 
 
 def provenance(root: Path, lock: Lock) -> dict[str, str]:
-    """Return the version of the model in ``dvc.lock``, the commit that added it, and its names in the registry."""
+    """Return the version of the model in ``dvc.lock``, its commit, and its names in the registry."""
     version = lock.out(CLASSIFIER_PATH)
     if version is None:
         return {"version": "not in dvc.lock: the pipeline has not finished yet"}
+    facts = {"version": version}
+
     commit = commit_of(root, version)
+    facts["commit"] = str(commit) if commit else f"not committed yet: {COMMIT}"
+
     trained = StageProvenance.read_if_valid(root / provenance_file("train"))
-    facts = {
-        "version": version,
-        "commit": str(commit) if commit else f"not committed yet: {COMMIT}",
-        **({"trained on": str(trained.devices)} if trained and trained.devices else {}),
-    }
+    if trained and trained.devices:
+        facts["trained on"] = str(trained.devices)
+
+    facts |= base_facts(BaseSource.read_if_valid(root / BASE_RECORD))
+
     tags = registered(root, version, commit) if commit else []
-    return (
-        facts
-        | base_facts(BaseSource.read_if_valid(root / BASE_RECORD))
-        | ({"registry": ", ".join(tags)} if tags else {})
-    )
+    if tags:
+        facts["registry"] = ", ".join(tags)
+    return facts
 
 
 def base_facts(base: BaseSource | None) -> dict[str, str]:
-    """Return the base model and, if it is not the checkpoint's own, the tokenizer: name, commit, licence and hash."""
+    """Return the base model and its tokenizer: name, commit, licence and hash.
+
+    The tokenizer is left out if it is the checkpoint's own.
+    """
     if base is None:
         return {}
-    facts = {"base": base.checkpoint.description if base.checkpoint else "none: trained from scratch"}
-    other = base.tokenizer and (base.checkpoint is None or base.tokenizer.name != base.checkpoint.name)
-    return facts | ({"tokenizer": base.tokenizer.description} if base.tokenizer and other else {})
+    facts = {"base": "none: trained from scratch"}
+    if base.checkpoint:
+        facts["base"] = base.checkpoint.description
+    if base.tokenizer and (base.checkpoint is None or base.tokenizer.name != base.checkpoint.name):
+        facts["tokenizer"] = base.tokenizer.description
+    return facts
 
 
 def show_export(console: Console, folder: Path) -> None:
@@ -233,25 +280,27 @@ def show_export(console: Console, folder: Path) -> None:
     for precision, model in record.models.items():
         if model.metrics:
             console.print(quality_table(model.metrics, None, f"{record.split}, {precision}"))
-    made = record.provenance
-    devices = made.stages["train"].devices
+
+    # what it reads and predicts
+    texts = ", ".join(record.text_columns)
+    labels = ", ".join(record.labels or []) or "a number"
     facts = {
-        "task": (
-            f"{record.task}: {', '.join(record.text_columns)} ->"
-            f" {', '.join(record.labels or []) or 'a number'}"
-        ),
+        "task": f"{record.task}: {texts} -> {labels}",
         "reads": f"at most {record.max_length} tokens, {record.architecture}",
-        **{
-            precision: f"{model.file}, {model.bytes / 2**20:.1f} MB"
-            for precision, model in record.models.items()
-        },
-        **base_facts(made.base),
-        "data": ", ".join(f"{split} {sha[:12]}" for split, sha in made.data.sha256.items()),
-        "parameters": made.parameters_hash[:12],
-        "code": ", ".join(f"{name} {stage.code[:12]}" for name, stage in made.stages.items()),
-        "libraries": ", ".join(f"{name} {version}" for name, version in made.libraries.items()),
-        **({"trained on": str(devices)} if devices else {}),
     }
+    for precision, model in record.models.items():
+        facts[precision] = f"{model.file}, {model.bytes / 2**20:.1f} MB"
+
+    # what it was made of
+    made = record.provenance
+    facts |= base_facts(made.base)
+    facts["data"] = ", ".join(f"{split} {sha[:12]}" for split, sha in made.data.sha256.items())
+    facts["parameters"] = made.parameters_hash[:12]
+    facts["code"] = ", ".join(f"{name} {stage.code[:12]}" for name, stage in made.stages.items())
+    facts["libraries"] = ", ".join(f"{name} {version}" for name, version in made.libraries.items())
+    devices = made.stages["train"].devices
+    if devices:
+        facts["trained on"] = str(devices)
     _print_facts(console, facts)
 
 
@@ -260,15 +309,15 @@ def _print_facts(console: Console, facts: Mapping[str, str]) -> None:
         console.print(Text(f"{name:>12}  {value}"))
 
 
-Rows = dict[tuple[str, int], int]
+NumberedRows = dict[tuple[str, int], int]
 """Row numbers by the hash of the texts, and how often these texts came before."""
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """What the model of a commit predicted for its reported split: class ids or numbers, shape ``(rows,)``."""
+    """Predictions of a commit's model for its reported split: class ids or numbers, shape ``(rows,)``."""
 
-    rows: Rows
+    rows: NumberedRows
     labels: "NDArray[Any]"
     predictions: "NDArray[Any]"
     schema: "Task"
@@ -286,12 +335,13 @@ class Predicted:
                 f"{predictions} has {len(table):,} rows, and {raw.name} has {raw.rows:,}.",
                 "Run `dvc repro evaluate`.",
             )
-        batches = raw.batches(lock.params()["data.text_columns"])
-        keys = (key for batch in batches for key in row_keys(batch.columns).to_pylist())
+        # Rows are found again by their texts: their numbers change with every row that is dropped
+        keys: list[str] = []
+        for batch in raw.batches(lock.params()["data.text_columns"]):
+            keys += row_keys(batch.columns).to_pylist()
         rows = {key: row for row, key in enumerate(numbered(keys))}
-        return cls(
-            rows, table["label"].to_numpy(), table["prediction"].to_numpy(), read_task(table.schema, "label")
-        )
+        schema = read_task(table.schema, "label")
+        return cls(rows, table["label"].to_numpy(), table["prediction"].to_numpy(), schema)
 
 
 def numbered(keys: Iterable[str]) -> Iterator[tuple[str, int]]:
@@ -304,9 +354,10 @@ def numbered(keys: Iterable[str]) -> Iterator[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class RevisionComparison:
-    """The present model and that of another commit, in this order, on the rows that both predicted, by the labels as they are now.
+    """The present model and the model of another commit, in this order, on the rows that both predicted.
 
-    Labels that were corrected, and rows that were added or dropped, so make neither model better or worse.
+    Both are scored by the labels as they are now. Labels that were corrected, and rows that were added or
+    dropped, so make neither model better or worse.
 
     Attributes:
         rows: Number of these rows.
@@ -323,10 +374,10 @@ class RevisionComparison:
 
 
 def compare_with(root: Path, revision: str) -> RevisionComparison:
-    """Compare the predictions of the working tree with those of another commit or experiment.
+    """Compare the predictions of the working tree with the predictions of another commit or experiment.
 
-    They are those of the reported split. Of an experiment that was scored on validation only, they are those
-    of validation.
+    They are predictions for the reported split, or for validation if the revision is an experiment that was
+    scored on validation only.
 
     Raises:
         StageError: There is no such commit, its files are not in DVC's cache, or the two have no row in
@@ -336,44 +387,56 @@ def compare_with(root: Path, revision: str) -> RevisionComparison:
     from tuneline.core.tables import SplitReader, is_split_file
     from tuneline.project.experiments import resolve_revision
 
-    if not (commit := resolve_revision(root, revision)):
+    commit = resolve_revision(root, revision)
+    if not commit:
         raise StageError(
             f"--against {revision}: git knows no such commit or experiment.",
             "Run git fetch, or name another one.",
         )
-    lock, other = read_lock(root), lock_at(root, commit).consistent()
-    validated = (
-        other.out(PREDICTIONS.as_posix()) is None and other.out(VALIDATION_PREDICTIONS.as_posix()) is not None
-    )
-    path, made_by = (VALIDATION_PREDICTIONS, "train") if validated else (PREDICTIONS, "evaluate")
-    split, other_split = (
-        "validation" if validated else str(one.params().get("evaluate.split", "test"))
-        for one in (lock, other)
-    )
-    now = Predicted.read(
-        require(root / path, made_by), SplitReader.open(root / RAW, split, made_by="download"), lock
-    )
-    before, folder = (
-        cached_out(root, other, path.as_posix()),
-        cached_folder(root, other, RAW.as_posix()) or {},
-    )
-    listed = [path for name, path in sorted(folder.items()) if is_split_file(name, other_split)]
-    files = tuple(path for path in listed if path is not None)
-    if before is None or not files or len(files) < len(listed):
+    lock = read_lock(root)
+    lock_then = lock_at(root, commit).consistent()
+
+    # the split
+    is_evaluated = lock_then.out(PREDICTIONS.as_posix()) is not None
+    is_validated = lock_then.out(VALIDATION_PREDICTIONS.as_posix()) is not None
+    if is_validated and not is_evaluated:
+        path = VALIDATION_PREDICTIONS
+        made_by = "train"
+        split = "validation"
+        split_then = "validation"
+    else:
+        path = PREDICTIONS
+        made_by = "evaluate"
+        split = str(lock.params().get("evaluate.split", "test"))
+        split_then = str(lock_then.params().get("evaluate.split", "test"))
+
+    # predictions of the working tree
+    predictions = require(root / path, made_by)
+    now = Predicted.read(predictions, SplitReader.open(root / RAW, split, made_by="download"), lock)
+
+    # predictions of the revision, from DVC's cache
+    cached_predictions = cached_out(root, lock_then, path.as_posix())
+    folder = cached_folder(root, lock_then, RAW.as_posix()) or {}
+    split_files = [file for name, file in sorted(folder.items()) if is_split_file(name, split_then)]
+    files = tuple(file for file in split_files if file is not None)
+    if cached_predictions is None or not files or len(files) < len(split_files):
         hint = f"Run `dvc fetch --rev {revision} {path} {RAW}`, if a DVC remote has them."
         raise StageError(
             f"--against {revision}: DVC's cache does not have the predictions and the data of this commit.",
             hint,
         )
-    return compare_revisions(
-        now, Predicted.read(before, SplitReader(RAW, other_split, files), other), lock.params(), split
-    )
+    then = Predicted.read(cached_predictions, SplitReader(RAW, split_then, files), lock_then)
+    return compare_revisions(now, then, lock.params(), split)
 
 
 def compare_revisions(
     now: Predicted, then: Predicted, params: dict[str, Any], split: str = "test"
 ) -> RevisionComparison:
-    """Score both models on the rows in common, by the labels of ``now``; refuse models of different tasks or without such rows."""
+    """Score both models on the rows in common, by the labels of ``now``.
+
+    Raises:
+        DataError: The models are of different tasks, or have no row in common.
+    """
     import numpy as np
 
     from tuneline.project.paired import PairedComparison
@@ -388,22 +451,30 @@ def compare_revisions(
             "The two models have predicted no row in common.",
             "Name a commit that reported on the same texts.",
         )
-    ours, theirs = (np.array([side.rows[key] for key in common]) for side in (now, then))
-    labels, first = now.labels[ours], now.predictions[ours]
-    second, before = (
-        now.schema.translated(values[theirs], then.schema) for values in (then.predictions, then.labels)
-    )
-    metrics = [metric for metric in now.schema.metrics if metric.resampled]
-    average = now.schema.averaging(params.get("evaluate.f1"))
+
+    # The order of the classes may have changed: the other model's ids become ids of this one
+    rows_now = np.array([now.rows[key] for key in common])
+    rows_then = np.array([then.rows[key] for key in common])
+    labels = now.labels[rows_now]
+    predictions = now.predictions[rows_now]
+    predictions_then = now.schema.translated(then.predictions[rows_then], then.schema)
+    labels_then = now.schema.translated(then.labels[rows_then], then.schema)
+
     models = PairedComparison.of(
-        now.schema, metrics, labels, first, second, average=average, seed=int(params.get("seed") or 0)
+        now.schema,
+        [metric for metric in now.schema.metrics if metric.resampled],
+        labels,
+        predictions,
+        predictions_then,
+        average=now.schema.averaging(params.get("evaluate.f1")),
+        seed=int(params.get("seed") or 0),
     )
-    left_out = len(now.rows) - len(common), len(then.rows) - len(common)
-    return RevisionComparison(models, len(common), left_out, int((before != labels).sum()), split)
+    left_out = (len(now.rows) - len(common), len(then.rows) - len(common))
+    return RevisionComparison(models, len(common), left_out, int((labels_then != labels).sum()), split)
 
 
 def comparison_table(comparison: RevisionComparison, revision: str) -> Table:
-    """Return one row for each metric: of the present model, of the other one, and the difference with its interval."""
+    """Return one row for each metric: both models, and the difference with its interval."""
     title = f"On {comparison.rows:,} rows of both, of {comparison.split}"
     table = Table("", "now", revision, "difference", "95 % interval", title=title, title_justify="left")
     for name, difference in comparison.models.differences.items():
@@ -420,21 +491,21 @@ def comparison_table(comparison: RevisionComparison, revision: str) -> Table:
 def describe_comparison(comparison: RevisionComparison, revision: str) -> str:
     """Return what the table does not say: if the difference is chance, and which rows and labels differ."""
     primary = next(iter(comparison.models.differences.values()))
-    lines = [
-        (
-            "clearly better"
-            if primary.low > 0
-            else "clearly worse"
-            if primary.high < 0
-            else "no clear difference"
-        )
-    ]
-    if test := comparison.models.test:
+    if primary.low > 0:
+        significance = "clearly better"
+    elif primary.high < 0:
+        significance = "clearly worse"
+    else:
+        significance = "no clear difference"
+    test = comparison.models.test
+    if test:
         rows = (
             f"only this model is right on {test.first_only:,} rows, only that of {revision} on"
             f" {test.second_only:,}"
         )
-        lines[0] += f" (McNemar's test: p = {test.p:.2g}; {rows})"
+        significance += f" (McNemar's test: p = {test.p:.2g}; {rows})"
+
+    lines = [significance]
     if comparison.relabelled:
         lines.append(
             f"{comparison.relabelled:,} of these rows had another label at {revision}; both models are scored"

@@ -46,7 +46,9 @@ Workers = Annotated[
     ),
 ]
 Restart = Annotated[bool, typer.Option("--restart", help="Forget what an earlier start has trained")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a sweep that has run: that of its file")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of a sweep that has run: the name of its file")
+]
 
 
 @app.callback()
@@ -61,6 +63,7 @@ def sweep(ctx: typer.Context) -> None:
 @app.command("run")
 def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
     """Run a sweep, or go on with one that was stopped or killed; ``run`` may be left out."""
+    from tuneline.cli.console import Console
     from tuneline.cli.run import refuse_unversioned
     from tuneline.core.paths import PARAMS
     from tuneline.core.yaml_files import read_yaml
@@ -68,7 +71,8 @@ def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
     from tuneline.sweeps.ranking import verdict, winner
     from tuneline.sweeps.running import run_sweep
 
-    root, name = Path.cwd(), file.stem
+    root = Path.cwd()
+    name = file.stem
     require_present(root)
     refuse_unversioned(root, read_yaml(root / PARAMS))
     try:
@@ -82,13 +86,12 @@ def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
             error=True,
         )
         raise typer.Exit(128 + getattr(interrupt, "number", signal.SIGINT)) from None
-    from tuneline.cli.console import Console
 
-    if not sys.stdout.isatty():  # else it is on the screen
+    if not sys.stdout.isatty():  # on a terminal, the table is on the screen already
         Console(width=160).print(sweep_table(name, record))
-    won = winner(root, name, record)
-    say(verdict(won, record, name))
-    if won is not None:
+    best = winner(root, name, record)
+    say(verdict(best, record, name))
+    if best is not None:
         say(
             f"Next: tuneline sweep apply {name}, and dvc repro computes test, once. All: tuneline experiments"
         )
@@ -96,12 +99,15 @@ def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
 
 @app.command("apply")
 def apply(name: Name) -> None:
-    """Write the parameters of a sweep's best configuration into params.yaml; `dvc repro` then has its training from the cache."""
+    """Write the parameters of a sweep's best configuration into params.yaml.
+
+    `dvc repro` then has its training from the cache.
+    """
     from tuneline.cli.experiments import apply as apply_experiment
     from tuneline.sweeps.ranking import find_winner
 
-    won = find_winner(Path.cwd(), name)
-    apply_experiment(f"{name}-{won.best.number}")
+    winner = find_winner(Path.cwd(), name)
+    apply_experiment(f"{name}-{winner.best.number}")
 
 
 @contextlib.contextmanager
@@ -127,8 +133,11 @@ def lines() -> "Show":
     def show(record: "SweepRecord", training: Collection[int]) -> None:  # noqa: ARG001 - as the table
         for trial in record.trials:
             if before.get(trial.number, trial) != trial:
-                score = "" if trial.score() is None else f", {record.metric} {trial.score():.4f}"
-                say(f"sweep: trial {trial.number}: {Configuration([trial]).state}{score}")
+                score = trial.score()
+                message = f"sweep: trial {trial.number}: {Configuration([trial]).state}"
+                if score is not None:
+                    message += f", {record.metric} {score:.4f}"
+                say(message)
             before[trial.number] = trial
 
     return show
@@ -141,22 +150,23 @@ def sweep_table(name: str, record: "SweepRecord", training: Collection[int] = ()
 
     from tuneline.sweeps.ranking import LATENCY_COLUMN, configuration_rows
 
-    rows, steps = configuration_rows(record, name, training), sum(trial.steps for trial in record.trials)
-    shown = Table(
+    rows = configuration_rows(record, name, training)
+    steps = sum(trial.steps for trial in record.trials)
+    table = Table(
         box=box.SIMPLE,
         title=f"sweep {name}: {len(rows)} configurations, {steps:,} steps",
         title_justify="left",
     )
-    for title in rows[0] if rows else ():
-        shown.add_column(title, justify="right" if title in {record.metric, LATENCY_COLUMN} else "left")
+    titles = list(rows[0]) if rows else []
+    for title in titles:
+        table.add_column(title, justify="right" if title in {record.metric, LATENCY_COLUMN} else "left")
     for row in rows[:SHOWN]:
-        shown.add_row(*map(visible, row.values()))
-    notes = (
-        ["* no other configuration is as good in both (Pareto front)"]
-        if rows and LATENCY_COLUMN in rows[0]
-        else []
-    )
-    shown.caption = (
-        "; ".join([*notes, *([f"and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else [])]) or None
-    )
-    return shown
+        table.add_row(*map(visible, row.values()))
+
+    notes = []
+    if LATENCY_COLUMN in titles:
+        notes.append("* no other configuration is as good in both (Pareto front)")
+    if len(rows) > SHOWN:
+        notes.append(f"and {len(rows) - SHOWN} more")
+    table.caption = "; ".join(notes) or None
+    return table

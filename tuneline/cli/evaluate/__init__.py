@@ -1,4 +1,7 @@
-"""``tuneline evaluate``: an exported model on a fresh labelled file, with the metrics and the verdict that the pipeline gives."""
+"""``tuneline evaluate``: an exported model on a fresh labelled file.
+
+The metrics and the verdict are the ones that the pipeline gives.
+"""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -55,9 +58,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
         str | None, typer.Option(metavar="NAME", help="Such as cp1252; default: detected")
     ] = None,
 ) -> None:
-    """Evaluate an exported model on a labelled file: metrics with 95 % intervals, simple models, slices, drift and errors.
+    """Evaluate an exported model on a labelled file.
 
-    The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model.
+    It prints metrics with 95 % intervals, simple models, slices, drift and errors. The exit status is 65 if
+    FILE is invalid, and 1 for every other error, such as a damaged model.
     """
     from tuneline.cli.evaluate.file_evaluation import (
         evaluate_file,
@@ -74,7 +78,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.readers.rows import BadRowPolicy
 
     params = load_params()
+    # The models of a commit are in a temporary folder, which is removed at the end of the block
     with found_model(Path(), model, precision) as chosen:
+        # The file is read with the model at hand: columns and classes are the model's
         names = text_columns(text, chosen.classifier.text_columns)
         policy = BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS)
         label_column = label or str(chosen.params.get("data.label_column", params.data.label_column))
@@ -83,6 +89,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
                 file, names, label_column, chosen.classifier.task, policy, by=by or (), encoding=encoding
             )
         result = evaluate_file(params, chosen, rows)
+
     print_evaluation(result)
     if json is not None:
         Metrics.of(result.metrics).write(json)

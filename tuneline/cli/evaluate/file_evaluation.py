@@ -1,12 +1,11 @@
-"""The evaluation of a model on a file: metrics, simple models, slices, drift; printed, as a page, and the errors as a file.
+"""The evaluation of a model on a file: metrics, simple models, slices and drift, and how they are shown.
 
-The model is that of a folder, of a commit, or of a version or stage of the registry.
+The model is in a folder, or belongs to a commit, or to a version or stage of the registry.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +109,14 @@ def found_model(root: Path, name: str, precision: str | None) -> Iterator[Evalua
     Raises:
         StageError: There is no such folder or commit, or DVC's cache lacks the model of the commit.
     """
+    profile = None
     if Path(name).exists():
-        profile = (
-            Profile.read_if_valid(root / PROFILE) if Path(name).resolve() == (root / ONNX).resolve() else None
-        )
+        # Of another folder, the training data is not known
+        if Path(name).resolve() == (root / ONNX).resolve():
+            profile = Profile.read_if_valid(root / PROFILE)
         yield _load(name, Path(name), precision, profile)
         return
+
     commit = _commit(root, name)
     if commit is None:
         raise StageError(
@@ -127,30 +128,35 @@ def found_model(root: Path, name: str, precision: str | None) -> Iterator[Evalua
     if files is None or None in files.values():
         hint = f"Run `dvc fetch --rev {commit[:12]} {ONNX} {CHECKS}`, if a DVC remote has them."
         raise StageError(f"--model {name}: DVC's cache does not have {ONNX} of {commit[:12]}.", hint)
-    cached = cached_out(root, lock, PROFILE.as_posix())
+
+    cached_profile = cached_out(root, lock, PROFILE.as_posix())
+    # DVC's cache has files under their hashes: links give them the names that a model's files have
     with temporary_directory() as folder:
         for file, path in files.items():
             (folder / file).symlink_to(Path(str(path)).absolute())
-        yield _load(
-            f"{name} ({commit[:12]})", folder, precision, Profile.read_if_valid(cached) if cached else None
-        )
+        if cached_profile:
+            profile = Profile.read_if_valid(cached_profile)
+        yield _load(f"{name} ({commit[:12]})", folder, precision, profile)
 
 
 def _commit(root: Path, name: str) -> str | None:
-    """Return the commit of a version or stage of the artifact ``onnx``, else that of a revision or experiment."""
-    if tags := registries(root).get(ONNX.name):
-        found = next((version for version in tags.versions if version.name == name), None) or tags.in_stage(
-            name
-        )
-        if found is not None:
-            return found.commit
+    """Return the commit of a version or stage of the artifact ``onnx``, else of a revision or experiment."""
+    tags = registries(root).get(ONNX.name)
+    if tags:
+        for version in tags.versions:
+            if version.name == name:
+                return version.commit
+        version_in_stage = tags.in_stage(name)
+        if version_in_stage is not None:
+            return version_in_stage.commit
     return resolve_revision(root, name)
 
 
 def _load(name: str, folder: Path, precision: str | None, profile: Profile | None) -> EvaluatedModel:
     choice = ModelChoice(folder, precision)
-    classifier, file = choice.load_and_warn(), choice.file()
-    return EvaluatedModel(name, classifier, ExportRecord.read(file.parent / EXPORT_RECORD), profile)
+    classifier = choice.load_and_warn()
+    record = ExportRecord.read(choice.file().parent / EXPORT_RECORD)
+    return EvaluatedModel(name, classifier, record, profile)
 
 
 @dataclass(frozen=True)
@@ -195,64 +201,70 @@ def read_labelled(
         DataError: The file cannot be read, lacks a column, has no rows, or a bad row where these are an
             error.
     """
-    file, printed = open_row_file(path, detect_layout(path, encoding), policy=policy), RowReport()
-    others = dict.fromkeys(by, "--by")
-    check_columns(file.columns, dict.fromkeys(texts, "--text") | {label: "--label"} | others, str(path))
+    # columns
+    file = open_row_file(path, detect_layout(path, encoding), policy=policy)
+    groups = dict.fromkeys(by, "--by")
+    options = dict.fromkeys(texts, "--text") | {label: "--label"} | groups
+    check_columns(file.columns, options, str(path))
+    columns = LabelledColumns(tuple(texts), label, type(task), groups, sparse=True, policy=policy)
+
+    # rows
     unit = file.source.unit
+    printed = RowReport()
     bad = BadRows(
         str(path),
         unit,
         policy,
         lambda problem: printed.add(f"skipped {problem.place(unit)}: {problem.message}"),
     )
-    columns = LabelledColumns(tuple(texts), label, type(task), others, sparse=True, policy=policy)
     with open_table(file.source) as table:
         rows = pa.Table.from_batches(labelled_rows(table, columns, bad), columns.schema).combine_chunks()
+
+    # labels
     labels = rows[LABEL]
     if task.has_classes:
         written = written_classes(task.output_names, set(pc.unique(labels.drop_null()).to_pylist()))
         labels = pc.index_in(labels, value_set=pa.array(written, pa.string()), skip_nulls=True)
-    used = np.ones(len(rows), dtype=bool)
+    is_used = np.ones(len(rows), dtype=bool)
     for index, problem in _problems(rows, labels, texts, label, task.output_names):
-        used[index] = False
+        is_used[index] = False
         bad.add(problem)
-    bad.check(int(used.sum()))
-    if not used.any():
+    bad.check(int(is_used.sum()))
+    if not is_used.any():
         raise DataError(f"{path} has no labelled rows.", f"It needs rows with text and a label in {label!r}.")
-    (kept,) = rows.filter(pa.array(used)).combine_chunks().to_batches()
-    of_texts = {name: kept[f"text_{index}"] for index, name in enumerate(texts)}
-    groups = {name: kept[f"other_{index}"] for index, name in enumerate(by)}
-    ids = labels.to_numpy()[used].astype(task.label_type.to_pandas_dtype())
-    return LabelledFile(path, label, of_texts, groups, kept[POSITION], ids, unit, bad.count)
+
+    (kept,) = rows.filter(pa.array(is_used)).combine_chunks().to_batches()
+    return LabelledFile(
+        path,
+        label,
+        texts={name: kept[f"text_{index}"] for index, name in enumerate(texts)},
+        groups={name: kept[f"other_{index}"] for index, name in enumerate(by)},
+        positions=kept[POSITION],
+        labels=labels.to_numpy()[is_used].astype(task.label_type.to_pandas_dtype()),
+        unit=unit,
+        left_out=bad.count,
+    )
 
 
 def _problems(
     rows: pa.Table, labels: pa.ChunkedArray, texts: Sequence[str], label: str, classes: Sequence[str]
 ) -> Iterator[tuple[int, RowProblem]]:
-    """Yield the rows without text, without a label, or with one that is none of the classes."""
+    """Yield the rows without text, without a label, or with a label that is none of the classes."""
     filled = has_text([rows[f"text_{index}"].combine_chunks() for index in range(len(texts))])
-    usable = filled.to_numpy(zero_copy_only=False) & labels.is_valid().to_numpy()
-    for index in np.flatnonzero(~usable).tolist():
-        given, position = rows[LABEL][index].as_py(), rows[POSITION][index].as_py()
+    is_usable = filled.to_numpy(zero_copy_only=False) & labels.is_valid().to_numpy()
+    for index in np.flatnonzero(~is_usable).tolist():
+        written = rows[LABEL][index].as_py()
+        position = rows[POSITION][index].as_py()
         if not filled[index].as_py():
-            yield (
-                index,
-                RowProblem(position, "no text", "Every row needs text.", " and ".join(map(repr, texts))),
-            )
-        elif given is None:
-            yield (
-                index,
-                RowProblem(
-                    position, "no label", "`tuneline predict` takes rows without labels.", repr(label)
-                ),
-            )
+            columns = " and ".join(map(repr, texts))
+            problem = RowProblem(position, "no text", "Every row needs text.", columns)
+        elif written is None:
+            hint = "`tuneline predict` takes rows without labels."
+            problem = RowProblem(position, "no label", hint, repr(label))
         else:
-            yield (
-                index,
-                RowProblem(
-                    position, f"the model has no class {given!r}", f"It knows {listed(classes)}.", repr(label)
-                ),
-            )
+            message = f"the model has no class {written!r}"
+            problem = RowProblem(position, message, f"It knows {listed(classes)}.", repr(label))
+        yield index, problem
 
 
 LIMITS = DriftLimits()
@@ -266,7 +278,7 @@ class FileEvaluation:
 
     Attributes:
         metrics: As in ``metrics/evaluate.json``; without leaks and behaviour tests.
-        intervals: Of those metrics that have one.
+        intervals: The intervals of the metrics that have one.
         notes: What could not be computed, and why.
     """
 
@@ -283,12 +295,13 @@ class FileEvaluation:
     @property
     def simple(self) -> dict[str, float]:
         """The primary metric of the simple models, by their titles."""
-        keys = {
-            title: METRIC_TABLE[self.slices.metric].of_baseline(name) for name, title in SIMPLE_MODELS.items()
-        }
-        return {
-            title: self.metrics[key] for title, key in keys.items() if key is not None and key in self.metrics
-        }
+        metric = METRIC_TABLE[self.slices.metric]
+        values = {}
+        for name, title in SIMPLE_MODELS.items():
+            key = metric.of_baseline(name)
+            if key is not None and key in self.metrics:
+                values[title] = self.metrics[key]
+        return values
 
 
 def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> FileEvaluation:
@@ -297,66 +310,99 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
     Raises:
         InputError: The tokenizer of the model fails on a row.
     """
-    schema, texts = model.classifier.task, [column.to_pylist() for column in file.texts.values()]
-    settings, notes = params.evaluate, list[str]()
+    schema = model.classifier.task
+    texts = [column.to_pylist() for column in file.texts.values()]
+    settings = params.evaluate
+    notes: list[str] = []
     custom = [load_metric("evaluate.metrics", name, schema) for name in settings.functions]
+
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
-        try:
-            logits, lengths, truncated = predict_logits(model.classifier, texts, step.advance)
-        except EncodingError as error:
-            with refusing():
-                raise error.at(f"{file.path}, {file.unit} {file.positions[error.row]}") from None
-        if truncated:
-            most = model.classifier.max_length
-            notes.append(
-                f"{truncated:,} of {len(file.labels):,} rows are longer than {most} tokens: the model did not"
-                " read the rest."
-            )
+        logits, lengths = _predicted(model.classifier, file, texts, notes, step.advance)
         values = schema.predictions(logits)
         predicted = SplitPredictions(file.labels, values, schema, schema.averaging(settings.f1), params.seed)
+
         phase("metrics")
         metrics = split_metrics(settings, file.labels, schema, logits, custom) | spread_metrics(predicted)
         for name, simple in simple_predictions(params, model, texts, notes):
             metrics |= baseline_metrics(predicted, name, simple)
+
         phase("slices")
-        record = slices_report(
-            score_slices(make_file_slices(file, texts, lengths, schema), predicted), predicted.primary.name
-        )
-        if record.worst is not None:
-            metrics[f"worst_slice_{record.metric}"] = record.value(record.worst)
+        scores = score_slices(make_file_slices(file, texts, lengths, schema), predicted)
+        slices = slices_report(scores, predicted.primary.name)
+        if slices.worst is not None:
+            metrics[f"worst_slice_{slices.metric}"] = slices.value(slices.worst)
         drift = measure_drift(model, file, values, notes)
-    table = [METRIC_TABLE[name] for name in metrics if name in METRIC_TABLE]
-    known = {
-        metric.name: metric_interval(metric, file.labels, values, average=predicted.average, seed=params.seed)
-        for metric in table
-    }
+
+    run = RunFacts(metrics, {"head_is_frozen": int(model.record.head == "frozen")}, model.params)
     return FileEvaluation(
         model,
         file,
         ReportedPredictions(file.labels, logits, schema),
         metrics,
-        {name: estimate for name, estimate in known.items() if estimate is not None},
-        record,
+        _intervals(metrics, predicted),
+        slices,
         drift,
-        judge_run(RunFacts(metrics, {"head_is_frozen": int(model.record.head == "frozen")}, model.params)),
+        judge_run(run),
         notes,
     )
 
 
+def _predicted(
+    classifier: TextClassifier,
+    file: LabelledFile,
+    texts: Sequence[Sequence[str]],
+    notes: list[str],
+    advance: Callable[[int], None],
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return the logits and the tokens of each row; an error names the row, and a note counts long rows."""
+    try:
+        logits, lengths, truncated = predict_logits(classifier, texts, advance)
+    except EncodingError as error:
+        with refusing():
+            raise error.at(f"{file.path}, {file.unit} {file.positions[error.row]}") from None
+    if truncated:
+        notes.append(
+            f"{truncated:,} of {len(file.labels):,} rows are longer than {classifier.max_length} tokens: the"
+            " model did not read the rest."
+        )
+    return logits, lengths
+
+
+def _intervals(metrics: Mapping[str, float], predicted: SplitPredictions) -> dict[str, Estimate]:
+    """Return the intervals of the metrics that have one, by name."""
+    intervals = {}
+    for name in metrics:
+        if name not in METRIC_TABLE:
+            continue
+        metric = METRIC_TABLE[name]
+        estimate = metric_interval(
+            metric, predicted.labels, predicted.values, average=predicted.average, seed=predicted.seed
+        )
+        if estimate is not None:
+            intervals[metric.name] = estimate
+    return intervals
+
+
 def predict_logits(
-    model: TextClassifier, texts: Sequence[Sequence[str]], advance: Any
+    model: TextClassifier, texts: Sequence[Sequence[str]], advance: Callable[[int], None]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], int]:
-    """Return the logits ``(rows, outputs)`` of texts, one list for each column, the tokens of each row, and how many were truncated.
+    """Predict texts, one list for each column, window by window.
+
+    Returns:
+        The logits ``(rows, outputs)``, the tokens of each row ``(rows,)``, and how many rows were truncated.
 
     Raises:
         EncodingError: The tokenizer fails on a row.
     """
-    logits, lengths, truncated, rows = [], [], 0, list(zip(*texts, strict=True))
+    rows = list(zip(*texts, strict=True))
+    logits = []
+    lengths = []
+    truncated = 0
     for start in range(0, len(rows), WINDOW):
         try:
             encoded = model.encode(rows[start : start + WINDOW])
         except EncodingError as error:
-            error.row += start
+            error.row += start  # counted from the first row of the file
             raise
         logits.append(model.logits(encoded, BATCH_SIZE))
         lengths.append(encoded.lengths)
@@ -368,14 +414,24 @@ def predict_logits(
 def simple_predictions(
     params: Params, model: EvaluatedModel, texts: Sequence[Sequence[str]], notes: list[str]
 ) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the predictions of the simple models that the stage ``baseline`` fits, if what the model was made of is here."""
-    train, validation = (SplitReader.find(RAW, split) for split in ("train", "validation"))
+    """Yield the predictions of the simple models that the stage ``baseline`` fits.
+
+    They are fitted only if what the model was made of is here; else a note says what is missing.
+    """
+    # data
+    train = SplitReader.find(RAW, "train")
+    validation = SplitReader.find(RAW, "validation")
     if train is None or split_hash(train.paths) != model.record.provenance.data.sha256.get("train"):
         notes.append(f"{RAW} does not have the data of this model: it is not compared with simple models.")
         return
-    schema, columns = model.classifier.task, model.classifier.text_columns
-    for fitted in (majority_model(train, schema), tfidf_model(train, columns, schema, params.seed)):
-        yield from fitted(texts).items()
+
+    # models of words
+    schema = model.classifier.task
+    columns = model.classifier.text_columns
+    yield from majority_model(train, schema)(texts).items()
+    yield from tfidf_model(train, columns, schema, params.seed)(texts).items()
+
+    # models of the frozen checkpoint
     base = model.record.provenance.base
     if base is None or base.checkpoint is None or validation is None:
         return
@@ -387,22 +443,24 @@ def simple_predictions(
         return
     phase("vectors of the frozen checkpoint")
     encoder = FrozenEncoder.load(BASE_MODEL, TOKENIZER)
-    yield from fit_frozen_baselines(encoder, (train, validation), columns, params.seed).predict(texts).items()
+    baselines = fit_frozen_baselines(encoder, (train, validation), columns, params.seed)
+    yield from baselines.predict(texts).items()
 
 
 def make_file_slices(
     file: LabelledFile, texts: Sequence[Sequence[str]], lengths: NDArray[np.int64], schema: Task
 ) -> Iterator[RowSlice]:
     """Yield the slices by length, shared words, class, and the columns that ``--by`` names."""
-    yield from chain(length_slices(lengths), overlap_slices([texts]) if len(texts) == 2 else ())
+    yield from length_slices(lengths)
+    if len(texts) == 2:
+        yield from overlap_slices([texts])
     yield from label_slices(file.labels, schema.class_names)
     for name, values in file.groups.items():
-        groups = sorted(values.value_counts().to_pylist(), key=lambda group: -group["counts"])[:MAX_GROUPS]
         column = np.array(values.to_pylist(), dtype=object)
-        yield from (
-            RowSlice(name, str(group["values"] or "(none)"), np.flatnonzero(column == group["values"]))
-            for group in groups
-        )
+        groups = sorted(values.value_counts().to_pylist(), key=lambda group: -group["counts"])
+        for group in groups[:MAX_GROUPS]:
+            title = str(group["values"] or "(none)")
+            yield RowSlice(name, title, np.flatnonzero(column == group["values"]))
 
 
 def measure_drift(
@@ -411,105 +469,122 @@ def measure_drift(
     """Compare the rows with the training data of the model, as flow ``score`` does."""
     if model.profile is None:
         notes.append("There is no profile of the training data of this model here: drift is not measured.")
-    elif len(file.labels) < LIMITS.min_rows:
+        return []
+    if len(file.labels) < LIMITS.min_rows:
         notes.append(f"{len(file.labels)} rows are too few to measure drift; it takes {LIMITS.min_rows}.")
-    else:
-        given = model.classifier.task.decoded(predicted)
-        return drift_measures(
-            model.profile, RowCounts.of(model.profile, list(file.texts.values()), given), LIMITS
-        )
-    return []
+        return []
+    decoded = model.classifier.task.decoded(predicted)
+    counts = RowCounts.of(model.profile, list(file.texts.values()), decoded)
+    return drift_measures(model.profile, counts, LIMITS)
 
 
 def print_evaluation(result: FileEvaluation) -> None:
     """Print metrics with intervals, the verdict, the worst slice, drift, and what could not be computed."""
-    console, record = Console(soft_wrap=True), result.slices
-    left_out = f", {result.file.left_out:,} left out" if result.file.left_out else ""
-    table = Table(
-        title=f"{result.model.name} on {result.file.path.name}, {len(result.file.labels):,} rows{left_out}",
-        title_justify="left",
-    )
-    for name, side in (("", "left"), ("value", "right"), ("95 % interval", "left")):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
-    for name in metric_names(result.metrics):
-        ends = result.intervals.get(name)
-        table.add_row(
-            title_of(name),
-            f"{result.metrics[name]:.4f}",
-            f"{ends.low:.4f} to {ends.high:.4f}" if ends else "",
-        )
-    for title, value in result.simple.items():
-        table.add_row(f"{title_of(record.metric)} of {title}", f"{value:.4f}", "")
-    console.print(table)
-    lines = list(map(str, result.findings))
-    if (worst := record.worst) is not None:
-        ends_of = f"95 % interval {worst.low:.3f} to {worst.high:.3f}"
+    console = Console(soft_wrap=True)
+    console.print(_metrics_table(result))
+    lines = [str(finding) for finding in result.findings]
+
+    record = result.slices
+    worst = record.worst
+    if worst is not None:
         lines.append(
-            f"Worst slice: {worst.by} {worst.name}, {record.value(worst):.3f} ({worst.rows:,} rows,"
-            f" {ends_of})."
+            f"Worst slice: {worst.by} {worst.name}, {record.value(worst):.3f} ({worst.rows:,} rows, 95 %"
+            f" interval {worst.low:.3f} to {worst.high:.3f})."
         )
-    if result.drift:
-        drifted = [
-            f"{measure.name} {measure.value:.3g} (limit {measure.limit:g})"
-            for measure in result.drift
-            if measure.drifted
-        ]
-        lines.append(
-            f"The texts drifted from the training data: {'; '.join(drifted)}."
-            if drifted
-            else "No drift from the training data."
-        )
-    for line in (*lines, *result.notes):
+
+    drifted = []
+    for measure in result.drift:
+        if measure.drifted:
+            drifted.append(f"{measure.name} {measure.value:.3g} (limit {measure.limit:g})")
+    if drifted:
+        lines.append(f"The texts drifted from the training data: {'; '.join(drifted)}.")
+    elif result.drift:
+        lines.append("No drift from the training data.")
+
+    lines += result.notes
+    for line in lines:
         console.print(Text(line))
 
 
+def _metrics_table(result: FileEvaluation) -> Table:
+    """Return the table of the metrics of the model and of the simple models."""
+    title = f"{result.model.name} on {result.file.path.name}, {len(result.file.labels):,} rows"
+    if result.file.left_out:
+        title += f", {result.file.left_out:,} left out"
+    table = Table(title=title, title_justify="left")
+    table.add_column("", justify="left")
+    table.add_column("value", justify="right")
+    table.add_column("95 % interval", justify="left")
+
+    for name in metric_names(result.metrics):
+        ends = result.intervals.get(name)
+        interval = ""
+        if ends:
+            interval = f"{ends.low:.4f} to {ends.high:.4f}"
+        table.add_row(title_of(name), f"{result.metrics[name]:.4f}", interval)
+    for simple_title, value in result.simple.items():
+        table.add_row(f"{title_of(result.slices.metric)} of {simple_title}", f"{value:.4f}", "")
+    return table
+
+
 def write_errors(path: Path, result: FileEvaluation, data: DataParams) -> int:
-    """Write the wrong predictions, the most confident first (of numbers: all rows, the largest error first); return their number."""
-    shown, file, task = result.predictions, result.file, result.predictions.task
-    sizes = shown.error_sizes
+    """Write the wrong predictions, the most confident first; return their number.
+
+    Of numbers, it writes all rows, the largest error first.
+    """
+    # rows
+    predictions = result.predictions
+    task = predictions.task
+    sizes = predictions.error_sizes
     order = np.argsort(-sizes, kind="stable")
-    order = order[shown.errors[order]]
+    order = order[predictions.errors[order]]
+
+    # columns: the position, the texts, and what is added to them
     rows = pa.array(order)
-    label, predicted = (
-        list(map(task.label_value, values[order].tolist())) for values in (shown.labels, shown.predicted)
-    )
+    file = result.file
     texts = {name: text.take(rows) for name, text in file.texts.items()}
-    added = free_names((file.unit, "label", "predicted", task.error_size), list(texts)).values()
-    values = [
-        file.positions.take(rows),
-        pa.array(label),
-        pa.array(predicted),
-        pa.array(sizes[order].round(6)),
-    ]
-    (first, numbers), *others = zip(added, values, strict=True)
-    table = pa.table({first: numbers, **texts, **dict(others)})
+    added = free_names((file.unit, "label", "predicted", task.error_size), list(texts))
+    labels = [task.label_value(label) for label in predictions.labels[order].tolist()]
+    predicted = [task.label_value(label) for label in predictions.predicted[order].tolist()]
+    columns = {added[file.unit]: file.positions.take(rows)}
+    columns |= texts
+    columns[added["label"]] = pa.array(labels)
+    columns[added["predicted"]] = pa.array(predicted)
+    columns[added[task.error_size]] = pa.array(sizes[order].round(6))
+    table = pa.table(columns)
+
     if path.suffix.lower() == ".parquet":
         with replace_file(path) as partial:
             pq.write_table(table, partial)
     else:
-        header = [harmless(name) for name in table.column_names]  # those of the file, which others wrote
-        write_csv(path, data, header, zip(*(column.to_pylist() for column in table.columns), strict=True))
+        # The names of columns are data, too: others wrote the file
+        header = [harmless(name) for name in table.column_names]
+        values = [column.to_pylist() for column in table.columns]
+        write_csv(path, data, header, zip(*values, strict=True))
     return len(order)
 
 
 def write_page(path: Path, result: FileEvaluation) -> None:
     """Write the page, from the templates of the report."""
-    shown, file, metric = result.predictions, result.file, result.slices.metric
-    errors = largest_errors(shown, None, ())
-    texts = [[(name, column[one.row].as_py()) for name, column in file.texts.items()] for one in errors]
-    report = {
-        **{one.name: getattr(result, one.name) for one in fields(result)},
+    predictions = result.predictions
+    file = result.file
+
+    # With the place in the file and the texts of the file, which are not in data/raw
+    errors = []
+    for error in largest_errors(predictions, None, ()):
+        texts = [(name, column[error.row].as_py()) for name, column in file.texts.items()]
+        errors.append(replace(error, row=file.positions[error.row].as_py(), texts=texts))
+
+    report = {field.name: getattr(result, field.name) for field in fields(result)}
+    report |= {
         "title": f"{', '.join(file.texts)} → {file.label}",
-        "task": shown.task,
+        "task": predictions.task,
         "simple": result.simple,
-        "tiles": tiles_of(result.metrics, metric, {}),
-        "figures": draw(shown),
-        "confusion": Confusion.of(shown),
-        "errors": [
-            replace(one, row=file.positions[one.row].as_py(), texts=text)
-            for one, text in zip(errors, texts, strict=True)
-        ],
-        "about_errors": shown.about_errors,
+        "tiles": tiles_of(result.metrics, result.slices.metric, {}),
+        "figures": draw(predictions),
+        "confusion": Confusion.of(predictions),
+        "errors": errors,
+        "about_errors": predictions.about_errors,
         "behaviour": None,
     }
     write(path, render_report(report, "evaluation.html.j2"))
@@ -517,13 +592,18 @@ def write_page(path: Path, result: FileEvaluation) -> None:
 
 def draw(predictions: ReportedPredictions) -> dict[str, Markup]:
     """Return the figures of predictions, by name."""
-    logits, labels = predictions.logits, predictions.labels
+    logits = predictions.logits
+    labels = predictions.labels
     if not predictions.task.has_classes:
         points = {"actual": labels.astype(np.float64), "predicted": logits[:, 0].astype(np.float64)}
         return {"scatter": CURVES["scatter"](points, None), "residuals": draw_residuals(predictions)}
-    computed = {"precision_recall": precision_recall_curve, "roc": roc_curve, "calibration": calibration}
-    curves = {name: dict(compute(Softmax.of(logits), labels)) for name, compute in computed.items()}
-    drawn = {
-        name: CURVES[name](curve, None) for name, curve in curves.items() if len(next(iter(curve.values())))
-    }
-    return drawn | {"confidence": draw_confidence(predictions)}
+
+    figures = {}
+    computations = {"precision_recall": precision_recall_curve, "roc": roc_curve, "calibration": calibration}
+    for name, compute in computations.items():
+        curve = dict(compute(Softmax.of(logits), labels))
+        points_of_curve = next(iter(curve.values()))
+        if len(points_of_curve):  # there is nothing to draw where the curve is not defined
+            figures[name] = CURVES[name](curve, None)
+    figures["confidence"] = draw_confidence(predictions)
+    return figures

@@ -52,17 +52,20 @@ def table(
     if csv:
         say(as_csv(rows))
         return
+
     console = Console()
-    if rows.rows:
-        console.print(
-            experiments_table(rows, every=every) if console.width >= WIDE else as_list(rows, every=every)
-        )
-    else:
+    if not rows.rows:
         say(
             "There is no such experiment on this commit. `tuneline run KEY=VALUE` makes one; --all shows"
             " those on other commits."
         )
-    if names := unfinished(root):
+    elif console.width >= WIDE:
+        console.print(experiments_table(rows, every=every))
+    else:
+        console.print(as_list(rows, every=every))
+
+    names = unfinished(root)
+    if names:
         say(
             f"not finished: {' '.join(names)}. The same `tuneline run` resumes one; `tuneline experiments"
             " remove NAME...` discards some."
@@ -71,7 +74,10 @@ def table(
 
 @app.command("page")
 def page(output: Output = Path("reports/experiments.html"), every: All = False) -> None:
-    """Write a page with the learning curves, the parameters and the table of all experiments: one file, without scripts or network."""
+    """Write a page with the learning curves, the parameters and the table of all experiments.
+
+    It is one file, without scripts or network.
+    """
     from tuneline.cli.experiments.page import render_experiments
     from tuneline.cli.experiments.table import read_rows
     from tuneline.project.params_file import write
@@ -96,8 +102,9 @@ def apply(name: Named, force: Force = False) -> None:
     from tuneline.project import experiments
 
     root = Path.cwd()
-    changed = experiments.apply_experiment(root, found(root, name), force=force)
-    say(f"experiments: {name} is in the working tree: {', '.join(changed) or 'nothing has changed'}.")
+    changed = experiments.apply_experiment(root, _found(root, name), force=force)
+    changes = ", ".join(changed) or "nothing has changed"
+    say(f"experiments: {name} is in the working tree: {changes}.")
     say(f"Next: `dvc repro` scores test and exports; then: git commit -am 'Use {name}'")
 
 
@@ -111,23 +118,25 @@ def remove(names: Names) -> None:
 
     root = Path.cwd()
     for name in names:
-        started, saved = name in unfinished(root), find_experiment(root, name)
-        if not started and saved is None:
-            found(root, name)
-        if started:
+        is_unfinished = name in unfinished(root)
+        experiment = find_experiment(root, name)
+        if not is_unfinished and experiment is None:
+            _found(root, name)  # refuses the name
+        if is_unfinished:
             remove_unfinished(root, name)
-        if saved is not None:
-            delete(saved)
+        if experiment is not None:
+            delete(experiment)
         say(f"experiments: removed {name}")
 
 
-def found(root: Path, name: str) -> "SavedExperiment":
+def _found(root: Path, name: str) -> "SavedExperiment":
     """Return the experiment of that name; a ``StageError`` with the nearest one if there is none."""
     from tuneline.project.experiments import find_experiment, saved_experiments
     from tuneline.readers.rows import listed, nearest
 
-    if experiment := find_experiment(root, name):
+    experiment = find_experiment(root, name)
+    if experiment:
         return experiment
-    names = sorted({one.name for one in saved_experiments(root)})
+    names = sorted({saved.name for saved in saved_experiments(root)})
     hint = f"There are {listed(names)}." if names else "`tuneline run` makes one."
     raise StageError(f"There is no experiment {name!r}{nearest(name, names)}.", hint)

@@ -1,4 +1,4 @@
-"""The experiments as rows: what differs, the validation metric with its interval, and whether it is distinguishable from the best."""
+"""The experiments as rows: what differs, the validation metric, and the difference from the best one."""
 
 import csv
 import io
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ SCORES = (
     "test",
 )
 COLUMNS = ("name", "commit", "base", "date", "seconds", *SCORES)
-"""Columns of the CSV file before those of the parameters."""
+"""Columns of the CSV file before the columns of the parameters."""
 WIDE = 120
 """Columns of a terminal from which the table breaks no name."""
 SHOWN = 4
@@ -52,8 +53,8 @@ class ExperimentRow:
     """One experiment.
 
     Attributes:
-        differs: Parameters that are not those of its base commit, by dotted key.
-        to_best: How much better it is than the best one; ``None`` for that one, and if the two cannot be
+        differs: Parameters with another value than in its base commit, by dotted key.
+        to_best: How much better it is than the best one; ``None`` for the best, and if the two cannot be
             compared.
     """
 
@@ -71,7 +72,9 @@ class ExperimentRow:
     @cached_property
     def test(self) -> float | None:
         """The same metric on the reported split, if the whole pipeline ran."""
-        return self.experiment.metrics("evaluate").get(self.score.metric) if self.score else None
+        if not self.score:
+            return None
+        return self.experiment.metrics("evaluate").get(self.score.metric)
 
     @property
     def against_best(self) -> str:
@@ -81,12 +84,15 @@ class ExperimentRow:
         if self.to_best is None:
             return ""
         difference = f"{self.to_best.value:+.3f}"
-        return difference if self.to_best.distinguishable else f"{difference}, {self.to_best.verdict}"
+        if self.to_best.distinguishable:
+            return difference
+        return f"{difference}, {self.to_best.verdict}"
 
     def values(self) -> dict[str, Any]:
-        """Return what is known of it, by column; parameters by their dotted keys."""
-        experiment, score, to_best = self.experiment, self.score, self.to_best
-        values = {
+        """Return the value of each column, as far as it is known; parameters by their dotted keys."""
+        experiment = self.experiment
+        values = flat_values(experiment.params)
+        values |= {
             "name": experiment.name,
             "commit": experiment.commit,
             "base": experiment.base,
@@ -94,6 +100,7 @@ class ExperimentRow:
             "seconds": self.seconds,
             "test": self.test,
         }
+        score = self.score
         if score:
             values |= {
                 "metric": score.metric,
@@ -101,10 +108,15 @@ class ExperimentRow:
                 "low": score.low,
                 "high": score.high,
             }
+        to_best = self.to_best
         if to_best:
-            values |= {"to_best": to_best.value, "to_best_low": to_best.low, "to_best_high": to_best.high}
-            values["distinguishable"] = str(to_best.distinguishable).lower()
-        return {**flat_values(experiment.params), **values}
+            values |= {
+                "to_best": to_best.value,
+                "to_best_low": to_best.low,
+                "to_best_high": to_best.high,
+                "distinguishable": str(to_best.distinguishable).lower(),
+            }
+        return values
 
 
 @dataclass(frozen=True)
@@ -114,132 +126,211 @@ class ExperimentRows:
     rows: Sequence[ExperimentRow]
     short: Mapping[str, str] = field(default_factory=dict)
 
-    def text(self, row: ExperimentRow, at_most: int | None = None) -> str:
+    def text(self, row: ExperimentRow, max_parameters: int | None = None) -> str:
         """Return what differs, as ``learning_rate=5e-05, epochs=3``."""
         parts = [f"{self.short[key]}={format_value(value)}" for key, value in row.differs.items()]
-        more = [f"and {len(parts) - at_most} more"] if at_most is not None and len(parts) > at_most else []
-        return ", ".join([*parts[:at_most], *more])
+        shown = parts[:max_parameters]
+        if len(parts) > len(shown):
+            shown.append(f"and {len(parts) - len(shown)} more")
+        return ", ".join(shown)
 
     @property
     def metric(self) -> str | None:
         """The metric of most rows."""
         names = Counter(row.score.metric for row in self.rows if row.score)
-        return names.most_common(1)[0][0] if names else None
+        if not names:
+            return None
+        [(name, _)] = names.most_common(1)
+        return name
 
 
 def format_value(value: Any) -> str:
-    """Format a value of a parameter."""
+    """Format a value of a parameter as YAML would, and numbers in few digits."""
     if isinstance(value, float):
         return f"{value:g}"
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
 
 
 def read_rows(root: Path, *, every: bool = False) -> ExperimentRows:
-    """Read the finished experiments on HEAD, or all of them with ``every``, and the results committed there; the best first."""
-    experiments = saved_experiments(root, None if every else git(root, "rev-parse", "HEAD"))
-    bases = {
-        base: flat_values(load_yaml(git(root, "show", f"{base}:{PARAMS}")) or {})
-        for base in {experiment.base for experiment in experiments}
-    }
-    without = bases.keys() - {
-        experiment.base for experiment in experiments if experiment.name == BASE_EXPERIMENT
-    }
-    experiments += [result for base in without if (result := committed_result(root, base))]
+    """Read the finished experiments on HEAD, and the results committed there; the best first.
+
+    Args:
+        root: Root of the project.
+        every: Read the experiments on all commits.
+    """
+    # experiments, and the results of the commits that have no experiment of their own parameters
+    if every:
+        experiments = saved_experiments(root, None)
+    else:
+        experiments = saved_experiments(root, git(root, "rev-parse", "HEAD"))
+    bases = {}
+    for base in {experiment.base for experiment in experiments}:
+        params = load_yaml(git(root, "show", f"{base}:{PARAMS}"))
+        bases[base] = flat_values(params or {})
+    with_base = {experiment.base for experiment in experiments if experiment.name == BASE_EXPERIMENT}
+    for base in bases.keys() - with_base:
+        result = committed_result(root, base)
+        if result:
+            experiments.append(result)
+
+    # rows
+    rows = []
     with progress("experiments", len(experiments), "experiments") as step:
-        rows = []
         for experiment in experiments:
-            differs = {
-                key: value
-                for key, value in flat_values(experiment.params).items()
-                if bases[experiment.base].get(key) != value and not key.startswith("run.")
-            }
-            rows.append(
-                ExperimentRow(experiment, validation_score(experiment.metrics(), experiment.params), differs)
-            )
+            # Against the params.yaml of its own commit, which is not HEAD's with --all
+            differs = _differing(experiment, bases[experiment.base])
+            score = validation_score(experiment.metrics(), experiment.params)
+            rows.append(ExperimentRow(experiment, score, differs))
             step.advance(1)
         rows = ranked_experiments(root, rows)
-    last = Counter(key.rpartition(".")[2] for key in {key for row in rows for key in row.differs})
-    short = {
-        key: name if last[name := key.rpartition(".")[2]] == 1 else key for row in rows for key in row.differs
-    }
-    return ExperimentRows(rows, short)
+    return ExperimentRows(rows, _short_names(rows))
+
+
+def _differing(experiment: SavedExperiment, base: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with another value than in the base commit.
+
+    How a run is tracked is no difference.
+    """
+    differs = {}
+    for key, value in flat_values(experiment.params).items():
+        if base.get(key) != value and not key.startswith("run."):
+            differs[key] = value
+    return differs
+
+
+def _short_names(rows: Sequence[ExperimentRow]) -> dict[str, str]:
+    """Return the last part of each key that differs, or the whole key where two keys end with the same."""
+    keys = dict.fromkeys(key for row in rows for key in row.differs)
+    last_parts = Counter(key.rpartition(".")[2] for key in keys)
+    short = {}
+    for key in keys:
+        _, _, last = key.rpartition(".")
+        is_unambiguous = last_parts[last] == 1
+        short[key] = last if is_unambiguous else key
+    return short
 
 
 def ranked_experiments(root: Path, rows: Sequence[ExperimentRow]) -> list[ExperimentRow]:
-    """Return the rows with the best first, and each compared with the best on the validation rows that both predicted."""
+    """Return the rows with the best first.
+
+    Each row is compared with the best one on the validation rows that both predicted.
+    """
     metric = ExperimentRows(rows).metric
-    scored = [row for row in rows if row.score and row.score.metric == metric]
-    others = [row for row in rows if row not in scored]
+    scored = []
+    unscored = []
+    for row in rows:
+        if row.score and row.score.metric == metric:
+            scored.append((row.score, row))
+        else:
+            unscored.append(row)
     if not scored:
-        return others
-    sign = -1 if scored[0].score and scored[0].score.greater_is_better else 1
-    scored.sort(key=lambda row: (sign * row.score.value if row.score else 0.0, row.experiment.name))
-    best, *worse = scored
-    compared = [compare_scores(root, row.experiment.lock, best.experiment.lock, str(metric)) for row in worse]
-    return [
-        replace(best, is_best=True),
-        *(replace(row, to_best=found) for row, found in zip(worse, compared, strict=True)),
-        *others,
-    ]
+        return unscored
+
+    def order(pair: tuple[ValidationScore, ExperimentRow]) -> tuple[float, str]:
+        score, row = pair
+        if score.greater_is_better:
+            return -score.value, row.experiment.name
+        return score.value, row.experiment.name
+
+    scored.sort(key=order)
+    _, best = scored[0]
+    ranked = [replace(best, is_best=True)]
+    for _, row in scored[1:]:
+        difference = compare_scores(root, row.experiment.lock, best.experiment.lock, str(metric))
+        ranked.append(replace(row, to_best=difference))
+    return ranked + unscored
 
 
 def chosen(rows: ExperimentRows, filtered: str | None, sort: str | None) -> ExperimentRows:
     """Return the rows that contain a text in their name or in what differs, ordered by a column."""
-    kept = [
-        row
-        for row in rows.rows
-        if filtered is None or filtered.lower() in f"{row.experiment.name} {rows.text(row)}".lower()
-    ]
-    if sort is None or sort in {"validation", rows.metric}:
+    # rows
+    kept = []
+    for row in rows.rows:
+        text = f"{row.experiment.name} {rows.text(row)}"
+        if filtered is None or filtered.lower() in text.lower():
+            kept.append(row)
+    if sort is None or sort in {"validation", rows.metric}:  # as they are: the best first
         return ExperimentRows(kept, rows.short)
-    columns = {
-        **{short: key for key, short in rows.short.items()},
-        **{name: name for name in (*COLUMNS, *rows.short)},
-    }
+
+    # order: a parameter may be named by its short name or by its key, and a column of a score
+    # comes before a parameter of its name
+    columns = {short: key for key, short in rows.short.items()}
+    for name in chain(COLUMNS, rows.short):
+        columns[name] = name
     if sort not in columns:
-        known = [*COLUMNS, *sorted({*rows.short.values()})]
-        raise StageError(f"--sort {sort}: there is no such column.", f"Choose one of {', '.join(known)}.")
+        names = [*COLUMNS, *sorted(set(rows.short.values()))]
+        raise StageError(f"--sort {sort}: there is no such column.", f"Choose one of {', '.join(names)}.")
+    column = columns[sort]
 
     def order(row: ExperimentRow) -> tuple[int, Any]:
-        value = (
-            None
-            if columns[sort] in rows.short and columns[sort] not in row.differs
-            else row.values().get(columns[sort])
-        )
-        return (
-            (2, "") if value is None else (0, value) if isinstance(value, (int, float)) else (1, str(value))
-        )
+        value = row.values().get(column)
+        if column in rows.short and column not in row.differs:
+            value = None  # the value of the base commit, which the table does not show
+        if value is None:
+            return 2, ""
+        if isinstance(value, (int, float)):
+            return 0, value
+        return 1, str(value)
 
     return ExperimentRows(sorted(kept, key=order), rows.short)
 
 
 def experiments_table(rows: ExperimentRows, *, every: bool) -> Table:
-    """Return the table for a terminal."""
-    tested = any(row.test is not None for row in rows.rows)
+    """Return the table for a terminal.
+
+    Args:
+        rows: The experiments.
+        every: They are on several commits.
+    """
+    is_tested = any(row.test is not None for row in rows.rows)
+    metric = ""
+    if rows.metric:
+        metric = title_of(rows.metric).lower()
+
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)
     table.add_column("experiment", overflow="fold")
-    table.add_column("differs from HEAD" if not every else "differs from its commit", overflow="fold")
-    table.add_column(f"validation {title_of(rows.metric).lower() if rows.metric else ''}", justify="right")
+    table.add_column("differs from its commit" if every else "differs from HEAD", overflow="fold")
+    table.add_column(f"validation {metric}", justify="right")
     table.add_column("against the best", justify="right", overflow="fold", min_width=len("be told apart"))
-    for title in (*(["test"] if tested else []), "seconds", "commit", *(["date"] if every else [])):
-        table.add_column(title, justify="right", no_wrap=True)
+    if is_tested:
+        table.add_column("test", justify="right", no_wrap=True)
+    table.add_column("seconds", justify="right", no_wrap=True)
+    table.add_column("commit", justify="right", no_wrap=True)
+    if every:
+        table.add_column("date", justify="right", no_wrap=True)
+
+    # A cell of data is made visible here: rich cuts cells by the width of what they show
     for row in rows.rows:
-        other = f"{row.score.metric} " if row.score and row.score.metric != rows.metric else ""
-        table.add_row(
+        score = ""
+        if row.score:
+            score = str(row.score)
+            if row.score.metric != rows.metric:  # the title of the column names another metric
+                score = f"{row.score.metric} {score}"
+        cells = [
             visible(row.experiment.name),
             visible(rows.text(row, SHOWN)) or "nothing",
-            f"{other}{row.score}" if row.score else "",
+            score,
             row.against_best,
-            *(["" if row.test is None else f"{row.test:.3f}"] if tested else []),
-            "" if row.seconds is None else f"{row.seconds:.0f}",
-            row.experiment.commit[:7],
-            *([row.experiment.date] if every else []),
-        )
+        ]
+        if is_tested:
+            cells.append("" if row.test is None else f"{row.test:.3f}")
+        cells.append("" if row.seconds is None else f"{row.seconds:.0f}")
+        cells.append(row.experiment.commit[:7])
+        if every:
+            cells.append(row.experiment.date)
+        table.add_row(*cells)
     return table
 
 
 def as_list(rows: ExperimentRows, *, every: bool) -> Text:
-    """Return two lines for each experiment, for a terminal that is too narrow for the table: its result, and what it is."""
+    """Return two lines for each experiment: its result, and what it is.
+
+    They are for a terminal that is too narrow for the table.
+    """
     text = Text()
     for row in rows.rows:
         text.append(visible(row.experiment.name), "bold")
@@ -264,7 +355,8 @@ def as_list(rows: ExperimentRows, *, every: bool) -> Text:
 
 def as_csv(rows: ExperimentRows) -> str:
     """Return all values as CSV: one column for each parameter that differs anywhere."""
-    keys, text = dict.fromkeys(key for row in rows.rows for key in row.differs), io.StringIO()
+    keys = dict.fromkeys(key for row in rows.rows for key in row.differs)
+    text = io.StringIO()
     writer = csv.DictWriter(text, [*COLUMNS, *keys], extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(row.values() for row in rows.rows)

@@ -1,7 +1,7 @@
 """``tuneline labels``: which texts people should label next, and which labels are probably wrong."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -9,14 +9,18 @@ from tuneline.core.errors import InputError, StageError
 from tuneline.core.paths import ONNX
 from tuneline.core.terminal import say
 
+if TYPE_CHECKING:
+    from tuneline.cli.labels.queue import ScoredRow
+    from tuneline.params import DataParams
+
 app = typer.Typer(help="Choose texts to label, and labels to correct.", no_args_is_help=True)
 
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="CSV file to write")]
-Rows = Annotated[int, typer.Option(min=1, help="Rows of the file, at most")]
+MaxRows = Annotated[int, typer.Option(min=1, help="Rows of the file, at most")]
 Review = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", help="That of `tuneline labels review`, with its column `correct` filled in"
+        metavar="FILE", help="The file of `tuneline labels review`, with its column `correct` filled in"
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the file; write nothing")]
@@ -35,7 +39,7 @@ def queue(  # noqa: PLR0917 - typer calls it by name
         typer.Argument(metavar="[FILE]", help="Texts to choose from. Default: what flow score has scored"),
     ] = None,
     output: OutputOption = Path("reports/labels/queue.csv"),
-    rows: Rows = 100,
+    rows: MaxRows = 100,
     id_column: Annotated[
         str | None, typer.Option("--id", metavar="COLUMN", help="Column of the rows with an id, to copy")
     ] = None,
@@ -51,17 +55,15 @@ def queue(  # noqa: PLR0917 - typer calls it by name
     ] = 100_000,
     force: Force = False,
 ) -> None:
-    """Write a CSV file of texts to label: those that the model is uncertain about, or that are unlike its training data.
+    """Write a CSV file of texts to label: uncertain predictions, and texts unlike the training data.
 
     People fill in the label column. The file is then new labelled data: put it into the drop folder of flow
     ingest, or add it to your own.
     """
     from tuneline.cli.labels.queue import (
         check_replaced,
-        collect_scored_rows,
         count_labelled,
         labelled_keys,
-        predict_first_rows,
         rank,
         training_words,
         write_queue,
@@ -70,25 +72,21 @@ def queue(  # noqa: PLR0917 - typer calls it by name
 
     params = load_params()
     data = params.data
-    if id_column in (*data.text_columns, data.label_column):
+    if id_column in {*data.text_columns, data.label_column}:
         raise StageError(
             f"--id: {id_column!r} is a text column or the label column.",
             "Name a column with ids, or leave it out.",
         )
     check_replaced(output, data, force, data.label_column, "Put it into the drop folder of flow ingest")
-    if file is not None:
-        candidates, problems = predict_first_rows(file, model, data, id_column, last_rows), list[str]()
+
+    if file is None:
+        candidates = _scored_candidates(scored, data, id_column, last_rows)
+        kind = "scored rows"
     else:
-        candidates, problems = collect_scored_rows(scored, data.text_columns, id_column, last_rows)
-    for problem in problems:
-        say(f"left out: {problem}", error=True)
-    if not candidates and file is not None:
-        raise InputError(f"{file} has no row with a text.", "Name a file with rows.")
-    if not candidates:
-        raise StageError(
-            f"{scored} has no scored rows whose texts are in the archive.",
-            "Flow score writes both: docs/scoring.md.",
-        )
+        candidates = _file_candidates(file, model, data, id_column, last_rows)
+        kind = "rows"
+
+    # What the model knows already: without it, the queue is longer, and not wrong
     labelled = labelled_keys(data)
     if not len(labelled):
         say(
@@ -103,14 +101,43 @@ def queue(  # noqa: PLR0917 - typer calls it by name
             " counted.",
             error=True,
         )
+
     chosen = rank(candidates, labelled, words, rows, params.validate_.near_duplicates.similarity)
     write_queue(output, data, id_column, chosen)
-    kind = "scored rows" if file is None else "rows"
     counts = (
         f"{len(chosen):,} of {len(candidates):,} {kind} to label, {count_labelled(candidates, labelled):,}"
         " have a label already"
     )
     say(f"{counts}: {output}. Fill in the column {data.label_column!r}.")
+
+
+def _scored_candidates(
+    outbox: Path, data: "DataParams", id_column: str | None, last_rows: int
+) -> "list[ScoredRow]":
+    """Return the last rows that flow ``score`` has scored, and say which files were left out."""
+    from tuneline.cli.labels.queue import collect_scored_rows
+
+    candidates, problems = collect_scored_rows(outbox, data.text_columns, id_column, last_rows)
+    for problem in problems:
+        say(f"left out: {problem}", error=True)
+    if not candidates:
+        raise StageError(
+            f"{outbox} has no scored rows whose texts are in the archive.",
+            "Flow score writes both: docs/scoring.md.",
+        )
+    return candidates
+
+
+def _file_candidates(
+    file: Path, model: Path, data: "DataParams", id_column: str | None, max_rows: int
+) -> "list[ScoredRow]":
+    """Return the first rows of a file, with predictions."""
+    from tuneline.cli.labels.queue import predict_first_rows
+
+    candidates = predict_first_rows(file, model, data, id_column, max_rows)
+    if not candidates:
+        raise InputError(f"{file} has no row with a text.", "Name a file with rows.")
+    return candidates
 
 
 @app.command("review")
@@ -131,28 +158,31 @@ def review(
             min=2, max=100, help="Number of folds: each row is predicted by a model trained without its fold"
         ),
     ] = 5,
-    rows: Rows = 1_000,
+    rows: MaxRows = 1_000,
     force: Force = False,
 ) -> None:
-    """Write a CSV file of the labels that are probably wrong, the most doubtful first, with the labels that models propose.
+    """Write a CSV file of the labels that are probably wrong, with the labels that models propose.
 
-    Each row is predicted by a model that was trained without it. People fill in the column `correct` where
-    another label is right; then `tuneline labels apply` keeps the corrections.
+    The most doubtful labels come first. Each row is predicted by a model that was trained without it. People
+    fill in the column `correct` where another label is right; then `tuneline labels apply` keeps the
+    corrections.
     """
     from tuneline.cli.labels.queue import check_replaced
-    from tuneline.cli.labels.review import choose_model
-    from tuneline.cli.labels.review import review_labels as find
+    from tuneline.cli.labels.review import choose_model, review_labels
     from tuneline.params.loading import load_params
     from tuneline.project.label_review import CORRECT, ROLES, write_review
     from tuneline.project.spreadsheet import free_names
 
     params = load_params()
-    correct = free_names(ROLES, params.data.text_columns)[CORRECT]
-    check_replaced(output, params.data, force, correct, f"Run `tuneline labels apply {output}`")
+    # The column may have another name: a text column may be called `correct`
+    correct_column = free_names(ROLES, params.data.text_columns)[CORRECT]
+    check_replaced(output, params.data, force, correct_column, f"Run `tuneline labels apply {output}`")
+
     if model == "auto":
         model, reason = choose_model(folds)
         say(reason)
-    label_review = find(params, model, folds, rows)
+    label_review = review_labels(params, model, folds, rows)
+
     measured = f"{label_review.metric} of the out-of-fold predictions: {label_review.agreement:.3f}"
     say(f"{label_review.doubtful:,} of {label_review.rows:,} labels are doubtful; {measured}.")
     if label_review.advice:
@@ -160,7 +190,7 @@ def review(
     if label_review.suspects:
         write_review(output, params.data, label_review.suspects)
         written = f"The {len(label_review.suspects):,} most doubtful: {output}."
-        say(f"{written} Fill in the column {correct!r} where another label is right, then run:")
+        say(f"{written} Fill in the column {correct_column!r} where another label is right, then run:")
         say(f"  tuneline labels apply {output}")
 
 
@@ -180,15 +210,18 @@ def apply(file: Review, dry_run: DryRun = False) -> None:
     for split in SPLITS:
         check_text_columns(SplitReader.open(RAW, split, "download"), data.text_columns)
     filled = read_filled(file, data)
+
+    # Locked from reading to writing: `tuneline data drop` writes the same file
     with corrections_locked():
-        present = Corrections.read()
-        applied = MergedCorrections(file, filled, data, present.labels)
+        corrections = Corrections.read()
+        merged = MergedCorrections(file, filled, data, corrections.labels)
         if not dry_run:
-            Corrections(applied.table(), present.dropped).write()
-    counts = (
-        f"{applied.present:,} were already, {applied.confirmed:,} are right as they"
-        f" are{'; a dry run writes nothing' * dry_run}"
-    )
-    say(f"{label_file()}: {applied.new:,} label{'s' * (applied.new != 1)} corrected, {counts}.")
-    if applied.new and not dry_run:
+            Corrections(merged.table(), corrections.dropped).write()
+
+    noun = "label" if merged.new == 1 else "labels"
+    counts = f"{merged.repeated:,} were already, {merged.confirmed:,} are right as they are"
+    if dry_run:
+        counts += "; a dry run writes nothing"
+    say(f"{label_file()}: {merged.new:,} {noun} corrected, {counts}.")
+    if merged.new and not dry_run:
         say(NEXT_STEPS)

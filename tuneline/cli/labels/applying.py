@@ -26,7 +26,11 @@ from tuneline.tasks import read_task
 class FilledRow:
     """A row of the review in which ``correct`` is filled in.
 
-    Its ``label`` is the one that it had when the review was written.
+    Attributes:
+        line: Number of its line in the file.
+        key: Hash of its texts.
+        label: The label that it had when the review was written.
+        correct: The label that a person filled in.
     """
 
     line: int
@@ -48,8 +52,10 @@ def read_filled(path: Path, data: DataParams) -> list[FilledRow]:
     try:
         filled = list(_read(path, data, names))
     except DataError as error:
-        is_encoded = PARAMETERS.encoding in (error.hint or "")  # a setting of the source, not of this file
-        raise InputError(error.problem, 'Save it as "CSV UTF-8".' if is_encoded else error.hint) from None
+        hint = error.hint
+        if PARAMETERS.encoding in (hint or ""):  # a setting of the source, not of this file
+            hint = 'Save it as "CSV UTF-8".'
+        raise InputError(error.problem, hint) from None
     if not filled:
         raise InputError(
             f"{path}: no row has anything in column {names[CORRECT]!r}.",
@@ -59,6 +65,7 @@ def read_filled(path: Path, data: DataParams) -> list[FilledRow]:
 
 
 def _read(path: Path, data: DataParams, names: Mapping[str, str]) -> Iterator[FilledRow]:
+    """Yield the rows in which ``correct`` is filled in; ``names`` has the names of the review's columns."""
     required = [names[KEY], names[SPLIT], *data.text_columns, names[LABEL], names[CORRECT]]
     limits = Limits.of(
         data.files.max_cell_characters, data.files.max_row_group_mb, data.files.max_unpacked_mb
@@ -66,20 +73,32 @@ def _read(path: Path, data: DataParams, names: Mapping[str, str]) -> Iterator[Fi
     with open_text(path, "utf-8", limits=limits) as lines:
         reader = DelimitedReader(lines, _dialect(path, data, names[CORRECT]))
         check_columns(reader.names, dict.fromkeys(required, "of `tuneline labels review`"), str(path))
-        cells = [reader.names.index(name) for name in required]
+        # A person may have moved or added columns in the spreadsheet
+        positions = {name: reader.names.index(name) for name in required}
+
         for line, fields in reader:
             if isinstance(fields, RowProblem):
                 raise DataError(f"{path}, line {line:,}: {fields.message}.", fields.hint)
-            key, split, *texts, label, correct = (fields[cell] for cell in cells)
-            if correct.strip():
-                yield FilledRow(
-                    line, key.strip(), split.strip(), tuple(texts), label.strip(), correct.strip()
-                )
+            correct = fields[positions[names[CORRECT]]].strip()
+            if not correct:
+                continue
+            yield FilledRow(
+                line,
+                key=fields[positions[names[KEY]]].strip(),
+                split=fields[positions[names[SPLIT]]].strip(),
+                texts=tuple(fields[positions[name]] for name in data.text_columns),
+                label=fields[positions[names[LABEL]]].strip(),
+                correct=correct,
+            )
 
 
 def _dialect(path: Path, data: DataParams, column: str) -> Dialect:
-    """Return the dialect with the delimiter that the spreadsheet chose: it may be another than the one that was written."""
-    dialects = [Dialect(character, literal=False) for character in (delimiter(data), ",", ";", "\t")]
+    """Return the dialect of the file: the first one with which its header has the column.
+
+    A spreadsheet may have saved the file with another delimiter than the one that was written.
+    """
+    delimiters = (delimiter(data), ",", ";", "\t")
+    dialects = [Dialect(character, literal=False) for character in delimiters]
     for dialect in dialects:
         with open_text(path, "utf-8") as lines:
             if column in DelimitedReader(lines, dialect).names:
@@ -94,11 +113,12 @@ SHOWN = 10
 
 
 class MergedCorrections:
-    """Adds the corrections of a review to the present ones, row by row.
+    """Adds the corrections of a review to those that there are, row by row.
 
     Attributes:
-        new, present, confirmed: Rows whose correction is new, is there already, or is the label that they
-            have.
+        new: Number of rows with a correction that is new.
+        repeated: Number of rows with a correction that is listed already.
+        confirmed: Number of rows whose correction is the label that they have.
     """
 
     def __init__(
@@ -107,33 +127,39 @@ class MergedCorrections:
         """Add the rows of a review in which ``correct`` is filled in.
 
         Raises:
-            InputError: A label is not a class, a hash or text or label is not that of the data, or two
+            InputError: A label is not a class, the data has another hash, text or label, or two
                 corrections of a row differ.
         """
-        self.path, self.text_columns = path, data.text_columns
+        self.path = path
+        self.text_columns = data.text_columns
         self.names = free_names(ROLES, data.text_columns)
         self.schema = read_task(SplitReader.open(RAW, "train", "download").schema)
-        self.known = {
-            (one["key"], one["before"]): (one["split"], one["after"]) for one in corrections.to_pylist()
-        }
-        self.origins: dict[tuple[str, str], list[str]] = defaultdict(
-            list
-        )  # the labels of the source that became a label of data/raw
-        for (key, before), (_, after) in self.known.items():
+
+        # The split and the right label, by the hash of a row and its label in the source
+        self.corrections: dict[tuple[str, str], tuple[str, str]] = {}
+        for correction in corrections.to_pylist():
+            row_and_label = (correction["key"], correction["before"])
+            self.corrections[row_and_label] = (correction["split"], correction["after"])
+
+        # The labels in the source that were corrected to a label, by the hash of the row and that label
+        self.origins: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for (key, before), (_, after) in self.corrections.items():
             self.origins[key, after].append(before)
-        self.texts: dict[str, tuple[str, ...]] = {}  # of the rows of data/raw, by their hash
-        self.labels: dict[str, set[str]] = defaultdict(
-            set
-        )  # of these rows, as ``Task.exact_text`` writes them
+
+        # The rows of data/raw by their hash; labels as ``Task.exact_text`` writes them
+        self.texts: dict[str, tuple[str, ...]] = {}
+        self.labels: dict[str, set[str]] = defaultdict(set)
         self._find({row.key for row in filled})
+
+        # The first line about a row and its label, with its correction
         self.lines: dict[tuple[str, str], tuple[int, str]] = {}
         self.problems: list[str] = []
-        self.new = self.present = self.confirmed = 0
+        self.new = 0
+        self.repeated = 0
+        self.confirmed = 0
         for row in filled:
             self._add(row)
-        if problems := self.problems:
-            more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-            raise InputError("\n  ".join(["nothing was applied.", *problems[:SHOWN], *more]))
+        self._check()
 
     def _find(self, keys: set[str]) -> None:
         """Find the rows of ``data/raw`` with these hashes."""
@@ -147,12 +173,23 @@ class MergedCorrections:
                     self.texts[key] = tuple(row[name] for name in self.text_columns)
                     self.labels[key].add(self.schema.exact_text(row[LABELS]))
 
+    def _check(self) -> None:
+        """Refuse the whole review if a row has a problem: a half-applied file would be hard to correct."""
+        if not self.problems:
+            return
+        lines = ["nothing was applied."]
+        lines += self.problems[:SHOWN]
+        if len(self.problems) > SHOWN:
+            lines.append(f"and {len(self.problems) - SHOWN} more")
+        raise InputError("\n  ".join(lines))
+
     def table(self) -> pa.Table:
         """Return all corrections, of ``LABEL_SCHEMA``."""
-        rows = [(key, split, before, after) for (key, before), (split, after) in self.known.items()]
-        return pa.Table.from_pylist(
-            [dict(zip(LABEL_SCHEMA.names, row, strict=True)) for row in rows], LABEL_SCHEMA
-        )
+        rows = []
+        for (key, before), (split, after) in self.corrections.items():
+            values = (key, split, before, after)
+            rows.append(dict(zip(LABEL_SCHEMA.names, values, strict=True)))
+        return pa.Table.from_pylist(rows, LABEL_SCHEMA)
 
     def _add(self, row: FilledRow) -> None:
         """Add the correction of a row, or its problem."""
@@ -160,57 +197,64 @@ class MergedCorrections:
         if labels is None or not self._is_row(row):
             return
         label, correct = labels
-        now = self.labels[row.key]
-        line, other = self.lines.setdefault((row.key, label), (row.line, correct))
-        decided = self.known.get((row.key, label), ("", correct))[1]
-        if other != correct:
+        labels_now = self.labels[row.key]
+
+        # What this review and the corrections say about the same texts with the same label
+        first_line, first_correct = self.lines.setdefault((row.key, label), (row.line, correct))
+        _, decided = self.corrections.get((row.key, label), ("", correct))
+
+        if first_correct != correct:
             self._refuse(
                 row,
                 self.names[CORRECT],
-                f"{correct!r}, but {other!r} in line {line:,}, for the same texts. Decide",
+                f"{correct!r}, but {first_correct!r} in line {first_line:,}, for the same texts. Decide",
             )
         elif label == correct:
             self.confirmed += 1
-        elif label not in now and correct not in now:
+        elif label not in labels_now and correct not in labels_now:
             self._refuse(
                 row,
                 self.names[LABEL],
-                f"{label!r}, but {listed(sorted(now))} in {RAW}. Write the review again",
+                f"{label!r}, but {listed(sorted(labels_now))} in {RAW}. Write the review again",
             )
-        elif label in now and decided != correct:
+        elif label in labels_now and decided != correct:
             self._refuse(
                 row,
                 self.names[CORRECT],
                 f"{correct!r}, but {label_file()} has {decided!r}. Run `dvc repro`, and review again",
             )
-        elif (
-            label not in now
-            or line != row.line
-            or (row.key, label) in self.known
-            or self._waits(row.key, correct, now)
-        ):
-            self.present += 1
+        elif first_line != row.line or self._is_corrected(row.key, label, correct):
+            self.repeated += 1
         else:
             self._correct(row, label, correct)
 
-    def _waits(self, key: str, correct: str, now: set[str]) -> bool:
-        """Return True if the correction is listed, by the label of the source, and not in ``data/raw`` yet."""
-        return correct not in now and any(before not in now for before in self.origins[key, correct])
+    def _is_corrected(self, key: str, label: str, correct: str) -> bool:
+        """Return True if the label of a row is corrected already, even if ``data/raw`` is older."""
+        labels_now = self.labels[key]
+        if label not in labels_now:  # `dvc repro` has applied the correction
+            return True
+        if (key, label) in self.corrections:
+            return True
+        # The correction may be listed by the label in the source, which an earlier correction replaced
+        if correct in labels_now:
+            return False
+        return any(before not in labels_now for before in self.origins[key, correct])
 
     def _correct(self, row: FilledRow, label: str, correct: str) -> None:
+        """Add a correction of the label in the source, which an earlier correction may have replaced."""
         self.new += 1
-        for before in self.origins.get((row.key, label)) or [
-            label
-        ]:  # the source has the first label, whatever was corrected since
-            if before == correct:
-                del self.known[row.key, before]
+        for before in self.origins.get((row.key, label)) or [label]:
+            if before == correct:  # the source is right after all
+                del self.corrections[row.key, before]
             else:
-                self.known[row.key, before] = (row.split, correct)
+                self.corrections[row.key, before] = (row.split, correct)
 
     def _labels(self, row: FilledRow) -> tuple[str, str] | None:
+        """Return the label and its correction as ``data/raw`` writes them; ``None`` if one is invalid."""
         names = self.schema.names
         try:
-            label, correct = map(self.schema.exact_text, (row.label, row.correct))
+            label = self.schema.exact_text(row.label)
+            correct = self.schema.exact_text(row.correct)
         except ValueError:
             self._refuse(row, self.names[CORRECT], f"{row.correct!r} is not a number")
             return None
@@ -222,6 +266,7 @@ class MergedCorrections:
         return None
 
     def _is_row(self, row: FilledRow) -> bool:
+        """Return True if ``data/raw`` has a row with this hash and these texts; else keep the problem."""
         if row.key not in self.texts:
             self._refuse(
                 row,
@@ -245,6 +290,11 @@ class MergedCorrections:
 
 
 def is_same_text(cell: str, text: str) -> bool:
-    """Return True if a cell of a spreadsheet has a text: white space may differ, and a long text may be cut."""
-    one, other = normalized(pa.array([cell, text], pa.string())).to_pylist()
-    return one == other or (len(cell) >= CUT and other.startswith(one))
+    """Return True if a cell of a spreadsheet has a text.
+
+    White space may differ, and a spreadsheet cuts a long text.
+    """
+    cell_words, text_words = normalized(pa.array([cell, text], pa.string())).to_pylist()
+    if cell_words == text_words:
+        return True
+    return len(cell) >= CUT and text_words.startswith(cell_words)

@@ -1,4 +1,6 @@
-"""The queue: predicted texts to label, in a CSV file that people open in a spreadsheet, and that is read as labelled data afterwards.
+"""The queue: predicted texts to label, in a CSV file.
+
+People open the file in a spreadsheet, and it is read as labelled data afterwards.
 
 A row is uncertain if its two most probable classes are close (margin sampling: Scheffer et al., "Active
 Hidden Markov Models for Information Extraction", 2001), and new if many of its words are not common in
@@ -11,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,7 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.paths import CHECKS, RAW, REFERENCE_PROFILE, SOURCE
 from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED
 from tuneline.core.terminal import progress, say
+from tuneline.model.encoding import EncodingError
 from tuneline.params import DataParams
 from tuneline.project.scored import ScoredFile, open_archived, scored_files
 from tuneline.project.spreadsheet import ENCODING, LONGEST_FIELD, delimiter, free_names, write_csv
@@ -56,43 +58,54 @@ class ScoredRow:
 def collect_scored_rows(
     outbox: Path, texts: Sequence[str], id_column: str | None, last_rows: int
 ) -> tuple[list[ScoredRow], list[str]]:
-    """Return the last scored rows, those of the latest file first, with an id if there is a column of ids; and why files were left out."""
-    found, problems, characters = list[ScoredRow](), list[str](), 0
-    columns = InputColumns(tuple(texts), () if id_column is None else (id_column,))
+    """Return the last scored rows, the rows of the latest file first; and why files were left out."""
+    collected: list[ScoredRow] = []
+    problems: list[str] = []
+    characters = 0
+    columns = _columns(texts, id_column)
     for scored in scored_files(outbox):
-        before = len(found)
+        rows_before = len(collected)
         try:
             with open_archived(Path(), scored, columns) as rows:
-                for row, prediction in joined(rows, scored_predictions(scored)):
-                    if len(found) == last_rows or characters > MOST_CHARACTERS:
-                        return found, problems
-                    found.append(
-                        ScoredRow(
-                            plain_text(row.kept[id_column]) if id_column else None, row.texts, *prediction
-                        )
-                    )
+                for row, prediction, probabilities in joined(rows, scored_predictions(scored)):
+                    if len(collected) == last_rows or characters > MOST_CHARACTERS:
+                        return collected, problems
+                    row_id = _id_of(row, id_column)
+                    collected.append(ScoredRow(row_id, row.texts, prediction, probabilities))
                     characters += row.characters
-            if len(found) == before and scored.record.rows:
-                problems.append(
-                    f"{scored.record.archived}: no row has {' and '.join(map(repr, columns.options))}."
-                )
+            if len(collected) == rows_before and scored.record.rows:
+                names = " and ".join(map(repr, columns.options))
+                problems.append(f"{scored.record.archived}: no row has {names}.")
         except DataError as error:
             problems.append(error.problem)
-    return found, problems
+    return collected, problems
+
+
+def _columns(texts: Sequence[str], id_column: str | None) -> InputColumns:
+    """Return the columns to read: the texts, and the ids if there is a column of ids."""
+    kept = () if id_column is None else (id_column,)
+    return InputColumns(tuple(texts), kept)
+
+
+def _id_of(row: Row, id_column: str | None) -> str | None:
+    if not id_column:
+        return None
+    return plain_text(row.kept[id_column])
 
 
 def predict_first_rows(
-    file: Path, model: Path, data: DataParams, id_column: str | None, most: int
+    file: Path, model: Path, data: DataParams, id_column: str | None, max_rows: int
 ) -> list[ScoredRow]:
-    """Return the first rows of a file, ``most`` at most, with the predictions that ``tuneline predict`` makes.
+    """Return the first rows of a file with the predictions that ``tuneline predict`` makes.
 
     Bad rows are reported, and a column of labels, which is not read.
 
     Raises:
-        InputError: The file cannot be read, or lacks a column.
+        InputError: The file cannot be read, lacks a column, or has a row that the tokenizer cannot encode.
         StageError: There is no such model, or it reads other columns.
     """
-    deployed, found, characters = ModelChoice(model).load_and_warn(), list[ScoredRow](), 0
+    # model
+    deployed = ModelChoice(model).load_and_warn()
     texts = data.text_columns
     if tuple(texts) != deployed.text_columns:
         problem = (
@@ -100,10 +113,10 @@ def predict_first_rows(
             f" {listed(texts)}."
         )
         raise StageError(problem, "Run `dvc repro`, or name another model: --model.")
-    columns, bad = (
-        InputColumns(tuple(texts), () if id_column is None else (id_column,)),
-        BadRows(str(file), "row", LEFT_OUT),
-    )
+
+    # file
+    columns = _columns(texts, id_column)
+    bad = BadRows(str(file), "row", LEFT_OUT)
     with refusing():
         detected = open_detected(file, detect_layout(file))
     if data.label_column in detected.columns:
@@ -114,64 +127,72 @@ def predict_first_rows(
             f"{problem} `tuneline labels review` finds labels that are wrong, in the data of the project.",
             error=True,
         )
+
+    # predictions, window by window: only so many texts are kept in memory
+    predicted: list[ScoredRow] = []
+    characters = 0
     with (
         refusing(),
         open_rows(detected.source, columns) as source,
         progress(f"labels queue: {file}", unit="rows") as step,
     ):
-        first = replace(source, rows=islice(source.rows, most))
+        first = replace(source, rows=islice(source.rows, max_rows))
         for rows in windows(good_rows(first, bad), BATCH_SIZE, WINDOW):
-            outputs = deployed.predict([row.texts for row in rows], BATCH_SIZE)
+            try:
+                outputs = deployed.predict([row.texts for row in rows], BATCH_SIZE)
+            except EncodingError as error:
+                raise error.at(f"{file}, row {rows[error.row].number}") from None
             for row, values in zip(rows, outputs.tolist(), strict=True):
-                prediction, classes = deployed.task.named_scores(values)
-                found.append(
-                    ScoredRow(
-                        plain_text(row.kept[id_column]) if id_column else None, row.texts, prediction, classes
-                    )
-                )
+                prediction, probabilities = deployed.task.named_scores(values)
+                row_id = _id_of(row, id_column)
+                predicted.append(ScoredRow(row_id, row.texts, prediction, probabilities))
                 characters += row.characters
             step.advance(len(rows))
             if characters > MOST_CHARACTERS:
                 break
-    return found
+    return predicted
 
 
-def scored_predictions(scored: ScoredFile) -> Iterator[tuple[int, str | float, dict[str, float]]]:
+NumberedPrediction = tuple[int, str | float, dict[str, float]]
+"""Row number, prediction, and probabilities by class name."""
+
+
+def scored_predictions(scored: ScoredFile) -> Iterator[NumberedPrediction]:
     """Yield the row number, the prediction and the probabilities of each row of a scored file."""
+    prefix = "probability_"
     try:
         with pq.ParquetFile(scored.path) as file:
             names = file.schema_arrow.names
             # The last columns are prediction, or label, probability and one for each class; then
             # model_version, if it is there.
-            kind = Regression if Regression.prediction_column in names[-2:] else Classification
-            label = kind.prediction_column
-            classes = [name for name in names[names.index(label) :] if name.startswith("probability_")]
+            task = Regression if Regression.prediction_column in names[-2:] else Classification
+            label = task.prediction_column
+            classes = [name for name in names[names.index(label) :] if name.startswith(prefix)]
+
             for batch in file.iter_batches(columns=["row", label, *classes]):
                 for values in batch.to_pylist():
-                    yield (
-                        values["row"],
-                        values[label],
-                        {name.removeprefix("probability_"): values[name] for name in classes},
-                    )
+                    probabilities = {name.removeprefix(prefix): values[name] for name in classes}
+                    yield values["row"], values[label], probabilities
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{scored.path} cannot be read: {error}") from None
 
 
 def joined(
-    rows: Iterator[Row], predicted: Iterator[tuple[Any, ...]]
-) -> Iterator[tuple[Row, tuple[Any, ...]]]:
-    """Yield each row that has a prediction, with it.
+    rows: Iterator[Row], predictions: Iterator[NumberedPrediction]
+) -> Iterator[tuple[Row, str | float, dict[str, float]]]:
+    """Yield each row that has a prediction, with the prediction and its probabilities.
 
     Both are in the order of their numbers, and either may lack some.
     """
-    number, *prediction = next(predicted, (None,))
+    prediction = next(predictions, None)
     for row in rows:
-        while number is not None and number < row.number:
-            number, *prediction = next(predicted, (None,))
-        if number is None:
+        while prediction is not None and prediction[0] < row.number:
+            prediction = next(predictions, None)
+        if prediction is None:
             return
+        number, value, probabilities = prediction
         if number == row.number:
-            yield row, tuple(prediction)
+            yield row, value, probabilities
 
 
 NO_LABEL = (None, "", UNLABELLED, str(UNLABELLED))
@@ -183,45 +204,63 @@ def keys_of(texts: Sequence[tuple[str, ...]]) -> Keys:
 
 
 def labelled_keys(data: DataParams) -> Keys:
-    """Return the sorted hashes of all labelled texts: of the files under ``data.path``, or of ``data/raw`` where those are no files.
+    """Return the sorted hashes of all labelled texts.
 
+    They are the texts of the files under ``data.path``, or of ``data/raw`` where the source is no folder.
     Files without the text columns or the label column are other data, and rows that cannot be read have no
     label.
     """
-    own = data.source == "files" and not is_url(data.path or "")
-    given = Path(data.path or ".") if own else RAW
-    folder = given if given.parts[:2] == SOURCE.parts or not own else SOURCE / given
-    files = sorted(path for path in folder.rglob("[!.]*") if path.is_file() and path.name.endswith(ENDINGS))
+    if data.source == "files" and not is_url(data.path or ""):
+        folder = Path(data.path or ".")
+        if folder.parts[:2] != SOURCE.parts:
+            folder = SOURCE / folder
+        label = data.label_column
+    else:
+        folder = RAW
+        label = LABELS
+
+    entries = folder.rglob("[!.]*")
+    files = sorted(path for path in entries if path.is_file() and path.name.endswith(ENDINGS))
     keys = [np.empty(0, np.uint64)]
     for path in files:
-        texts = _texts(path, data, data.label_column if own else LABELS)
-        while batch := list(islice(texts, ROW_GROUP)):
+        texts = _texts(path, data, label)
+        while batch := list(islice(texts, ROW_GROUP)):  # all hashes fit into memory, all texts may not
             keys.append(keys_of(batch))
     return np.unique(np.concatenate(keys))
 
 
 def _texts(path: Path, data: DataParams, label: str) -> Iterator[tuple[str, ...]]:
     """Yield the texts of the rows of a file that have a label."""
+    columns = InputColumns(tuple(data.text_columns), (label,))
     try:
-        with open_rows(
-            Input.of_data(path, data.files), InputColumns(tuple(data.text_columns), (label,))
-        ) as source:
-            yield from (
-                row.texts for row in source.rows if isinstance(row, Row) and row.kept[label] not in NO_LABEL
-            )
+        with open_rows(Input.of_data(path, data.files), columns) as source:
+            for row in source.rows:
+                if isinstance(row, Row) and row.kept[label] not in NO_LABEL:
+                    yield row.texts
     except DataError:
         return
 
 
 FUSION = 60
-"""Constant of reciprocal rank fusion: the higher, the more a good rank in both orders counts against a top rank in one."""
+"""Constant of reciprocal rank fusion.
+
+The higher it is, the more a good rank in both orders counts against a top rank in one.
+"""
 PRIOR_WORDS = 10
-"""Words of the training data's mixture that are added to each text, so that one new word alone is not as new as a whole text."""
+"""Words of the training data's mixture that are added to each text.
+
+Without them, a text of one new word would be as new as a long text of new words.
+"""
 
 
 @dataclass(frozen=True)
 class QueueRow:
-    """A row of the queue, with the share of its words that are not common in training (``None`` if those are unknown)."""
+    """A row of the queue.
+
+    Attributes:
+        new_words: Share of its words that are not common in training; ``None`` without a profile.
+        reason: Why people should label it.
+    """
 
     row: ScoredRow
     new_words: float | None
@@ -229,9 +268,14 @@ class QueueRow:
 
 
 def training_words() -> Words | None:
-    """Return the common words of the data of the model in production, else of the present data; ``None`` if there is no profile."""
+    """Return the common words of the training data; ``None`` if there is no profile.
+
+    The data of the model in production comes first, because that model made the predictions; then the data
+    that is here.
+    """
     for path in (REFERENCE_PROFILE, CHECKS / "profile.json"):
-        if (profile := Profile.read_if_exists(path)) and profile.train.words.hashes:
+        profile = Profile.read_if_exists(path)
+        if profile is not None and profile.train.words.hashes:
             return profile.train.words
     return None
 
@@ -242,85 +286,128 @@ def count_labelled(rows: Sequence[ScoredRow], labelled: Keys) -> int:
 
 
 def rank(
-    rows: Sequence[ScoredRow], labelled: Keys, known: Words | None, most: int, similarity: float
+    rows: Sequence[ScoredRow], labelled: Keys, known: Words | None, max_rows: int, similarity: float
 ) -> list[QueueRow]:
     """Choose the rows to label, the most useful first.
 
-    Of equal texts, the first row counts, and none that is labelled.
-
-    Two texts are near-equal from a similarity on, as in the data check ``near_duplicates``.
+    Args:
+        rows: Predicted rows. The first of equal texts counts.
+        labelled: Sorted hashes of the labelled texts, which are left out.
+        known: Common words of the training data; without them, no text is new.
+        max_rows: Largest number of rows to choose.
+        similarity: Similarity from which two texts are near-equal, as in the data check ``near_duplicates``:
+            only the first of them is chosen.
     """
     from scipy.stats import rankdata
 
-    keys = keys_of([row.texts for row in rows])
-    unlabelled = np.sort(np.unique(keys, return_index=True)[1])
-    rows = [rows[index] for index in unlabelled[~np.isin(keys[unlabelled], labelled)]]
+    rows = _unlabelled_rows(rows, labelled)
     if not rows:
         return []
+
+    # words
     columns = zip(*(row.texts for row in rows), strict=True)
     encoded = EncodedWords.of(words([normalized(pa.array(column, pa.string())) for column in columns]))
-    margins = []
-    for row in rows:  # a number has no probabilities
-        *_, second, first = sorted((0.0, *row.probabilities.values())) if row.probabilities else (0.0, 0.0)
-        margins.append(first - second)
-    total, new = encoded.lengths, _count_new(encoded, known)
-    shares = (new + PRIOR_WORDS * (1 - known.known)) / (total + PRIOR_WORDS) if known else np.zeros(len(rows))
-    ranks = rankdata(margins), rankdata(-shares)
-    order = np.argsort(-sum(1 / (FUSION + one) for one in ranks), kind="stable")
-    chosen = _distinct(order, WordSets.of([encoded]), most, similarity)
-    fractions = (new / np.maximum(total, 1)).tolist() if known else [None] * len(rows)
-    uncertain = (ranks[0] <= ranks[1]).tolist()
-    return [
-        QueueRow(rows[one], fractions[one], _reason(rows[one], fractions[one], uncertain[one]))
-        for one in chosen
-    ]
+    total = encoded.lengths
+    new = _count_new(encoded, known)
+    if known is None:
+        shares = np.zeros(len(rows))
+        fractions: list[float | None] = [None] * len(rows)
+    else:
+        shares = (new + PRIOR_WORDS * (1 - known.known)) / (total + PRIOR_WORDS)
+        fractions = (new / np.maximum(total, 1)).tolist()
+
+    # the two orders, and their fusion
+    uncertainty_ranks = rankdata([_margin(row) for row in rows])
+    novelty_ranks = rankdata(-shares)
+    fused = 1 / (FUSION + uncertainty_ranks) + 1 / (FUSION + novelty_ranks)
+    order = np.argsort(-fused, kind="stable")
+
+    is_uncertain = (uncertainty_ranks <= novelty_ranks).tolist()
+    queue = []
+    for index in _distinct(order, WordSets.of([encoded]), max_rows, similarity):
+        reason = _reason(rows[index], fractions[index], is_uncertain[index])
+        queue.append(QueueRow(rows[index], fractions[index], reason))
+    return queue
+
+
+def _unlabelled_rows(rows: Sequence[ScoredRow], labelled: Keys) -> list[ScoredRow]:
+    """Return the first row of each text that has no label, in the order of the rows."""
+    keys = keys_of([row.texts for row in rows])
+    _, first = np.unique(keys, return_index=True)
+    first = np.sort(first)
+    unlabelled = first[~np.isin(keys[first], labelled)]
+    return [rows[index] for index in unlabelled]
+
+
+def _margin(row: ScoredRow) -> float:
+    """Return the difference of the two largest probabilities; 0 for a number, which has none."""
+    if not row.probabilities:
+        return 0.0
+    ascending = sorted([0.0, *row.probabilities.values()])
+    return ascending[-1] - ascending[-2]
 
 
 def _count_new(rows: EncodedWords, known: Words | None) -> NDArray[np.int64]:
     """Return the number of words of each row that are not common in training, shape ``(rows,)``."""
-    is_new = ~np.isin(rows.keys, known.word_keys) if known else np.zeros(len(rows.keys), bool)
-    before = np.r_[0, np.cumsum(is_new[rows.indices])]
-    counts: NDArray[np.int64] = np.diff(before[np.r_[0, np.cumsum(rows.lengths)]])
+    if known is None:
+        return np.zeros(len(rows.lengths), np.int64)
+    is_new = ~np.isin(rows.keys, known.word_keys)
+    # Differences of the running count at the ends of the rows: the words of all rows are in one array
+    running = np.r_[0, np.cumsum(is_new[rows.indices])]
+    ends = np.r_[0, np.cumsum(rows.lengths)]
+    counts: NDArray[np.int64] = np.diff(running[ends])
     return counts
 
 
-def _distinct(order: NDArray[np.int64], sets: WordSets, most: int, similarity: float) -> list[int]:
+def _distinct(order: NDArray[np.int64], sets: WordSets, max_rows: int, similarity: float) -> list[int]:
     """Return the first rows of an order that are not near-equal to one before."""
     chosen: list[int] = []
     is_left = np.ones(len(order), bool)
     for index in order.tolist():
-        if len(chosen) == most:
+        if len(chosen) == max_rows:
             break
         if is_left[index]:
             chosen.append(index)
-            if sets.totals[index]:
+            if sets.totals[index]:  # texts without words are not alike
                 is_left &= sets.similarity_to(index) < similarity
     return chosen
 
 
-def _reason(row: ScoredRow, new_words: float | None, uncertain: bool) -> str:
-    if row.probabilities and (uncertain or new_words is None):
-        best = sorted(row.probabilities.items(), key=lambda item: -item[1])[:2]
-        return "uncertain: " + ", ".join(f"{name} {probability:.2f}" for name, probability in best)
-    return (
-        "one of the latest"
-        if new_words is None
-        else f"new: {new_words:.0%} of its words are not common in training"
-    )
+def _reason(row: ScoredRow, new_words: float | None, is_uncertain: bool) -> str:
+    if row.probabilities and (is_uncertain or new_words is None):
+        descending = sorted(row.probabilities.items(), key=lambda item: -item[1])
+        best = ", ".join(f"{name} {probability:.2f}" for name, probability in descending[:2])
+        return f"uncertain: {best}"
+    if new_words is None:
+        return "one of the latest"
+    return f"new: {new_words:.0%} of its words are not common in training"
 
 
 def check_replaced(path: Path, data: DataParams, force: bool, column: str, use: str) -> None:
-    """Refuse to replace another file, or one in whose ``column`` a person has filled in something, unless it is forced."""
+    """Refuse to replace another file, or one with work of a person, unless it is forced.
+
+    Args:
+        path: The file to write.
+        data: Parameters with the format of the file.
+        force: Replace the file whatever it is.
+        column: The column that people fill in.
+        use: What to do with a file in which it is filled in, for the message.
+
+    Raises:
+        StageError: The file would be lost.
+    """
     if path.is_dir():
         raise StageError(f"--output: {path} is a folder.", "Name a file in it.")
     if force or not path.exists():
         return
+
     csv.field_size_limit(LONGEST_FIELD)
+    filled = 0
     try:
         with path.open(encoding=ENCODING, errors="replace", newline="") as file:
-            filled = sum(
-                bool((row[column] or "").strip()) for row in csv.DictReader(file, delimiter=delimiter(data))
-            )
+            for row in csv.DictReader(file, delimiter=delimiter(data)):
+                if (row[column] or "").strip():
+                    filled += 1
     except (csv.Error, KeyError):
         hint = "Name another file with --output, or add --force."
         raise StageError(f"{path} is another file: it has no column {column!r}.", hint) from None
@@ -333,13 +420,23 @@ def check_replaced(path: Path, data: DataParams, force: bool, column: str, use: 
 
 def write_queue(path: Path, data: DataParams, id_column: str | None, choices: Sequence[QueueRow]) -> None:
     """Write the queue, with an empty label column."""
-    own = [*([id_column] if id_column else []), *data.text_columns, data.label_column]
+    header = [*data.text_columns, data.label_column]
+    if id_column:
+        header.insert(0, id_column)
+    header += free_names(("predicted", "probability", "new_words", "reason"), header).values()
+
     rows = []
     for choice in choices:
-        row, classes = choice.row, choice.row.probabilities
-        given = [*([row.id or ""] if id_column else []), *row.texts, ""]
-        probability = round(max(classes.values()), 4) if classes else ""
-        new_words = "" if choice.new_words is None else round(choice.new_words, 2)
-        rows.append((*given, str(row.prediction), probability, new_words, choice.reason))
-    added = free_names(("predicted", "probability", "new_words", "reason"), own).values()
-    write_csv(path, data, [*own, *added], rows)
+        row = choice.row
+        probability: float | str = ""
+        if row.probabilities:
+            probability = round(max(row.probabilities.values()), 4)
+        new_words: float | str = ""
+        if choice.new_words is not None:
+            new_words = round(choice.new_words, 2)
+        empty_label = ""
+        values = [*row.texts, empty_label, str(row.prediction), probability, new_words, choice.reason]
+        if id_column:
+            values.insert(0, row.id or "")
+        rows.append(values)
+    write_csv(path, data, header, rows)

@@ -1,4 +1,6 @@
-"""The rows whose labels are probably wrong: out-of-fold predictions, confident learning, and near-identical rows.
+"""The rows whose labels are probably wrong.
+
+They are found by out-of-fold predictions, confident learning, and near-identical rows.
 
 Source: Northcutt, Jiang & Chuang, "Confident Learning: Estimating Uncertainty in Dataset Labels", Journal of
 Artificial Intelligence Research 70, 2021, section 3. Names and equations in the docstrings are the paper's.
@@ -55,10 +57,14 @@ Probabilities = NDArray[np.float64]
 
 
 def class_thresholds(labels: Labels, probabilities: Probabilities) -> NDArray[np.float64]:
-    """Return the mean probability of each class over the rows with its label, ``t_j`` of equation 2; infinity where there are none."""
+    """Return the mean probability of each class over the rows with its label, ``t_j`` of equation 2.
+
+    It is infinite for a class without rows.
+    """
     classes = probabilities.shape[1]
     rows = np.bincount(labels, minlength=classes)
-    sums = np.bincount(labels, weights=probabilities[np.arange(len(labels)), labels], minlength=classes)
+    self_confidence = probabilities[np.arange(len(labels)), labels]
+    sums = np.bincount(labels, weights=self_confidence, minlength=classes)
     return np.asarray(np.divide(sums, rows, out=np.full(classes, np.inf), where=rows > 0))
 
 
@@ -83,10 +89,9 @@ def estimated_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.
     """
     counts = confident_joint(labels, probabilities).astype(np.float64)
     rows = np.bincount(labels, minlength=len(counts))
-    unknown = (
-        counts.sum(axis=1) == 0
-    )  # no row with the label is confidently of any class: take the labels as they are
-    counts[unknown, unknown] = 1.0
+    # Where no row with a label is confidently of any class, the labels are taken as they are
+    without_rows = counts.sum(axis=1) == 0
+    counts[without_rows, without_rows] = 1.0
     return np.asarray(counts / counts.sum(axis=1, keepdims=True) * rows[:, None])
 
 
@@ -101,11 +106,12 @@ def likely_errors(labels: Labels, probabilities: Probabilities) -> NDArray[np.in
     joint = estimated_joint(labels, probabilities)
     number = round(float(joint.sum() - np.trace(joint)))
     self_confidence = probabilities[np.arange(len(labels)), labels]
+    is_doubtful = self_confidence < probabilities.max(axis=1)
     order = np.argsort(self_confidence, kind="stable")
-    return np.asarray(order[(self_confidence < probabilities.max(axis=1))[order]][:number])
+    return np.asarray(order[is_doubtful[order]][:number])
 
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 VALIDATED = 10
 """One of so many rows that are not held out is for validation."""
 
@@ -123,7 +129,7 @@ class LabelledRows:
     texts: pa.Table
     labels: NDArray[Any]
     splits: NDArray[np.int8]
-    numbers: Rows
+    numbers: RowNumbers
     schema: Task
 
     @classmethod
@@ -131,7 +137,10 @@ class LabelledRows:
         """Read the raw splits without rows that have no label; refuse splits with different classes."""
         train = SplitReader.open(RAW, "train", made_by="download")
         schema = read_task(train.schema)
-        tables, labels, splits, numbers = [], [], [], []
+        tables = []
+        labels = []
+        splits = []
+        numbers = []
         for index, split in enumerate(SPLITS):
             raw = SplitReader.open(RAW, split, made_by="download")
             if read_task(raw.schema) != schema:
@@ -139,13 +148,15 @@ class LabelledRows:
                     f"{raw.name} has other classes than {train.name}.", "Run `dvc repro download`."
                 )
             check_text_columns(raw, data.text_columns)
+
             table = raw.read([*data.text_columns, LABELS])
             values = table[LABELS].to_numpy()
-            known = np.flatnonzero(~schema.unlabelled(values))
-            tables.append(table.select(list(data.text_columns)).take(pa.array(known)))
-            labels.append(values[known])
-            splits.append(np.full(len(known), index, np.int8))
-            numbers.append(known)
+            labelled = np.flatnonzero(~schema.unlabelled(values))
+            tables.append(table.select(list(data.text_columns)).take(pa.array(labelled)))
+            labels.append(values[labelled])
+            splits.append(np.full(len(labelled), index, np.int8))
+            numbers.append(labelled)
+
         if not any(map(len, numbers)):
             raise DataError(f"No row in {RAW} has a label.", "Check data.label_column and data.splits.")
         return cls(
@@ -168,33 +179,33 @@ class Folds:
     Equal texts are in the same one, and each class is divided evenly.
 
     Attributes:
-        positions: Position of each row in the order of which every fold takes each ``count``-th, shape
+        positions: Position of each row in an order from which every fold takes each ``count``-th row, shape
             ``(rows,)``.
     """
 
-    positions: Rows
+    positions: RowNumbers
     count: int
 
     @classmethod
     def of(cls, rows: LabelledRows, count: int) -> Self:
         """Divide rows by a hash of their texts within each class, or among near numbers."""
-        keys = np.concatenate(
-            [same_text_keys(batch.columns) for batch in rows.texts.to_batches(max_chunksize=ROW_GROUP)]
-        )
+        batches = rows.texts.to_batches(max_chunksize=ROW_GROUP)
+        keys = np.concatenate([same_text_keys(batch.columns) for batch in batches])
+        # Equal texts are one unit; units are ordered by label, so that each fold gets its part of each class
         units, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         positions = np.empty(len(units), np.int64)
         positions[np.lexsort((units, rows.labels[first]))] = np.arange(len(units))
         return cls(positions[inverse], count)
 
-    def held_out(self, fold: int) -> Rows:
+    def held_out(self, fold: int) -> RowNumbers:
         """Return the rows of a fold, ascending."""
         return np.flatnonzero(self.positions % self.count == fold)
 
-    def others(self, fold: int) -> tuple[Rows, Rows]:
-        """Return the rows that a model of a fold is trained on, and those that it is validated on."""
-        known = self.positions % self.count != fold
-        validated = self.positions // self.count % VALIDATED == 0
-        return np.flatnonzero(known & ~validated), np.flatnonzero(known & validated)
+    def others(self, fold: int) -> tuple[RowNumbers, RowNumbers]:
+        """Return the rows that a model of a fold is trained on, and the rows that it is validated on."""
+        is_read = self.positions % self.count != fold
+        is_validated = self.positions // self.count % VALIDATED == 0
+        return np.flatnonzero(is_read & ~is_validated), np.flatnonzero(is_read & is_validated)
 
 
 FOLDS = paths.REPORTS / "labels" / "folds"
@@ -214,7 +225,10 @@ CHANGES: Changes = {
 
 
 def trained_logits(rows: LabelledRows, folds: Folds) -> NDArray[np.float32]:
-    """Return the logits of each row from a model of the pipeline that was trained without it, shape ``(rows, outputs)``.
+    """Return the logits of each row from a model of the pipeline that was trained without it.
+
+    Returns:
+        Array of shape ``(rows, outputs)``.
 
     Raises:
         StageError: The data is not tokenized, a stage fails, or another process trains folds here.
@@ -234,6 +248,7 @@ def trained_logits(rows: LabelledRows, folds: Folds) -> NDArray[np.float32]:
         raise StageError(
             "Another `tuneline labels review` trains folds in this project.", "Wait for its end."
         ) from None
+
     logits = np.empty((len(rows), rows.schema.outputs), np.float32)
     for fold, result in enumerate(results):
         logits[folds.held_out(fold)] = np.load(result)
@@ -250,14 +265,17 @@ def _key(folds: Folds) -> str:
 
 def _predict_fold(result: Path, rows: LabelledRows, folds: Folds, fold: int) -> None:
     """Train and predict a fold, and keep its logits."""
-    title, started = f"Fold {fold + 1} of {folds.count}", time.monotonic()
+    title = f"Fold {fold + 1} of {folds.count}"
+    started = time.monotonic()
     train, validation = folds.others(fold)
     held_out = folds.held_out(fold)
     say(
         f"{title}: {len(train):,} rows to train on, {len(validation):,} to validate, {len(held_out):,} to"
         " predict."
     )
-    project = result.with_suffix("")
+
+    # the stages
+    project = result.with_suffix("")  # beside the result, so that the next start finds its checkpoint
     try:
         _write_project(project, rows, {"train": train, "validation": validation, "test": held_out})
         if not (project / paths.CLASSIFIER).exists():
@@ -270,6 +288,8 @@ def _predict_fold(result: Path, rows: LabelledRows, folds: Folds, fold: int) -> 
             error=True,
         )
         raise
+
+    # the logits, and only then the end of the project: until then the fold can be resumed
     predicted = read_table(project / paths.PREDICTIONS, ["logits"])["logits"].combine_chunks()
     with replace_file(result) as partial, partial.open("wb") as file:
         np.save(file, predicted.flatten().to_numpy().reshape(len(held_out), -1))
@@ -277,12 +297,16 @@ def _predict_fold(result: Path, rows: LabelledRows, folds: Folds, fold: int) -> 
     say(f"{title} took {time.monotonic() - started:,.0f} s.")
 
 
-def _write_project(project: Path, rows: LabelledRows, splits: Mapping[str, Rows]) -> None:
-    """Write the data and parameters that the stages read; an earlier start of the same fold wrote the same."""
+def _write_project(project: Path, rows: LabelledRows, splits: Mapping[str, RowNumbers]) -> None:
+    """Write the data and parameters that the stages read.
+
+    An earlier start of the same fold wrote the same.
+    """
     for path in LINKED:
         (project / path).parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not (project / path).is_symlink():
             (project / path).symlink_to(path.absolute())
+
     (project / RAW).mkdir(parents=True, exist_ok=True)
     (project / paths.PARAMS).write_text(changed(paths.PARAMS, CHANGES), encoding="utf-8")
     for folder in (RAW, TOKENIZED):
@@ -293,30 +317,33 @@ def _write_project(project: Path, rows: LabelledRows, splits: Mapping[str, Rows]
 
 
 def _write_majority(project: Path, labels: Task, rows: int) -> None:
-    """Write what the majority predicts, because ``evaluate`` compares with simple models: no other is needed to find wrong labels."""
+    """Write what the majority predicts, because ``evaluate`` compares with simple models.
+
+    No other simple model is needed to find wrong labels.
+    """
     predict = majority_model(SplitReader.open(project / RAW, "train", made_by="download"), labels)
-    predicted = predict([[""] * rows])
+    empty_texts = [[""] * rows]
+    predicted = predict(empty_texts)
+
     schema = baselines_schema(labels, list(predicted))
+    columns = [pa.array(predicted[name], type=schema.field(name).type) for name in schema.names]
     path = paths.split_file(project / paths.BASELINES, "test")
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_table(
-        pa.table(
-            [pa.array(predicted[name], type=schema.field(name).type) for name in schema.names], schema=schema
-        ),
-        path,
-    )
+    write_table(pa.table(columns, schema=schema), path)
 
 
 def _read_all(folder: Path, rows: LabelledRows) -> pa.Table:
     """Read the labelled rows of all splits, in the order of ``rows``."""
+    made_by = "download" if folder == RAW else "tokenize"
     tables = []
     for index, split in enumerate(SPLITS):
-        reader = SplitReader.open(folder, split, made_by="download" if folder == RAW else "tokenize")
-        table, own = reader.read(), rows.splits == index
-        numbers = rows.numbers[own]
-        if len(table) <= numbers.max(initial=-1) or not np.array_equal(
-            table[LABELS].to_numpy()[numbers], rows.labels[own]
-        ):
+        reader = SplitReader.open(folder, split, made_by=made_by)
+        table = reader.read()
+        is_of_split = rows.splits == index
+        numbers = rows.numbers[is_of_split]
+        labels = rows.labels[is_of_split]
+        has_rows = len(table) > numbers.max(initial=-1)
+        if not has_rows or not np.array_equal(table[LABELS].to_numpy()[numbers], labels):
             raise DataError(
                 f"{reader.name} does not have the rows and labels of {RAW}.", "Run `dvc repro tokenize`."
             )
@@ -329,9 +356,14 @@ def _run(module: str, project: Path) -> None:
 
     An interruption of this process interrupts the stage, which saves its state first.
     """
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONPATH": path, PARENT: str(os.getpid())}
-    with ending(start([sys.executable, "-m", module], cwd=project, env=environment), seconds=None) as stage:
+    # The code of this checkout comes first, whatever is installed
+    search_path = str(ROOT)
+    if os.environ.get("PYTHONPATH"):
+        search_path += os.pathsep + os.environ["PYTHONPATH"]
+    environment = os.environ | {"PYTHONPATH": search_path, PARENT: str(os.getpid())}
+
+    command = [sys.executable, "-m", module]
+    with ending(start(command, cwd=project, env=environment), seconds=None) as stage:
         status = stage.wait()
     if status == os.EX_TEMPFAIL:  # the training was interrupted, and can be resumed
         raise KeyboardInterrupt
@@ -342,39 +374,50 @@ def _run(module: str, project: Path) -> None:
 
 SIMILARITY = 0.5
 """Jaccard similarity of the sets of word pairs. One word in ten replaced leaves about 0.67."""
-MOST = 3
+MAX_SIMILAR = 3
 """Similar rows per row."""
 HASHED_FEATURES = 1 << 20
 """Hashes of word pairs: two of the pairs of a row have the same hash once in thousands of rows."""
 
 
-def similar_rows(rows: LabelledRows, chosen: Rows) -> list[list[tuple[float, int]]]:
-    """Return the most similar rows of each chosen row, at most ``MOST``, as (similarity, row), the most similar first."""
+def similar_rows(rows: LabelledRows, chosen: RowNumbers) -> list[list[tuple[float, int]]]:
+    """Return the most similar rows of each chosen row, at most ``MAX_SIMILAR``, the most similar first.
+
+    Returns:
+        For each chosen row, pairs of the similarity and the position of the similar row.
+    """
     from sklearn.feature_extraction.text import HashingVectorizer
 
     hashing = HashingVectorizer(
         analyzer=_word_pairs, n_features=HASHED_FEATURES, binary=True, norm=None, alternate_sign=False
     )
-    known = hashing.transform(_words(rows.texts.take(pa.array(chosen))))
-    sizes = np.diff(known.indptr)
-    found: list[list[tuple[float, int]]] = [[] for _ in chosen]
+    chosen_pairs = hashing.transform(_words(rows.texts.take(pa.array(chosen))))
+    sizes = np.diff(chosen_pairs.indptr)
+    similar: list[list[tuple[float, int]]] = [[] for _ in chosen]
+
+    # In batches: the matrix of all rows by the chosen ones would not fit into memory
     for first in range(0, len(rows), ROW_GROUP):
         batch = hashing.transform(_words(rows.texts.slice(first, ROW_GROUP)))
-        shared = (batch @ known.T).tocoo()
-        similarity = shared.data / (np.diff(batch.indptr)[shared.row] + sizes[shared.col] - shared.data)
-        others, own = shared.row.astype(np.int64) + first, shared.col
-        kept = np.flatnonzero((similarity >= SIMILARITY) & (others != chosen[own]))
-        for index, other, value in zip(
-            own[kept].tolist(), others[kept].tolist(), similarity[kept].tolist(), strict=True
+        shared = (batch @ chosen_pairs.T).tocoo()
+        union = np.diff(batch.indptr)[shared.row] + sizes[shared.col] - shared.data
+        similarity = shared.data / union
+        row_numbers = shared.row.astype(np.int64) + first
+        kept = np.flatnonzero((similarity >= SIMILARITY) & (row_numbers != chosen[shared.col]))
+
+        indices = shared.col[kept].tolist()
+        for index, row, value in zip(
+            indices, row_numbers[kept].tolist(), similarity[kept].tolist(), strict=True
         ):
-            found[index] = sorted([*found[index], (value, other)], key=lambda one: (-one[0], one[1]))[:MOST]
-    return found
+            pairs = [*similar[index], (value, row)]
+            pairs.sort(key=lambda pair: (-pair[0], pair[1]))
+            similar[index] = pairs[:MAX_SIMILAR]
+    return similar
 
 
 def _words(texts: pa.Table) -> Sequence[Sequence[str]]:
-    rows: list[list[str]] = words(
-        [normalized(column.combine_chunks()) for column in texts.columns]
-    ).to_pylist()
+    """Return the words of each row, of all its text columns."""
+    columns = [normalized(column.combine_chunks()) for column in texts.columns]
+    rows: list[list[str]] = words(columns).to_pylist()
     return rows
 
 
@@ -386,7 +429,7 @@ Model = Literal["linear", "train"]
 QUICK_SECONDS = 600
 """How long the models of all folds may take to train, as far as known, without being asked for."""
 WEAK = 0.1
-"""Fraction of the rows for which the models predict another label, from which most of the doubts are their own mistakes."""
+"""Share of rows with another predicted label, from which most doubts are mistakes of the models."""
 LARGE_RESIDUAL = 3.0
 """Standard deviations of the residuals from which a number is doubtful. Of normal ones, 1 in 370 is."""
 
@@ -396,7 +439,11 @@ class LabelReview:
     """Rows to look at, with a metric of the out-of-fold predictions by the labels as they are.
 
     Attributes:
+        rows: Number of labelled rows.
+        doubtful: Number of rows whose labels are probably wrong.
         metric: Name of the metric for people.
+        agreement: Value of the metric.
+        suspects: The most doubtful rows.
         advice: How far the review can be believed; empty if that is not known.
     """
 
@@ -408,8 +455,8 @@ class LabelReview:
     advice: str = ""
 
 
-def review_labels(params: Params, model: Model, folds: int, most: int) -> LabelReview:
-    """Predict every labelled row with a model that was trained without it, and return the rows whose labels are probably wrong.
+def review_labels(params: Params, model: Model, folds: int, max_rows: int) -> LabelReview:
+    """Predict every labelled row with a model that was trained without it, and find labels that are wrong.
 
     The mean of two kinds of model is better than either: they seldom fail in the same rows. On 10,000 tickets
     with 300 wrong labels, and 3 folds, 91 % of the first 300 rows are wrong, instead of 85 % by the linear
@@ -417,19 +464,28 @@ def review_labels(params: Params, model: Model, folds: int, most: int) -> LabelR
     """
     rows = LabelledRows.read(params.data)
     if rows.schema.has_classes:
-        predict_linearly, judge = _class_probabilities, _review_classes
+        outputs = _class_probabilities(rows, folds, params.seed)
+        review = _review_classes
     else:
-        predict_linearly, judge = _numbers, _review_numbers
-    outputs = predict_linearly(rows, folds, params.seed)
+        outputs = _numbers(rows, folds)
+        review = _review_numbers
     if model != "linear":
-        outputs = (rows.schema.scores(trained_logits(rows, Folds.of(rows, folds))) + outputs) / 2
-    return judge(rows, outputs, most)
+        logits = trained_logits(rows, Folds.of(rows, folds))
+        outputs = (rows.schema.scores(logits) + outputs) / 2  # shape (rows, classes), or (rows, 1)
+    return review(rows, outputs, max_rows)
 
 
-def _review_classes(rows: LabelledRows, outputs: NDArray[np.float64], most: int) -> LabelReview:
-    """Find labels that are probably wrong by confident learning, from probabilities of shape ``(rows, classes)``."""
-    doubtful, predicted = likely_errors(rows.labels, outputs), outputs.argmax(axis=1)
-    chosen = doubtful[:most]
+def _review_classes(rows: LabelledRows, outputs: NDArray[np.float64], max_rows: int) -> LabelReview:
+    """Find labels that are probably wrong by confident learning.
+
+    Args:
+        rows: The labelled rows.
+        outputs: Out-of-fold probabilities, shape ``(rows, classes)``.
+        max_rows: Largest number of suspects.
+    """
+    doubtful = likely_errors(rows.labels, outputs)
+    predicted = outputs.argmax(axis=1)
+    chosen = doubtful[:max_rows]
     proposed = [rows.schema.label_text(label) for label in predicted[chosen]]
     suspects = _suspects(rows, chosen, proposed, outputs[chosen, predicted[chosen]])
     agreement = _agreement(rows, predicted)
@@ -437,21 +493,21 @@ def _review_classes(rows: LabelledRows, outputs: NDArray[np.float64], most: int)
 
 
 def choose_model(folds: int) -> tuple[Model, str]:
-    """Return the model for a review, and why: the pipeline's where the last evaluation shows that it is better than a linear one.
+    """Return the model for a review, and why.
 
-    A model that would take more than ``QUICK_SECONDS`` to train once per fold is only recommended.
+    It is the pipeline's where the last evaluation shows that it is better than a linear one. A model that
+    would take more than ``QUICK_SECONDS`` to train once per fold is only recommended.
     """
     metrics = Metrics.read_values(paths.METRICS / "evaluate.json")
     better = [metric for metric in ("accuracy", "pearson") if metrics.get(f"{metric}_over_tfidf_low", 0) > 0]
     timing = Timing.read_if_valid(paths.TIMING / "train.json")
     if not better or timing is None:
-        return (
-            "linear",
-            (
-                "A linear model is a quick look. --model train asks the model of the pipeline, too, which is"
-                " trained once per fold."
-            ),
+        reason = (
+            "A linear model is a quick look. --model train asks the model of the pipeline, too, which is"
+            " trained once per fold."
         )
+        return "linear", reason
+
     metric = better[0]
     reason = (
         f"The pipeline's model is better than a linear one ({metric} {metrics[metric]:.3f} and"
@@ -459,10 +515,8 @@ def choose_model(folds: int) -> tuple[Model, str]:
     )
     seconds = folds * timing.values.get("seconds", 0.0)
     if seconds > QUICK_SECONDS:
-        return (
-            "linear",
-            f"{reason}: --model train trains it once per fold, in about {seconds / 60:.0f} minutes.",
-        )
+        minutes = seconds / 60
+        return "linear", f"{reason}: --model train trains it once per fold, in about {minutes:.0f} minutes."
     return (
         "train",
         f"{reason}, so it is trained once per fold, in about {seconds:.0f} s; --model linear does without.",
@@ -470,7 +524,10 @@ def choose_model(folds: int) -> tuple[Model, str]:
 
 
 def trust(rows: int, accuracy: float) -> str:
-    """Return how far a review of classes can be believed: what a model gets wrong looks like a wrong label."""
+    """Return how far a review of classes can be believed.
+
+    What a model gets wrong looks like a wrong label.
+    """
     mistaken = round((1 - accuracy) * rows)
     if mistaken <= WEAK * rows:
         return (
@@ -493,30 +550,41 @@ def _class_probabilities(rows: LabelledRows, folds: int, seed: int) -> NDArray[n
         return out_of_fold(texts, rows.labels, rows.schema.outputs, folds=folds, seed=seed)
 
 
-def _numbers(rows: LabelledRows, folds: int, seed: int) -> NDArray[np.float64]:  # noqa: ARG001
+def _numbers(rows: LabelledRows, folds: int) -> NDArray[np.float64]:
     """Return the numbers ``(rows, 1)`` by linear models that were trained without the row."""
     from tuneline.analysis.baselines import predict_with_tfidf
 
-    division, table = Folds.of(rows, folds), rows.texts.append_column(LABELS, pa.array(rows.labels))
+    division = Folds.of(rows, folds)
+    table = rows.texts.append_column(LABELS, pa.array(rows.labels))
     predicted = np.empty((len(rows), 1))
     with progress("labels review: linear model") as step:
         for fold in range(folds):
             step.detail = f"fold {fold + 1} of {folds}"
             held_out = division.held_out(fold)
-            known = np.concatenate(division.others(fold))
+            # A linear model needs no validation rows
+            fitted = np.concatenate(division.others(fold))
             texts = [column.to_pylist() for column in rows.texts.take(pa.array(held_out)).columns]
-            predicted[held_out, 0] = predict_with_tfidf(table.take(pa.array(known)), texts, rows.schema)
+            predicted[held_out, 0] = predict_with_tfidf(table.take(pa.array(fitted)), texts, rows.schema)
     return predicted
 
 
-def _review_numbers(rows: LabelledRows, outputs: NDArray[np.float64], most: int) -> LabelReview:
-    """Rank numbers by their residuals, from predictions of shape ``(rows, 1)``: confident learning is for classes."""
+def _review_numbers(rows: LabelledRows, outputs: NDArray[np.float64], max_rows: int) -> LabelReview:
+    """Rank numbers by their residuals: confident learning is for classes.
+
+    Args:
+        rows: The labelled rows.
+        outputs: Out-of-fold predictions, shape ``(rows, 1)``.
+        max_rows: Largest number of suspects.
+    """
     predicted = outputs[:, 0]
     residuals = np.abs(rows.labels - predicted)
-    doubtful = int((residuals > LARGE_RESIDUAL * np.sqrt(np.mean(residuals**2))).sum())
-    chosen = np.argsort(-residuals, kind="stable")[: min(most, doubtful)]
-    nearer = np.searchsorted(np.sort(residuals), residuals[chosen]) / len(rows)
-    suspects = _suspects(rows, chosen, [f"{one:.6g}" for one in predicted[chosen]], nearer)
+    root_mean_square = np.sqrt(np.mean(residuals**2))
+    doubtful = int((residuals > LARGE_RESIDUAL * root_mean_square).sum())
+    chosen = np.argsort(-residuals, kind="stable")[: min(max_rows, doubtful)]
+
+    share_nearer = np.searchsorted(np.sort(residuals), residuals[chosen]) / len(rows)
+    proposed = [f"{number:.6g}" for number in predicted[chosen]]
+    suspects = _suspects(rows, chosen, proposed, share_nearer)
     return LabelReview(len(rows), doubtful, "Pearson's r", _agreement(rows, predicted), suspects)
 
 
@@ -525,25 +593,39 @@ def _agreement(rows: LabelledRows, predicted: NDArray[Any]) -> float:
 
 
 def _suspects(
-    rows: LabelledRows, chosen: Rows, proposed: Sequence[str], confidence: NDArray[np.float64]
+    rows: LabelledRows, chosen: RowNumbers, proposed: Sequence[str], confidence: NDArray[np.float64]
 ) -> list[Suspect]:
+    """Return the chosen rows with their proposed labels and similar rows."""
     texts = rows.texts.take(pa.array(chosen)).combine_chunks()
     keys = row_keys([column.combine_chunks() for column in texts.columns]).to_pylist()
     with progress("labels review: similar rows"):
-        similar = [
-            "; ".join(
-                f"{SPLITS[rows.splits[row]]} row {rows.numbers[row]}: {_label(rows, row)} ({value:.0%} alike)"
-                for value, row in others
+        similar = [_describe(rows, pairs) for pairs in similar_rows(rows, chosen)]
+
+    columns = [column.to_pylist() for column in texts.columns]
+    texts_of_rows = list(zip(*columns, strict=True))
+    suspects = []
+    for index, row in enumerate(chosen.tolist()):
+        suspects.append(
+            Suspect(
+                keys[index],
+                SPLITS[rows.splits[row]],
+                texts_of_rows[index],
+                _label(rows, row),
+                proposed[index],
+                float(confidence[index]),
+                similar[index],
             )
-            for others in similar_rows(rows, chosen)
-        ]
-    own = zip(*(column.to_pylist() for column in texts.columns), strict=True)
-    return [
-        Suspect(key, SPLITS[rows.splits[row]], text, _label(rows, row), *rest)
-        for row, key, text, *rest in zip(
-            chosen.tolist(), keys, own, proposed, confidence.tolist(), similar, strict=True
         )
-    ]
+    return suspects
+
+
+def _describe(rows: LabelledRows, similar: Sequence[tuple[float, int]]) -> str:
+    """Return the similar rows of a row as text: split, row number, label and similarity of each."""
+    descriptions = []
+    for value, row in similar:
+        place = f"{SPLITS[rows.splits[row]]} row {rows.numbers[row]}"
+        descriptions.append(f"{place}: {_label(rows, row)} ({value:.0%} alike)")
+    return "; ".join(descriptions)
 
 
 def _label(rows: LabelledRows, row: int) -> str:

@@ -12,11 +12,13 @@ from typer.testing import CliRunner, Result
 
 from tests.exported_pipeline import published_pipeline
 from tests.params import write_params
+from tests.runaway import TEXT, make_runaway
 from tests.small_pipeline import QUEUES
 from tests.tuneline.scored_files import write_scored
 from tuneline.analysis.drift import Distribution
 from tuneline.analysis.text import text_keys
 from tuneline.cli import app
+from tuneline.core.errors import InputError
 from tuneline.core.paths import REFERENCE_PROFILE
 from tuneline.reports.checks import Profile, SplitProfile, Words
 
@@ -242,6 +244,19 @@ def test_plain_file_without_texts_is_refused(content, status, message, plain, tm
         (tmp_path / "new.csv").write_text(content)
     done = plain("labels", "queue", "new.csv")
     assert (done.exit_code, message in done.output) == (status, True), done.output
+    assert not (tmp_path / QUEUE).exists()
+
+
+def test_row_that_the_tokenizer_cannot_encode_is_named(plain, tmp_path):
+    model = tmp_path / "models/onnx"  # absolute: a process loads the model of a path once
+    make_runaway(model / "tokenizer.json")
+    (tmp_path / "new.csv").write_text(
+        "subject,body\n" + "the parcel,is missing\n" * 4 + f"the parcel,{TEXT}\n"
+    )
+    done = plain("labels", "queue", "new.csv", "--model", model)
+    assert done.exit_code == InputError.status, done.output
+    problem = f"new.csv, row 5: the tokenizer {model / 'tokenizer.json'} cannot encode this text of 60"
+    assert problem in done.output
     assert not (tmp_path / QUEUE).exists()
 
 
