@@ -56,7 +56,7 @@ LONGEST_TEMPORARY = 40
 """Most characters of the folder of Ray's sockets: their paths are 60 longer, and Linux allows 107."""
 SECONDS = 2.0
 """Time between two questions to the servers."""
-PATIENCE = 5.0
+CONNECT_SECONDS = 5.0
 """Seconds that a server may take to answer."""
 
 
@@ -398,7 +398,7 @@ def wait_for(server: Server) -> None:
 def answers(server: Server) -> bool:
     """Return True if a server accepts connections."""
     try:
-        socket.create_connection(server, PATIENCE).close()
+        socket.create_connection(server, CONNECT_SECONDS).close()
     except OSError:
         return False
     return True

@@ -1,5 +1,7 @@
-"""The page in a real browser: no console error, no network request. tests/tuneline/reports/several_modules/test_browser.py
-measures it."""
+"""The page in a real browser: no console error, no network request.
+
+tests/tuneline/reports/several_modules/test_browser.py measures it.
+"""
 
 import pytest
 from typer.testing import CliRunner
