@@ -6,8 +6,8 @@ Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer
 parameters ``seed``, ``data.text_columns``, ``model.config``, ``model.head``, ``train``; the functions in
 ``project/`` that ``train.loss`` and ``train.metric`` name. Computes: a training loop on accelerate
 (stages/train/loop.py); keeps the best weights by the validation metric, or the last. With ``model.head:
-frozen``, a linear model on the checkpoint's vectors instead (stages/train/frozen_head.py); with ``auto`` both,
-and publishes the better one (stages/train/choice.py). Writes: ``models/classifier/``,
+frozen``, a linear model on the checkpoint's vectors instead (stages/train/frozen_head.py); with ``auto``,
+both, and publishes the better one (stages/train/choice.py). Writes: ``models/classifier/``,
 ``plots/training/{loss,validation}.tsv``, ``metrics/train.json``; ``reports/validation.parquet``, the
 predictions of the published weights for the validation split, which experiments are compared by. During the
 run: ``checkpoints/``, ``reports/live/``. After an interruption: ``reports/interrupted/train.json``.
