@@ -156,7 +156,7 @@ class RegistryTags:
         return self._in_force(stage + HOLD)
 
     def hold(self, stage: str) -> str | None:
-        """Return since when and why nothing is promoted to a stage, for people; ``None`` if that is not so."""
+        """Say since when and why promotions to a stage are on hold, for people; ``None`` if none is."""
         holds = self.holds(stage)
         if not holds:
             return None
