@@ -71,6 +71,17 @@ def get_value(values: Any, key: str) -> Any:
     return values
 
 
+def flat_values(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values by dotted key."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            flat.update(flat_values(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
 def differing(path: Path, required: Changes) -> dict[str, tuple[Any, Any]]:
     """Return the required values that the file does not have yet: (old, new) by dotted key."""
     values = read_yaml(path)

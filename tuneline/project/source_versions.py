@@ -136,7 +136,7 @@ def _md5(text: str) -> str | None:
         return None
     if not isinstance(content, dict) or "deps" in content:
         return None
-    outs = content.get("outs") or ()
+    outs = content.get("outs") or []
     if len(outs) != 1:
         return None
     md5 = outs[0].get("md5")

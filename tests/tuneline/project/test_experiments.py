@@ -1,9 +1,6 @@
-"""Experiments as git commits that DVC knows, in real repositories of git and DVC with a pipeline of two quick
-stages."""
+"""Experiments in progress, in real repositories of git and DVC with a pipeline of two quick stages."""
 
-import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,113 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import made_once
-from tests.dvc_files import init_dvc
 from tests.project import GIT_IDENTITY
+from tests.tuneline.project.two_stages import run, sh, skill
 from tuneline.core.errors import StageError
 from tuneline.core.files import read_yaml
 from tuneline.project import experiments
-from tuneline.project.experiments import (
-    Experiment,
-    find_experiment,
-    opened,
-    resolve_revision,
-    saved_experiments,
-)
-from tuneline.project.repo import lock_at, unversioned
-
-STAGE = """
-    import json, signal, sys, time
-    from pathlib import Path
-    params = dict(line.split(": ") for line in Path("params.yaml").read_text().splitlines())
-    if sys.argv[1] == "train":
-        checkpoint = Path("checkpoints/step")
-        checkpoint.parent.mkdir(exist_ok=True)
-        first = int(checkpoint.read_text()) if checkpoint.exists() else 0
-        stop = lambda *_: sys.exit(75)
-        signal.signal(signal.SIGTERM, stop)
-        print("train: starts after step", first, flush=True)
-        for step in range(first + 1, 6):
-            time.sleep(float(params["pause"]))
-            checkpoint.write_text(str(step))
-        Path("model.txt").write_text(f"skill {params['skill']}, source {Path('source/rows.txt').read_text()}")
-        Path("metrics").mkdir(exist_ok=True)
-        metrics = {"best_accuracy": float(params["skill"]), "resumed": first}
-        Path("metrics/train.json").write_text(json.dumps(metrics))
-    else:
-        model = Path("model.txt").read_text()
-        Path("metrics/evaluate.json").write_text(json.dumps({"accuracy": float(params["skill"])}))
-        Path("predictions.txt").write_text(model)
-"""
-PIPELINE = """
-    stages:
-      train:
-        cmd: python stage.py train
-        deps: [source, stage.py]
-        params: [skill, pause]
-        outs: [model.txt]
-        metrics: [{metrics/train.json: {cache: false}}]
-      evaluate:
-        cmd: python stage.py evaluate
-        deps: [model.txt]
-        outs: [predictions.txt]
-        metrics: [{metrics/evaluate.json: {cache: false}}]
-"""
-PARAMS = "skill: 0.5\npause: 0.0\n"
-
-
-def sh(root: Path, *command: str, check: bool = True) -> str:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        command,
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **GIT_IDENTITY, "PATH": path},
-    )
-    assert done.returncode == 0 or not check, done.stdout + done.stderr
-    return done.stdout
-
-
-def make_repository(root: Path) -> None:
-    """Write a repository whose pipeline ran and was committed; DVC has its source."""
-    root.mkdir()
-    sh(root, "git", "init", "--quiet", "--initial-branch=main")
-    init_dvc(root)
-    (root / "stage.py").write_text(textwrap.dedent(STAGE))
-    (root / "dvc.yaml").write_text(textwrap.dedent(PIPELINE))
-    (root / "params.yaml").write_text(PARAMS)
-    (root / "source").mkdir()
-    (root / "source/rows.txt").write_text("rows\n")
-    (root / ".gitignore").write_text("/checkpoints/\n")
-    sh(root, "dvc", "add", "--quiet", "source/rows.txt")
-    sh(root, "dvc", "repro", "--quiet")
-    sh(root, "git", "add", "--all")
-    sh(root, "git", "commit", "--quiet", "--message=Run the pipeline")
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory, homes) -> Path:
-    return made_once(tmp_path_factory, "experiments", make_repository)
-
-
-@pytest.fixture
-def root(template, tmp_path) -> Path:
-    shutil.copytree(template, tmp_path / "repo", symlinks=True)
-    return tmp_path / "repo"
-
-
-def skill(value: float, pause: float = 0.0) -> str:
-    return f"skill: {value}\npause: {pause}\n"
-
-
-def run(root: Path, name: str, params: str, target: str | None = "train") -> experiments.SavedExperiment:
-    with opened(root, name, params) as experiment:
-        assert experiment.reproduce(*([target] if target else [])) == 0
-        saved = experiment.save({"seconds": 1.5}, target)
-        experiment.discard()
-    return saved
+from tuneline.project.experiments import Experiment, opened
+from tuneline.project.saved_experiments import saved_experiments
 
 
 def status(root: Path) -> str:
@@ -132,63 +29,6 @@ def test_experiment_leaves_the_working_tree_as_it_was(root):
     assert (status(root), (root / "dvc.lock").read_bytes(), (root / "model.txt").read_bytes()) == before
     assert sh(root, "git", "worktree", "list").count("\n") == 1
     assert not [path for path in (root / experiments.EXPERIMENT_STATE).iterdir() if path.name != ".gitignore"]
-
-
-def test_saved_experiment_has_parameters_and_metrics_of_the_training_only(root):
-    saved = run(root, "better", skill(0.7))
-    assert saved.params == {"skill": 0.7, "pause": 0.0}
-    assert saved.metrics()["best_accuracy"] == 0.7
-    assert saved.metrics("evaluate") == {}, "those of HEAD are of another model"
-    assert set(saved.lock.stages) == {"train"}
-    assert saved.record["seconds"] == 1.5
-    assert (
-        sh(root, "git", "rev-parse", f"{saved.commit}^").strip()
-        == sh(root, "git", "rev-parse", "HEAD").strip()
-    )
-
-
-def test_entries_of_later_stages_stay_in_dvc_lock(root):
-    """Without them, ``dvc exp apply`` fails; they do not fit the model."""
-    saved = run(root, "better", skill(0.7))
-    written = lock_at(root, saved.commit)
-    assert set(written.stages) == {"train", "evaluate"}
-    assert written.out("predictions.txt")
-    assert saved.lock.out("predictions.txt") is None
-
-
-def test_whole_pipeline_keeps_all_metrics(root):
-    saved = run(root, "tested", skill(0.7), target=None)
-    assert saved.metrics("evaluate") == {"accuracy": 0.7}
-    assert set(saved.lock.stages) == {"train", "evaluate"}
-
-
-def test_dvc_lists_shows_and_applies_a_saved_experiment(root):
-    """And the next ``dvc repro`` computes what comes after the training, once."""
-    run(root, "lr=0.7", skill(0.7))
-    assert "lr=0.7" in sh(root, "dvc", "exp", "list", "--name-only")
-    shown = json.loads(sh(root, "dvc", "exp", "show", "--json"))
-    names = {exp["name"]: exp["revs"][0]["data"] for rev in shown for exp in rev.get("experiments") or []}
-    assert names["lr=0.7"]["metrics"]["metrics/train.json"]["data"]["best_accuracy"] == 0.7
-    assert "accuracy" not in names["lr=0.7"]["metrics"].get("metrics/evaluate.json", {}).get("data", {})
-    sh(root, "dvc", "exp", "apply", "lr=0.7")
-    assert read_yaml(root / "params.yaml")["skill"] == 0.7
-    assert (root / "model.txt").read_text().startswith("skill 0.7")
-    repro = sh(root, "dvc", "repro")
-    assert "Stage 'train' didn't change" in repro
-    assert "Running stage 'evaluate'" in repro
-    assert json.loads((root / "metrics/evaluate.json").read_text()) == {"accuracy": 0.7}
-
-
-def test_dvc_pushes_a_saved_experiment(root, tmp_path):
-    sh(root, "git", "init", "--quiet", "--bare", str(tmp_path / "origin.git"))
-    sh(root, "git", "remote", "add", "origin", str(tmp_path / "origin.git"))
-    (tmp_path / "shelf").mkdir()
-    sh(root, "dvc", "remote", "add", "--default", "shelf", str(tmp_path / "shelf"))
-    saved = run(root, "better", skill(0.7))
-    sh(root, "dvc", "exp", "push", "origin", "better")
-    assert sh(tmp_path / "origin.git", "git", "rev-parse", saved.ref).strip() == saved.commit
-    md5 = saved.lock.out("model.txt")
-    assert (tmp_path / "shelf/files/md5" / md5[:2] / md5[2:]).is_file()
 
 
 def test_uncommitted_changes_and_new_files_are_in_the_experiment(root):
@@ -298,47 +138,12 @@ def test_odd_name_is_refused(root, name):
     assert experiments.unfinished(root) == []
 
 
-def test_experiments_are_found_by_name_and_the_one_on_head_first(root):
-    first = run(root, "better", skill(0.7))
-    sh(root, "git", "commit", "--quiet", "--allow-empty", "--message=Later")
-    assert find_experiment(root, "better") == first
-    second = run(root, "better", skill(0.8))
-    assert find_experiment(root, "better") == second
-    assert resolve_revision(root, "better") == second.commit
-    assert resolve_revision(root, "main") == sh(root, "git", "rev-parse", "main").strip()
-    assert resolve_revision(root, "unknown") is None
-    assert [one.name for one in saved_experiments(root)] == ["better", "better"]
-    experiments.delete(second)
-    assert saved_experiments(root) == [first]
-
-
-def test_saving_again_replaces_the_experiment(root):
-    run(root, "better", skill(0.7))
-    saved = run(root, "better", skill(0.8))
-    assert saved_experiments(root) == [saved]
-
-
 def test_removed_unfinished_experiment_leaves_nothing(root):
     with pytest.raises(RuntimeError), opened(root, "slow", skill(0.7)):
         raise RuntimeError
     experiments.remove_unfinished(root, "slow")
     assert experiments.unfinished(root) == []
     assert sh(root, "git", "worktree", "list").count("\n") == 1
-
-
-def test_unversioned_data_is_found(root):
-    (root / ".gitignore").write_text(
-        "/data/source/?*\n!/data/source/*.dvc\n/models/source/?*\n!/models/source/*.dvc\n"
-    )
-    (root / "data/source/mine").mkdir(parents=True)
-    (root / "data/source/mine/all.csv").write_text("a\n")
-    (root / "data/source/known.csv").write_text("b\n")
-    (root / "models/source/bert").mkdir(parents=True)
-    (root / "models/source/bert/config.json").write_text("{}")
-    sh(root, "dvc", "add", "--quiet", "data/source/known.csv")
-    assert [str(path) for path in unversioned(root)] == ["data/source/mine", "models/source/bert"]
-    sh(root, "dvc", "add", "--quiet", "data/source/mine", "models/source/bert")
-    assert unversioned(root) == []
 
 
 def test_experiment_fields_name_its_folder(root):

@@ -9,7 +9,7 @@ from tuneline.core.errors import StageError
 from tuneline.core.terminal import say
 
 if TYPE_CHECKING:
-    from tuneline.project.experiments import SavedExperiment
+    from tuneline.project.saved_experiments import SavedExperiment
 
 app = typer.Typer(
     help="Compare experiments on validation, take one over, remove some.", invoke_without_command=True
@@ -93,10 +93,10 @@ def apply(name: Named, force: Force = False) -> None:
 
     `dvc repro` then scores test, once, for this one.
     """
-    from tuneline.project import experiments
+    from tuneline.project.saved_experiments import apply_experiment
 
     root = Path.cwd()
-    changed = experiments.apply_experiment(root, found(root, name), force=force)
+    changed = apply_experiment(root, found(root, name), force=force)
     say(f"experiments: {name} is in the working tree: {', '.join(changed) or 'nothing has changed'}.")
     say(f"Next: `dvc repro` scores test and exports; then: git commit -am 'Use {name}'")
 
@@ -107,7 +107,8 @@ def remove(names: Names) -> None:
 
     DVC's cache keeps their files until they are collected.
     """
-    from tuneline.project.experiments import delete, find_experiment, remove_unfinished, unfinished
+    from tuneline.project.experiments import remove_unfinished, unfinished
+    from tuneline.project.saved_experiments import delete, find_experiment
 
     root = Path.cwd()
     for name in names:
@@ -123,7 +124,7 @@ def remove(names: Names) -> None:
 
 def found(root: Path, name: str) -> "SavedExperiment":
     """Return the experiment of that name; a ``StageError`` with the nearest one if there is none."""
-    from tuneline.project.experiments import find_experiment, saved_experiments
+    from tuneline.project.saved_experiments import find_experiment, saved_experiments
     from tuneline.readers.rows import listed, nearest
 
     if experiment := find_experiment(root, name):
