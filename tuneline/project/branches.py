@@ -51,8 +51,7 @@ def rewritten(root: Path, branch: str) -> BranchProblem | None:
     if not tips:
         return None
     form = f"--format=%h %ct %(trailers:key={ROWS_TRAILER},valueonly,separator=)"
-    branches_now = ["--not", "--exclude=origin/runs/*", "--remotes=origin"]
-    lines = git(root, "log", form, *tips, *branches_now).splitlines()
+    lines = git(root, "log", form, *tips, "--not", "--exclude=origin/runs/*", "--remotes=origin").splitlines()
     if not lines:
         return None
 

@@ -46,10 +46,12 @@ class Suspect:
 
 def write_review(path: Path, data: DataParams, suspects: Sequence[Suspect]) -> None:
     """Write the review, with an empty column ``correct``."""
+    # A text column of the project may have the name of a role, which gets another name then.
     names = free_names(ROLES, data.text_columns)
     header: list[object] = [names[KEY], names[SPLIT]]
     header += data.text_columns
-    header += [names[role] for role in (LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT)]
+    for role in (LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT):
+        header.append(names[role])
 
     rows = []
     for suspect in suspects:

@@ -147,6 +147,7 @@ def _leaves(keys: Sequence[str]) -> list[str]:
 
 def _composed(root: Path, groups: Sequence[str]) -> dict[str, Any]:
     """Return the parameters that Hydra composes, by dotted key."""
+    # On a copy and in another process: Hydra writes into the file, and imports plugins of the project.
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, PARAMS.name)
         target.write_bytes((root / PARAMS).read_bytes())
@@ -156,8 +157,9 @@ def _composed(root: Path, groups: Sequence[str]) -> dict[str, Any]:
             printed = done.stderr
             if done.returncode == compose.REFUSED:
                 printed = done.stdout
-            last_lines = printed.strip().splitlines()[-12:]
-            title = f"{' '.join(groups)}:"
-            raise ParamsError("\n  ".join([title, *last_lines]))
+            message = f"{' '.join(groups)}:"
+            for line in printed.strip().splitlines()[-12:]:
+                message += f"\n  {line}"
+            raise ParamsError(message)
         composed = read_yaml(target)
     return {key: get_value(composed, key) for key in _leaves(list(known_keys()))}

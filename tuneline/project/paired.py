@@ -29,6 +29,7 @@ class McNemar:
     @classmethod
     def of(cls, labels: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> Self:
         """Test predictions; arrays of shape ``(rows,)``."""
+        # Rows that both predict correctly, or neither, say nothing about a difference.
         first_right = first == labels
         second_right = second == labels
         first_only = int((first_right & ~second_right).sum())

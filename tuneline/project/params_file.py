@@ -106,16 +106,22 @@ def changed(path: Path, required: Changes) -> str:
     new = {key: value for key, (_, value) in differing(path, sections_completed).items()}
     text = path.read_text(encoding="utf-8")
 
-    # Values on one line: the last one first, so that the positions of the others stay valid.
     positions = _positions(text)
-    on_one_line = [key for key in new if key in positions]
+    on_one_line = []
+    to_lay_out = []
+    for key in new:
+        if key in positions:
+            on_one_line.append(key)
+        else:
+            to_lay_out.append(key)
+
+    # Values on one line: the last one first, so that the positions of the others stay valid.
     on_one_line.sort(key=lambda key: positions[key], reverse=True)
     for key in on_one_line:
         start, end = positions[key]
         text = _replaced(text, start, end, _one_line(new[key]))
 
     # The other values: new keys, and values on several lines.
-    to_lay_out = [key for key in new if key not in positions]
     if to_lay_out:
         values = load_commented(path, text)
         for key in to_lay_out:
@@ -195,7 +201,7 @@ def _replaced(text: str, start: int, end: int, new: str) -> str:
 
     column = end + len(after) - len(rest)
     spaces = column - start - len(new)
-    return before + new + " " * max(1, spaces) + rest
+    return before + new + " " * max(1, spaces) + rest  # YAML wants a space before a comment
 
 
 def write(path: Path, text: str) -> None:

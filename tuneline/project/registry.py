@@ -187,7 +187,12 @@ class RegistryTags:
     def in_stage(self, stage: str) -> Version | None:
         """Return the version that is in a stage now; its name is the commit's if that is not registered."""
         deregistered = self._deregistered
-        deregistered_commits = {tag.commit for tag in self._annotated() if tag.version in deregistered}
+        deregistered_commits = set()
+        for tag in self._annotated():
+            if tag.version in deregistered:
+                deregistered_commits.add(tag.commit)
+
+        # Several versions can be in a stage, as nothing takes the earlier ones out: the latest counts.
         assigned = [tag for tag in self._in_force(stage) if tag.commit not in deregistered_commits]
         if not assigned:
             return None
@@ -211,6 +216,7 @@ class RegistryTags:
         """
         commits: list[str] = []
         for tag in self._assignments(stage):
+            # A cancelled version is no longer one to go back to.
             if tag.cancels:
                 if tag.commit in commits:
                     commits.remove(tag.commit)
@@ -226,6 +232,7 @@ class RegistryTags:
 
     def next_version(self) -> str:
         """Return the version after the highest one; a deregistered one is not used again."""
+        # Also tags that gto ignores: their names are taken.
         names = [tag.version for tag in self.tags if tag.version]
         if not names:
             return FIRST_VERSION
@@ -245,13 +252,21 @@ class RegistryTags:
 
     def _in_force(self, stage: str) -> list[RegistryTag]:
         """List the assignments to a stage that no later tag of the same commit ends, the latest last."""
-        last = {tag.commit: tag for tag in self._assignments(stage)}
+        # Only the last tag of a commit counts: a commit may be assigned, taken out, and assigned again.
+        last: dict[str, RegistryTag] = {}
+        for tag in self._assignments(stage):
+            last[tag.commit] = tag
         tags = [tag for tag in last.values() if not tag.cancels]
         return sorted(tags, key=lambda tag: tag.number)
 
     @property
     def _deregistered(self) -> set[str]:
-        return {tag.version for tag in self._annotated() if tag.version and tag.cancels}
+        """The names of versions that were registered and taken back."""
+        names = set()
+        for tag in self._annotated():
+            if tag.version and tag.cancels:
+                names.add(tag.version)
+        return names
 
 
 def decision_in(message: str) -> str | None:

@@ -145,8 +145,11 @@ def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
     lines = done.stderr.strip().splitlines()
     if not lines:
         return "the DVC remote does not have its files"
-    errors = [line for line in lines if line.startswith("ERROR")]
-    error = errors[0] if errors else lines[-1]
+    error = lines[-1]
+    for line in lines:
+        if line.startswith("ERROR"):
+            error = line
+            break
     return f"the DVC remote cannot be asked ({error.removeprefix('ERROR: ')})"
 
 
@@ -222,6 +225,7 @@ def commit_of(root: Path, version: str) -> Commit | None:
     """
     if version not in git(root, "show", "HEAD:dvc.lock"):
         return None
+    # git's -S lists commits that change how often the hash occurs: the latest of them added it.
     changing = commits(root, "-1", f"-S{version}", "--", "dvc.lock")
     return changing[0] if changing else None
 
@@ -244,7 +248,10 @@ def registered(root: Path, version: str, commit: Commit) -> list[str]:
     # The tagged commits since then whose ``dvc.lock`` still has the model.
     option = f"--contains={commit.sha}"
     tagged = set(git(root, "for-each-ref", option, "--format=%(*objectname)", "refs/tags").split())
-    with_model = {sha for sha in tagged if version in git(root, "show", f"{sha}:dvc.lock")}
+    with_model = set()
+    for sha in tagged:
+        if version in git(root, "show", f"{sha}:dvc.lock"):
+            with_model.add(sha)
 
     versions = []
     stages = []
@@ -312,7 +319,7 @@ def find_previous(
     current_lock = read_lock(root)
     for commit in candidates:
         metrics = metrics_at(root, commit.sha)
-        if not metrics:
+        if not metrics:  # the commit has none
             continue
         lock = lock_at(root, commit.sha)
         if not reference:
@@ -334,6 +341,7 @@ SETTINGS = ("data", "tokenize", "model", "train", "evaluate")
 
 def result_key(root: Path, lock: Lock) -> str:
     """Return a key of what a page shows: the model in ``dvc.lock``, and the metrics in the working tree."""
+    # Not the whole ``dvc.lock``: it also has the stage that writes the page.
     digest = hashlib.sha256(str(lock.out(CLASSIFIER_PATH)).encode())
     for stage in ("train", "evaluate", "compare"):
         path = root / METRICS / f"{stage}.json"
@@ -393,6 +401,7 @@ def changed_params(root: Path, lock: Lock) -> list[str]:
 
 def other_params(params: Mapping[str, Any], lock: Lock) -> list[str]:
     """Return the keys whose values in the content of a parameter file are not the values of a run."""
+    # Only keys count that both have.
     now = {"seed": params.get("seed")}
     for name in SETTINGS:
         section = params.get(name) or {}

@@ -164,7 +164,7 @@ def delete(experiment: SavedExperiment) -> None:
 def apply_experiment(root: Path, experiment: SavedExperiment, *, force: bool) -> list[str]:
     """Write what the experiment changed into the working tree, and check its outs out.
 
-    Metrics of stages after the training are removed until ``dvc repro`` writes those of this model.
+    Metrics of stages after the training are removed until ``dvc repro`` writes new ones.
 
     Returns:
         The files whose content has changed.

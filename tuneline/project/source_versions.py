@@ -88,7 +88,12 @@ def other_versions(root: Path) -> list[OtherVersion]:
     hashes them, if they have changed.
     """
     staged = _staged(root)
-    unchanged = [file for file, required in staged.items() if _md5(_text(root / file)) == required]
+    # A ``.dvc`` file that has changed itself is in ``set_back``, or the user changed it on purpose.
+    unchanged = []
+    for file, required in staged.items():
+        if _md5(_text(root / file)) == required:
+            unchanged.append(file)
+
     versions = set_back(root)
     for file, md5 in present_hashes(root, unchanged).items():
         if md5 == staged[file]:
@@ -147,6 +152,7 @@ def _md5(text: str) -> str | None:
 
 def _first_commit(root: Path, file: Path, md5: str) -> Commit | None:
     """Return the first commit, of any branch, whose ``.dvc`` file names a hash; ``None`` if none does."""
+    # git's -S lists commits that change how often the hash occurs in the file; the first of them added it.
     changing = commits(root, "--all", "--reverse", f"-S{md5}", "--", str(file))
     return changing[0] if changing else None
 

@@ -149,6 +149,7 @@ def compare_scores(
         average=task.averaging(None),
         seed=seed,
     )
+    # As an error that is lower is better, its difference is negated, and the ends of the interval swap.
     if entry.greater_is_better:
         return ScoreDifference(difference.value, difference.low, difference.high, len(labels))
     return ScoreDifference(-difference.value, -difference.high, -difference.low, len(labels))
@@ -157,4 +158,8 @@ def compare_scores(
 def _validation_files(root: Path, lock: Lock) -> list[Path | None]:
     """Return where DVC's cache has the files of the raw validation split."""
     folder = cached_folder(root, lock, RAW.as_posix()) or {}
-    return [file for name, file in sorted(folder.items()) if is_split_file(name, "validation")]
+    files = []
+    for name, file in sorted(folder.items()):
+        if is_split_file(name, "validation"):
+            files.append(file)
+    return files

@@ -69,6 +69,6 @@ def template(tmp_path_factory, homes) -> Path:
 
 
 @pytest.fixture
-def root(template, tmp_path) -> Path:
+def repository(template, tmp_path) -> Path:
     shutil.copytree(template, tmp_path / "repo", symlinks=True)
     return tmp_path / "repo"

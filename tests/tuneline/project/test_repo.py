@@ -223,16 +223,16 @@ def test_project_in_a_subfolder_or_submodule_of_another_repository_is_refused(tm
     require_own_repository(tmp_path / "plain")  # without git, other commands say what is missing
 
 
-def test_unversioned_data_is_found(root):
-    (root / ".gitignore").write_text(
+def test_unversioned_data_is_found(repository):
+    (repository / ".gitignore").write_text(
         "/data/source/?*\n!/data/source/*.dvc\n/models/source/?*\n!/models/source/*.dvc\n"
     )
-    (root / "data/source/mine").mkdir(parents=True)
-    (root / "data/source/mine/all.csv").write_text("a\n")
-    (root / "data/source/known.csv").write_text("b\n")
-    (root / "models/source/bert").mkdir(parents=True)
-    (root / "models/source/bert/config.json").write_text("{}")
-    sh(root, "dvc", "add", "--quiet", "data/source/known.csv")
-    assert [str(path) for path in unversioned(root)] == ["data/source/mine", "models/source/bert"]
-    sh(root, "dvc", "add", "--quiet", "data/source/mine", "models/source/bert")
-    assert unversioned(root) == []
+    (repository / "data/source/mine").mkdir(parents=True)
+    (repository / "data/source/mine/all.csv").write_text("a\n")
+    (repository / "data/source/known.csv").write_text("b\n")
+    (repository / "models/source/bert").mkdir(parents=True)
+    (repository / "models/source/bert/config.json").write_text("{}")
+    sh(repository, "dvc", "add", "--quiet", "data/source/known.csv")
+    assert [str(path) for path in unversioned(repository)] == ["data/source/mine", "models/source/bert"]
+    sh(repository, "dvc", "add", "--quiet", "data/source/mine", "models/source/bert")
+    assert unversioned(repository) == []
