@@ -1,10 +1,12 @@
 """Bring the pretrained model into the project: no later stage needs a network, changed weights train again.
 
 Reads: ``model.checkpoint`` and ``tokenize.tokenizer``: a repository of the hub at the commit of its revision,
-or a folder under ``models/source/``. Checks: the model type, that the weights are complete safetensors, and
-that the tokenizer has the vocabulary of the weights. Writes: ``models/base/source.json`` (names, commits,
-licences, SHA-256), ``models/base/model/`` and ``models/base/tokenizer/``; only the first when a model is
-trained from scratch, with a tokenizer trained on the train split.
+or a folder under ``models/source/``.
+Checks: the model type, that the weights are complete safetensors, and that the tokenizer has the vocabulary
+of the weights.
+Writes: ``models/base/source.json`` (names, commits, licences, SHA-256), ``models/base/model/`` and
+``models/base/tokenizer/``; only the first when a model is trained from scratch, with a tokenizer trained on
+the train split.
 """
 
 import re
@@ -41,8 +43,8 @@ LAYER = re.compile(r"\.(?:layer|layers|h|block|blocks)\.(\d+)\.")
 def check_weights(checkpoint: Pretrained, folder: Path) -> None:
     """Check that every safetensors file in a folder is complete, and that they have weights of every layer.
 
-    The stage ``train`` compares each weight, and comes after all stages of data. What the names alone show is
-    reported here.
+    The stage ``train`` compares each weight, and comes after all stages of data.
+    What the names alone show is reported here.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -125,7 +127,10 @@ def check_vocabulary(tokenizer: Pretrained, folder: Path, checkpoint: Pretrained
 def _tokens_by_id(folder: Path, pretrained: Pretrained) -> Mapping[int, str]:
     """Load a tokenizer, and return its vocabulary."""
     tokenizer = load_tokenizer(folder, f"{pretrained.key}: {pretrained.label}")
-    return {number: token for token, number in tokenizer.get_vocab().items()}
+    tokens = {}
+    for token, number in tokenizer.get_vocab().items():
+        tokens[number] = token
+    return tokens
 
 
 def _hint(checkpoint: Pretrained) -> str:
@@ -170,7 +175,7 @@ def find_checkpoint(params: Params) -> Pretrained | None:
 
 
 def find_tokenizer(params: Params, checkpoint: Pretrained | None) -> Pretrained | None:
-    """Find the tokenizer: the one of the checkpoint, unless another one is named.
+    """Find the tokenizer: the checkpoint's, unless ``tokenize.tokenizer`` names another.
 
     The result is ``None`` if a tokenizer is trained on the train split.
     """

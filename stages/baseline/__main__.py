@@ -1,10 +1,12 @@
 """Fit the simple models that a trained one must beat, and predict with them.
 
-The models: the majority, TF-IDF, and linear models on the frozen checkpoint. Reads: ``data/raw/``; with a
-checkpoint, also ``models/base/model/`` and the tokenizer in ``data/tokenized/``.
-Computes: for each model, the predictions on the validation split and on the reported one. The train split is
-sampled within limits. Writes: ``reports/baselines/SPLIT.parquet``, one column for each model; the stage
-``evaluate`` scores them beside the trained model.
+The models: the majority, TF-IDF, and linear models on the frozen checkpoint.
+Reads: ``data/raw/``; with a checkpoint, also ``models/base/model/`` and the tokenizer in
+``data/tokenized/``.
+Computes: for each model, the predictions on the validation split and on the reported one. The train split
+is sampled within limits.
+Writes: ``reports/baselines/SPLIT.parquet``, one column for each model; the stage ``evaluate`` scores them
+beside the trained model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,25 +28,40 @@ from tuneline.tasks import read_task
 def frozen_models(train: SplitReader, params: Params) -> Predict:
     """Return the linear models of the checkpoint's vectors."""
     phase("loading the checkpoint")
-    encoder = FrozenEncoder.load(require(BASE_MODEL, made_by="base"), require(TOKENIZER, made_by="tokenize"))
+    checkpoint = require(BASE_MODEL, made_by="base")
+    tokenizer = require(TOKENIZER, made_by="tokenize")
+    encoder = FrozenEncoder.load(checkpoint, tokenizer)
+
     validation = SplitReader.open(RAW, "validation", made_by="download")
-    return fit_frozen_baselines(encoder, (train, validation), params.data.text_columns, params.seed).predict
+    columns = params.data.text_columns
+    return fit_frozen_baselines(encoder, (train, validation), columns, params.seed).predict
 
 
 def baseline_predictions(
     split: SplitReader, columns: Sequence[str], models: Sequence[Predict], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yield the predictions of all models for the rows of a split, one column for each model."""
-    # in the same batches, whatever the number of files: a model may round differently in another batch
+    # without the metadata of the file, as the batches are
     texts_schema = pa.schema([split.schema.field(name) for name in columns])
-    batches = (batch.replace_schema_metadata(None) for batch in split.batches(columns))
-    for batch in rebatch(batches, texts_schema):
+
+    # in the same batches, whatever the number of files: a model may round differently in another batch
+    for batch in rebatch(_without_metadata(split, columns), texts_schema):
         texts = [column.to_pylist() for column in batch.columns]
         predictions = {}
         for predict in models:
             predictions.update(predict(texts))
-        arrays = [pa.array(predictions[field.name], type=field.type) for field in schema]
+
+        # the columns in the order of the schema
+        arrays = []
+        for field in schema:
+            arrays.append(pa.array(predictions[field.name], type=field.type))
         yield pa.record_batch(arrays, schema=schema)
+
+
+def _without_metadata(split: SplitReader, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a split without the metadata of their file, which the schema lacks."""
+    for batch in split.batches(columns):
+        yield batch.replace_schema_metadata(None)
 
 
 def main() -> None:

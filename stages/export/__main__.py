@@ -1,11 +1,13 @@
 """Convert the trained classifier to ONNX models.
 
 Reads: ``models/classifier``; ``data/tokenized`` to calibrate int8; ``data/raw`` and
-``models/base/source.json`` to record what the model is made of; ``reports/provenance/``. Computes: one model
-per precision in ``export.precisions``. Writes: ``models/candidates/``: the models; ``export.json``, which
-records how to use the models and where they come from; and the tokenizer, so that the folder can be deployed
-alone. The stage ``compare`` checks that they predict what the trained model predicts, and publishes the
-models that pass in ``models/onnx/``.
+``models/base/source.json`` to record what the model is made of; ``reports/provenance/``.
+Computes: one model per precision in ``export.precisions``.
+Writes: ``models/candidates/``: the models; ``export.json``, which records how to use the models and where
+they come from; and the tokenizer, so that the folder can be deployed alone.
+
+The stage ``compare`` checks that they predict what the trained model predicts, and publishes the models that
+pass in ``models/onnx/``.
 """
 
 import json

@@ -87,7 +87,9 @@ def _clean_graph(graph: onnx.GraphProto) -> None:
     """Clean a graph and the graphs inside its nodes."""
     del graph.value_info[:]
     graph.name = PRODUCER
-    _clear_metadata([graph, *graph.node, *graph.initializer, *graph.input, *graph.output])
+    _clear_metadata([graph])
+    for parts in (graph.node, graph.initializer, graph.input, graph.output):
+        _clear_metadata(list(parts))
     for subgraph in _subgraphs(graph):
         _clean_graph(subgraph)
 
@@ -239,9 +241,10 @@ def keep_first_token(shaped: ShapedGraph) -> None:
         output = node.output[0]
         if node.op_type == "Reshape" and output in values:
             axis = values[output]
-            dims_before = [0] * axis  # 0 keeps the dimension
-            dims_after = map(int, shaped.shapes[output][axis + 1 :])
-            node.input[1] = shaped.add_constant(f"{output}_shape", [*dims_before, 1, *dims_after])
+            dims = [0] * axis  # 0 keeps the dimension
+            dims.append(1)
+            dims.extend(map(int, shaped.shapes[output][axis + 1 :]))
+            node.input[1] = shaped.add_constant(f"{output}_shape", dims)
             del node.attribute[:]
         nodes.append(node)
 
@@ -491,8 +494,11 @@ def _per_token_nodes(shaped: ShapedGraph) -> set[int]:
 
 def _is_per_token(node: onnx.NodeProto, shaped: ShapedGraph) -> bool:
     """Return True if a node computes each token's vector from the vector of this token and from weights."""
-    if node.op_type not in PER_TOKEN or not all(shaped.is_per_token(name) for name in node.output):
+    if node.op_type not in PER_TOKEN:
         return False
+    for name in node.output:
+        if not shaped.is_per_token(name):
+            return False
     if node.op_type == "MatMul":
         first, second = node.input
         return shaped.is_per_token(first) and second in shaped.constants and len(shaped.shapes[second]) == 2
@@ -577,7 +583,11 @@ def to_onnx(model: "TrainedModel", columns: Sequence[str], opset: int) -> onnx.M
         StageError: ONNX Runtime cannot run the graph that the exporter writes for this model and opset.
     """
     # inputs in the order in which the model takes them
-    names = [name for name in inspect.signature(model.forward).parameters if name in columns]
+    names = []
+    for name in inspect.signature(model.forward).parameters:
+        if name in columns:
+            names.append(name)
+
     traced = trace(model, names, opset)
     for rewritings in REWRITINGS:
         graph = rewrite(traced, rewritings)

@@ -109,7 +109,9 @@ def to_int8(
     With ``reduce_range``, weights have 7 bits: two products of activations up to 255 and weights up to 64 add
     up to at most 32,640, which 16 bits hold, so processors without VNNI do not saturate them.
     """
-    bits = SAFE_WEIGHT_BITS if params.reduce_range else 8
+    bits = 8
+    if params.reduce_range:
+        bits = SAFE_WEIGHT_BITS
     record: dict[str, Any] = {"method": params.method, "weight_bits": bits}
     if params.method != "best":
         method = method_named(params.method, model, params, rows)
@@ -238,7 +240,10 @@ def keep_layers(
 
 def linear_layers(model: onnx.ModelProto) -> dict[str, int]:
     """Return the number of weights of each linear layer that is quantized, by the name of its node."""
-    weights = {tensor.name: int(np.prod(tensor.dims)) for tensor in model.graph.initializer}
+    weights = {}
+    for tensor in model.graph.initializer:
+        weights[tensor.name] = int(np.prod(tensor.dims))
+
     layers = {}
     for node in model.graph.node:
         constants = [name for name in node.input[:2] if name in weights]
@@ -266,7 +271,10 @@ def sensitive_layers(method: Method, layers: Mapping[str, int], reference: Fp32M
 
 def embeddings(model: onnx.ModelProto) -> list[str]:
     """Return the names of the nodes that read rows of a weight."""
-    weights = {tensor.name for tensor in model.graph.initializer}
+    weights = set()
+    for tensor in model.graph.initializer:
+        weights.add(tensor.name)
+
     names = []
     for node in model.graph.node:
         if node.op_type == "Gather" and node.input[0] in weights:
@@ -352,7 +360,9 @@ def smooth(model: onnx.ModelProto, calibration: Iterable[Batch]) -> onnx.ModelPr
     products = scalable_products(copy.graph)
 
     # scales of the activations, and the weights multiplied by them
-    sizes = {value: weights[matrices[0]].dims[0] for value, matrices in products.items()}
+    sizes = {}
+    for value, names in products.items():
+        sizes[value] = weights[names[0]].dims[0]  # channels: all matrices of a product have as many rows
     for value, ranges in activation_ranges(model, sizes, calibration).items():
         matrices = [numpy_helper.to_array(weights[name]) for name in products[value]]
         weight_ranges = np.abs(np.concatenate(matrices, axis=1)).max(axis=1)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.project import GIT_IDENTITY, SMALL, Project
-from tuneline.project.experiments import EXPERIMENT_STATE, SavedExperiment, find_experiment, saved_experiments
+from tuneline.project.experiments import EXPERIMENT_STATE
+from tuneline.project.saved_experiments import SavedExperiment, find_experiment, saved_experiments
 
 pytestmark = [
     pytest.mark.timeout(900),

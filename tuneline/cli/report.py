@@ -57,8 +57,8 @@ def command(against: Against = None, latency: Measured = True) -> None:
 def reference_commit(root: Path, against: str) -> str:
     """Return the commit that ``--against`` names; a ``StageError`` if git knows none of that name."""
     from tuneline.core.errors import StageError
-    from tuneline.project.experiments import resolve_revision
     from tuneline.project.repo import metrics_at
+    from tuneline.project.saved_experiments import resolve_revision
 
     commit = resolve_revision(root, against)
     if not commit:

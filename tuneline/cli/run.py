@@ -18,7 +18,8 @@ from tuneline.params.loading import known_keys
 
 if TYPE_CHECKING:
     from tuneline.project.dvc import Lock
-    from tuneline.project.experiments import Experiment, SavedExperiment
+    from tuneline.project.experiments import Experiment
+    from tuneline.project.saved_experiments import SavedExperiment
 
 LONGEST = 60
 """Characters of a name that is made from the values."""
@@ -41,9 +42,10 @@ def command(overrides: Overrides = None, name: Name = None, test: Test = False) 
     """Train with other values beside the working tree, score validation, and keep an experiment."""
     from ruamel.yaml import YAML
 
-    from tuneline.project import experiments
+    from tuneline.project.experiments import opened
     from tuneline.project.overrides import params_with, parse_overrides
     from tuneline.project.repo import require_own_repository
+    from tuneline.project.saved_experiments import TRAIN_STAGE
     from tuneline.project.source_versions import require_present
 
     root = Path.cwd()
@@ -60,8 +62,8 @@ def command(overrides: Overrides = None, name: Name = None, test: Test = False) 
     check_same(root, name, params)
 
     # training
-    stages = [] if test else [experiments.TRAIN_STAGE]
-    with experiments.opened(root, name, text) as experiment:
+    stages = [] if test else [TRAIN_STAGE]
+    with opened(root, name, text) as experiment:
         announce_experiment(experiment)
         try:
             code = experiment.reproduce(*stages)
@@ -75,7 +77,7 @@ def command(overrides: Overrides = None, name: Name = None, test: Test = False) 
             )
 
         record = {"overrides": overrides, "seconds": experiment.seconds()}
-        saved = experiment.save(record, None if test else experiments.TRAIN_STAGE)
+        saved = experiment.save(record, None if test else TRAIN_STAGE)
         experiment.discard()  # only its tree: the result is saved
     say(experiment_summary(root, saved))
 
@@ -86,7 +88,7 @@ def default_name(overrides: Sequence[str]) -> str:
     It is ``base`` if nothing differs. The section of a parameter is in it where others have a parameter of
     the same name.
     """
-    from tuneline.project.experiments import BASE_EXPERIMENT
+    from tuneline.project.saved_experiments import BASE_EXPERIMENT
 
     if not overrides:
         return BASE_EXPERIMENT
@@ -109,8 +111,8 @@ def default_name(overrides: Sequence[str]) -> str:
 
 def check_same(root: Path, name: str, params: Mapping[str, Any]) -> None:
     """Refuse the name of an experiment on the same commit that has other parameters."""
-    from tuneline.project.experiments import saved_experiments
     from tuneline.project.repo import git
+    from tuneline.project.saved_experiments import saved_experiments
 
     for experiment in saved_experiments(root, git(root, "rev-parse", "HEAD")):
         if experiment.name == name and experiment.params != params:
@@ -164,7 +166,7 @@ def how_to_go_on(experiment: "Experiment", overrides: Sequence[str], *, test: bo
 
 def experiment_summary(root: Path, saved: "SavedExperiment") -> str:
     """Return the last line: score with interval, difference from the base, and what to do next."""
-    from tuneline.project.experiments import BASE_EXPERIMENT
+    from tuneline.project.saved_experiments import BASE_EXPERIMENT
     from tuneline.project.validation import compare_scores, validation_score
 
     score = validation_score(saved.metrics(), saved.params)
@@ -184,8 +186,8 @@ def experiment_summary(root: Path, saved: "SavedExperiment") -> str:
 
 def base_lock(root: Path, saved: "SavedExperiment") -> "Lock":
     """Return ``dvc.lock`` of the experiment named base, else of the commit itself."""
-    from tuneline.project.experiments import BASE_EXPERIMENT, saved_experiments
     from tuneline.project.repo import lock_at
+    from tuneline.project.saved_experiments import BASE_EXPERIMENT, saved_experiments
 
     for experiment in saved_experiments(root, saved.base):
         if experiment.name == BASE_EXPERIMENT:

@@ -385,7 +385,7 @@ def compare_with(root: Path, revision: str) -> RevisionComparison:
     """
     from tuneline.core.stage import require
     from tuneline.core.tables import SplitReader, is_split_file
-    from tuneline.project.experiments import resolve_revision
+    from tuneline.project.saved_experiments import resolve_revision
 
     commit = resolve_revision(root, revision)
     if not commit:

@@ -1,4 +1,6 @@
-"""What goes wrong between a branch of this clone and that of ``origin``: a history that was rewritten, or two that have parted.
+"""Problems between a branch of this clone and the same branch of ``origin``.
+
+Either its history was rewritten, or the two branches have parted.
 
 git knows what a branch of ``origin`` was at each fetch for 90 days, and for 30 once that is in no branch any
 more (``gc.reflogExpire``).
@@ -18,7 +20,13 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class BranchProblem:
-    """A problem of a branch, in words, with what to do, and since when: the Unix time of a commit."""
+    """A problem of a branch.
+
+    Attributes:
+        message: The problem in words.
+        hint: What to do.
+        since: Unix time in seconds of the commit that the problem began with.
+    """
 
     message: str
     hint: str
@@ -31,12 +39,13 @@ class BranchProblem:
 
 
 def rewritten(root: Path, branch: str) -> BranchProblem | None:
-    """Return what ``origin`` had in a branch and has in none any more; ``None`` if that is nothing.
+    """Return the commits that ``origin`` had in a branch and has in none any more; ``None`` if it has all.
 
     Nothing is fetched.
 
     Branches ``runs/*`` do not count: flow ``clean`` removes them.
     """
+    # What the branch was at each fetch, and the commits of these that are in no branch, the newest first.
     ref = f"refs/remotes/origin/{branch}"
     tips = dict.fromkeys(git(root, "log", "--walk-reflogs", "--format=%H", ref).split())
     if not tips:
@@ -45,30 +54,46 @@ def rewritten(root: Path, branch: str) -> BranchProblem | None:
     lines = git(root, "log", form, *tips, "--not", "--exclude=origin/runs/*", "--remotes=origin").splitlines()
     if not lines:
         return None
-    lost = [line.split() for line in lines]
-    ingests = [(commit, int(rows[0])) for commit, _, *rows in lost if rows]
-    commits = [commit for commit, _ in ingests] or [commit for commit, *_ in lost]
-    more = ", ..." if len(commits) > NAMED else ""
-    rows = f", with {sum(count for _, count in ingests):,} rows of flow ingest" if ingests else ""
-    named = ", ".join(commits[:NAMED])
-    message = (
-        f"{branch} of origin was rewritten: {len(lost):,} commits are in no branch of it any more{rows}"
-        f" ({named}{more})"
-    )
+
+    lost = []
+    ingests = []
+    ingested_rows = 0
+    for line in lines:
+        values = line.split()  # hash, Unix time, and the trailer if there is one
+        lost.append(values[0])
+        if len(values) > 2:
+            ingests.append(values[0])
+            ingested_rows += int(values[2])
+
+    # The message names the commits of the flow, which are the ones with data that nobody else has.
+    message = f"{branch} of origin was rewritten: {len(lost):,} commits are in no branch of it any more"
+    named = lost
+    if ingests:
+        message += f", with {ingested_rows:,} rows of flow ingest"
+        named = ingests
+    listed = ", ".join(named[:NAMED])
+    if len(named) > NAMED:
+        listed += ", ..."
     hint = (
-        f"`git branch rescued {lost[0][0]}` keeps the last of them; then merge it, or cherry-pick what is"
+        f"`git branch rescued {lost[0]}` keeps the last of them; then merge it, or cherry-pick what is"
         f" missing. If it was meant: `git reflog expire --expire=all {ref}`."
     )
-    return BranchProblem(message, hint, float(lost[0][1]))
+    newest_time = lines[0].split()[1]
+    return BranchProblem(f"{message} ({listed})", hint, float(newest_time))
 
 
 def parted(root: Path, branch: str) -> BranchProblem | None:
-    """Return how a branch of this clone and that of ``origin`` have parted; ``None`` if one contains the other, or there is only one."""
-    here, there = f"refs/heads/{branch}", f"refs/remotes/origin/{branch}"
+    """Return how a branch of this clone and the same branch of ``origin`` have parted.
+
+    ``None`` if one contains the other, or there is only one.
+    """
+    here = f"refs/heads/{branch}"
+    there = f"refs/remotes/origin/{branch}"
     ahead = git(root, "log", "--format=%ct", here, "--not", there).split()
     behind = git(root, "log", "--format=%ct", there, "--not", here).split()
     if not (ahead and behind):
         return None
+
     message = (
         f"{branch} of this clone and of origin have parted: {len(ahead):,} commits are only here,"
         f" {len(behind):,} only in origin"
@@ -77,4 +102,5 @@ def parted(root: Path, branch: str) -> BranchProblem | None:
         f"git log --oneline {branch}...origin/{branch}; then git rebase origin/{branch}, or git reset --keep"
         f" origin/{branch} to drop yours"
     )
-    return BranchProblem(message, hint, float(ahead[-1]))
+    oldest_own_time = ahead[-1]
+    return BranchProblem(message, hint, float(oldest_own_time))

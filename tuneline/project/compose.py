@@ -34,8 +34,12 @@ def main() -> None:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
+    overrides = json.loads(sys.argv[1])
+    target = Path("params.yaml")
+    if len(sys.argv) > 2:
+        target = Path(sys.argv[2])
     try:
-        compose(Path.cwd(), json.loads(sys.argv[1]), Path(*sys.argv[2:] or ["params.yaml"]))
+        compose(Path.cwd(), overrides, target)
     except (RefusedOverrideError, DvcException, HydraException, OmegaConfBaseException) as error:
         sys.stdout.write(f"{error}\n")
         sys.exit(REFUSED)
@@ -52,65 +56,87 @@ def compose(root: Path, overrides: Sequence[str], target: Path) -> None:
     from dvc.config import Config
     from dvc.utils.hydra import apply_overrides, compose_and_dump
 
-    hydra, params = Config(dvc_dir=str(root / ".dvc")).get("hydra", {}), root / target
-    folder, plugins = root / hydra.get("config_dir", "conf"), root / hydra.get("plugins_path", "")
+    hydra = Config(dvc_dir=str(root / ".dvc")).get("hydra", {})
+    folder = root / hydra.get("config_dir", "conf")
+    params = root / target
+
     check_overrides(overrides, folder)
     if hydra.get("enabled", False):
-        compose_and_dump(
-            params, str(folder), None, hydra.get("config_name", "config"), str(plugins), list(overrides)
-        )
+        name = hydra.get("config_name", "config")
+        plugins = root / hydra.get("plugins_path", "")
+        compose_and_dump(params, str(folder), None, name, str(plugins), list(overrides))
     else:
         apply_overrides(params, list(overrides))
     check_templates(root, params)
 
 
 def check_overrides(overrides: Sequence[str], folder: Path) -> None:
-    """Refuse overrides that read something else than the parameters of the ref: the environment, or other YAML files."""
+    """Refuse overrides that read something else than the parameters of the ref.
+
+    Something else is the environment, or another YAML file.
+    """
     from dvc.utils.hydra import to_hydra_overrides
 
+    # Hydra accepts interpolations, and would resolve them.
     for override in overrides:
         if "${" in override:
             raise RefusedOverrideError(
                 f"{override}: interpolations, ${{...}}, are not allowed in overrides. Write the value itself."
             )
     for parsed in to_hydra_overrides(list(overrides)):
-        if "hydra" in {re.split(r"[./]", key)[0] for key in (parsed.key_or_group, parsed.package or "")}:
+        keys = [parsed.key_or_group, parsed.package or ""]
+        sections = [re.split(r"[./]", key)[0] for key in keys]
+        if "hydra" in sections:
             raise RefusedOverrideError(
                 f"{parsed.input_line}: Hydra's own settings are not parameters. Remove this override."
             )
-        if (folder / parsed.key_or_group).is_dir() and any(
-            ".." in PurePosixPath(name).parts for name in _strings(parsed.value())
-        ):
-            raise RefusedOverrideError(
-                f"{parsed.input_line}: this is no file of {folder.name}/{parsed.key_or_group}/. Give the name"
-                " of one."
-            )
+        if not (folder / parsed.key_or_group).is_dir():
+            continue
+        for name in _strings(parsed.value()):
+            if _leaves_folder(name):
+                raise RefusedOverrideError(
+                    f"{parsed.input_line}: this is no file of {folder.name}/{parsed.key_or_group}/. Give the"
+                    " name of one."
+                )
 
 
 def check_templates(root: Path, file: Path) -> None:
-    """Refuse values that are not one harmless word, where ``dvc.yaml`` has a parameter in a command or path: a shell runs the command."""
+    """Refuse values that are not one harmless word where ``dvc.yaml`` has a parameter in a command or path.
+
+    A shell runs the command.
+    """
     from dvc.parsing.interpolate import get_matches, normalize_key
     from ruamel.yaml import YAML
 
     pipeline = root / "dvc.yaml"
     params = YAML(typ="safe", pure=True).load(file)
-    for match in get_matches(pipeline.read_text(encoding="utf-8") if pipeline.exists() else ""):
+    text = ""
+    if pipeline.exists():
+        text = pipeline.read_text(encoding="utf-8")
+    for match in get_matches(text):
         key = normalize_key(match["inner"].strip())
-        for text in _strings(_find(params, key)):
-            if not _HARMLESS.fullmatch(text) or ".." in PurePosixPath(text).parts:
+        for value in _strings(_find(params, key)):
+            if not _HARMLESS.fullmatch(value) or _leaves_folder(value):
                 where = f"dvc.yaml has ${{{key}}} in a command or path"
                 raise RefusedOverrideError(
-                    f"{key}: {text!r} is not allowed, because {where}. Use letters, digits and ./@:+=,%-"
+                    f"{key}: {value!r} is not allowed, because {where}. Use letters, digits and ./@:+=,%-"
                 )
 
 
+def _leaves_folder(path: str) -> bool:
+    """Return True if a path leads out of the folder that it is relative to."""
+    return ".." in PurePosixPath(path).parts
+
+
 def _find(params: Any, key: str) -> Any:
-    """Return the value of a dotted key; ``None`` if there is none: a name of a loop over stages, for example."""
+    """Return the value of a dotted key; ``None`` if there is none, as for a name of a loop over stages."""
     for part in key.split("."):
         if isinstance(params, list) and part.isdigit() and int(part) < len(params):
             params = params[int(part)]
+        elif isinstance(params, dict):
+            params = params.get(part)
         else:
-            params = params.get(part) if isinstance(params, dict) else None
+            return None
     return params
 
 
@@ -119,7 +145,9 @@ def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for item in (*value.keys(), *value.values()):
+        for key in value:
+            yield from _strings(key)
+        for item in value.values():
             yield from _strings(item)
     elif isinstance(value, list | tuple):
         for item in value:

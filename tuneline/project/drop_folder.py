@@ -16,5 +16,6 @@ def labelled_files(folder: Path) -> list[Path]:
 
 
 def _is_read(path: Path) -> bool:
-    named = path.name.lower().endswith(ENDINGS) and not path.name.startswith((".", "_"))
-    return named and path.is_file() and not path.is_symlink()
+    has_ending = path.name.lower().endswith(ENDINGS)
+    is_hidden = path.name.startswith((".", "_"))
+    return has_ending and not is_hidden and path.is_file() and not path.is_symlink()

@@ -60,7 +60,9 @@ class Lock:
             loaded = load_yaml(self.text)
         except YAMLError:
             return {}
-        return dict(loaded.get("stages") or {}) if isinstance(loaded, dict) else {}
+        if not isinstance(loaded, dict):
+            return {}
+        return dict(loaded.get("stages") or {})
 
     def out(self, path: str) -> str | None:
         """Return the hash of an out, as DVC writes it; ``None`` if no stage has that out."""
@@ -97,6 +99,7 @@ class Lock:
         """Return the lock without stages that ran on outs of another version, and without what needs them."""
         made = set(self.outs())
         stages = dict(self.stages)
+        # What a removed stage made is missing for the stages after it, so they are found in the next round.
         while True:
             outdated = _outdated(stages, made)
             if not outdated:
@@ -136,7 +139,10 @@ class Lock:
         outs = self.outs()
         inputs = {}
         for name, stage in self.stages.items():
-            external = {dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"] not in outs}
+            external = {}
+            for dep in stage.get("deps", []):
+                if dep["path"] not in outs:  # no stage makes it
+                    external[dep["path"]] = dep["md5"]
             inputs[name] = (stage.get("cmd"), stage.get("params"), external)
         return inputs
 
@@ -156,10 +162,11 @@ def by_key(stages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     for listed in stages:
         for key, value in listed.items():
             is_section = isinstance(value, dict) and "." not in key
-            if is_section:
-                params.update({f"{key}.{name}": entry for name, entry in value.items()})
-            else:
+            if not is_section:
                 params[key] = value
+                continue
+            for name, entry in value.items():
+                params[f"{key}.{name}"] = entry
     return params
 
 
@@ -174,7 +181,11 @@ def _outs(stages: Mapping[str, Any]) -> dict[str, str]:
 
 def _overlap(deps: Sequence[str], outs: Sequence[str]) -> bool:
     """Return True if a dependency is an out, in an out, or contains one; the paths end with a slash."""
-    return any(dep.startswith(out) or out.startswith(dep) for dep in deps for out in outs)
+    for dep in deps:
+        for out in outs:
+            if dep.startswith(out) or out.startswith(dep):
+                return True
+    return False
 
 
 def _outdated(stages: Mapping[str, Any], made: set[str]) -> list[str]:
@@ -182,16 +193,20 @@ def _outdated(stages: Mapping[str, Any], made: set[str]) -> list[str]:
     outs = _outs(stages)
     outdated = []
     for name, stage in stages.items():
-        ran_on = [dep for dep in stage.get("deps", []) if dep["path"] in made]
-        if any(outs.get(dep["path"]) != dep.get("md5") for dep in ran_on):
-            outdated.append(name)
+        for dep in stage.get("deps", []):
+            path = dep["path"]
+            if path in made and outs.get(path) != dep.get("md5"):
+                outdated.append(name)
+                break
     return outdated
 
 
 def read_lock(root: Path) -> Lock:
     """Return ``dvc.lock`` of the working tree; empty if there is none."""
     path = root / "dvc.lock"
-    return Lock(path.read_text(encoding="utf-8") if path.exists() else "")
+    if not path.exists():
+        return Lock("")
+    return Lock(path.read_text(encoding="utf-8"))
 
 
 def changed_by_machine(current: Lock, committed: Lock) -> list[str]:
@@ -203,7 +218,11 @@ def changed_by_machine(current: Lock, committed: Lock) -> list[str]:
     if not committed.stages or current.inputs() != committed.inputs():
         return []
     committed_outs = committed.outs()
-    return [path for path, md5 in current.outs().items() if committed_outs.get(path) != md5]
+    changed = []
+    for path, md5 in current.outs().items():
+        if md5 != committed_outs.get(path):
+            changed.append(path)
+    return changed
 
 
 def is_lock(file: Path) -> bool:
@@ -277,7 +296,9 @@ def remote_folder(root: Path) -> Path | None:
     if not name:
         return None
     kind, _, path = get_cloud_fs(dvc_config(root), name=name)
-    return Path(path) if kind is LocalFileSystem else None
+    if kind is not LocalFileSystem:
+        return None
+    return Path(path)
 
 
 def is_weights(path: str) -> bool:
@@ -289,7 +310,7 @@ def is_weights(path: str) -> bool:
 
 
 def cache_folder(root: Path) -> Path:
-    """Return the folder of the cache, which may be that of another clone."""
+    """Return the folder of the cache, which may be in another clone."""
     return Path(dvc_config(root).get("cache", {}).get("dir") or root / ".dvc" / "cache")
 
 
@@ -391,8 +412,14 @@ def cached_objects(root: Path, lock: Lock) -> Iterator[tuple[str, Path]]:
 
 def folder_hash(folder: Path) -> str:
     """Return the hash that DVC gives a folder: the MD5 of the list of its files with their MD5s."""
-    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    listing = json.dumps([{"md5": md5_of(paths[name]), "relpath": name} for name in sorted(paths)])
+    names = []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            names.append(path.relative_to(folder).as_posix())
+
+    # As DVC writes it: sorted by the names, keys in the order of the alphabet.
+    entries = [{"md5": md5_of(folder / name), "relpath": name} for name in sorted(names)]
+    listing = json.dumps(entries)
     return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"
 
 
@@ -482,10 +509,11 @@ def push(root: Path, commit: str = "", *, weights: bool = True) -> list[str]:
     from dvc_data.hashfile.transfer import transfer
 
     require_remote(root)
+    revs = [commit] if commit else None
     statuses: list[Any] = []  # DVC's transfer reports one
     with Repo(str(root)) as repo:
         objects: dict[Any, str] = {}  # the path of the out that an object is of, by its hash
-        for _ in repo.brancher(revs=[commit] if commit else None, workspace=not commit):
+        for _ in repo.brancher(revs=revs, workspace=not commit):  # in the block, `repo` is at the commit
             for out in repo.index.outs:
                 is_pushed = out.use_cache and out.can_push and not out.stage.is_repo_import and out.hash_info
                 if not is_pushed or (is_weights(out.def_path) and not weights):
@@ -518,8 +546,9 @@ def has(root: Path, md5: str) -> bool:
             return False
         objects = {md5}
         if md5.endswith(".dir"):
-            objects.update(entry.value for _, _, entry in Tree.load(remote, HashInfo("md5", md5)))
-        return objects <= {*remote.oids_exist(objects)}
+            for _, _, file in Tree.load(remote, HashInfo("md5", md5)):
+                objects.add(file.value)
+        return objects <= set(remote.oids_exist(objects))
 
 
 if __name__ == "__main__":

@@ -78,7 +78,10 @@ def collect_garbage(
     from dvc.repo import Repo
 
     with ExitStack() as stack:
-        repos = [stack.enter_context(Repo(str(path))) for path in (root, *projects)]
+        # All working trees are open before the first is locked; locked, no program starts a stage in one.
+        repos = [stack.enter_context(Repo(str(root)))]
+        for project in projects:
+            repos.append(stack.enter_context(Repo(project)))
         for repo in repos:
             stack.enter_context(repo.lock)
             check_idle(Path(repo.root_dir))
@@ -97,7 +100,9 @@ def collect_garbage(
         if not dry:
             for path in garbage:
                 path.unlink(missing_ok=True)
-        removed_from_remote = collect_remote(repos[0], used, dry=dry) if remote else 0
+        removed_from_remote = 0
+        if remote:
+            removed_from_remote = collect_remote(repos[0], used, dry=dry)
         return {"objects": len(garbage), "bytes": size, "remote": removed_from_remote}
 
 
@@ -142,13 +147,15 @@ class Used:
             UnknownContentError: One of them cannot be read.
         """
         root = repo.root_dir
-        for rev in repo.brancher(revs=[*revs]):
+        for rev in repo.brancher(revs=list(revs)):  # the working tree first, then the commits
             try:
                 self.add_objects(repo.index.used_objs(force=True))
                 for out in repo.index.outs:
                     self._add_out(out, rev or root)
             except Exception as error:  # whatever is wrong with a commit: what it uses must not be lost
-                where = root if rev in {"", "workspace"} else f"commit {rev}"
+                where = f"commit {rev}"
+                if rev in {"", "workspace"}:
+                    where = root
                 raise UnknownContentError(f"What {where} uses is unknown: {error}") from error
 
     def _add_out(self, out: Any, where: str) -> None:
@@ -161,7 +168,8 @@ class Used:
     def add_objects(self, objects: Any) -> None:
         """Add what DVC's ``used_objs`` returned."""
         for hashes in objects.values():
-            self.objects.update(hash_info.value for hash_info in hashes)
+            for hash_info in hashes:
+                self.objects.add(hash_info.value)
 
 
 def _check_remote_is_known(repo: Any, used: Used) -> None:

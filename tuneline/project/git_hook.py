@@ -1,8 +1,10 @@
-"""A hook of git, after which the user's data and weights follow their ``.dvc`` files: after ``git pull``, ``git merge`` and ``git switch``.
+"""A hook of git that brings the user's data and weights when git has changed their ``.dvc`` files.
 
-``python -m tuneline.project.git_hook`` installs it in this clone. It is not that of ``dvc install``, which
-has none for ``git pull``, checks out all outs in the working tree of every run and experiment, and pushes to
-the DVC remote with every ``git push``.
+It runs after ``git pull``, ``git merge`` and ``git switch``.
+
+``python -m tuneline.project.git_hook`` installs it in this clone. ``dvc install`` installs other hooks: there
+is none for ``git pull``, they check out all outs in the working tree of every run and experiment, and they
+push to the DVC remote with every ``git push``.
 """
 
 import shlex
@@ -17,8 +19,12 @@ from tuneline.project.repo import git
 
 HOOKS = ("post-merge", "post-checkout")
 _MARK = "# Written by Tuneline"
+_NOTICE = (
+    "(tuneline/project/git_hook.py): dvc pull of the .dvc files that git has changed."
+    " To stop that, remove this file."
+)
 _SCRIPT = """#!/bin/sh
-{mark} (tuneline/project/git_hook.py): dvc pull of the .dvc files that git has changed. To stop that, remove this file.
+{mark} {notice}
 
 # In the working tree of a run or an experiment, Tuneline does it.
 [ "$(git rev-parse --git-dir)" = "$(git rev-parse --git-common-dir)" ] || exit 0
@@ -47,11 +53,13 @@ def install(root: Path) -> None:
     Raises:
         StageError: The clone has another hook for the same event.
     """
-    others = [path for path in _files(root) if path.exists() and not _is_ours(path)]
-    if others:
-        raise StageError(f"{others[0]} is another hook.", "Add `dvc pull data/source/*.dvc` at its end.")
+    # All are checked before one is written.
+    for path in _files(root):
+        if path.exists() and not _is_ours(path):
+            raise StageError(f"{path} is another hook.", "Add `dvc pull data/source/*.dvc` at its end.")
+
     programs = shlex.quote(str(Path(sys.executable).parent))
-    script = _SCRIPT.format(mark=_MARK, data=SOURCE, weights=BASE_SOURCE, programs=programs)
+    script = _SCRIPT.format(mark=_MARK, notice=_NOTICE, data=SOURCE, weights=BASE_SOURCE, programs=programs)
     for path in _files(root):
         with replace_file(path) as partial:
             partial.write_text(script, encoding="utf-8")

@@ -1,4 +1,7 @@
-"""The review of labels: rows whose label may be wrong, as a file in which people write the right one (``tuneline labels apply``)."""
+"""The review of labels: a file of rows whose label may be wrong, in which people write the right one.
+
+``tuneline labels apply`` reads it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,15 +10,13 @@ from pathlib import Path
 from tuneline.params.data import DataParams
 from tuneline.project.spreadsheet import free_names, write_csv
 
-KEY, SPLIT, LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT = (
-    "key",
-    "split",
-    "label",
-    "proposed",
-    "confidence",
-    "similar",
-    "correct",
-)
+KEY = "key"
+SPLIT = "split"
+LABEL = "label"
+PROPOSED = "proposed"
+CONFIDENCE = "confidence"
+SIMILAR = "similar"
+CORRECT = "correct"
 ROLES = (KEY, SPLIT, LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT)
 
 
@@ -45,26 +46,21 @@ class Suspect:
 
 def write_review(path: Path, data: DataParams, suspects: Sequence[Suspect]) -> None:
     """Write the review, with an empty column ``correct``."""
+    # A text column of the project may have the name of a role, which gets another name then.
     names = free_names(ROLES, data.text_columns)
-    header = [
-        names[KEY],
-        names[SPLIT],
-        *data.text_columns,
-        *(names[role] for role in (LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT)),
-    ]
+    header: list[object] = [names[KEY], names[SPLIT]]
+    header += data.text_columns
+    for role in (LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT):
+        header.append(names[role])
+
     rows = []
     for suspect in suspects:
-        confidence = "" if suspect.confidence is None else round(suspect.confidence, 4)
-        rows.append(
-            (
-                suspect.key,
-                suspect.split,
-                *suspect.texts,
-                suspect.label,
-                suspect.proposed,
-                confidence,
-                suspect.similar,
-                "",
-            )
-        )
+        confidence: float | str = ""
+        if suspect.confidence is not None:
+            confidence = round(suspect.confidence, 4)
+        row: list[object] = [suspect.key, suspect.split]
+        row += suspect.texts
+        row += [suspect.label, suspect.proposed, confidence, suspect.similar]
+        row.append("")  # the correct label, for people to write
+        rows.append(row)
     write_csv(path, data, header, rows)

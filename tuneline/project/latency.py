@@ -1,7 +1,7 @@
 """Latency of an exported model: how long its calls take on this machine.
 
-``python -m tuneline.project.latency MODEL FOLDER SPLIT`` prints that of one row at a time on one core as
-JSON. The promotion gate runs it as a program of its own, so that ONNX Runtime's threads and memory do not
+``python -m tuneline.project.latency MODEL FOLDER SPLIT`` prints the latency of one row at a time on one core
+as JSON. The promotion gate runs it as a program of its own, so that ONNX Runtime's threads and memory do not
 stay in the flow.
 """
 
@@ -31,7 +31,14 @@ WARM_UP = 3
 
 @dataclass(frozen=True)
 class Latency:
-    """Latency of one model with batches of one size: median and 95th percentile of a call in milliseconds, and rows per second."""
+    """Latency of one model with batches of one size.
+
+    Attributes:
+        batch_size: Rows of a call.
+        p50_ms: Median duration of a call in milliseconds.
+        p95_ms: 95th percentile of the durations in milliseconds.
+        rows_per_second: Rows of all calls divided by the seconds of all calls.
+    """
 
     batch_size: int
     p50_ms: float
@@ -44,18 +51,26 @@ def measure_latency(
 ) -> Latency:
     """Measure a model on rows of a split, for some seconds and at most ``MAX_CALLS`` calls."""
     rows = np.linspace(0, len(data) - 1, min(MAX_ROWS, len(data))).astype(np.int64)
-    batches = [data.pad(part, pad_token_id) for part in full_batches(rows, batch_size)]
-    calls, durations = np.array(list(time_calls(model.logits, batches, seconds))).T
-    p50, p95 = np.percentile(durations * 1000, [50, 95])
+    batches = [data.pad(batch_rows, pad_token_id) for batch_rows in full_batches(rows, batch_size)]
+
+    # Two arrays with one entry per call.
+    call_rows, call_seconds = np.array(list(time_calls(model.logits, batches, seconds))).T
+    p50, p95 = np.percentile(call_seconds * 1000, [50, 95])
+    rows_per_second = call_rows.sum() / call_seconds.sum()
     return Latency(
-        batch_size, round(float(p50), 3), round(float(p95), 3), round(float(calls.sum() / durations.sum()), 1)
+        batch_size,
+        p50_ms=round(float(p50), 3),
+        p95_ms=round(float(p95), 3),
+        rows_per_second=round(float(rows_per_second), 1),
     )
 
 
 def full_batches(rows: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
-    """Return the full batches of the given rows; one smaller batch if there are too few rows for a full one."""
+    """Return the full batches of rows; one smaller batch if there are too few rows for a full one."""
+    if len(rows) < size:
+        return [rows]
     whole = len(rows) // size * size
-    return [rows[start : start + size] for start in range(0, whole, size)] or [rows]
+    return [rows[start : start + size] for start in range(0, whole, size)]
 
 
 def time_calls(

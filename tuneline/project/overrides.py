@@ -1,4 +1,7 @@
-"""``KEY=VALUE`` on a command line: other values in the text of ``params.yaml``, all of them checked, with comments and layout kept."""
+"""``KEY=VALUE`` on a command line: other values in the text of ``params.yaml``.
+
+All values are checked; comments and layout are kept.
+"""
 
 import json
 import subprocess
@@ -22,13 +25,14 @@ from tuneline.project import compose
 from tuneline.project.params_file import changed, get_value
 
 ALTERNATIVES = (("train.epochs", "train.max_steps"), ("train.warmup_ratio", "train.warmup_steps"))
-"""Pairs of parameters of which one is null."""
+"""Pairs of parameters; one of each pair is null."""
 
 
 def parse_overrides(root: Path, overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return new values by dotted key, and the overrides that choose a file of a folder in ``conf/``, such as ``task=mrpc``.
+    """Return new values by dotted key, and the overrides that choose a file of a folder in ``conf/``.
 
-    Of a pair of alternatives, the one that is not given becomes null.
+    ``task=mrpc`` is such a choice. If the overrides set one of a pair of alternatives, the other becomes
+    null.
 
     Raises:
         ParamsError: An override is not ``KEY=VALUE``, or there is no such parameter.
@@ -37,8 +41,9 @@ def parse_overrides(root: Path, overrides: Sequence[str]) -> tuple[dict[str, Any
     groups = []
     for override in overrides:
         key, _, text = override.partition("=")
-        if "." not in key and (root / "conf" / key).is_dir():
-            _check_group(override, root / "conf" / key / f"{text}.yaml")
+        folder = root / "conf" / key
+        if "." not in key and folder.is_dir():
+            _check_group(override, folder / f"{text}.yaml")
             groups.append(override)
         else:
             values[key] = _value(override)
@@ -49,16 +54,19 @@ def with_alternatives(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return new values, in which the other one of a pair of alternatives is null."""
     completed = dict(values)
     for pair in ALTERNATIVES:
-        given = [key for key in pair if values.get(key) is not None]
-        if len(given) == 1:
-            completed |= {key: None for key in pair if key not in values}
+        chosen = [key for key in pair if values.get(key) is not None]
+        if len(chosen) != 1:
+            continue
+        for key in pair:
+            completed.setdefault(key, None)
     return completed
 
 
 def check_key(key: str) -> None:
     """Check that there is such a parameter, else a ``ParamsError`` names the nearest one."""
     if not _is_known(key):
-        raise ParamsError(f"{key}: unknown key{suggestion(key, list(known_keys(optional=True)))}")
+        nearest = suggestion(key, list(known_keys(optional=True)))
+        raise ParamsError(f"{key}: unknown key{nearest}")
 
 
 def params_with(root: Path, values: Mapping[str, Any], groups: Sequence[str] = ()) -> str:
@@ -68,24 +76,29 @@ def params_with(root: Path, values: Mapping[str, Any], groups: Sequence[str] = (
         ParamsError: A value, or what it names, is invalid. Nothing was changed.
     """
     path = root / PARAMS
-    required = {**(_composed(root, groups) if groups else {}), **values}
+    required: dict[str, Any] = {}
+    if groups:
+        required.update(_composed(root, groups))
+    required.update(values)
     text = changed(path, required)
     params = parse_params(YAML(typ="safe", pure=True).load(text), path, given=required)
-    pipeline = root / PIPELINE
-    check_functions(
-        params.functions, root, read_yaml(pipeline) if params.functions and pipeline.exists() else None
-    )
+
+    # What the values name: functions of the user, launch settings, the metric.
+    pipeline = None
+    if params.functions and (root / PIPELINE).exists():
+        pipeline = read_yaml(root / PIPELINE)
+    check_functions(params.functions, root, pipeline)
     check_launch(params.train.launch, params.train.optimizer)
     _check_metric(params.train.metric)
     return text
 
 
 def _check_metric(name: str) -> None:
-    known = [metric.name for metric in METRIC_TABLE.values() if metric.validated]
-    if name not in known and not FunctionName.matches(name):
+    validated = [metric.name for metric in METRIC_TABLE.values() if metric.validated]
+    if name not in validated and not FunctionName.matches(name):
         raise ParamsError(
             f"train.metric: {name!r} is not a metric.",
-            f"Choose one of {', '.join(known)}, or write project/FILE.py:FUNCTION.",
+            f"Choose one of {', '.join(validated)}, or write project/FILE.py:FUNCTION.",
         )
 
 
@@ -114,25 +127,39 @@ def _value(override: str) -> Any:
 
 
 def _is_known(key: str) -> bool:
-    """Return True for a parameter, and for a key in one whose value is a mapping, such as ``model.config.hidden_size``."""
-    keys = set(known_keys(optional=True))
-    leaves = {one for one in keys if not any(other.startswith(f"{one}.") for other in keys)}
-    return key in keys or any(key.startswith(f"{leaf}.") for leaf in leaves)
+    """Return True for a parameter, and for a key in a parameter whose value is a mapping.
+
+    For example ``model.config.hidden_size``.
+    """
+    keys = list(known_keys(optional=True))
+    return key in keys or any(key.startswith(f"{leaf}.") for leaf in _leaves(keys))
+
+
+def _leaves(keys: Sequence[str]) -> list[str]:
+    """Return the keys of values, in their order: without the keys of sections."""
+    leaves = []
+    for key in keys:
+        is_section = any(name.startswith(f"{key}.") for name in keys)
+        if not is_section:
+            leaves.append(key)
+    return leaves
 
 
 def _composed(root: Path, groups: Sequence[str]) -> dict[str, Any]:
     """Return the parameters that Hydra composes, by dotted key."""
+    # On a copy and in another process: Hydra writes into the file, and imports plugins of the project.
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, PARAMS.name)
         target.write_bytes((root / PARAMS).read_bytes())
-        command = [sys.executable, "-P", compose.__file__, json.dumps([*groups]), str(target)]
+        command = [sys.executable, "-P", compose.__file__, json.dumps(list(groups)), str(target)]
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
         if done.returncode:
-            printed = (
-                done.stdout.strip() if done.returncode == compose.REFUSED else done.stderr.strip()
-            ).splitlines()
-            raise ParamsError("\n  ".join([f"{' '.join(groups)}:", *printed[-12:]]))
+            printed = done.stderr
+            if done.returncode == compose.REFUSED:
+                printed = done.stdout
+            message = f"{' '.join(groups)}:"
+            for line in printed.strip().splitlines()[-12:]:
+                message += f"\n  {line}"
+            raise ParamsError(message)
         composed = read_yaml(target)
-    keys = list(known_keys())
-    leaves = [key for key in keys if not any(other.startswith(f"{key}.") for other in keys)]
-    return {key: get_value(composed, key) for key in leaves}
+    return {key: get_value(composed, key) for key in _leaves(list(known_keys()))}

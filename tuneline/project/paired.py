@@ -1,4 +1,7 @@
-"""Two models on the same rows: whether one is better, for the promotion gate and ``tuneline show --against``."""
+"""Comparison of two models on the same rows: is one better?
+
+The promotion gate and ``tuneline show --against`` ask that.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,8 +29,11 @@ class McNemar:
     @classmethod
     def of(cls, labels: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> Self:
         """Test predictions; arrays of shape ``(rows,)``."""
-        right, other_right = first == labels, second == labels
-        first_only, second_only = int((right & ~other_right).sum()), int((other_right & ~right).sum())
+        # Rows that both predict correctly, or neither, say nothing about a difference.
+        first_right = first == labels
+        second_right = second == labels
+        first_only = int((first_right & ~second_right).sum())
+        second_only = int((second_right & ~first_right).sum())
         return cls(first_only, second_only, mcnemar_p_value(first_only, second_only))
 
 
@@ -56,13 +62,25 @@ class PairedComparison:
         resamples: int = RESAMPLES,
         level: float = LEVEL,
     ) -> Self:
-        """Compare predictions, of shape ``(rows,)`` as the labels, by entries of the metric table with ``resampled``.
+        """Compare predictions, of shape ``(rows,)`` as the labels.
 
-        ``average`` is that of F1, ``level`` the confidence level of the intervals.
+        Args:
+            task: The task; only one with classes has McNemar's test.
+            metrics: Entries of the metric table with ``resampled``.
+            labels: True values.
+            first: Predictions of the first model.
+            second: Predictions of the second model.
+            average: How F1 is averaged over the classes.
+            seed: Seed of the resampling.
+            resamples: Number of resamples.
+            level: Confidence level of the intervals.
         """
         options: dict[str, Any] = {"average": average, "seed": seed, "resamples": resamples, "level": level}
-        differences = {
-            metric.name: paired_difference(metric, labels, first, second, **options) for metric in metrics
-        }
-        test = McNemar.of(labels, first, second) if task.has_classes else None
+        differences = {}
+        for metric in metrics:
+            differences[metric.name] = paired_difference(metric, labels, first, second, **options)
+
+        test = None
+        if task.has_classes:
+            test = McNemar.of(labels, first, second)
         return cls(differences, test)

@@ -78,6 +78,7 @@ def running(
             supervisor.wait()
         raise
     finally:
+        # Nothing may be left of the command, however the block ended.
         code = supervisor.poll()
         if code is not None and code < 0:  # the supervisor was killed, and could not end the others
             _kill_group(supervisor)
@@ -94,7 +95,7 @@ def program_environment() -> dict[str, str]:
     ``PYTHONPATH`` is left out: the code of a working tree must not come from the folder that this process
     was started with.
     """
-    environment = {**os.environ, **python_first()}
+    environment = os.environ | python_first()
     environment.pop("PYTHONPATH", None)
     return environment
 
@@ -119,6 +120,7 @@ def site_cache(root: Path) -> dict[str, str]:
 
 def run_dvc(root: Path, *arguments: str) -> str | None:
     """Run a DVC command in a working tree, and return the reason if it fails, else ``None``."""
+    # -P: the code of the working tree must not come before the installed packages.
     command = [sys.executable, "-P", "-m", "dvc", *arguments]
     env = {**os.environ, **python_first(), **site_cache(root)}
     done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)

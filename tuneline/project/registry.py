@@ -1,4 +1,4 @@
-"""The model registry: git tags in gto's format, read in one order for everybody who asks what is in production.
+"""The model registry: git tags in gto's format, read in one order for all who ask what is in production.
 
 ``onnx@v0.2.0`` registers the commit that it is on as a version; ``onnx#production#2`` assigns a commit to a
 stage, and ``onnx#production!#3`` takes it out again. While a commit is in ``production-hold``, nothing is
@@ -9,7 +9,6 @@ user's, and print the same.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
@@ -23,16 +22,27 @@ HOLD = "-hold"
 """End of the name of the stage whose assignments stop promotions to another."""
 
 _DECISION = re.compile(r"^(Promoted|Rejected|Withheld) \(", re.MULTILINE)
-"""Start of the gate's decision in the messages of a run's commit and of its tags (``flows/promotion/gate.py``)."""
+"""Start of the gate's decision in the message of a run's commit or of its tags.
+
+``flows/promotion/gate.py`` writes them.
+"""
 _NAME = re.compile(
-    r"(?P<artifact>[\w./=-]+)(@(?P<version>v\d+\.\d+\.\d+[\w.+-]*)|#(?P<stage>\w[\w/-]*))(?P<cancels>!?)(#(?P<number>\d+))?",
+    r"(?P<artifact>[\w./=-]+)"
+    r"(@(?P<version>v\d+\.\d+\.\d+[\w.+-]*)|#(?P<stage>\w[\w/-]*))"
+    r"(?P<cancels>!?)"
+    r"(#(?P<number>\d+))?",
     re.ASCII,
 )
 
 
 @dataclass(frozen=True)
 class Version:
-    """A registered version of an artifact: its name, for example ``v0.1.0``, and the commit of the run that made it."""
+    """A registered version of an artifact.
+
+    Attributes:
+        name: For example ``v0.1.0``.
+        commit: Hash of the commit of the run that made it.
+    """
 
     name: str
     commit: str
@@ -67,31 +77,31 @@ class RegistryTag:
 
         ``commit`` is empty if the tag is not annotated.
         """
-        if not (match := _NAME.fullmatch(name)):
+        match = _NAME.fullmatch(name)
+        if match is None:
             return None
-        number, cancels = int(match["number"] or 0), bool(match["cancels"])
         return cls(
-            name,
-            tag_object,
-            commit or tag_object,
-            date,
-            match["artifact"],
-            match["version"],
-            match["stage"],
-            number,
-            cancels,
-            message,
+            name=name,
+            object=tag_object,
+            commit=commit or tag_object,
+            date=date,
+            artifact=match["artifact"],
+            version=match["version"],
+            stage=match["stage"],
+            number=int(match["number"] or 0),
+            cancels=bool(match["cancels"]),
+            message=message,
         )
 
     def is_of_run(self, commit_message: str) -> bool:
-        """Return True if a run made this tag: its message is the decision that the message of the run's commit has.
+        """Return True if a run made this tag.
 
-        A run that changes nothing makes no commit; then the message of the tag alone tells.
+        Its message is then the decision that the message of the run's commit has. A run that changes nothing
+        makes no commit; then the message of the tag alone tells.
         """
-        decision = decision_in(commit_message)
-        return decision_in(self.message) == "promoted" and (
-            decision is None or self.message in commit_message.splitlines()
-        )
+        if decision_in(self.message) != "promoted":
+            return False
+        return decision_in(commit_message) is None or self.message in commit_message.splitlines()
 
     @property
     def annotated(self) -> bool:
@@ -108,70 +118,95 @@ class RegistryTags:
 
     @classmethod
     def parse(cls, printed: str) -> dict[str, Self]:
-        """Return the registries by artifact that ``git for-each-ref refs/tags`` printed with ``TAG_FORMAT``."""
-        found: dict[str, list[RegistryTag]] = {}
+        """Return the registry of each artifact, by its name.
+
+        ``printed`` is what ``git for-each-ref refs/tags`` prints with ``TAG_FORMAT``.
+        """
+        by_artifact: dict[str, list[RegistryTag]] = {}
         for line in printed.splitlines():
             tag_object, commit, date, rest = line.split(" ", 3)
             name, _, message = rest.partition(" ")
-            if tag := RegistryTag.parse(name, tag_object, commit, int(date or 0), message):
-                found.setdefault(tag.artifact, []).append(tag)
-        return {artifact: cls(artifact, tuple(tags)) for artifact, tags in found.items()}
+            tag = RegistryTag.parse(name, tag_object, commit, int(date or 0), message)
+            if tag is not None:
+                by_artifact.setdefault(tag.artifact, []).append(tag)
+        return {artifact: cls(artifact, tuple(tags)) for artifact, tags in by_artifact.items()}
 
     @property
     def versions(self) -> list[Version]:
         """The registered versions, the lowest first."""
-        ended = self._deregistered
-        tags = [
-            tag for tag in self._annotated() if tag.version and not tag.cancels and tag.version not in ended
-        ]
-        return [
-            Version(str(tag.version), tag.commit)
-            for tag in sorted(tags, key=lambda tag: version_key(str(tag.version)))
-        ]
+        deregistered = self._deregistered
+        versions = []
+        for tag in self._annotated():
+            if tag.version and not tag.cancels and tag.version not in deregistered:
+                versions.append(Version(tag.version, tag.commit))
+        versions.sort(key=lambda version: version_key(version.name))
+        return versions
 
     @property
     def stages(self) -> list[str]:
         """The stages that something was assigned to, or that are on hold."""
-        return sorted({tag.stage.removesuffix(HOLD) for tag in self._annotated() if tag.stage})
+        stages = set()
+        for tag in self._annotated():
+            if tag.stage:
+                stages.add(tag.stage.removesuffix(HOLD))
+        return sorted(stages)
 
     def holds(self, stage: str) -> list[RegistryTag]:
         """Return what stops promotions to a stage, the latest last."""
-        last = {tag.commit: tag for tag in self._assignments(stage + HOLD)}
-        return sorted((tag for tag in last.values() if not tag.cancels), key=lambda tag: tag.number)
+        return self._in_force(stage + HOLD)
 
     def hold(self, stage: str) -> str | None:
-        """Return since when and why nothing is promoted to a stage, for people; ``None`` if that is not so."""
-        if not (holds := self.holds(stage)):
+        """Say since when and why promotions to a stage are on hold, for people; ``None`` if none is."""
+        holds = self.holds(stage)
+        if not holds:
             return None
-        since = datetime.fromtimestamp(holds[-1].date, UTC)
+        latest = holds[-1]
+        since = datetime.fromtimestamp(latest.date, UTC)
         return (
             f"promotions of {self.artifact} to {stage} are on hold since {since:%Y-%m-%d %H:%M} UTC:"
-            f" {visible(holds[-1].message)}"
+            f" {visible(latest.message)}"
         )
 
     @property
     def staged(self) -> list[Version]:
         """The versions that are in a stage now."""
-        return list(dict.fromkeys(version for stage in self.stages if (version := self.in_stage(stage))))
+        versions: list[Version] = []
+        for stage in self.stages:
+            version = self.in_stage(stage)
+            if version is not None and version not in versions:
+                versions.append(version)
+        return versions
 
     def version_of(self, commit: str) -> Version | None:
         """Return the version that a commit is registered as; ``None`` if it is not registered."""
-        return next((version for version in self.versions if version.commit == commit), None)
+        for version in self.versions:
+            if version.commit == commit:
+                return version
+        return None
 
     def in_stage(self, stage: str) -> Version | None:
         """Return the version that is in a stage now; its name is the commit's if that is not registered."""
-        last = {tag.commit: tag for tag in self._assignments(stage)}
-        ended = {tag.commit for tag in self._annotated() if tag.version in self._deregistered}
-        present = [tag for tag in last.values() if not tag.cancels and tag.commit not in ended]
-        if not present:
+        deregistered = self._deregistered
+        deregistered_commits = set()
+        for tag in self._annotated():
+            if tag.version in deregistered:
+                deregistered_commits.add(tag.commit)
+
+        # Several versions can be in a stage, as nothing takes the earlier ones out: the latest counts.
+        assigned = [tag for tag in self._in_force(stage) if tag.commit not in deregistered_commits]
+        if not assigned:
             return None
-        commit = max(present, key=lambda tag: tag.number).commit
+        commit = assigned[-1].commit
         return self.version_of(commit) or Version(commit, commit)
 
     def ever_in(self, stage: str) -> list[Version]:
         """List the versions that are or were in a stage."""
-        commits = dict.fromkeys(tag.commit for tag in self._assignments(stage))
-        return [version for version in map(self.version_of, commits) if version]
+        versions: list[Version] = []
+        for tag in self._assignments(stage):
+            version = self.version_of(tag.commit)
+            if version is not None and version not in versions:
+                versions.append(version)
+        return versions
 
     def succession(self, stage: str) -> list[str]:
         """Return the commits that rollbacks of a stage go back through; the present one is the last.
@@ -179,13 +214,17 @@ class RegistryTags:
         Assigning a commit again undoes the assignments after it: a second rollback goes one more version
         back, not forward again.
         """
-        order: list[str] = []
+        commits: list[str] = []
         for tag in self._assignments(stage):
+            # A cancelled version is no longer one to go back to.
             if tag.cancels:
-                order = [commit for commit in order if commit != tag.commit]
-            else:
-                order = [*(order[: order.index(tag.commit)] if tag.commit in order else order), tag.commit]
-        return order
+                if tag.commit in commits:
+                    commits.remove(tag.commit)
+                continue
+            if tag.commit in commits:
+                del commits[commits.index(tag.commit) :]
+            commits.append(tag.commit)
+        return commits
 
     def assignments_of(self, version: Version, stage: str) -> list[RegistryTag]:
         """Return the tags that put a version into a stage, the latest last."""
@@ -193,38 +232,66 @@ class RegistryTags:
 
     def next_version(self) -> str:
         """Return the version after the highest one; a deregistered one is not used again."""
-        known = [tag.version for tag in self.tags if tag.version]
-        return bump(max(known, key=version_key)) if known else FIRST_VERSION
+        # Also tags that gto ignores: their names are taken.
+        names = [tag.version for tag in self.tags if tag.version]
+        if not names:
+            return FIRST_VERSION
+        return bump(max(names, key=version_key))
 
     def next_number(self) -> int:
         """Return the number of the next assignment, as gto counts: of any stage."""
         return 1 + max((tag.number for tag in self.tags), default=0)
 
-    def _annotated(self) -> Iterator[RegistryTag]:
-        return (tag for tag in self.tags if tag.annotated)
+    def _annotated(self) -> list[RegistryTag]:
+        return [tag for tag in self.tags if tag.annotated]
 
     def _assignments(self, stage: str) -> list[RegistryTag]:
-        return sorted((tag for tag in self._annotated() if tag.stage == stage), key=lambda tag: tag.number)
+        """List the tags that put a commit into a stage or take it out, in the order of their numbers."""
+        tags = [tag for tag in self._annotated() if tag.stage == stage]
+        return sorted(tags, key=lambda tag: tag.number)
+
+    def _in_force(self, stage: str) -> list[RegistryTag]:
+        """List the assignments to a stage that no later tag of the same commit ends, the latest last."""
+        # Only the last tag of a commit counts: a commit may be assigned, taken out, and assigned again.
+        last: dict[str, RegistryTag] = {}
+        for tag in self._assignments(stage):
+            last[tag.commit] = tag
+        tags = [tag for tag in last.values() if not tag.cancels]
+        return sorted(tags, key=lambda tag: tag.number)
 
     @property
     def _deregistered(self) -> set[str]:
-        return {tag.version for tag in self._annotated() if tag.version and tag.cancels}
+        """The names of versions that were registered and taken back."""
+        names = set()
+        for tag in self._annotated():
+            if tag.version and tag.cancels:
+                names.add(tag.version)
+        return names
 
 
 def decision_in(message: str) -> str | None:
-    """Return the decision of the gate in the message of a commit or tag: ``promoted``, ``rejected`` or ``withheld``; ``None`` for none."""
+    """Return the decision of the gate in the message of a commit or tag; ``None`` if it has none.
+
+    It is ``promoted``, ``rejected`` or ``withheld``.
+    """
     match = _DECISION.search(message)
-    return match[1].lower() if match else None
+    if match is None:
+        return None
+    return match[1].lower()
 
 
 def version_key(name: str) -> tuple[int, int, int, bool, str]:
-    """Return what semantic versions are compared by; a pre-release (``v1.0.0-rc``) is lower than its release."""
-    numbers, _, more = name.removeprefix("v").partition("-")
-    major, minor, patch = (int(number) for number in numbers.partition("+")[0].split("."))
-    return major, minor, patch, not more, more
+    """Return what semantic versions are compared by.
+
+    A pre-release (``v1.0.0-rc``) is lower than its release.
+    """
+    core, _, pre_release = name.removeprefix("v").partition("-")
+    numbers = core.partition("+")[0].split(".")  # without build metadata
+    major, minor, patch = (int(number) for number in numbers)
+    return major, minor, patch, not pre_release, pre_release
 
 
 def bump(name: str) -> str:
     """Return the next minor version."""
-    major, minor, *_ = version_key(name)
+    major, minor = version_key(name)[:2]
     return f"v{major}.{minor + 1}.0"

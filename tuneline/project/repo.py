@@ -8,7 +8,7 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,14 +19,17 @@ from tuneline.core.paths import BASE_SOURCE, METRICS, PARAMS, PIPELINE, RAW, SOU
 from tuneline.core.terminal import visible
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.model import is_folder
-from tuneline.project.dvc import Lock, cached_folder, cached_out, load_yaml, read_lock
+from tuneline.project.dvc import Lock, cached_folder, cached_out, load_yaml, md5_of, read_lock
 from tuneline.project.params_file import get_value
 from tuneline.project.registry import TAG_FORMAT, RegistryTag, RegistryTags, decision_in
 
 EVALUATED = "metrics/evaluate.json"
 CLASSIFIER_PATH = "models/classifier"
 OF_A_RESULT = ("params.yaml", "dvc.lock", "metrics", "conf", "data", "models", "project")
-"""What git has to have of a result, so that others can repeat it: of ``data`` and ``models`` only what it does not ignore."""
+"""What git has to have of a result, so that others can repeat it.
+
+In ``data`` and ``models``, that is only what git does not ignore.
+"""
 COMMIT = f"git add {' '.join(OF_A_RESULT)} && git commit"
 _FIELDS = "%H%x1f%h%x1f%cs%x1f%s"
 REMOTE_TIMEOUT = 30.0
@@ -39,19 +42,22 @@ def git(root: Path, *arguments: str) -> str:
         done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    if done.returncode:
+        return ""
+    return done.stdout.strip()
 
 
 def require_own_repository(root: Path) -> None:
-    """Refuse a project that is a part of another git repository: a commit of the project is what every result is traced to.
+    """Refuse a project that is a part of another git repository.
 
-    Experiments and flows check out whole commits, and expect the project in their root.
+    Every result is traced to a commit of the project. Experiments and flows check out whole commits, and
+    expect the project in their root.
 
     Raises:
         StageError: The project is in a subfolder, or is a submodule.
     """
     top = git(root, "rev-parse", "--show-toplevel")
-    whole = git(root, "rev-parse", "--show-superproject-working-tree")
+    superproject = git(root, "rev-parse", "--show-superproject-working-tree")
     hint = "Clone it to a folder of its own, outside of another repository."
     if top and Path(top).resolve() != root.resolve():
         raise StageError(
@@ -59,9 +65,9 @@ def require_own_repository(root: Path) -> None:
             " own.",
             hint,
         )
-    if whole:
+    if superproject:
         raise StageError(
-            f"{root.resolve()} is a submodule of {whole}: a project is a repository of its own.", hint
+            f"{root.resolve()} is a submodule of {superproject}: a project is a repository of its own.", hint
         )
 
 
@@ -94,14 +100,22 @@ class ArtifactError(Exception):
 
 
 def artifact_path(root: Path, name: str, commit: str | None = None) -> str:
-    """Return the path of an artifact in ``dvc.yaml`` of a commit, else of the working tree; an ``ArtifactError`` if none has that name."""
+    """Return the path of an artifact in ``dvc.yaml`` of a commit, else of the working tree.
+
+    Raises:
+        ArtifactError: No artifact has that name.
+    """
+    text = ""
+    where = str(root)
     if commit:
         text = git(root, "show", f"{commit}:{PIPELINE}")
-    else:
-        text = (root / PIPELINE).read_text(encoding="utf-8") if (root / PIPELINE).exists() else ""
-    artifacts = (load_yaml(text) or {}).get("artifacts", {})
+        where = commit[:12]
+    elif (root / PIPELINE).exists():
+        text = (root / PIPELINE).read_text(encoding="utf-8")
+
+    pipeline = load_yaml(text) or {}
+    artifacts = pipeline.get("artifacts", {})
     if name not in artifacts:
-        where = commit[:12] if commit else root
         raise ArtifactError(
             f"dvc.yaml of {where} has no artifact {name!r}; promotion.artifact in conf/flows.yaml names it."
         )
@@ -116,33 +130,51 @@ def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
         return str(missing_artifact)
     if md5 is None:
         return f"dvc.lock of {commit[:12]} does not list it"
+
+    # A program of its own: a remote that does not answer is given up.
+    command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "has", md5]
     try:
-        command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "has", md5]
         done = subprocess.run(
             command, cwd=root, capture_output=True, text=True, check=False, timeout=REMOTE_TIMEOUT
         )
     except subprocess.TimeoutExpired:
         return f"the DVC remote did not answer within {REMOTE_TIMEOUT:g} seconds"
-    if done.returncode and (lines := done.stderr.strip().splitlines()):
-        error = next((line for line in lines if line.startswith("ERROR")), lines[-1])
-        return f"the DVC remote cannot be asked ({error.removeprefix('ERROR: ')})"
-    return "the DVC remote does not have its files" if done.returncode else None
+    if done.returncode == 0:
+        return None
+
+    lines = done.stderr.strip().splitlines()
+    if not lines:
+        return "the DVC remote does not have its files"
+    error = lines[-1]
+    for line in lines:
+        if line.startswith("ERROR"):
+            error = line
+            break
+    return f"the DVC remote cannot be asked ({error.removeprefix('ERROR: ')})"
 
 
 def why_not_in_cache(root: Path, artifact: str, commit: str) -> str | None:
-    """Return why DVC's cache does not have an artifact; ``None`` if it has all files, which are not read."""
+    """Return why DVC's cache does not have an artifact; ``None`` if it has all files.
+
+    The files are not read.
+    """
     try:
         path = artifact_path(root, artifact, commit)
     except ArtifactError as missing_artifact:
         return str(missing_artifact)
     lock = lock_at(root, commit)
-    folder = cached_folder(root, lock, path)
-    files = {path: cached_out(root, lock, path)} if folder is None else folder
-    return None if all(files.values()) else "DVC's cache does not have its files"
+    files = cached_folder(root, lock, path)
+    if files is None:  # the artifact is one file
+        files = {path: cached_out(root, lock, path)}
+    if None in files.values():
+        return "DVC's cache does not have its files"
+    return None
 
 
 def why_no_gate(root: Path, tags: RegistryTags, stage: str) -> str | None:
-    """Return that no decision of the gate brought what is in a stage there, and who did; ``None`` if one did, or the stage is empty.
+    """Return that no decision of the gate brought a version into a stage, and who did.
+
+    ``None`` if a decision did, or the stage is empty.
 
     Tags promote, and whoever may push tags can make any commit the model in production. A rollback to a
     version that the gate promoted before is covered by that decision.
@@ -150,14 +182,18 @@ def why_no_gate(root: Path, tags: RegistryTags, stage: str) -> str | None:
     version = tags.in_stage(stage)
     if version is None:
         return None
+
     assignments = tags.assignments_of(version, stage)
     message = git(root, "log", "-1", "--format=%B", version.commit)
     if any(tag.is_of_run(message) for tag in assignments):
         return None
+
     decision = decision_in(message)
-    verdict = f"its run was {decision}" if decision in {"rejected", "withheld"} else "no gate judged it"
+    reason = "no gate judged it"
+    if decision in {"rejected", "withheld"}:
+        reason = f"its run was {decision}"
     return (
-        f"{tags.artifact} {version.name} is in {stage} without a decision of the gate ({verdict}):"
+        f"{tags.artifact} {version.name} is in {stage} without a decision of the gate ({reason}):"
         f" {made_by(root, assignments[-1])}"
     )
 
@@ -170,9 +206,7 @@ def made_by(root: Path, tag: RegistryTag) -> str:
 
 def tagger_of(root: Path, tag: RegistryTag) -> str:
     """Return the name and address of the person or program that made a tag."""
-    tagger = git(
-        root, "for-each-ref", "--format=%(taggername) %(taggeremail)", f"refs/tags/{tag.name}"
-    ).strip()
+    tagger = git(root, "for-each-ref", "--format=%(taggername) %(taggeremail)", f"refs/tags/{tag.name}")
     return visible(tagger) or "unknown"
 
 
@@ -185,10 +219,15 @@ def metrics_at(root: Path, revision: str, stage: str = "evaluate") -> dict[str, 
 
 
 def commit_of(root: Path, version: str) -> Commit | None:
-    """Return the commit that added a version of the model to ``dvc.lock``; ``None`` if HEAD does not have that version."""
+    """Return the commit that added a version of the model to ``dvc.lock``.
+
+    ``None`` if HEAD does not have that version.
+    """
     if version not in git(root, "show", "HEAD:dvc.lock"):
         return None
-    return next(iter(commits(root, "-1", f"-S{version}", "--", "dvc.lock")), None)
+    # git's -S lists commits that change how often the hash occurs: the latest of them added it.
+    changing = commits(root, "-1", f"-S{version}", "--", "dvc.lock")
+    return changing[0] if changing else None
 
 
 def registries(root: Path) -> dict[str, RegistryTags]:
@@ -197,28 +236,47 @@ def registries(root: Path) -> dict[str, RegistryTags]:
 
 
 def registered(root: Path, version: str, commit: Commit) -> list[str]:
-    """Return the names of a model version in the registry (git tags of gto): its versions, and the stages it is in now.
+    """Return the names of a model in the registry: its versions, and the stages it is in now.
 
-    For example ``onnx@v0.2.0`` and ``onnx#production``. A commit has the model if its ``dvc.lock`` has the
-    hash.
+    For example ``onnx@v0.2.0`` and ``onnx#production``.
+
+    Args:
+        root: Working tree of the repository.
+        version: Hash of the model in ``dvc.lock``.
+        commit: The commit that added it.
     """
-    versions, stages = [], []
-    descendants = set(
-        git(root, "for-each-ref", f"--contains={commit.sha}", "--format=%(*objectname)", "refs/tags").split()
-    )
-    with_model = {sha for sha in descendants if version in git(root, "show", f"{sha}:dvc.lock")}
+    # The tagged commits since then whose ``dvc.lock`` still has the model.
+    option = f"--contains={commit.sha}"
+    tagged = set(git(root, "for-each-ref", option, "--format=%(*objectname)", "refs/tags").split())
+    with_model = set()
+    for sha in tagged:
+        if version in git(root, "show", f"{sha}:dvc.lock"):
+            with_model.add(sha)
+
+    versions = []
+    stages = []
     for artifact, tags in registries(root).items():
-        versions += [f"{artifact}@{one.name}" for one in tags.versions if one.commit in with_model]
-        present = {stage: tags.in_stage(stage) for stage in tags.stages}
-        stages += [
-            f"{artifact}#{stage}" for stage, one in present.items() if one and one.commit in with_model
-        ]
-    return [*sorted(versions), *sorted(stages)]
+        for registered_version in tags.versions:
+            if registered_version.commit in with_model:
+                versions.append(f"{artifact}@{registered_version.name}")
+        for stage in tags.stages:
+            in_stage = tags.in_stage(stage)
+            if in_stage is not None and in_stage.commit in with_model:
+                stages.append(f"{artifact}#{stage}")
+    return sorted(versions) + sorted(stages)
 
 
 @dataclass(frozen=True)
 class PreviousResult:
-    """The result of another commit: its metrics and ``dvc.lock``, and whether it was measured on the same raw data and split."""
+    """The result of another commit.
+
+    Attributes:
+        commit: The commit.
+        metrics: Its metrics of the stage evaluate.
+        comparable: True if they were measured on the same raw data and split as in the working tree.
+        lock: Its ``dvc.lock``.
+        root: Working tree of the repository, whose cache may have its files.
+    """
 
     commit: Commit
     metrics: dict[str, float]
@@ -235,30 +293,42 @@ class PreviousResult:
 
 
 TASK = ("source", "path", "name", "text_columns", "label_column", "task")
-"""Parameters of the section ``data`` that are others for another task: its rows are not compared with those of this one."""
+"""Parameters of the section ``data`` that differ for another task, whose rows are compared with no others."""
 
 
 def task_settings(lock: Lock) -> list[object] | None:
     """Return the values of ``TASK`` in ``dvc.lock``; ``None`` without data."""
+    if lock.out(RAW.as_posix()) is None:
+        return None
     params = lock.params()
-    return [params.get(f"data.{name}") for name in TASK] if lock.out(RAW.as_posix()) else None
+    return [params.get(f"data.{name}") for name in TASK]
 
 
 def find_previous(
     root: Path, current: Mapping[str, float], reference: str | None = None
 ) -> PreviousResult | None:
-    """Return the result of ``reference``, by default of the newest commit of this task with other metrics; ``None`` if there is none."""
+    """Return the result of ``reference``, by default of the newest commit of this task with other metrics.
+
+    ``None`` if there is none.
+    """
+    if reference:
+        candidates = commits(root, "-1", reference, "--")
+    else:
+        candidates = commits(root, "-100", "--", EVALUATED)
+
     current_lock = read_lock(root)
-    candidates = commits(root, "-1", reference, "--") if reference else commits(root, "-100", "--", EVALUATED)
     for commit in candidates:
         metrics = metrics_at(root, commit.sha)
+        if not metrics:  # the commit has none
+            continue
         lock = lock_at(root, commit.sha)
-        if metrics and (
-            reference or (metrics != current and task_settings(lock) in (None, task_settings(current_lock)))
-        ):
-            rows = lock.reported_rows()
-            comparable = rows == current_lock.reported_rows() and None not in rows
-            return PreviousResult(commit, metrics, comparable, lock, root)
+        if not reference:
+            same_task = task_settings(lock) in (None, task_settings(current_lock))
+            if metrics == current or not same_task:
+                continue
+        rows = lock.reported_rows()
+        comparable = rows == current_lock.reported_rows() and None not in rows
+        return PreviousResult(commit, metrics, comparable, lock, root)
     return None
 
 
@@ -270,7 +340,8 @@ SETTINGS = ("data", "tokenize", "model", "train", "evaluate")
 
 
 def result_key(root: Path, lock: Lock) -> str:
-    """Return a key of the model in ``dvc.lock`` and of the metrics in the working tree: what a page is about."""
+    """Return a key of what a page shows: the model in ``dvc.lock``, and the metrics in the working tree."""
+    # Not the whole ``dvc.lock``: it also has the stage that writes the page.
     digest = hashlib.sha256(str(lock.out(CLASSIFIER_PATH)).encode())
     for stage in ("train", "evaluate", "compare"):
         path = root / METRICS / f"{stage}.json"
@@ -280,30 +351,34 @@ def result_key(root: Path, lock: Lock) -> str:
 
 def is_of_this_result(root: Path, lock: Lock, page: Path) -> bool:
     """Return True if a page shows the present result."""
-    return f'<meta name="{MARK}" content="{result_key(root, lock)}">' in page.read_text(
-        encoding="utf-8", errors="replace"
-    )
+    meta = f'<meta name="{MARK}" content="{result_key(root, lock)}">'
+    return meta in page.read_text(encoding="utf-8", errors="replace")
 
 
 def outdated(root: Path, lock: Lock) -> str | None:
-    """Return one sentence if the metrics are not those of the present model, or parameters have changed since the run; else ``None``."""
-    recorded, path = lock.out(EVALUATED), root / EVALUATED
-    if (
-        recorded
-        and path.exists()
-        and recorded != hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-    ):
+    """Return one sentence about a result that is out of date; ``None`` if it is not.
+
+    Either the metrics are of another model than the present one, or parameters have changed since the run.
+    """
+    # The metrics of the working tree, and of the lock.
+    recorded = lock.out(EVALUATED)
+    path = root / EVALUATED
+    if recorded and path.exists() and recorded != md5_of(path):
         return (
             f"{EVALUATED} is of another run than dvc.lock. Run `dvc repro`; or `git checkout {EVALUATED}"
             " dvc.lock`."
         )
-    scored = {dep["path"]: dep["md5"] for dep in lock.stages.get("evaluate", {}).get("deps", [])}.get(
-        CLASSIFIER_PATH
-    )
+
+    # The model that was scored, and the model of the lock.
+    scored = lock.dep("evaluate", CLASSIFIER_PATH)
     if scored and scored != lock.out(CLASSIFIER_PATH):
         return "The metrics are of the model before this one, which is not evaluated yet. Run `dvc repro`."
-    if changed := changed_params(root, lock):
-        names = ", ".join(changed[:MOST_KEYS]) + (", ..." if len(changed) > MOST_KEYS else "")
+
+    changed = changed_params(root, lock)
+    if changed:
+        names = ", ".join(changed[:MOST_KEYS])
+        if len(changed) > MOST_KEYS:
+            names += ", ..."
         return (
             f"This is the result of other parameters than those in {PARAMS} now ({names}). Run `dvc repro`."
         )
@@ -311,72 +386,89 @@ def outdated(root: Path, lock: Lock) -> str | None:
 
 
 def changed_params(root: Path, lock: Lock) -> list[str]:
-    """Return the keys whose values in ``params.yaml`` differ from those of the run; none if the file is missing or invalid."""
+    """Return the keys whose values in ``params.yaml`` are not the values of the run.
+
+    None if the file is missing or invalid.
+    """
     try:
-        present = read_yaml(root / PARAMS)
+        params = read_yaml(root / PARAMS)
     except ParamsError:
         return []
-    return other_params(present, lock) if isinstance(present, dict) else []
+    if not isinstance(params, dict):
+        return []
+    return other_params(params, lock)
 
 
 def other_params(params: Mapping[str, Any], lock: Lock) -> list[str]:
-    """Return the keys whose values in the content of a parameter file differ from those of a run."""
+    """Return the keys whose values in the content of a parameter file are not the values of a run."""
+    # Only keys count that both have.
     now = {"seed": params.get("seed")}
-    now |= {f"{name}.{key}": value for name in SETTINGS for key, value in (params.get(name) or {}).items()}
+    for name in SETTINGS:
+        section = params.get(name) or {}
+        for key, value in section.items():
+            now[f"{name}.{key}"] = value
     return [key for key, value in lock.params().items() if key in now and now[key] != value]
 
 
 def uncommitted(root: Path) -> list[str]:
-    """List the files that a result needs and git has never seen: without them nobody can repeat the commit of this result."""
+    """List the files that a result needs and git has never seen.
+
+    Without them nobody can repeat the commit of this result.
+    """
     listed = git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", *OF_A_RESULT)
     return [name for name in listed.split("\x00") if name]
 
 
 def unversioned(root: Path) -> list[Path]:
-    """List the files and folders in ``data/source`` and ``models/source`` of which neither git nor DVC has all; none without DVC."""
+    """List the files and folders in ``data/source`` and ``models/source`` that only this working tree has.
+
+    Git and DVC together lack a part of them. None without DVC.
+    """
     if not (root / ".dvc").is_dir():
         return []
-    entries = [
-        path.relative_to(root)
-        for folder in (SOURCE, BASE_SOURCE)
-        for path in sorted((root / folder).glob("*"))
-    ]
-    return [path for path in entries if path.suffix != ".dvc" and not _is_versioned(root, path)]
+    paths = []
+    for folder in (SOURCE, BASE_SOURCE):
+        for entry in sorted((root / folder).glob("*")):
+            path = entry.relative_to(root)
+            if path.suffix != ".dvc" and not _is_versioned(root, path):
+                paths.append(path)
+    return paths
 
 
 def _is_versioned(root: Path, path: Path) -> bool:
-    """Return True if git has a path or will have it, as it does not ignore it, except for what ``.dvc`` files list."""
-    ignored = git(
-        root, "ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", str(path)
-    ).split("\x00")
-    return all(file_of_dvc(root, Path(one)) for one in ignored if one)
+    """Return True if DVC has each file of a path that git ignores; git has, or will have, the others."""
+    options = ["--others", "--ignored", "--exclude-standard", "-z"]
+    ignored = git(root, "ls-files", *options, "--", str(path)).split("\x00")
+    return all(file_of_dvc(root, Path(name)) for name in ignored if name)
 
 
 def file_of_dvc(root: Path, path: Path) -> Path | None:
-    """Return what DVC tracks that is a path or has it: the path itself or a folder with a ``.dvc`` file; ``None`` if nothing does."""
-    return next(
-        (folder for folder in (path, *path.parents) if folder.name and (root / f"{folder}.dvc").is_file()),
-        None,
-    )
+    """Return the file or folder with a ``.dvc`` file that is a path or contains it; ``None`` if none does."""
+    for tracked in (path, *path.parents):
+        if tracked.name and (root / f"{tracked}.dvc").is_file():
+            return tracked
+    return None
 
 
 def named(params: Mapping[str, Any]) -> list[Path]:
-    """Return the files and folders of the user that parameters name: data, and weights that are not of the hub."""
-    models = (get_value(params, key) for key in ("model.checkpoint", "tokenize.tokenizer"))
-    paths = [Path(name) for name in models if isinstance(name, str) and is_folder(name)]
+    """Return the user's files and folders that parameters name: data, and weights that are not of the hub."""
+    paths = []
+    for key in ("model.checkpoint", "tokenize.tokenizer"):
+        name = get_value(params, key)
+        if isinstance(name, str) and is_folder(name):
+            paths.append(Path(name))
     if get_value(params, "data.source") == "files":
-        paths.append(SOURCE / str(get_value(params, "data.path") or ""))
+        data_path = get_value(params, "data.path") or ""
+        paths.append(SOURCE / str(data_path))
     return paths
 
 
 def missing(root: Path, params: Mapping[str, Any]) -> list[Path]:
-    """Return of what parameters name the files and folders that neither git nor DVC has."""
+    """Return the files and folders that parameters name and that neither git nor DVC has."""
     needed = named(params)
-    return [
-        path
-        for path in unversioned(root)
-        if any(
-            path == needed_path or path in needed_path.parents or needed_path in path.parents
-            for needed_path in needed
-        )
-    ]
+    return [path for path in unversioned(root) if _overlaps(path, needed)]
+
+
+def _overlaps(path: Path, needed: Sequence[Path]) -> bool:
+    """Return True if a path is one of the others, in one of them, or contains one."""
+    return any(path.is_relative_to(folder) or folder.is_relative_to(path) for folder in needed)

@@ -1,4 +1,4 @@
-"""What flow ``score`` leaves behind: files of predictions, and the archived inputs that they were made for."""
+"""What flow ``score`` leaves behind: files of predictions, and the archived inputs that they are for."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,9 +51,12 @@ class ScoredRecord(TakenRecord):
     commit: str
     """Commit of the model."""
     rows: int
-    """Number of predictions. Column ``row`` has the row of the input, from 1, of each."""
+    """Number of predictions. Column ``row`` has the row of the input that each was made for, from 1."""
     seen: Mapping[str, Any] | None
-    """Counts of its rows for the drift; ``None`` if the model has no profile, or if the input had been scored before."""
+    """Counts of its rows for the drift.
+
+    ``None`` if the model has no profile, or if the input had been scored before.
+    """
     archived: str | None = OMITTED
     """Path of the archived input, relative to the repository; ``None`` if it was not archived."""
 
@@ -61,16 +64,18 @@ class ScoredRecord(TakenRecord):
 def scored_record(scored: Path) -> ScoredRecord | None:
     """Return the record of a scored file; ``None`` if the file is missing, damaged, or of another program."""
     try:
-        metadata = (
-            pq.read_metadata(scored).metadata or {}
-        )  # the schema has only what was known before the first row
+        # Not the metadata of the schema, which has only what was known before the first row.
+        metadata = pq.read_metadata(scored).metadata or {}
         return ScoredRecord.parse(metadata.get(METADATA, b""), scored)
     except (DataError, OSError, pa.ArrowException):
         return None
 
 
 UNLIMITED = Limits(cell=2**31 - 1, row_group=2**31 - 1, unpacked=sys.maxsize)
-"""For an archived input: it was within the limits of the flow when it was scored, and has not changed since."""
+"""Limits of an archived input.
+
+It was within the limits of the flow when it was scored, and has not changed since.
+"""
 
 
 @dataclass(frozen=True)
@@ -82,16 +87,19 @@ class ScoredFile:
 
 
 def scored_files(outbox: Path) -> Iterator[ScoredFile]:
-    """Yield the files of predictions, the latest first; of an input that was scored again, only the latest."""
-    times = {}
+    """Yield the files of predictions, the latest first.
+
+    An input that was scored again has only its latest file. Two inputs are the same if their content is.
+    """
+    times = {}  # nanoseconds
     for path in outbox.glob("[!.]*.parquet"):
         with suppress(FileNotFoundError):  # flow `clean` removes old ones
             times[path] = path.stat().st_mtime_ns
-    seen = set()
+    inputs = set()
     for path in sorted(times, key=lambda path: (times[path], path), reverse=True):
         record = scored_record(path)
-        if record is not None and record.sha256 not in seen:
-            seen.add(record.sha256)
+        if record is not None and record.sha256 not in inputs:
+            inputs.add(record.sha256)
             yield ScoredFile(path, record)
 
 
@@ -114,46 +122,56 @@ def open_archived(root: Path, scored: ScoredFile, columns: InputColumns) -> Iter
             f"{path} is missing, or is not the file that was scored.",
             "Restore it, or remove its predictions.",
         )
+
     kind = kind_of(path, "--input-format")
-    with open_rows(
-        Input(path, kind, detected_dialect(path, kind, COMMAND_OPTIONS, limits=UNLIMITED), limits=UNLIMITED),
-        columns,
-    ) as source:
+    dialect = detected_dialect(path, kind, COMMAND_OPTIONS, limits=UNLIMITED)
+    with open_rows(Input(path, kind, dialect, limits=UNLIMITED), columns) as source:
         yield (row for row in source.rows if isinstance(row, Row))
 
 
 def find_texts(root: Path, outbox: Path, id_column: str, ids: pa.Array) -> pa.Table:
     """Find the texts that were scored under some ids.
 
-    Of an id that was scored with several texts, those of the latest file count.
+    The files are read one after the other, the latest first, until all ids are found. If an id was scored
+    with several texts, the texts of the latest file count. Archived inputs without the id column are left
+    out.
 
-    Archived inputs without the id column are left out. The files are read one after the other, the latest
-    first, until all ids are found. ``7``, ``7.0`` and ``"7"`` are the same id. Return the id column and the
-    text columns that ``params.yaml`` names: one row for each id that was found, in the order of ``ids`` and
-    with their type.
+    Args:
+        root: Working tree of the repository.
+        outbox: Folder of the files of predictions, relative to ``root``.
+        id_column: Column with the ids.
+        ids: The ids. ``7``, ``7.0`` and ``"7"`` are the same id.
+
+    Returns:
+        The id column and the text columns that ``params.yaml`` names: one row for each id that was found, in
+        the order of ``ids`` and with their type.
     """
-    texts = tuple(load_params(root / PARAMS).data.text_columns)
-    positions = {
-        name: position
-        for position, name in reversed(list(enumerate(map(plain_text, ids.to_pylist()))))
-        if name is not None
-    }
-    found: dict[int, Sequence[str]] = {}
+    text_columns = tuple(load_params(root / PARAMS).data.text_columns)
+    columns = InputColumns(text_columns, (id_column,))
+
+    # An id that occurs twice has its first position.
+    positions: dict[str, int] = {}
+    for position, value in enumerate(ids.to_pylist()):
+        name = plain_text(value)
+        if name is not None:
+            positions.setdefault(name, position)
+
+    texts_by_position: dict[int, Sequence[str]] = {}
     for scored in scored_files(root / outbox):
-        if len(found) == len(positions):
+        if len(texts_by_position) == len(positions):
             break
-        try:
-            with open_archived(root, scored, InputColumns(texts, (id_column,))) as rows:
-                for row in rows:
-                    position = positions.get(plain_text(row.kept[id_column]) or "")
-                    if position is not None:
-                        found.setdefault(position, row.texts)
-        except DataError:
-            continue
-    order = sorted(found)
-    columns = zip(*(found[position] for position in order), strict=True) if order else [()] * len(texts)
-    values = {name: pa.array(column, pa.string()) for name, column in zip(texts, columns, strict=True)}
-    return pa.table({id_column: ids.take(pa.array(order, pa.int64())), **values})
+        with suppress(DataError), open_archived(root, scored, columns) as rows:
+            for row in rows:
+                name = plain_text(row.kept[id_column]) or ""
+                if name in positions:
+                    texts_by_position.setdefault(positions[name], row.texts)
+
+    order = sorted(texts_by_position)
+    arrays = {id_column: ids.take(pa.array(order, pa.int64()))}
+    for number, column in enumerate(text_columns):
+        texts = [texts_by_position[position][number] for position in order]
+        arrays[column] = pa.array(texts, pa.string())
+    return pa.table(arrays)
 
 
 BEGINS = "file {number} begins"
@@ -162,7 +180,10 @@ ENDS = "file {number} ends with status {status}"
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions(EngineOptions):
-    """What the files have in common: the folders of the model and of the predictions, the columns to copy, and the limits."""
+    """Options that all files of a job have in common.
+
+    They are the folders of the model and of the predictions, the columns to copy, and the limits.
+    """
 
     model: str
     folder: str

@@ -1,5 +1,6 @@
-"""DVC's site cache: a folder in which DVC keeps indices, as pickles, of which it makes one for all users of the machine by default.
+"""DVC's site cache: a folder in which DVC keeps indices, as pickles.
 
+By default, DVC makes one folder for all users of the machine, and a pickle executes what its writer wants.
 ``python -m tuneline.project.site_cache`` makes one for this checkout, which only its owner may open, and
 names it in DVC's local settings.
 """

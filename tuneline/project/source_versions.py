@@ -1,4 +1,4 @@
-"""Data and weights of the user of which the working tree has another version than git names.
+"""Data and weights of the user whose version in the working tree is not the version that git names.
 
 ``git pull`` and ``git switch`` change the ``.dvc`` files, and not the data that these name: ``dvc checkout``
 does that. Until then, ``dvc repro`` takes the data of the other commit for a change by the user, and writes
@@ -43,20 +43,23 @@ class OtherVersion:
     def error(self) -> DataError:
         """Return the error, with what to do."""
         data = self.file.with_suffix("")
-        restore = f"dvc {'checkout' if self.is_cached else 'pull'} {self.file}"
+        restore = f"dvc pull {self.file}"
+        if self.is_cached:
+            restore = f"dvc checkout {self.file}"
         keep = f"git add {self.file}"
+
         if self.set_back:
+            restore = f"git restore {self.file} && {restore}"
             problem = (
                 f"DVC has set {self.file} back to the data of commit {self.commit}, because git brings no"
                 " data."
             )
-            restore = f"git restore {self.file} && {restore}"
         else:
-            whose = (
-                f"that of commit {self.commit}" if self.commit else "not what git names, which was never here"
-            )
-            problem = f"{data} is {whose}, because git brings {self.file} and not its data."
             keep = f"dvc add {data} && {keep}"
+            version = "not what git names, which was never here"
+            if self.commit:
+                version = f"that of commit {self.commit}"
+            problem = f"{data} is {version}, because git brings {self.file} and not its data."
         return DataError(problem, f"{restore}. Only if you mean the data that is here: {keep}")
 
 
@@ -67,64 +70,97 @@ def set_back(root: Path) -> list[OtherVersion]:
     """
     versions = []
     for file, required in _staged(root).items():
-        named = _md5(_text(root / file))
-        commit = _first_commit(root, file, named) if named and named != required else None
-        if commit:
-            versions.append(OtherVersion(file, commit, True, cached_file(root, required) is not None))
+        md5 = _md5(_text(root / file))
+        if md5 is None or md5 == required:
+            continue
+        commit = _first_commit(root, file, md5)
+        if commit is None:  # the user's own change
+            continue
+        is_cached = cached_file(root, required) is not None
+        versions.append(OtherVersion(file, commit, set_back=True, is_cached=is_cached))
     return versions
 
 
 def other_versions(root: Path) -> list[OtherVersion]:
-    """List what has another version than git names: ``set_back``, and files and folders, which DVC hashes, if they have changed."""
+    """List what has another version than git names.
+
+    This is what ``set_back`` lists, and the files and folders whose data differ from their ``.dvc`` file. DVC
+    hashes them, if they have changed.
+    """
     staged = _staged(root)
-    unchanged = [file for file, required in staged.items() if _md5(_text(root / file)) == required]
+    # A ``.dvc`` file that has changed itself is in ``set_back``, or the user changed it on purpose.
+    unchanged = []
+    for file, required in staged.items():
+        if _md5(_text(root / file)) == required:
+            unchanged.append(file)
+
     versions = set_back(root)
-    for file, present in present_hashes(root, unchanged).items():
-        if present == staged[file]:
+    for file, md5 in present_hashes(root, unchanged).items():
+        if md5 == staged[file]:
             continue
-        commit = _first_commit(root, file, present)
+        commit = _first_commit(root, file, md5)
         is_cached = cached_file(root, staged[file]) is not None
         if commit or not is_cached:  # else it is a change by the user, of what was here
-            versions.append(OtherVersion(file, commit, False, is_cached))
+            versions.append(OtherVersion(file, commit, set_back=False, is_cached=is_cached))
     return versions
 
 
 def require_present(root: Path) -> None:
     """Refuse a working tree in which DVC has set a ``.dvc`` file back; a ``DataError`` says what to do."""
-    for other in set_back(root):
-        raise other.error()
+    for version in set_back(root):
+        raise version.error()
 
 
 def _staged(root: Path) -> Mapping[Path, str]:
-    """Return the hash of the data of each ``.dvc`` file that git has staged; without imports, which DVC itself brings up to date."""
-    listed = git(root, "ls-files", "-z", "--", f"{SOURCE}/*.dvc", f"{BASE_SOURCE}/*.dvc").split("\x00")
-    texts = {Path(name): git(root, "show", f":{name}") for name in listed if name}
-    hashes = {file: _md5(text) for file, text in texts.items()}
-    return {file: md5 for file, md5 in hashes.items() if md5}
+    """Return the hash of the data of each ``.dvc`` file that git has staged.
+
+    Imports are left out: DVC itself brings them up to date.
+    """
+    names = git(root, "ls-files", "-z", "--", f"{SOURCE}/*.dvc", f"{BASE_SOURCE}/*.dvc").split("\x00")
+    hashes = {}
+    for name in names:
+        if not name:  # git printed nothing, or a zero after the last name
+            continue
+        md5 = _md5(git(root, "show", f":{name}"))
+        if md5:
+            hashes[Path(name)] = md5
+    return hashes
 
 
 def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    if not path.is_file():
+        return ""
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _md5(text: str) -> str | None:
-    """Return the hash that the text of a ``.dvc`` file names; ``None`` if it is no such file, or an import."""
+    """Return the hash that the text of a ``.dvc`` file names; ``None`` for another text, or an import."""
     try:
         content = load_yaml(text)
     except YAMLError:  # a merge left a conflict: DVC says so
         return None
-    if not isinstance(content, dict) or "deps" in content or len(content.get("outs") or ()) != 1:
+    if not isinstance(content, dict) or "deps" in content:
         return None
-    md5 = content["outs"][0].get("md5")
-    return None if md5 is None else str(md5)
+    outs = content.get("outs") or []
+    if len(outs) != 1:
+        return None
+    md5 = outs[0].get("md5")
+    if md5 is None:
+        return None
+    return str(md5)
 
 
 def _first_commit(root: Path, file: Path, md5: str) -> Commit | None:
     """Return the first commit, of any branch, whose ``.dvc`` file names a hash; ``None`` if none does."""
-    return next(iter(commits(root, "--all", "--reverse", f"-S{md5}", "--", str(file))), None)
+    # git's -S lists commits that change how often the hash occurs in the file; the first of them added it.
+    changing = commits(root, "--all", "--reverse", f"-S{md5}", "--", str(file))
+    return changing[0] if changing else None
 
 
 if __name__ == "__main__":
-    versions = set_back(Path()) if "--within-repro" in sys.argv else other_versions(Path())
-    for other in versions:
-        sys.exit(visible(f"{other.error()}"))
+    if "--within-repro" in sys.argv:
+        refused = set_back(Path())
+    else:
+        refused = other_versions(Path())
+    for version in refused:
+        sys.exit(visible(f"{version.error()}"))

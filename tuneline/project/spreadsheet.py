@@ -12,7 +12,10 @@ ENCODING = "utf-8-sig"
 LONGEST_FIELD = 2**31 - 1
 """Characters."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""First characters of a cell that a spreadsheet may execute (OWASP, "CSV Injection"); the last four are ``=+-@`` of full width."""
+"""First characters of a cell that a spreadsheet may execute (OWASP, "CSV Injection").
+
+The last four are ``=+-@`` of full width.
+"""
 
 
 def delimiter(data: DataParams) -> str:
@@ -21,7 +24,10 @@ def delimiter(data: DataParams) -> str:
 
 
 def free_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
-    """Return a name of a column for each name: itself, or with underscores after it where another column has that name."""
+    """Return the name of a column for each name.
+
+    It is the name itself, or the name with underscores after it where another column has that name.
+    """
     free: dict[str, str] = {}
     for name in names:
         free[name] = name
@@ -41,11 +47,15 @@ def write_csv(
     with replace_file(path) as partial, partial.open("w", encoding=ENCODING, newline="") as file:
         writer = csv.writer(file, delimiter=delimiter(data))
         writer.writerow(header)
-        writer.writerows([harmless(cell) for cell in row] for row in rows)
+        for row in rows:
+            writer.writerow([harmless(cell) for cell in row])
 
 
 def harmless(cell: object) -> object:
-    """Return a cell that no spreadsheet executes: with a space before a formula, which no comparison of texts sees. Numbers stay."""
+    """Return a cell that no spreadsheet executes.
+
+    A formula gets a space before it, which no comparison of texts sees. Numbers stay.
+    """
     if not isinstance(cell, str) or not cell.startswith(FORMULA):
         return cell
     try:

@@ -1,4 +1,7 @@
-"""Scores of trainings on the validation split: value, interval, and the paired difference of two trainings on the same rows."""
+"""Scores of trainings on the validation split.
+
+A score has a value and an interval; two trainings on the same rows have a paired difference.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +19,10 @@ from tuneline.tasks import read_task
 
 @dataclass(frozen=True)
 class ValidationScore:
-    """The validation metric of the weights that a training kept; ``low`` and ``high`` end its 95 % interval, if it has one."""
+    """The validation metric of the weights that a training kept.
+
+    ``low`` and ``high`` are the ends of its 95 % interval, if it has one.
+    """
 
     metric: str
     value: float
@@ -24,30 +30,50 @@ class ValidationScore:
     high: float | None = None
 
     def __str__(self) -> str:
-        interval = "" if self.low is None or self.high is None else f" ({self.low:.3f} to {self.high:.3f})"
-        return f"{self.value:.3f}{interval}"
+        if self.low is None or self.high is None:
+            return f"{self.value:.3f}"
+        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
     @property
     def greater_is_better(self) -> bool:
-        """True unless the metric is an error or a loss; that of a function of the user is taken for a score."""
+        """True unless the metric is an error or a loss.
+
+        A metric that a function of the user computes is taken for a score.
+        """
         return self.metric not in METRIC_TABLE or METRIC_TABLE[self.metric].greater_is_better
 
 
 def validation_score(metrics: Mapping[str, float], params: Mapping[str, Any]) -> ValidationScore | None:
-    """Return the score in ``metrics/train.json``, given the parameters of the training; ``None`` without one."""
-    name = str(get_value(params, "train.metric"))
-    metric = FunctionName.parse("train.metric", name).function if FunctionName.matches(name) else name
-    kept = f"{'final' if get_value(params, 'train.keep') == 'last' else 'best'}_{metric}"
-    if kept not in metrics:
+    """Return the score of a training; ``None`` if it has none.
+
+    Args:
+        metrics: The content of ``metrics/train.json``.
+        params: The parameters of the training.
+    """
+    metric = str(get_value(params, "train.metric"))
+    if FunctionName.matches(metric):
+        metric = FunctionName.parse("train.metric", metric).function
+
+    # The metrics of the weights that the training kept: of the last epoch, or of the best.
+    key = f"best_{metric}"
+    if get_value(params, "train.keep") == "last":
+        key = f"final_{metric}"
+    if key not in metrics:
         return None
-    return ValidationScore(metric, metrics[kept], metrics.get(f"{kept}_low"), metrics.get(f"{kept}_high"))
+    return ValidationScore(metric, metrics[key], metrics.get(f"{key}_low"), metrics.get(f"{key}_high"))
 
 
 @dataclass(frozen=True)
 class ScoreDifference:
-    """How much better the first of two trainings is, with the ends of the paired 95 % interval; an error that is lower is better.
+    """How much better the first of two trainings is.
 
-    ``rows`` are those of the validation split.
+    It is positive if the first is better, also where a lower metric is.
+
+    Attributes:
+        value: Difference of the metric.
+        low: Lower end of its paired 95 % interval.
+        high: Upper end of the interval.
+        rows: Number of rows of the validation split.
     """
 
     value: float
@@ -73,7 +99,9 @@ class ScoreDifference:
         """What the rows say, in words."""
         if self.equal:
             return f"equal within {MARGIN:g}"
-        return "clearly different" if self.distinguishable else f"cannot be told apart on {self.rows:,} rows"
+        if self.distinguishable:
+            return "clearly different"
+        return f"cannot be told apart on {self.rows:,} rows"
 
     def __str__(self) -> str:
         return f"{self.value:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
@@ -91,28 +119,37 @@ def compare_scores(
     ``None`` if DVC's cache lacks the predictions of one of them, if their rows differ, or if the metric has
     no interval.
     """
-    files = [cached_out(root, lock, VALIDATION_PREDICTIONS.as_posix()) for lock in (first, second)]
-    rows, others = (_validation_files(root, lock) for lock in (first, second))
-    if (
-        None in files
-        or not rows
-        or rows != others
-        or not (entry := METRIC_TABLE.get(metric))
-        or not entry.resampled
-    ):
+    entry = METRIC_TABLE.get(metric)
+    if entry is None or not entry.resampled:
         return None
+
+    # The predictions, and the files of the rows that they are for.
+    first_file = cached_out(root, first, VALIDATION_PREDICTIONS.as_posix())
+    second_file = cached_out(root, second, VALIDATION_PREDICTIONS.as_posix())
+    if first_file is None or second_file is None:
+        return None
+    rows = _validation_files(root, first)
+    if not rows or rows != _validation_files(root, second):
+        return None
+
+    first_table = read_table(first_file, ["label", "prediction"])
+    second_table = read_table(second_file, ["label", "prediction"])
+    task = read_task(first_table.schema, "label")
+    if task != read_task(second_table.schema, "label"):
+        return None
+
     from tuneline.metrics.stats import paired_difference
 
-    ours, theirs = (read_table(file, ["label", "prediction"]) for file in files if file)
-    schema = read_task(ours.schema, "label")
-    if schema != read_task(theirs.schema, "label"):
-        return None
-    labels, predictions, others = (
-        column.to_numpy() for column in (ours["label"], ours["prediction"], theirs["prediction"])
-    )
+    labels = first_table["label"].to_numpy()
     difference = paired_difference(
-        entry, labels, predictions, others, average=schema.averaging(None), seed=seed
+        entry,
+        labels,
+        first_table["prediction"].to_numpy(),
+        second_table["prediction"].to_numpy(),
+        average=task.averaging(None),
+        seed=seed,
     )
+    # As an error that is lower is better, its difference is negated, and the ends of the interval swap.
     if entry.greater_is_better:
         return ScoreDifference(difference.value, difference.low, difference.high, len(labels))
     return ScoreDifference(-difference.value, -difference.high, -difference.low, len(labels))
@@ -121,4 +158,8 @@ def compare_scores(
 def _validation_files(root: Path, lock: Lock) -> list[Path | None]:
     """Return where DVC's cache has the files of the raw validation split."""
     folder = cached_folder(root, lock, RAW.as_posix()) or {}
-    return [file for name, file in sorted(folder.items()) if is_split_file(name, "validation")]
+    files = []
+    for name, file in sorted(folder.items()):
+        if is_split_file(name, "validation"):
+            files.append(file)
+    return files

@@ -72,8 +72,11 @@ def _author(root: Path) -> dict[str, str]:
     probe = subprocess.run(["git", "config", "user.email"], cwd=root, capture_output=True, check=False)
     if probe.returncode == 0 or "GIT_AUTHOR_EMAIL" in os.environ:
         return {}
-    author = {"NAME": "Tuneline", "EMAIL": "tuneline@localhost"}
-    return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}
+    author = {}
+    for role in ("AUTHOR", "COMMITTER"):
+        author[f"GIT_{role}_NAME"] = "Tuneline"
+        author[f"GIT_{role}_EMAIL"] = "tuneline@localhost"
+    return author
 
 
 @dataclass(frozen=True)

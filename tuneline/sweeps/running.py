@@ -41,10 +41,11 @@ from tuneline.core.paths import (
 from tuneline.core.records import Metrics
 from tuneline.core.terminal import say
 from tuneline.core.yaml_files import read_yaml
-from tuneline.project.experiments import TRAIN_STAGE, Experiment, opened
+from tuneline.project.experiments import Experiment, opened
 from tuneline.project.overrides import check_key, params_with, with_alternatives
 from tuneline.project.params_file import get_value, write
 from tuneline.project.repo import git
+from tuneline.project.saved_experiments import TRAIN_STAGE
 from tuneline.project.validation import ValidationScore, validation_score
 from tuneline.sweeps.record import (
     SWEEP_STATE,

@@ -1,12 +1,15 @@
-"""A clone with data in DVC that lacks the last commit of its origin."""
+"""A clone with data in DVC that lacks the last commit of its origin, and a repository of two quick stages."""
 
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.conftest import made_once
 from tests.dvc_files import add_remote, init_dvc
+from tests.tuneline.project.two_stages import make_repository
 
 DATA = "data/source/tickets"
 FILE = f"{DATA}.dvc"
@@ -58,3 +61,14 @@ def commit(clone, content):
 
 def pull(clone):
     sh("git", "pull", "--quiet", cwd=clone)
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory, homes) -> Path:
+    return made_once(tmp_path_factory, "experiments", make_repository)
+
+
+@pytest.fixture
+def repository(template, tmp_path) -> Path:
+    shutil.copytree(template, tmp_path / "repo", symlinks=True)
+    return tmp_path / "repo"

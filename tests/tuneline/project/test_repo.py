@@ -5,6 +5,7 @@ import pytest
 
 from tests.project import GIT_IDENTITY
 from tests.tuneline.finished_project import FinishedProject
+from tests.tuneline.project.two_stages import sh
 from tuneline.core.errors import StageError
 from tuneline.project.dvc import Lock, cached_file, changed_by_machine, read_lock
 from tuneline.project.repo import (
@@ -14,6 +15,7 @@ from tuneline.project.repo import (
     git,
     registered,
     require_own_repository,
+    unversioned,
 )
 
 
@@ -219,3 +221,18 @@ def test_project_in_a_subfolder_or_submodule_of_another_repository_is_refused(tm
         require_own_repository(outer / "part")
     (tmp_path / "plain").mkdir()
     require_own_repository(tmp_path / "plain")  # without git, other commands say what is missing
+
+
+def test_unversioned_data_is_found(repository):
+    (repository / ".gitignore").write_text(
+        "/data/source/?*\n!/data/source/*.dvc\n/models/source/?*\n!/models/source/*.dvc\n"
+    )
+    (repository / "data/source/mine").mkdir(parents=True)
+    (repository / "data/source/mine/all.csv").write_text("a\n")
+    (repository / "data/source/known.csv").write_text("b\n")
+    (repository / "models/source/bert").mkdir(parents=True)
+    (repository / "models/source/bert/config.json").write_text("{}")
+    sh(repository, "dvc", "add", "--quiet", "data/source/known.csv")
+    assert [str(path) for path in unversioned(repository)] == ["data/source/mine", "models/source/bert"]
+    sh(repository, "dvc", "add", "--quiet", "data/source/mine", "models/source/bert")
+    assert unversioned(repository) == []

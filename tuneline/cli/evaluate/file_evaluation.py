@@ -53,9 +53,9 @@ from tuneline.onnx.records import EXPORT_RECORD, ExportRecord
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.params import DataParams, Params
 from tuneline.project.dvc import by_key, cached_folder, cached_out
-from tuneline.project.experiments import resolve_revision
 from tuneline.project.params_file import write
 from tuneline.project.repo import lock_at, registries
+from tuneline.project.saved_experiments import resolve_revision
 from tuneline.project.spreadsheet import free_names, harmless, write_csv
 from tuneline.readers.inputs import open_table
 from tuneline.readers.labelled import (

@@ -9,7 +9,7 @@ from tuneline.core.errors import StageError
 from tuneline.core.terminal import say
 
 if TYPE_CHECKING:
-    from tuneline.project.experiments import SavedExperiment
+    from tuneline.project.saved_experiments import SavedExperiment
 
 app = typer.Typer(
     help="Compare experiments on validation, take one over, remove some.", invoke_without_command=True
@@ -99,10 +99,10 @@ def apply(name: Named, force: Force = False) -> None:
 
     `dvc repro` then scores test, once, for this one.
     """
-    from tuneline.project import experiments
+    from tuneline.project.saved_experiments import apply_experiment
 
     root = Path.cwd()
-    changed = experiments.apply_experiment(root, _found(root, name), force=force)
+    changed = apply_experiment(root, _found(root, name), force=force)
     changes = ", ".join(changed) or "nothing has changed"
     say(f"experiments: {name} is in the working tree: {changes}.")
     say(f"Next: `dvc repro` scores test and exports; then: git commit -am 'Use {name}'")
@@ -114,7 +114,8 @@ def remove(names: Names) -> None:
 
     DVC's cache keeps their files until they are collected.
     """
-    from tuneline.project.experiments import delete, find_experiment, remove_unfinished, unfinished
+    from tuneline.project.experiments import remove_unfinished, unfinished
+    from tuneline.project.saved_experiments import delete, find_experiment
 
     root = Path.cwd()
     for name in names:
@@ -131,7 +132,7 @@ def remove(names: Names) -> None:
 
 def _found(root: Path, name: str) -> "SavedExperiment":
     """Return the experiment of that name; a ``StageError`` with the nearest one if there is none."""
-    from tuneline.project.experiments import find_experiment, saved_experiments
+    from tuneline.project.saved_experiments import find_experiment, saved_experiments
     from tuneline.readers.rows import listed, nearest
 
     experiment = find_experiment(root, name)

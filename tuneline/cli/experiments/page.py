@@ -13,7 +13,7 @@ from tuneline.cli.experiments.table import ExperimentRow, ExperimentRows, format
 from tuneline.core.paths import PLOTS
 from tuneline.metrics.table import title_of
 from tuneline.project.dvc import cached_folder
-from tuneline.project.experiments import flat_values
+from tuneline.project.params_file import flat_values
 from tuneline.reports.page import (
     FIGURE_WIDTH,
     FIRST,

@@ -19,14 +19,14 @@ from tuneline.core.paths import PARAMS
 from tuneline.core.terminal import progress, visible
 from tuneline.metrics.table import title_of
 from tuneline.project.dvc import load_yaml
-from tuneline.project.experiments import (
+from tuneline.project.params_file import flat_values
+from tuneline.project.repo import git
+from tuneline.project.saved_experiments import (
     BASE_EXPERIMENT,
     SavedExperiment,
     committed_result,
-    flat_values,
     saved_experiments,
 )
-from tuneline.project.repo import git
 from tuneline.project.validation import ScoreDifference, ValidationScore, compare_scores, validation_score
 
 SCORES = (
