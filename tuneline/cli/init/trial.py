@@ -124,7 +124,9 @@ def run_trial(spec: TrialSpec) -> TrialResult | str:
         return str(error.strerror)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
-        return lines[-1] if lines else f"it was ended by signal {-done.returncode}"
+        if lines:
+            return lines[-1]
+        return f"it was ended by signal {-done.returncode}"
     return TrialResult(**json.loads(done.stdout.splitlines()[-1]))
 
 
