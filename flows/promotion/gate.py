@@ -96,23 +96,26 @@ class PromotionDecision:
         """The decision in one word."""
         if self.promoted:
             return "promoted"
-        return "withheld" if self.withheld else "rejected"
+        if self.withheld:
+            return "withheld"
+        return "rejected"
 
     @property
     def reason(self) -> str:
         """The criteria that are not met, in one line."""
         if self.withheld:
             return f"every other criterion is met, but {self.criteria[0].value}"
-        unmet = [
-            f"{criterion.name}: {criterion.value}, required {criterion.limit}"
-            for criterion in self.criteria
-            if not criterion.met
-        ]
+        unmet = []
+        for criterion in self.criteria:
+            if not criterion.met:
+                unmet.append(f"{criterion.name}: {criterion.value}, required {criterion.limit}")
         return "; ".join(unmet) or "every criterion is met"
 
     def __str__(self) -> str:
         """Return the decision and every criterion, for a commit message."""
-        baseline = f"{self.production.name} in production" if self.production else "nothing in production yet"
+        baseline = "nothing in production yet"
+        if self.production:
+            baseline = f"{self.production.name} in production"
         head = f"{self.outcome.capitalize()} ({baseline}): {self.reason}."
         lines = [head, ""]
         for criterion in self.criteria:
@@ -137,6 +140,8 @@ def decide_promotion(
     """
     task = predictions.task
     metric = promotion_metric(policy.metric, task)
+
+    # comparison
     baseline = predictions.production
     if baseline is None:
         baseline = _majority_baseline(predictions)
@@ -152,6 +157,7 @@ def decide_promotion(
     )
     gain = compared.differences[metric]
 
+    # criteria, in the order in which people read them
     criteria = []
     if predictions.incomparable:
         criteria.append(
@@ -174,7 +180,10 @@ def promotion_metric(name: str | None, task: Task) -> str:
     """
     if name is None:
         return task.primary_metric.name
-    suitable = [metric.name for metric in task.metrics if metric.resampled and metric.greater_is_better]
+    suitable = []
+    for metric in task.metrics:
+        if metric.resampled and metric.greater_is_better:
+            suitable.append(metric.name)
     if name not in suitable:
         raise ValueError(
             f"promotion.metric in conf/flows.yaml: {name!r} cannot decide a {task.kind}; choose one of"
@@ -217,11 +226,15 @@ def _significance(test: McNemar, policy: PromotionPolicy) -> PromotionCriterion:
 
 def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = False) -> PromotionCriterion:
     """Require a value of at most ``limit``, or ``at_least`` it; an unknown value (``None``) does not pass."""
-    required = f">= {limit:g}" if at_least else f"<= {limit:g}"
-    if value is None:
-        return PromotionCriterion(name, "unknown", required, met=False)
-    met = value >= limit if at_least else value <= limit
-    return PromotionCriterion(name, f"{value:.4g}", required, met)
+    # An unknown value, or one that is not a number (NaN), meets neither condition.
+    if at_least:
+        required = f">= {limit:g}"
+        met = value is not None and value >= limit
+    else:
+        required = f"<= {limit:g}"
+        met = value is not None and value <= limit
+    shown = "unknown" if value is None else f"{value:.4g}"
+    return PromotionCriterion(name, shown, required, met)
 
 
 def measure_criteria(pipeline: Pipeline, artifact: str, policy: PromotionPolicy) -> list[PromotionCriterion]:
@@ -251,8 +264,10 @@ def _data_checks(root: Path) -> PromotionCriterion:
     checks = Checks.read_if_exists(root / CHECKS / "checks.json")
     if checks is None:
         value = "unknown"
+    elif checks.passed:
+        value = "passed"
     else:
-        value = "passed" if checks.passed else "failed"
+        value = "failed"
     return PromotionCriterion("data checks", value, "passed", met=value == "passed")
 
 
@@ -388,13 +403,18 @@ def report(registry: Registry, decision: PromotionDecision, promoted: Version | 
 
 def as_markdown(decision: PromotionDecision, promoted: Version | None, commit: str, link: str | None) -> str:
     """Return the decision with a table of the criteria, for Prefect's UI."""
-    title = f"# {promoted.name} is in production" if promoted else "# Not promoted"
-    candidate = f"[`{commit[:12]}`]({link})" if link else f"`{commit[:12]}`"
+    title = "# Not promoted"
+    if promoted:
+        title = f"# {promoted.name} is in production"
+    candidate = f"`{commit[:12]}`"
+    if link:
+        candidate = f"[{candidate}]({link})"
     if decision.production:
         baseline = f"{decision.production.name} (`{decision.production.commit[:12]}`)"
     else:
         baseline = "none; the baseline is the most frequent label"
 
+    # table of the criteria
     lines = [title, "", f"Candidate: {candidate}  ", f"In production before: {baseline}", ""]
     lines += ["| | criterion | value | required |", "|---|---|---|---|"]
     for criterion in decision.criteria:

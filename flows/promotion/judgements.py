@@ -42,9 +42,9 @@ class Conditions:
         """Return the conditions of a run that ends now."""
         if policy is None:
             return cls(production=None, policy=None, pushed=pushed)
-        production = registry.in_stage(policy.stage)
+        version = registry.in_stage(policy.stage)
         return cls(
-            production=production.commit if production else None,
+            production=version.commit if version else None,
             policy=hashlib.sha256(policy.conditions().encode()).hexdigest(),
             pushed=pushed,
             hold=registry.tags().hold(policy.stage),

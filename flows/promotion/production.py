@@ -62,6 +62,8 @@ def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> Fet
     path = artifact_path(root, registry.artifact, version.commit)
     md5 = lock_at(root, version.commit).out(path)
     folder = models / f"{registry.artifact}-{version.name}-{version.commit[:12]}"
+
+    # Another flow may fetch the same version at this moment.
     what = f"Fetching {registry.artifact} {version.name}"
     with locked(models / ".lock", wait=600):
         try:
@@ -146,7 +148,7 @@ def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> list[str]:
             lost.append(line)
         pipeline.on_line(line)
 
-    commits = [version.commit for version in versions]
-    command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "push", *commits]
+    command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "push"]
+    command += [version.commit for version in versions]
     pipeline.programs.run(command, f"Pushing the data of {names} to the DVC remote", listen)
     return lost

@@ -118,6 +118,11 @@ class RegistryTags:
         return {artifact: cls(artifact, tuple(tags)) for artifact, tags in found.items()}
 
     @property
+    def objects(self) -> dict[str, str]:
+        """The objects of the tags, by name."""
+        return {tag.name: tag.object for tag in self.tags}
+
+    @property
     def versions(self) -> list[Version]:
         """The registered versions, the lowest first."""
         ended = self._deregistered
