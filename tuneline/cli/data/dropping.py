@@ -1,9 +1,6 @@
-"""What is done about faulty data: rows that violate a check are dropped, lines are converted to UTF-8."""
+"""The rows that violate a data check, listed in ``data/corrections/dropped.csv``: what ``data drop`` does."""
 
-import gzip
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,24 +12,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.analysis.corrections import ALL, DROPPED_SCHEMA, KEY, LATER, row_keys
-from tuneline.analysis.text import correction, repaired, same_text_keys
-from tuneline.core.atomic_files import replace_file
-from tuneline.core.errors import DataError, StageError
+from tuneline.analysis.text import same_text_keys
+from tuneline.core.errors import StageError
 from tuneline.core.hashes import split_hash
 from tuneline.core.paths import CHECKS, FAILING_ROWS, RAW, SPLITS
 from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, read_table
-from tuneline.core.terminal import progress, say
 from tuneline.params import Params
-from tuneline.readers.files import not_a_file
 from tuneline.readers.rows import nearest
-from tuneline.readers.text import (
-    UTF_16,
-    is_cut,
-    is_encoded,
-    open_bytes,
-    probable_encoding,
-    read_errors_explained,
-)
 from tuneline.reports.checks import Checks
 
 Rows = NDArray[np.int64]
@@ -77,8 +63,9 @@ class ViolatingRows:
                 f"--check: {check!r} is not a data check{nearest(check, checks)}.",
                 "docs/data-checks.md lists them.",
             )
+        # a row number of other data would drop another row
         checked = Checks.read(CHECKS / "checks.json").raw_sha256
-        for split in SPLITS:  # a row number of other data would drop another row
+        for split in SPLITS:
             raw = SplitReader.open(RAW, split, "download")
             if checked.get(split) != split_hash(raw.paths):
                 raise StageError(
@@ -86,26 +73,34 @@ class ViolatingRows:
                     "Run `dvc repro validate`, then this command again.",
                 )
         path = FAILING_ROWS / f"{check}.parquet"
-        return cls(path, params.data.text_columns) if path.exists() else None
+        if not path.exists():
+            return None
+        return cls(path, params.data.text_columns)
 
     def of_split(self, split: str) -> Rows:
         """Return the violating rows of a split, and its rows that violating rows of other splits name."""
         here = self.split == split
-        others = self.other_row[~here & (self.other_split == split)] if self.has_pairs else self.other_row
-        return np.union1d(self.row[here], others).astype(np.int64)
+        named = self.other_row
+        if self.has_pairs:
+            named = named[~here & (self.other_split == split)]
+        return np.union1d(self.row[here], named).astype(np.int64)
 
     def equal_rows(self, split: str) -> Rows:
         """Return all rows of a split with the texts of a violating row of another split.
 
         Texts are compared as in the check ``leakage``.
         """
+        # hashes of the violating rows of other splits; their texts follow split and row
         stored = failing_rows_schema(self._texts, self.has_pairs).names[2 : 2 + len(self._texts)]
         with pq.ParquetFile(self._path) as file:
             keys = [same_text_keys(batch.columns) for batch in file.iter_batches(ROW_GROUP, columns=stored)]
         wanted = np.concatenate(keys)[self.split != split]
-        batches = SplitReader.open(RAW, split, "download").batches(self._texts)
-        matches = [np.isin(same_text_keys(batch.columns), wanted) for batch in batches]
-        return np.flatnonzero(np.concatenate([np.empty(0, bool), *matches]))
+
+        # rows with one of these hashes; the empty array is for a split without rows
+        matches = [np.empty(0, bool)]
+        for batch in SplitReader.open(RAW, split, "download").batches(self._texts):
+            matches.append(np.isin(same_text_keys(batch.columns), wanted))
+        return np.flatnonzero(np.concatenate(matches))
 
 
 def keys_of_rows(split: str, rows: Rows, texts: Sequence[str]) -> HashedRows:
@@ -151,30 +146,38 @@ def choose_rows(check: str, params: Params, from_split: str | None) -> RowsToDro
         raise StageError(
             problem, "Add --from train to drop those of train, so that validation and test stay as they are."
         )
-    splits = SPLITS if from_split is None else (from_split,)
-    chosen = {split: failing.of_split(split) for split in splits}
-    if check == "leakage" and from_split:  # the check names one row that a row repeats, and there may be more
-        chosen[from_split] = np.union1d(chosen[from_split], failing.equal_rows(from_split))
 
-    chosen = {split: rows for split, rows in chosen.items() if len(rows)}
-    entries = [
-        _entries(check, split, rows, failing, params.data.text_columns) for split, rows in chosen.items()
-    ]
-    joined = pa.concat_tables([DROPPED_SCHEMA.empty_table(), *entries])
-    if (
-        not failing.has_pairs and from_split is None
-    ):  # a single row is wrong wherever it is; one of a pair only beside the other
+    # rows of each split
+    splits = SPLITS if from_split is None else (from_split,)
+    numbers = {}
+    entries = [DROPPED_SCHEMA.empty_table()]
+    for split in splits:
+        rows = failing.of_split(split)
+        if check == "leakage" and from_split:
+            # The check names one row that a row repeats, and there may be more.
+            rows = np.union1d(rows, failing.equal_rows(split))
+        if len(rows):
+            numbers[split] = len(rows)
+            entries.append(_entries(check, split, rows, failing, params.data.text_columns))
+
+    # A single row is wrong wherever it is; a row of a pair only beside the other one.
+    joined = pa.concat_tables(entries)
+    if not failing.has_pairs and from_split is None:
         joined = joined.set_column(1, DROPPED_SCHEMA.field("split"), pa.array([""] * joined.num_rows))
-    sides = (failing.split, failing.other_split) if failing.has_pairs else (failing.split,)
-    left = int((~np.isin(np.stack(sides), splits).any(axis=0)).sum())
-    return RowsToDrop({split: len(rows) for split, rows in chosen.items()}, distinct(joined), left)
+
+    # violating rows of which neither side is in one of the splits
+    is_dropped = np.isin(failing.split, splits)
+    if failing.has_pairs:
+        is_dropped |= np.isin(failing.other_split, splits)
+    left = int((~is_dropped).sum())
+    return RowsToDrop(numbers, distinct(joined), left)
 
 
 def _entries(check: str, split: str, rows: Rows, failing: ViolatingRows, texts: Sequence[str]) -> pa.Table:
     keys = keys_of_rows(split, rows, texts)
     which = np.full(len(rows), ALL, dtype=object)
     if check == "duplicates":
-        # the hash cannot tell the first one of copies with the same texts, which stays, from the others
+        # The hash cannot tell the first one of copies with the same texts, which stays, from the others.
         first, place = np.unique(failing.other_row[failing.split == split], return_inverse=True)
         which[keys == keys_of_rows(split, first, texts)[place]] = LATER
     columns = [keys.tolist(), [split] * len(rows), which.tolist(), [check] * len(rows)]
@@ -183,14 +186,14 @@ def _entries(check: str, split: str, rows: Rows, failing: ViolatingRows, texts: 
 
 def distinct(entries: pa.Table) -> pa.Table:
     """Return one line for each hash and split: the first reason, and ``all`` rows if any line says so."""
-    grouped = entries.group_by([KEY, "split"], use_threads=False).aggregate(
-        [("rows", "min"), ("reason", "first")]
-    )  # all < later
+    # without threads, so that the order of the lines stays; "all" < "later"
+    groups = entries.group_by([KEY, "split"], use_threads=False)
+    grouped = groups.aggregate([("rows", "min"), ("reason", "first")])
     return grouped.rename_columns([KEY, "split", "rows", "reason"]).cast(DROPPED_SCHEMA)
 
 
 def added(dropped: pa.Table, entries: pa.Table) -> pa.Table:
-    """Return the present lines and new ones; a row that every split drops already needs no other line."""
+    """Return the lines of the file and new ones; a row that every split drops already needs no other line."""
     is_everywhere = pc.and_(pc.equal(dropped["split"], ""), pc.equal(dropped["rows"], ALL))
     everywhere = dropped.filter(is_everywhere)[KEY].combine_chunks()
     is_listed = pc.is_in(entries[KEY], value_set=everywhere)
@@ -210,127 +213,3 @@ def refuse_empty_splits(choice: RowsToDrop) -> None:
 def rows_of_split(split: str) -> int:
     """Return the number of rows of a raw split."""
     return SplitReader.open(RAW, split, "download").rows
-
-
-SHOWN_LINES = 10
-SHOWN_CHARACTERS = 20
-GUESSED_BYTES = 1 << 20
-"""Bytes of lines that are not UTF-8 from which their encoding is guessed."""
-
-
-def recode_file(path: Path, encoding: str | None, mojibake: bool, output: Path | None) -> None:
-    """Show the lines of a text file that are not UTF-8, and write a copy in which they are.
-
-    Args:
-        path: CSV, TSV or JSON Lines, plain or gzip.
-        encoding: Encoding of these lines; ``None``: the one in which they read most like a text.
-        mojibake: Convert also lines that were decoded with a wrong encoding before they were saved.
-        output: File to write; ``None``: only show.
-    """
-    if ".parquet" in path.suffixes:
-        raise StageError(
-            f"{path}: texts in Parquet files are always UTF-8.",
-            "Correct mojibake in the program that writes it.",
-        )
-    if problem := not_a_file(path):  # it is read twice, so a pipe will not do
-        raise StageError(f"{path} {problem}.", "Name a file.")
-    if output is not None and output.exists():
-        raise StageError(f"{output} exists.", "Name another file in --output; the source is never changed.")
-    encoding = encoding or _guessed_encoding(path)
-    parts = _show_changes(path, encoding, mojibake)
-    if parts and output is None:
-        say(f"To convert: {parts}. Nothing is written without --output; --encoding names another encoding.")
-    elif parts and output is not None:
-        _write(output, _converted_lines(path, encoding, mojibake))
-        say(f"{output}: converted lines: {parts}. Compare it with {path}, and replace that.")
-
-
-def _show_changes(path: Path, encoding: str, mojibake: bool) -> str:
-    """Show the first lines to convert, and return how many there are; an empty text if there are none."""
-    counts: Counter[str] = Counter()
-    total = valid = 0
-    for total, line, converted in _converted_lines(path, encoding, mojibake):
-        if converted == line:
-            valid += not line.isascii()
-            continue
-        counts[_kind(line, encoding)] += 1
-        if counts.total() <= SHOWN_LINES:
-            say(f"line {total:,}: {_change(line, converted, encoding)}")
-
-    more = counts.total() - SHOWN_LINES
-    if more > 0:
-        say(f"and {more:,} more lines")
-    else:
-        say(f"{path}: {total:,} lines; {valid:,} beyond ASCII are right utf-8.")
-    return " and ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
-
-
-def _kind(line: bytes, encoding: str) -> str:
-    """Say what is wrong with a line that is converted."""
-    if is_encoded(line, "utf-8"):
-        return "of mojibake"
-    return "with a cut character" if is_cut(line) else f"in {encoding}"
-
-
-def _write(output: Path, lines: Iterator[tuple[int, bytes, bytes]]) -> None:
-    with replace_file(output) as partial, partial.open("wb") as file:
-        packed: Any = (
-            gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0)
-            if output.suffix == ".gz"
-            else nullcontext(file)
-        )
-        with packed as target:
-            target.writelines(converted for _, _, converted in lines)
-
-
-def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    with (
-        read_errors_explained(str(path)),
-        open_bytes(path) as (content, _),
-        progress(f"data recode: {path}", unit="lines") as step,
-    ):
-        for step.done, line in enumerate(content, 1):
-            if b"\0" in line:
-                raise DataError(f"{path}, line {step.done:,}: a zero byte.", UTF_16)
-            yield step.done, line
-
-
-def _guessed_encoding(path: Path) -> str:
-    """Return the probable encoding of the lines that are not UTF-8, by the first of them."""
-    sample = b""
-    for _, line in _read_lines(path):
-        if not is_encoded(line, "utf-8") and not is_cut(line):
-            sample += line
-        if len(sample) >= GUESSED_BYTES:
-            break
-    return probable_encoding(sample) if sample else "utf-8"
-
-
-def _converted_lines(path: Path, encoding: str, mojibake: bool) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield the number of each line, and the line before and after its conversion."""
-    for number, line in _read_lines(path):
-        if not is_encoded(line, "utf-8"):
-            yield number, line, _decoded(path, number, line, encoding).encode()
-        else:
-            yield number, line, repaired(line.decode()).encode() if mojibake else line
-
-
-def _decoded(path: Path, number: int, line: bytes, encoding: str) -> str:
-    if is_cut(line):
-        return line.decode(errors="replace")
-    try:
-        return repaired(line.decode(encoding))  # a line can have characters of both encodings
-    except UnicodeDecodeError as error:
-        hint = "Name another in --encoding, or correct this line by hand."
-        known = "not utf-8" if encoding == "utf-8" else f"neither utf-8 nor {encoding}"
-        raise DataError(f"{path}, line {number:,}: {known}: byte 0x{line[error.start]:02x}.", hint) from None
-
-
-def _change(line: bytes, converted: bytes, encoding: str) -> str:
-    """Say what a line reads now and after the conversion."""
-    try:
-        return str(correction(line.decode().strip()))
-    except UnicodeDecodeError as error:
-        around = slice(max(0, error.start - SHOWN_CHARACTERS), error.start + SHOWN_CHARACTERS)
-        what = "of a cut character" if is_cut(line) else f"in {encoding}"
-        return f"byte 0x{line[error.start]:02x} {what}: {converted.decode()[around].strip()!r}"
