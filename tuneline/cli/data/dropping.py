@@ -165,7 +165,7 @@ def choose_rows(check: str, params: Params, from_split: str | None) -> RowsToDro
     if not failing.has_pairs and from_split is None:
         joined = joined.set_column(1, DROPPED_SCHEMA.field("split"), pa.array([""] * joined.num_rows))
 
-    # violating rows of which neither side is in one of the splits
+    # violating rows that stay: neither side is in one of the splits
     is_dropped = np.isin(failing.split, splits)
     if failing.has_pairs:
         is_dropped |= np.isin(failing.other_split, splits)

@@ -47,6 +47,7 @@ def recode_file(path: Path, encoding: str | None, mojibake: bool, output: Path |
     if output is not None and output.exists():
         raise StageError(f"{output} exists.", "Name another file in --output; the source is never changed.")
 
+    # Both passes read the file anew: it may be larger than the memory.
     encoding = encoding or _guessed_encoding(path)
     parts = _show_changes(path, encoding, mojibake)
     if parts and output is None:
@@ -70,6 +71,7 @@ def _show_changes(path: Path, encoding: str, mojibake: bool) -> str:
         if counts.total() <= SHOWN_LINES:
             say(f"line {total:,}: {_change(line, converted, encoding)}")
 
+    # the rest in one line
     more = counts.total() - SHOWN_LINES
     if more > 0:
         say(f"and {more:,} more lines")

@@ -170,7 +170,7 @@ class ColumnProfile:
         nested: Cells that are lists or objects.
         values: Number of cells by value, for the first ``MOST_VALUES`` values.
         many: There are more values.
-        numbered: Each cell is the whole number after that of the cell before.
+        numbered: Each cell is the whole number after the number of the cell before.
     """
 
     name: str
@@ -344,7 +344,7 @@ def decide_columns(
         labels, why_label = label_of(candidates)
     check_label(labels, named=label is not None)
 
-    # texts
+    # texts, among the columns that are not the label
     if text:
         texts = tuple(text)
         why_text = named_by_user
@@ -368,7 +368,10 @@ def decide_columns(
         f"task: {chosen} ({why_task})",
     ]
     read = (*texts, labels.name)
-    unread = [profile.name for profile in profiles if profile.filled and profile.name not in read]
+    unread = []
+    for profile in profiles:
+        if profile.filled and profile.name not in read:
+            unread.append(profile.name)
     if unread:
         reasons.append(f"not read: {listed(unread)}")
     return ColumnChoice(texts, labels.name, chosen, tuple(reasons), decimal)

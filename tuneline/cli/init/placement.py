@@ -158,6 +158,7 @@ def _copies(files: Mapping[str, Path], suffix: str, name: str | None) -> Placeme
 def _protect(placement: Placement, originals: Sequence[Path]) -> None:
     """Check that no copy would replace an original, a file beside the originals, or one behind a link."""
     hint = "Choose another folder for the copies: --name NAME"
+    # real paths, whatever links lead to them
     folders = {path.parent.resolve() for path in originals}
     for target, source in placement.copies.items():
         real = target.resolve()
@@ -183,6 +184,7 @@ def _in_place(files: Mapping[str, Path], suffix: str) -> Placement | None:
     if not folder.is_relative_to(SOURCE.resolve()):
         return None
 
+    # names that data.splits can hold
     stems = {}
     for split, path in files.items():
         stem = path.name.removesuffix(suffix)

@@ -448,8 +448,8 @@ FEW_TO_CHOOSE_BY = 500
 def kept_weights(plan: Plan) -> str:
     """Return the value of ``train.keep``: few rows of validation cannot tell the epochs apart.
 
-    The rate has come down to 0 at the last step. With 37 and 125 rows, its weights were as good as those of
-    the epoch that validation chose, or up to 3 points better (docs/benchmarks.md).
+    The rate has come down to 0 at the last step. With 37 and 125 rows, the last weights were as good as the
+    weights of the epoch that validation chose, or up to 3 points better (docs/benchmarks.md).
     """
     if plan.classes["validation"].total() >= FEW_TO_CHOOSE_BY:
         return "best"
@@ -571,7 +571,9 @@ def ask(current: str | None, suggestion: str) -> str | None:
     if current is not None and current not in SUGGESTIONS:
         checkpoints = {current: "as in params.yaml"} | SUGGESTIONS
     names = list(checkpoints)
-    lines = [f"{name:48} {description}" for name, description in checkpoints.items()]
+    lines = []
+    for name, description in checkpoints.items():
+        lines.append(f"{name:48} {description}")
     lines += ["another: its name on the hub, or models/source/NAME", "none: train a small model from scratch"]
     another = len(lines) - 1
     none = len(lines)

@@ -56,8 +56,13 @@ class RowFile:
         number = 0
         with open_table(self.source) as table:
             # Columns of lists and objects are not read: all their cells are NESTED.
-            flat = [name for name in self.columns if not table.is_nested(name)]
-            positions = [position for position, name in enumerate(self.columns) if name in flat]
+            flat = []
+            positions = []
+            for position, name in enumerate(self.columns):
+                if not table.is_nested(name):
+                    flat.append(name)
+                    positions.append(position)
+
             rows = table.rows(dict(zip(flat, flat, strict=True)), everywhere=())
             for _, values in readable(rows, bad):
                 number += 1

@@ -139,6 +139,7 @@ def measure_step(spec: TrialSpec) -> TrialResult:
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
+    # Parameters are counted on the device "meta", where they take no memory.
     config = AutoConfig.for_model(**{**spec.config, "num_labels": spec.labels})
     classifier: Callable[[Any], torch.nn.Module] = AutoModelForSequenceClassification.from_config
     with torch.device("meta"):
@@ -168,6 +169,7 @@ def measure_step(spec: TrialSpec) -> TrialResult:
     step(spec.lengths[len(spec.lengths) // 2])
     optimizer.step()
 
+    # measured
     row_seconds = _mean_seconds(step, spec.lengths, device)
     optimizer_seconds, _ = _seconds(optimizer.step, device)
     return TrialResult(_description(device, is_bf16), row_seconds, optimizer_seconds)

@@ -56,6 +56,7 @@ def _to_add(plan: Plan, content: str) -> list[Path]:
     for path in named(values):
         if not path.exists():
             paths.append(path)
+    # Data that DVC has already changes by the copy.
     for target in plan.placement.copies:
         tracked = file_of_dvc(Path(), target)
         if tracked:
