@@ -111,6 +111,7 @@ def change(registry: Registry, stage: str, options: argparse.Namespace, *, push:
             else:
                 registry.release(stage, options.reason, push=push)
 
+    # what is the case now
     tell(registry, stage)
     hold = registry.tags().hold(stage)
     if hold:

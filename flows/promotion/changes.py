@@ -58,7 +58,11 @@ def tell_of_changes(registry: Registry, stage: str) -> list[str]:
     The first call only remembers.
     """
     remember_if_first(registry, stage)
-    reported = ReportedTags.read_if_valid(_record(registry)) or ReportedTags(tags=(), production=None)
+    reported = ReportedTags.read_if_valid(_record(registry))
+    if reported is None:
+        reported = ReportedTags(tags=(), production=None)
+
+    # events
     resource = {
         "prefect.resource.id": f"tuneline.production.{registry.artifact}",
         "prefect.resource.name": registry.artifact,

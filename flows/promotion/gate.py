@@ -194,17 +194,21 @@ def promotion_metric(name: str | None, task: Task) -> str:
 
 def _majority_baseline(predictions: PairedPredictions) -> NDArray[Any]:
     """Return the best predictions without the text."""
-    return np.full_like(predictions.labels, predictions.task.constant_prediction([predictions.labels]))
+    constant = predictions.task.constant_prediction([predictions.labels])
+    return np.full_like(predictions.labels, constant)
 
 
 def _gain(
     gain: Difference, metric: str, predictions: PairedPredictions, policy: PromotionPolicy
 ) -> PromotionCriterion:
     """Require that the whole confidence interval of the gain is above the policy's smallest gain."""
-    over = "the majority" if predictions.production is None else "production"
+    over = "production"
+    if predictions.production is None:
+        over = "the majority"
     value = f"{gain.first:.4f} - {gain.second:.4f} = {gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
     required = f"all of the {policy.confidence:.0%} interval > {policy.min_gain:+g}"
-    return PromotionCriterion(f"{metric} over {over}", value, required, met=gain.low > policy.min_gain)
+    is_above = gain.low > policy.min_gain
+    return PromotionCriterion(f"{metric} over {over}", value, required, met=is_above)
 
 
 def _significance(test: McNemar, policy: PromotionPolicy) -> PromotionCriterion:
@@ -243,12 +247,15 @@ def measure_criteria(pipeline: Pipeline, artifact: str, policy: PromotionPolicy)
     Raises:
         ArtifactError: ``dvc.yaml`` lists no such artifact.
     """
+    # what the stages measured
     root = pipeline.programs.cwd
     model = Path(artifact_path(root, artifact)) / "model.onnx"
     compared = read_metrics(root, "compare")
     agreement = compared.get("fp32_agreement")
     difference = compared.get("fp32_max_abs_diff")
     data_checks = _data_checks(root)
+
+    # what is measured now: the machine of the gate decides about latency
     megabytes = _megabytes(root / model)
     latency = _latency(pipeline, model)
     return [
@@ -309,10 +316,13 @@ def paired_predictions(
     Raises:
         DataError: The candidate's predictions are missing.
     """
+    # candidate
     labels, candidate, task = _read(pipeline.programs.cwd / PREDICTIONS)
     predictions = PairedPredictions(labels, candidate, None, task)
     if production is None:
         return predictions
+
+    # production
     try:
         theirs = _production_predictions(pipeline, registry, production, task)
     except ProgramError as error:
@@ -330,7 +340,9 @@ def _read(path: Path) -> tuple[NDArray[Any], NDArray[Any], Task]:
             "Run stage evaluate, which writes them.",
         )
     table = read_table(path, ["idx", "label", "prediction"]).sort_by("idx")
-    return table["label"].to_numpy(), table["prediction"].to_numpy(), read_task(table.schema, "label")
+    labels = table["label"].to_numpy()
+    predictions = table["prediction"].to_numpy()
+    return labels, predictions, read_task(table.schema, "label")
 
 
 def _production_predictions(
@@ -355,7 +367,8 @@ def _production_predictions(
         target = temporary / f"{production.name}-{rows.name}"
         command = ["tuneline", "predict", str(rows)]
         command += ["--model", str(model.folder), "--output", str(target), "--bad-rows", "stop"]
-        pipeline.programs.run(command, f"Predicting {rows.name} with {production.name}", pipeline.on_line)
+        message = f"Predicting {rows.name} with {production.name}"
+        pipeline.programs.run(command, message, pipeline.on_line)
         column = task.prediction_column
         parts.append(task.encoded(read_table(target, [column])[column]))
     return np.concatenate(parts)
@@ -364,10 +377,13 @@ def _production_predictions(
 @task(name="gate", task_run_name="gate", **UNCACHED)
 def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> PromotionDecision:
     """Compare the candidate with the model in production, on the same rows."""
+    # decision by the metrics
     production = registry.in_stage(policy.stage)
     predictions = paired_predictions(pipeline, registry, production)
     measured = measure_criteria(pipeline, registry.artifact, policy)
     decision = decide_promotion(predictions, measured, policy, production)
+
+    # A hold is a criterion of its own: the log says what would have been promoted without it.
     hold = registry.tags().hold(policy.stage)
     if hold:
         criterion = PromotionCriterion(HOLD_CRITERION, hold, "none", met=False)

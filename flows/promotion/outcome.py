@@ -300,6 +300,7 @@ def _promoted_version(ended: EndedRun, policy: PromotionPolicy) -> Version | Non
 
     The next run must not undo a rollback by promoting the same model again.
     """
+    # hash of the candidate, and the versions that it may be
     root = ended.checkout.path
     model = read_lock(root).out(artifact_path(root, ended.registry.artifact))
     versions = {version.commit: version for version in ended.registry.tags().ever_in(policy.stage)}

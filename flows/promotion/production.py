@@ -122,7 +122,8 @@ def fetch_profile(pipeline: Pipeline, repository: Repository, version: Version, 
     if lock_at(repository.root, version.commit).out(str(PROFILE.parent)) is None:
         pipeline.on_line(f"{version.name} ({version.commit[:12]}) has no {PROFILE}.")
         return False
-    pipeline.get(repository, str(PROFILE), version.commit, target, f"Fetching {PROFILE} of {version.name}")
+    message = f"Fetching {PROFILE} of {version.name}"
+    pipeline.get(repository, str(PROFILE), version.commit, target, message)
     return True
 
 
@@ -141,6 +142,7 @@ def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> list[str]:
         pipeline.on_line(f"ERROR: DVC has no default remote: the data of {names} exist on this machine only.")
         return []
 
+    # DVC goes on after a lost file, and prints an error for each.
     lost: list[str] = []
 
     def listen(line: str) -> None:

@@ -142,11 +142,13 @@ def take_over(registry: Registry, policy: PromotionPolicy, version: Version, *, 
     Raises:
         UnreachableError: ``origin`` cannot be reached: to be repeated.
     """
+    # A version that is no longer in the stage is not taken over: another one is, in its own run.
     repository = registry.repository
     push = push and repository.has_remote()
     if policy.take_over == "none" or registry.in_stage(policy.stage) != version:
         return None
 
+    # the branch itself, else a pull request
     name = f"{registry.artifact} {version.name}"
     instead = ""
     try:

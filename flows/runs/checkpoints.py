@@ -157,12 +157,14 @@ class SharedCheckpoints:
 
         Runs that ended long ago are removed.
         """
+        # names of the runs in the storage
         self.files.invalidate_cache()
         runs: list[str] = []
         with contextlib.suppress(FileNotFoundError):  # there is no folder yet
             for path in self.files.ls(self.root, detail=False):
                 runs.append(path.rstrip("/").rpartition("/")[2])
 
+        # runs that train the same model
         candidates = []
         damaged = (FileNotFoundError, ValueError, KeyError, TypeError)  # or removed meanwhile
         for run in runs:
@@ -181,6 +183,7 @@ class SharedCheckpoints:
 
         An example: ``{"KEY/step-N": ["model.safetensors", ...]}``.
         """
+        # Other machines write there: a listing from before does not count.
         folder = f"{self.root}/{run}"
         self.files.invalidate_cache()
         steps: dict[str, list[str]] = {}

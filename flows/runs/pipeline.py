@@ -98,7 +98,8 @@ class Pipeline:
             try:
                 return self.programs.run(["dvc", *arguments], what, on_line or self.on_line, env=env)
             except ProgramError as error:
-                is_busy = any(sign in line for line in error.last for sign in _BUSY)
+                printed = "\n".join(error.last)
+                is_busy = any(sign in printed for sign in _BUSY)
                 if not is_busy or time.monotonic() > until:
                     raise
             self.on_line("Another process holds DVC's lock; waiting for it.")
@@ -182,6 +183,7 @@ class Pipeline:
         Raises:
             ProgramError: The remote lacks a source, or cannot be reached.
         """
+        # A file that the cache lacks is no error yet: a stage makes it, or the remote has it.
         self.dvc("checkout", "--quiet", "--allow-missing", what="Restoring what the cache has")
         missing = [source for source in sources if not self._has_outs(source)]
         if missing:
@@ -353,6 +355,7 @@ def stage_task(stage: str, policy: StagePolicy) -> Task[[Pipeline], State[Any] |
                     "%s\nIt is started again (%d of %d).", error, len(killed), policy.retries_after_signal
                 )
 
+        # how the task ends, for people
         if outcome != "ran":
             name, message = _UNCHANGED[outcome]
             return Completed(name=name, message=message)

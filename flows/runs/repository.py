@@ -95,6 +95,7 @@ class Repository:
             UnreachableError: The remote could not be reached in any attempt.
             GitError: git failed for another reason, which a retry does not change.
         """
+        # as often as there are delays, and not for longer than _LONGEST
         attempt = 0
         started = time.monotonic()
         while True:
