@@ -295,12 +295,15 @@ def check_rows(staged: StagedSplit, columns: LabelledColumns) -> None:
 def _report(
     staged: StagedSplit, columns: LabelledColumns, batch: pa.RecordBatch, incomplete: Counter[str]
 ) -> None:
-    # The columns by the names that the user knows, for messages.
     rows = np.flatnonzero(~staged.complete(batch).to_numpy(zero_copy_only=False)).tolist()
+
+    # columns by the names that the user knows, for messages
     texts = {}
     for position, name in enumerate(columns.texts):
         texts[name] = batch[f"text_{position}"]
     read = texts | {columns.label: batch[LABEL]}
+
+    # what each incomplete row lacks
     values: dict[str, BadValues] = {}
     for row in rows:
         bad = staged.file(batch[INDEX][row].as_py())
