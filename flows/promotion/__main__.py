@@ -111,6 +111,7 @@ def change(registry: Registry, stage: str, options: argparse.Namespace, *, push:
             else:
                 registry.release(stage, options.reason, push=push)
 
+    # what is the case now
     tell(registry, stage)
     hold = registry.tags().hold(stage)
     if hold:
@@ -137,7 +138,7 @@ def tell(registry: Registry, stage: str) -> None:
 def changing(registry: Registry, *, push: bool) -> Iterator[None]:
     """Hold the lock under which the registry may change.
 
-    With ``push``, the registry is that of ``origin``, and the DVC remote has the data of all versions.
+    With ``push``, the registry is the one of ``origin``, and the DVC remote has the data of all versions.
     """
     with registry.locked(LOCK_WAIT):
         for message in registry.refresh(push=push):
@@ -172,7 +173,10 @@ def rollback(
         present = registry.in_stage(stage)
         if present is None:
             raise RegistryError(f"No version of {registry.artifact} is in {stage}.")
-        target = registry.version(to) if to else registry.before(present, stage)
+        if to:
+            target = registry.version(to)
+        else:
+            target = registry.before(present, stage)
         require_files(registry, target)
         registry.promote(target.commit, stage, reason, push=push, hold=hold)
     return present, target
@@ -188,7 +192,9 @@ def require_files(registry: Registry, version: Version) -> None:
     try:
         fetch_model(registry, version, pipeline)
     except (ArtifactError, DataError, ProgramError) as error:
-        reason = error.reason if isinstance(error, ProgramError) else str(error)
+        reason = str(error)
+        if isinstance(error, ProgramError):
+            reason = error.reason  # without the program's output
         hint = "If another machine has it, publish it there: python -m flows.promotion publish"
         raise RegistryError(
             f"{registry.artifact} {version.name} cannot be used, so nothing was changed: {reason}\n{hint}"

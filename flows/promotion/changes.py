@@ -58,7 +58,11 @@ def tell_of_changes(registry: Registry, stage: str) -> list[str]:
     The first call only remembers.
     """
     remember_if_first(registry, stage)
-    reported = ReportedTags.read_if_valid(_record(registry)) or ReportedTags(tags=(), production=None)
+    reported = ReportedTags.read_if_valid(_record(registry))
+    if reported is None:
+        reported = ReportedTags(tags=(), production=None)
+
+    # events
     resource = {
         "prefect.resource.id": f"tuneline.production.{registry.artifact}",
         "prefect.resource.name": registry.artifact,
@@ -77,9 +81,12 @@ def changes(registry: Registry, stage: str, reported: ReportedTags) -> dict[UUID
     """Return the changes of a stage since people were told, each with the id of its event, in their order."""
     tags = registry.tags()
     reported_objects = set(reported.tags)
-    new = [
-        tag for tag in tags.tags if tag.stage in {stage, stage + HOLD} and tag.object not in reported_objects
-    ]
+
+    # new tags of the stage
+    new = []
+    for tag in tags.tags:
+        if tag.stage in {stage, stage + HOLD} and tag.object not in reported_objects:
+            new.append(tag)
     new.sort(key=lambda tag: tag.number)
 
     # One command makes several tags at once, of one date and message: together they are one change.
@@ -90,7 +97,8 @@ def changes(registry: Registry, stage: str, reported: ReportedTags) -> dict[UUID
         if change:
             stage_changes[_event_id(tag.object for tag in group)] = change
 
-    if reported_objects - {tag.object for tag in tags.tags}:
+    # removed tags
+    if not reported_objects.issubset(tags.objects.values()):
         removal = _removal(registry, tags, stage, reported, new)
         if removal:
             stage_changes[_event_id(["removed", *sorted(reported_objects)])] = removal
@@ -115,8 +123,10 @@ def _change(
     if before != after:
         parts.append(_describe_stage(tags, stage, group, before, after))
     holds = [tag for tag in group if tag.stage == stage + HOLD]
-    if holds:
-        parts.append("promotions are possible again" if holds[-1].cancels else "promotions are on hold")
+    if holds and holds[-1].cancels:
+        parts.append("promotions are possible again")
+    elif holds:
+        parts.append("promotions are on hold")
     if not parts:
         return None
 
@@ -124,11 +134,17 @@ def _change(
     why = group[0].message
     return ProductionChange(
         message=f"{registry.artifact}: {'; '.join(parts)}. By {who}: {why}",
-        version=after.name if after else None,
-        before=before.name if before else None,
+        version=_name(after),
+        before=_name(before),
         who=who,
         why=why,
     )
+
+
+def _name(version: Version | None) -> str | None:
+    if version is None:
+        return None
+    return version.name
 
 
 def _describe_stage(
@@ -140,9 +156,10 @@ def _describe_stage(
 ) -> str:
     if after is None:
         return f"nothing is in {stage} any more"
-    was_there = after in _until(tags, group[0].number - 1).ever_in(stage)
-    place = f"{stage} again" if was_there else stage
-    former = before.name if before else "nothing"
+    place = stage
+    if after in _until(tags, group[0].number - 1).ever_in(stage):
+        place = f"{stage} again"
+    former = _name(before) or "nothing"
     return f"{after.name} is in {place}, in place of {former}"
 
 
@@ -153,11 +170,12 @@ def _removal(
 
     It is ``None`` if what is in the stage is there by a new tag, or was there before.
     """
-    present = tags.in_stage(stage)
-    commit = present.commit if present else None
+    version = tags.in_stage(stage)
+    commit = version.commit if version else None
     if commit == reported.production or any(tag.commit == commit for tag in new):
         return None
-    name = present.name if present else None
+
+    name = _name(version)
     before = (reported.production or "nothing")[:12]
     message = (
         f"{registry.artifact}: tags were removed; {name or 'nothing'} is in {stage} now, in place of"
@@ -168,7 +186,8 @@ def _removal(
 
 def _until(tags: RegistryTags, number: int) -> RegistryTags:
     """Return the registry as it was when the assignment with a number was the last."""
-    return replace(tags, tags=tuple(tag for tag in tags.tags if tag.version or tag.number <= number))
+    earlier = [tag for tag in tags.tags if tag.version or tag.number <= number]
+    return replace(tags, tags=tuple(earlier))
 
 
 def _record(registry: Registry) -> Path:
@@ -177,8 +196,7 @@ def _record(registry: Registry) -> Path:
 
 def _remember(registry: Registry, stage: str) -> None:
     tags = registry.tags()
-    present = tags.in_stage(stage)
-    reported = ReportedTags(
-        tags=[tag.object for tag in tags.tags], production=present.commit if present else None
-    )
+    version = tags.in_stage(stage)
+    production = version.commit if version else None
+    reported = ReportedTags(tags=list(tags.objects.values()), production=production)
     reported.write(_record(registry))

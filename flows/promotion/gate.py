@@ -96,23 +96,26 @@ class PromotionDecision:
         """The decision in one word."""
         if self.promoted:
             return "promoted"
-        return "withheld" if self.withheld else "rejected"
+        if self.withheld:
+            return "withheld"
+        return "rejected"
 
     @property
     def reason(self) -> str:
         """The criteria that are not met, in one line."""
         if self.withheld:
             return f"every other criterion is met, but {self.criteria[0].value}"
-        unmet = [
-            f"{criterion.name}: {criterion.value}, required {criterion.limit}"
-            for criterion in self.criteria
-            if not criterion.met
-        ]
+        unmet = []
+        for criterion in self.criteria:
+            if not criterion.met:
+                unmet.append(f"{criterion.name}: {criterion.value}, required {criterion.limit}")
         return "; ".join(unmet) or "every criterion is met"
 
     def __str__(self) -> str:
         """Return the decision and every criterion, for a commit message."""
-        baseline = f"{self.production.name} in production" if self.production else "nothing in production yet"
+        baseline = "nothing in production yet"
+        if self.production:
+            baseline = f"{self.production.name} in production"
         head = f"{self.outcome.capitalize()} ({baseline}): {self.reason}."
         lines = [head, ""]
         for criterion in self.criteria:
@@ -137,6 +140,8 @@ def decide_promotion(
     """
     task = predictions.task
     metric = promotion_metric(policy.metric, task)
+
+    # comparison
     baseline = predictions.production
     if baseline is None:
         baseline = _majority_baseline(predictions)
@@ -152,6 +157,7 @@ def decide_promotion(
     )
     gain = compared.differences[metric]
 
+    # criteria, in the order in which people read them
     criteria = []
     if predictions.incomparable:
         criteria.append(
@@ -174,7 +180,10 @@ def promotion_metric(name: str | None, task: Task) -> str:
     """
     if name is None:
         return task.primary_metric.name
-    suitable = [metric.name for metric in task.metrics if metric.resampled and metric.greater_is_better]
+    suitable = []
+    for metric in task.metrics:
+        if metric.resampled and metric.greater_is_better:
+            suitable.append(metric.name)
     if name not in suitable:
         raise ValueError(
             f"promotion.metric in conf/flows.yaml: {name!r} cannot decide a {task.kind}; choose one of"
@@ -185,17 +194,21 @@ def promotion_metric(name: str | None, task: Task) -> str:
 
 def _majority_baseline(predictions: PairedPredictions) -> NDArray[Any]:
     """Return the best predictions without the text."""
-    return np.full_like(predictions.labels, predictions.task.constant_prediction([predictions.labels]))
+    constant = predictions.task.constant_prediction([predictions.labels])
+    return np.full_like(predictions.labels, constant)
 
 
 def _gain(
     gain: Difference, metric: str, predictions: PairedPredictions, policy: PromotionPolicy
 ) -> PromotionCriterion:
     """Require that the whole confidence interval of the gain is above the policy's smallest gain."""
-    over = "the majority" if predictions.production is None else "production"
+    over = "production"
+    if predictions.production is None:
+        over = "the majority"
     value = f"{gain.first:.4f} - {gain.second:.4f} = {gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
     required = f"all of the {policy.confidence:.0%} interval > {policy.min_gain:+g}"
-    return PromotionCriterion(f"{metric} over {over}", value, required, met=gain.low > policy.min_gain)
+    is_above = gain.low > policy.min_gain
+    return PromotionCriterion(f"{metric} over {over}", value, required, met=is_above)
 
 
 def _significance(test: McNemar, policy: PromotionPolicy) -> PromotionCriterion:
@@ -217,11 +230,15 @@ def _significance(test: McNemar, policy: PromotionPolicy) -> PromotionCriterion:
 
 def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = False) -> PromotionCriterion:
     """Require a value of at most ``limit``, or ``at_least`` it; an unknown value (``None``) does not pass."""
-    required = f">= {limit:g}" if at_least else f"<= {limit:g}"
-    if value is None:
-        return PromotionCriterion(name, "unknown", required, met=False)
-    met = value >= limit if at_least else value <= limit
-    return PromotionCriterion(name, f"{value:.4g}", required, met)
+    # An unknown value, or one that is not a number (NaN), meets neither condition.
+    if at_least:
+        required = f">= {limit:g}"
+        met = value is not None and value >= limit
+    else:
+        required = f"<= {limit:g}"
+        met = value is not None and value <= limit
+    shown = "unknown" if value is None else f"{value:.4g}"
+    return PromotionCriterion(name, shown, required, met)
 
 
 def measure_criteria(pipeline: Pipeline, artifact: str, policy: PromotionPolicy) -> list[PromotionCriterion]:
@@ -230,12 +247,15 @@ def measure_criteria(pipeline: Pipeline, artifact: str, policy: PromotionPolicy)
     Raises:
         ArtifactError: ``dvc.yaml`` lists no such artifact.
     """
+    # what the stages measured
     root = pipeline.programs.cwd
     model = Path(artifact_path(root, artifact)) / "model.onnx"
     compared = read_metrics(root, "compare")
     agreement = compared.get("fp32_agreement")
     difference = compared.get("fp32_max_abs_diff")
     data_checks = _data_checks(root)
+
+    # what is measured now: the machine of the gate decides about latency
     megabytes = _megabytes(root / model)
     latency = _latency(pipeline, model)
     return [
@@ -251,8 +271,10 @@ def _data_checks(root: Path) -> PromotionCriterion:
     checks = Checks.read_if_exists(root / CHECKS / "checks.json")
     if checks is None:
         value = "unknown"
+    elif checks.passed:
+        value = "passed"
     else:
-        value = "passed" if checks.passed else "failed"
+        value = "failed"
     return PromotionCriterion("data checks", value, "passed", met=value == "passed")
 
 
@@ -294,10 +316,13 @@ def paired_predictions(
     Raises:
         DataError: The candidate's predictions are missing.
     """
+    # candidate
     labels, candidate, task = _read(pipeline.programs.cwd / PREDICTIONS)
     predictions = PairedPredictions(labels, candidate, None, task)
     if production is None:
         return predictions
+
+    # production
     try:
         theirs = _production_predictions(pipeline, registry, production, task)
     except ProgramError as error:
@@ -315,7 +340,9 @@ def _read(path: Path) -> tuple[NDArray[Any], NDArray[Any], Task]:
             "Run stage evaluate, which writes them.",
         )
     table = read_table(path, ["idx", "label", "prediction"]).sort_by("idx")
-    return table["label"].to_numpy(), table["prediction"].to_numpy(), read_task(table.schema, "label")
+    labels = table["label"].to_numpy()
+    predictions = table["prediction"].to_numpy()
+    return labels, predictions, read_task(table.schema, "label")
 
 
 def _production_predictions(
@@ -340,7 +367,8 @@ def _production_predictions(
         target = temporary / f"{production.name}-{rows.name}"
         command = ["tuneline", "predict", str(rows)]
         command += ["--model", str(model.folder), "--output", str(target), "--bad-rows", "stop"]
-        pipeline.programs.run(command, f"Predicting {rows.name} with {production.name}", pipeline.on_line)
+        message = f"Predicting {rows.name} with {production.name}"
+        pipeline.programs.run(command, message, pipeline.on_line)
         column = task.prediction_column
         parts.append(task.encoded(read_table(target, [column])[column]))
     return np.concatenate(parts)
@@ -349,10 +377,13 @@ def _production_predictions(
 @task(name="gate", task_run_name="gate", **UNCACHED)
 def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> PromotionDecision:
     """Compare the candidate with the model in production, on the same rows."""
+    # decision by the metrics
     production = registry.in_stage(policy.stage)
     predictions = paired_predictions(pipeline, registry, production)
     measured = measure_criteria(pipeline, registry.artifact, policy)
     decision = decide_promotion(predictions, measured, policy, production)
+
+    # A hold is a criterion of its own: the log says what would have been promoted without it.
     hold = registry.tags().hold(policy.stage)
     if hold:
         criterion = PromotionCriterion(HOLD_CRITERION, hold, "none", met=False)
@@ -388,13 +419,18 @@ def report(registry: Registry, decision: PromotionDecision, promoted: Version | 
 
 def as_markdown(decision: PromotionDecision, promoted: Version | None, commit: str, link: str | None) -> str:
     """Return the decision with a table of the criteria, for Prefect's UI."""
-    title = f"# {promoted.name} is in production" if promoted else "# Not promoted"
-    candidate = f"[`{commit[:12]}`]({link})" if link else f"`{commit[:12]}`"
+    title = "# Not promoted"
+    if promoted:
+        title = f"# {promoted.name} is in production"
+    candidate = f"`{commit[:12]}`"
+    if link:
+        candidate = f"[{candidate}]({link})"
     if decision.production:
         baseline = f"{decision.production.name} (`{decision.production.commit[:12]}`)"
     else:
         baseline = "none; the baseline is the most frequent label"
 
+    # table of the criteria
     lines = [title, "", f"Candidate: {candidate}  ", f"In production before: {baseline}", ""]
     lines += ["| | criterion | value | required |", "|---|---|---|---|"]
     for criterion in decision.criteria:

@@ -42,9 +42,9 @@ class Conditions:
         """Return the conditions of a run that ends now."""
         if policy is None:
             return cls(production=None, policy=None, pushed=pushed)
-        production = registry.in_stage(policy.stage)
+        version = registry.in_stage(policy.stage)
         return cls(
-            production=production.commit if production else None,
+            production=version.commit if version else None,
             policy=hashlib.sha256(policy.conditions().encode()).hexdigest(),
             pushed=pushed,
             hold=registry.tags().hold(policy.stage),
@@ -56,7 +56,7 @@ class Conditions:
             return False
         if later.policy is None:
             return True
-        is_same_comparison = (self.production, self.policy) == (later.production, later.policy)
+        is_same_comparison = self.production == later.production and self.policy == later.policy
         # A decision that only a hold stopped is made again once this hold has ended.
         is_still_held = self.hold is None or self.hold == later.hold
         return is_same_comparison and is_still_held
@@ -101,7 +101,11 @@ class Judgements:
 
     def commits_since(self, since: float) -> set[str]:
         """Return the commits of results that a later run came to at or after a Unix time."""
-        return {judgement.result.commit for judgement in self._read().values() if judgement.seen >= since}
+        commits = set()
+        for judgement in self._read().values():
+            if judgement.seen >= since:
+                commits.add(judgement.result.commit)
+        return commits
 
     def _read(self) -> dict[str, Judgement]:
         """Return the content of the file; nothing if it is missing or damaged."""

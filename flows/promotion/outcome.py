@@ -72,7 +72,9 @@ class EndedRun:
     @property
     def policy(self) -> PromotionPolicy | None:
         """Conditions of a promotion; ``None`` to promote nothing."""
-        return self.settings.promotion if self.promote else None
+        if not self.promote:
+            return None
+        return self.settings.promotion
 
     @cached_property
     def to_origin(self) -> bool:
@@ -198,8 +200,12 @@ def commit_undecided(ended: EndedRun) -> str:
 
     This is done once, also if an earlier attempt, or another run that is not pushed either, had the result.
     """
-    repository, checkout, run = ended.repository, ended.checkout, ended.run
+    repository = ended.repository
+    checkout = ended.checkout
+    run = ended.run
     tree = ended.tree
+
+    # another run's result, or an earlier attempt's
     for unpushed_result in unpushed_results(repository):
         if unpushed_result.tree == tree:
             committed = unpushed_result.committed(repository)
@@ -233,7 +239,7 @@ def judge_and_promote(ended: EndedRun) -> RunOutcome:
         return outcome
 
     for _ in range(ATTEMPTS - 1):
-        with contextlib.suppress(ConflictError):  # the registry is that of origin now: try again
+        with contextlib.suppress(ConflictError):  # the tags are the tags of origin now: try again
             return _attempt(ended)
     return _attempt(ended)
 
@@ -294,6 +300,7 @@ def _promoted_version(ended: EndedRun, policy: PromotionPolicy) -> Version | Non
 
     The next run must not undo a rollback by promoting the same model again.
     """
+    # hash of the candidate, and the versions that it may be
     root = ended.checkout.path
     model = read_lock(root).out(artifact_path(root, ended.registry.artifact))
     versions = {version.commit: version for version in ended.registry.tags().ever_in(policy.stage)}

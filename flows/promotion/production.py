@@ -62,6 +62,8 @@ def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> Fet
     path = artifact_path(root, registry.artifact, version.commit)
     md5 = lock_at(root, version.commit).out(path)
     folder = models / f"{registry.artifact}-{version.name}-{version.commit[:12]}"
+
+    # Another flow may fetch the same version at this moment.
     what = f"Fetching {registry.artifact} {version.name}"
     with locked(models / ".lock", wait=600):
         try:
@@ -120,7 +122,8 @@ def fetch_profile(pipeline: Pipeline, repository: Repository, version: Version, 
     if lock_at(repository.root, version.commit).out(str(PROFILE.parent)) is None:
         pipeline.on_line(f"{version.name} ({version.commit[:12]}) has no {PROFILE}.")
         return False
-    pipeline.get(repository, str(PROFILE), version.commit, target, f"Fetching {PROFILE} of {version.name}")
+    message = f"Fetching {PROFILE} of {version.name}"
+    pipeline.get(repository, str(PROFILE), version.commit, target, message)
     return True
 
 
@@ -139,6 +142,7 @@ def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> list[str]:
         pipeline.on_line(f"ERROR: DVC has no default remote: the data of {names} exist on this machine only.")
         return []
 
+    # DVC goes on after a lost file, and prints an error for each.
     lost: list[str] = []
 
     def listen(line: str) -> None:
@@ -146,7 +150,7 @@ def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> list[str]:
             lost.append(line)
         pipeline.on_line(line)
 
-    commits = [version.commit for version in versions]
-    command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "push", *commits]
+    command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "push"]
+    command += [version.commit for version in versions]
     pipeline.programs.run(command, f"Pushing the data of {names} to the DVC remote", listen)
     return lost

@@ -45,7 +45,8 @@ def merge(
     published = {tag.name: tag for tag in theirs.tags}
 
     # Tags of the clone that origin lacks: either it had them once, or they were never pushed.
-    removed, unpublished = [], []
+    removed = []
+    unpublished = []
     for tag in ours.tags:
         if tag.name in published and published[tag.name].commit == tag.commit:
             continue
@@ -54,11 +55,17 @@ def merge(
         else:
             unpublished.append(tag)
 
-    versions = _renumbered([tag for tag in unpublished if tag.version], theirs)
-    changed = _changed_stages(ours, theirs) | {tag.stage for tag in removed if tag.stage}
-    assignments = {tag.name: tag for tag in unpublished if tag.stage and tag.stage not in changed}
-    merged = {**versions, **assignments, **published}
+    changed = _changed_stages(ours, theirs, removed)
 
+    # Unpublished versions may get other names; unpublished assignments stay where no stage has changed.
+    versions = _renumbered([tag for tag in unpublished if tag.version], theirs)
+    merged = dict(versions)
+    for tag in unpublished:
+        if tag.stage and tag.stage not in changed:
+            merged[tag.name] = tag
+    merged |= published
+
+    # what happened
     messages = []
     for tag in removed:
         messages.append(f"{tag.name} ({tag.commit[:12]}) was removed in origin, and is removed here.")
@@ -82,10 +89,18 @@ def _renumbered(unpublished: list[RegistryTag], theirs: RegistryTags) -> dict[st
     They keep their own names, unless one is taken; then they get the next ones in the same order.
     """
     numbers = {version.commit: version.name for version in theirs.versions}
-    registrations = [tag for tag in unpublished if not tag.cancels and tag.commit not in numbers]
+
+    # registrations of commits that origin has not registered
+    registrations = []
+    for tag in unpublished:
+        if not tag.cancels and tag.commit not in numbers:
+            registrations.append(tag)
     registrations.sort(key=lambda tag: version_key(str(tag.version)))
     own = {tag.commit: str(tag.version) for tag in registrations}
-    if set(own.values()) & {tag.version for tag in theirs.tags}:
+
+    # other names, if one of their own is taken
+    taken = {tag.version for tag in theirs.tags}
+    if not taken.isdisjoint(own.values()):
         number = theirs.next_version()
         for commit in own:
             own[commit] = number
@@ -100,10 +115,17 @@ def _renumbered(unpublished: list[RegistryTag], theirs: RegistryTags) -> dict[st
     return renumbered
 
 
-def _changed_stages(ours: RegistryTags, theirs: RegistryTags) -> set[str]:
-    """Return the stages for which ``origin`` has an assignment that the clone does not have."""
+def _changed_stages(ours: RegistryTags, theirs: RegistryTags, removed: Sequence[RegistryTag]) -> set[str]:
+    """Return the stages that another machine has changed, in which only the word of ``origin`` counts.
+
+    It has an assignment for them that the clone does not have, or lacks one of the ``removed`` tags.
+    """
     own = {(tag.name, tag.commit) for tag in ours.tags}
-    return {tag.stage for tag in theirs.tags if tag.stage and (tag.name, tag.commit) not in own}
+    changed = {tag.stage for tag in removed if tag.stage}
+    for tag in theirs.tags:
+        if tag.stage and (tag.name, tag.commit) not in own:
+            changed.add(tag.stage)
+    return changed
 
 
 _NONE_LEFT = (
@@ -130,7 +152,7 @@ class Registry:
 
     def tags(self) -> RegistryTags:
         """Return the tags of this clone."""
-        patterns = (f"refs/tags/{self.artifact}{sign}*" for sign in "@#")
+        patterns = self._patterns("refs/tags/")
         printed = self.repository.git("for-each-ref", f"--format={TAG_FORMAT}", *patterns)
         return RegistryTags.parse(printed).get(self.artifact) or RegistryTags(self.artifact, ())
 
@@ -209,17 +231,23 @@ class Registry:
         ours = self.tags()
         theirs = self._tags_of_origin()
         tracked = self._tracked()
-        if not theirs.tags and any(tracked.get(tag.name) == tag.object for tag in ours.tags):
+        our_objects = ours.objects
+        if not theirs.tags and not tracked.items().isdisjoint(our_objects.items()):
             raise ConflictError(_NONE_LEFT.format(artifact=self.artifact, number=len(tracked)))
         merged, messages = merge(ours, theirs, tracked)
 
-        objects = {tag.name: tag.object for tag in ours.tags}
-        missing = [tag.name for tag in theirs.tags if objects.get(tag.name) != tag.object]
+        # objects of origin that are not here
+        missing = []
+        for name, tag_object in theirs.objects.items():
+            if our_objects.get(name) != tag_object:
+                missing.append(f"refs/tags/{name}")
         if missing:
-            refs = [f"refs/tags/{name}" for name in missing]
-            self.repository.transfer("fetch", "--no-tags", "origin", *refs)
-        self._update(objects, {name: self._object(name, tag) for name, tag in merged.items()})
-        self._track({tag.name: tag.object for tag in theirs.tags})
+            self.repository.transfer("fetch", "--no-tags", "origin", *missing)
+
+        # tags
+        objects = {name: self._object(name, tag) for name, tag in merged.items()}
+        self._update(our_objects, objects)
+        self._track(theirs.objects)
         return messages
 
     def fetch_if_possible(self) -> list[str]:
@@ -269,6 +297,8 @@ class Registry:
         """
         tags = self.tags()
         version = tags.version_of(commit)
+
+        # names of the tags
         names = []
         if version is None:
             names.append(f"{self.artifact}@{tags.next_version()}")
@@ -305,7 +335,7 @@ class Registry:
         new = {name: self._make_tag(name, commit, message, after) for name, commit in commits.items()}
         if push:
             self.publish(refs, new)
-        self._update({tag.name: tag.object for tag in self.tags().tags}, new, keep=True)
+        self._update(self.tags().objects, new, keep=True)
         if push:
             self._unfinished.unlink(missing_ok=True)
 
@@ -321,13 +351,21 @@ class Registry:
         new = new or {}
         before = self.tags()
         tracked = self._tracked()
-        unpublished = {tag.name: tag.object for tag in before.tags if tracked.get(tag.name) != tag.object}
+
+        # refs and tags that origin never had
+        unpublished = {}
+        for name, tag_object in before.objects.items():
+            if tracked.get(name) != tag_object:
+                unpublished[name] = tag_object
         unpublished |= new
-        pushed = [*refs, *(f"{made}:refs/tags/{name}" for name, made in unpublished.items())]
+        pushed = list(refs)
+        for name, tag_object in unpublished.items():
+            pushed.append(f"{tag_object}:refs/tags/{name}")
         if not pushed:  # git would push what its settings say
             return
 
-        write_json(self._unfinished, {"tags": [*new]})
+        # From here to the end, a kill leaves a file: the next run asks origin what it has.
+        write_json(self._unfinished, {"tags": list(new)})
         try:
             self.repository.transfer("push", "--atomic", "origin", *pushed)
         except UnreachableError:  # origin may have accepted all the same: the file tells the next run to ask
@@ -336,13 +374,12 @@ class Registry:
             with contextlib.suppress(GitError):
                 self.fetch()
             after = self.tags()
-            objects = {tag.name: tag.object for tag in after.tags}
-            if new and new.items() <= objects.items():
+            if new and new.items() <= after.objects.items():
                 return  # the connection broke after origin had accepted
             if after != before:
                 raise ConflictError(f"Another machine changed the registry in origin. {error}") from None
             raise
-        self._track({**tracked, **unpublished})
+        self._track(tracked | unpublished)
         if not new:
             self._unfinished.unlink(missing_ok=True)
 
@@ -366,8 +403,9 @@ class Registry:
     def _tracked(self) -> dict[str, str]:
         """Return the objects of the tags that ``origin`` had when it was last asked, by name."""
         prefix = self._tracking
-        patterns = (f"{prefix}{self.artifact}{sign}*" for sign in "@#")
+        patterns = self._patterns(prefix)
         printed = self.repository.git("for-each-ref", "--format=%(objectname) %(refname)", *patterns)
+
         objects = {}
         for line in printed.splitlines():
             tag_object, ref = line.split(" ", 1)
@@ -378,10 +416,14 @@ class Registry:
         """Remember the tags that ``origin`` has now."""
         self._update_refs(self._tracking, self._tracked(), tags)
 
+    def _patterns(self, prefix: str) -> list[str]:
+        """Return the patterns of the refs of versions and of assignments, whose names begin with a prefix."""
+        return [f"{prefix}{self.artifact}@*", f"{prefix}{self.artifact}#*"]
+
     def _tags_of_origin(self) -> RegistryTags:
-        patterns = (f"refs/tags/{self.artifact}{sign}*" for sign in "@#")
+        printed = self.repository.transfer("ls-remote", "origin", *self._patterns("refs/tags/"))
         objects: dict[str, str] = {}
-        for line in self.repository.transfer("ls-remote", "origin", *patterns).splitlines():
+        for line in printed.splitlines():
             tag_object, _, ref = line.partition("\t")
             objects[ref.removeprefix("refs/tags/")] = tag_object
 
@@ -396,8 +438,8 @@ class Registry:
     def _make_tag(self, name: str, commit: str, message: str, after: int) -> str:
         """Make a tag object, which no ref names yet, and return its hash.
 
-        Its date is that of the clock, but later than ``after``: gto orders assignments by their dates, and
-        must come to our order.
+        Its date is the time of the clock, but later than ``after``: gto orders assignments by their dates,
+        and must come to our order.
         """
         author, now, zone = self.repository.git("var", "GIT_COMMITTER_IDENT").rsplit(" ", 2)
         tagger = f"{author} {max(int(now), after + 1)} {zone}"
@@ -414,7 +456,9 @@ class Registry:
 
     def _update(self, before: Mapping[str, str], after: Mapping[str, str], *, keep: bool = False) -> None:
         """Change the tags of this clone in one transaction; ``keep`` those that are not in ``after``."""
-        self._update_refs("refs/tags/", before, {**before, **after} if keep else after)
+        if keep:
+            after = {**before, **after}
+        self._update_refs("refs/tags/", before, after)
 
     def _update_refs(self, prefix: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """Change refs in one transaction, which fails if another process has changed one of them since."""
@@ -429,4 +473,5 @@ class Registry:
             if name not in after:
                 commands.append(f"delete {prefix}{name} {old}")
         if commands:
-            self.repository.git("update-ref", "--stdin", text="\n".join([*commands, ""]))
+            lines = "\n".join(commands) + "\n"
+            self.repository.git("update-ref", "--stdin", text=lines)

@@ -18,7 +18,7 @@ from tuneline.project.worktrees import GitError
 from tuneline.settings import PromotionPolicy
 
 PROMOTION_TRAILER = "Tuneline-Promotion"
-"""Trailer of the commit: tells the commits of promotions from those of people."""
+"""Trailer of the commit: tells the commits of promotions from the commits of people."""
 _CRITERION = re.compile(r"^- ([+x]) (.+?): (.*) \(required: (.*)\)$", re.MULTILINE)
 
 
@@ -32,6 +32,7 @@ def commit_message(
     conflicts: bool = False,
 ) -> str:
     """Return the commit message; its first line is the title."""
+    # metrics, and the checks that changed
     run_message = repository.git("log", "-1", "--format=%B", version.commit)
     evaluated = _compared(repository, "evaluate", before, version.commit)
     validated = _compared(repository, "validate", before, version.commit)
@@ -40,18 +41,19 @@ def commit_message(
         if old != new or name == "warnings":
             changed_checks[name] = (old, new)
 
+    # title, paragraphs, and the trailer, which git reads only at the end
     parts = [
         f"Promote {artifact} {version.name}: {_headline(evaluated) or 'no metrics'}",
         (
             f"{artifact} {version.name} is in {policy.stage} (`{version.commit[:12]}`), whether this is"
             f" merged or not. This brings its `dvc.lock`, metrics and parameters to `{policy.branch}`."
         ),
-        *_notes(repository, version.commit, run_message, policy, conflicts=conflicts),
-        *_metrics_table("Metrics", evaluated),
-        *_criteria(run_message),
-        *_metrics_table("Data checks", changed_checks),
-        f"{PROMOTION_TRAILER}: {artifact} {version.name} {version.commit}",
     ]
+    parts += _notes(repository, version.commit, run_message, policy, conflicts=conflicts)
+    parts += _metrics_table("Metrics", evaluated)
+    parts += _criteria(run_message)
+    parts += _metrics_table("Data checks", changed_checks)
+    parts.append(f"{PROMOTION_TRAILER}: {artifact} {version.name} {version.commit}")
     return "\n\n".join(parts)
 
 
@@ -83,33 +85,42 @@ def _criteria(message: str) -> Iterator[str]:
     """Yield the table of the criteria that the message of the run's commit lists, if any."""
     rows = []
     for sign, *cells in _CRITERION.findall(message):
+        mark = "✅" if sign == "+" else "❌"
         escaped = [cell.replace("|", "\\|") for cell in cells]
-        rows.append(f"| {'✅' if sign == '+' else '❌'} | {' | '.join(escaped)} |")
+        rows.append(f"| {mark} | {' | '.join(escaped)} |")
     if rows:
-        yield "\n".join(["**Gate**", "", "| | criterion | value | required |", "|---|---|---|---|", *rows])
+        head = ["**Gate**", "", "| | criterion | value | required |", "|---|---|---|---|"]
+        yield "\n".join(head + rows)
 
 
 def _metrics_table(title: str, metrics: Mapping[str, tuple[float | None, float | None]]) -> Iterator[str]:
     """Yield the table of metrics, each with its value before and after, if there are any."""
     rows = []
     for name, (before, after) in metrics.items():
-        difference = None if before is None or after is None else after - before
+        difference = None
+        if before is not None and after is not None:
+            difference = after - before
         rows.append(f"| {name} | {_number(before)} | {_number(after)} | {_number(difference, sign='+')} |")
     if rows:
-        yield "\n".join([f"**{title}**", "", "| | before | after | difference |", "|---|---|---|---|", *rows])
+        head = [f"**{title}**", "", "| | before | after | difference |", "|---|---|---|---|"]
+        yield "\n".join(head + rows)
 
 
 def _number(value: float | None, sign: str = "") -> str:
-    return "" if value is None else f"{value:{sign}.4g}"
+    if value is None:
+        return ""
+    return f"{value:{sign}.4g}"
 
 
 def _compared(
     repository: Repository, stage: str, before: str | None, after: str
 ) -> dict[str, tuple[float | None, float | None]]:
     """Return the metrics of a stage in two commits, by name."""
-    old = metrics_at(repository.root, before, stage) if before else {}
+    old = {}
+    if before:
+        old = metrics_at(repository.root, before, stage)
     new = metrics_at(repository.root, after, stage)
-    return {name: (old.get(name), new.get(name)) for name in {**new, **old}}
+    return {name: (old.get(name), new.get(name)) for name in new | old}
 
 
 BRANCH = "tuneline/promotion"
@@ -123,7 +134,7 @@ class ForeignCommitsError(Exception):
 def take_over(registry: Registry, policy: PromotionPolicy, version: Version, *, push: bool) -> str | None:
     """Bring the result of a promoted version to ``policy.branch``, unless another one is in the stage by now.
 
-    Under the lock. With ``push``, the branches of ``origin`` change, else those of this clone.
+    Under the lock. With ``push``, the branches of ``origin`` change, else the branches of this clone.
 
     Returns:
         What happened, for the log; ``None`` if nothing was to be done.
@@ -131,11 +142,13 @@ def take_over(registry: Registry, policy: PromotionPolicy, version: Version, *, 
     Raises:
         UnreachableError: ``origin`` cannot be reached: to be repeated.
     """
+    # A version that is no longer in the stage is not taken over: another one is, in its own run.
     repository = registry.repository
     push = push and repository.has_remote()
     if policy.take_over == "none" or registry.in_stage(policy.stage) != version:
         return None
 
+    # the branch itself, else a pull request
     name = f"{registry.artifact} {version.name}"
     instead = ""
     try:
@@ -185,6 +198,7 @@ def _update_pull_request(
     registry: Registry, policy: PromotionPolicy, version: Version, target: str, *, push: bool
 ) -> str:
     """Replace the pull request's branch by one commit with the run's changes; return what happened."""
+    # what was in the stage before
     repository = registry.repository
     earlier = registry.tags().succession(policy.stage)[:-1]
     before = earlier[-1] if earlier else None
@@ -199,10 +213,11 @@ def _update_pull_request(
     # branch
     if push:
         lease = f"--force-with-lease=refs/heads/{BRANCH}:{_present(repository, target)}"
-        options = []
+        arguments = [lease]
         for option in policy.push_options:
-            options += ["-o", option]
-        repository.transfer("push", lease, *options, "origin", f"{commit}:refs/heads/{BRANCH}")
+            arguments += ["-o", option]
+        arguments += ["origin", f"{commit}:refs/heads/{BRANCH}"]
+        repository.transfer("push", *arguments)
     else:
         repository.git("branch", "--force", BRANCH, commit)
 

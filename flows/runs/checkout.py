@@ -121,6 +121,7 @@ def isolated(
                 tree.remove()
                 spec = RunSpec(ref, repository.resolve(ref), overrides)
                 checkout = _create(repository, name, spec, lock, trains=trains)
+            # Only now: the new checkout may have taken over the checkpoints of an abandoned run.
             for abandoned_name in superfluous(repository, load_settings(repository.root).retention.checkouts):
                 remove_checkout(repository, abandoned_name)
 
@@ -158,7 +159,9 @@ def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trai
         _require_valid_yaml(repository, tree.path, spec)
 
     # A failure above removes the tree, so the checkpoints of another run come only now.
-    adopted = _adopt_checkpoints(repository, tree.path, spec) if trains else None
+    adopted = None
+    if trains:
+        adopted = _adopt_checkpoints(repository, tree.path, spec)
     return Checkout(tree.path, name, spec, lock, adopted=adopted)
 
 
@@ -186,9 +189,9 @@ def _require_valid_yaml(repository: Repository, path: Path, spec: RunSpec) -> No
             problems.append(f"{problem} Last changed by {last_change}.")
 
     if problems:
-        listed = "\n  ".join([f"Commit {spec.commit[:12]} of {spec.ref} cannot be run:", *problems])
+        lines = [f"Commit {spec.commit[:12]} of {spec.ref} cannot be run:", *problems]
         hint = f"Correct that in a new commit of {spec.ref}; the next run takes it."
-        raise ParamsError(visible(listed), hint)
+        raise ParamsError(visible("\n  ".join(lines)), hint)
 
 
 def _adopt_checkpoints(repository: Repository, path: Path, spec: RunSpec) -> str | None:

@@ -119,9 +119,11 @@ class SharedCheckpoints:
     def copy(self, checkout: Path) -> None:
         """Copy the checkpoints that the storage lacks, and then remove what the training has removed."""
         steps = {f"{path.parent.name}/{path.name}": path for path in _complete(checkout / CHECKPOINTS)}
+
         # Without steps, the training has ended, and the run has not: nothing is removed.
         if not steps or steps.keys() == self._copied:
             return
+
         stored = self._stored(self.name)
         for step, path in steps.items():  # oldest first: the best one before later ones, which need it
             if MARKER not in stored.get(step, ()):
@@ -138,10 +140,11 @@ class SharedCheckpoints:
                 self._remove(self._fetched)
 
     def _fetch_newer(self, checkpoints: Path) -> str | None:
+        """Fetch the checkpoints of the first candidate with a newer one; return which, for the log."""
         local = max((step.name for step in _complete(checkpoints)), default="")
         for run in self._candidates():
             steps = {step: files for step, files in self._stored(run).items() if MARKER in files}
-            newest = max((step.partition("/")[2] for step in steps), default="")
+            newest = max((step.partition("/")[2] for step in steps), default="")  # of any KEY/step-N
             if newest > local:
                 self._fetched = run
                 for step in sorted(steps):
@@ -154,11 +157,14 @@ class SharedCheckpoints:
 
         Runs that ended long ago are removed.
         """
+        # names of the runs in the storage
         self.files.invalidate_cache()
         runs: list[str] = []
         with contextlib.suppress(FileNotFoundError):  # there is no folder yet
-            runs = [path.rstrip("/").rpartition("/")[2] for path in self.files.ls(self.root, detail=False)]
+            for path in self.files.ls(self.root, detail=False):
+                runs.append(path.rstrip("/").rpartition("/")[2])
 
+        # runs that train the same model
         candidates = []
         damaged = (FileNotFoundError, ValueError, KeyError, TypeError)  # or removed meanwhile
         for run in runs:
@@ -167,7 +173,7 @@ class SharedCheckpoints:
                 age = datetime.now(UTC) - datetime.fromisoformat(record["copied"])
                 is_own = run == self.name
                 if is_own or (age < KEPT and self.spec.trains_same_model(SPEC.validate_python(record))):
-                    candidates.append((not is_own, age, run))
+                    candidates.append((not is_own, age, run))  # sorted: this run, then the youngest
                 elif age > KEPT:
                     self._remove(run)
         return [run for *_, run in sorted(candidates)]
@@ -177,6 +183,7 @@ class SharedCheckpoints:
 
         An example: ``{"KEY/step-N": ["model.safetensors", ...]}``.
         """
+        # Other machines write there: a listing from before does not count.
         folder = f"{self.root}/{run}"
         self.files.invalidate_cache()
         steps: dict[str, list[str]] = {}
@@ -188,7 +195,10 @@ class SharedCheckpoints:
 
     def _copy(self, step: str, path: Path) -> None:
         target = f"{self.root}/{self.name}"
-        names = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()]
+        names = []
+        for file in path.rglob("*"):
+            if file.is_file():
+                names.append(file.relative_to(path).as_posix())
         names.sort(key=lambda name: name == MARKER)  # the marker last: only then is the copy complete
         try:
             for name in names:
@@ -198,7 +208,10 @@ class SharedCheckpoints:
             if path.exists():
                 raise
             return  # the training removed it meanwhile, because it has newer ones
-        record = {**asdict(self.spec), "copied": datetime.now(UTC).isoformat()}
+
+        # what the run computes, for runs on other machines
+        record = asdict(self.spec)
+        record["copied"] = datetime.now(UTC).isoformat()
         self.files.pipe_file(f"{target}/{_RECORD}", json.dumps(record).encode())
 
     def _fetch(self, run: str, step: str, names: list[str], target: Path) -> None:
@@ -229,8 +242,11 @@ def _complete(checkpoints: Path) -> list[Path]:
     """List the complete checkpoints of a checkout, in the order of their steps."""
     steps = []
     for key in checkpoints.glob("*"):
-        if not key.name.startswith("."):
-            steps += [step for step in key.glob("step-*") if (step / MARKER).exists()]
+        if key.name.startswith("."):
+            continue
+        for step in key.glob("step-*"):
+            if (step / MARKER).exists():
+                steps.append(step)
     return sorted(steps, key=lambda step: step.name)
 
 
@@ -249,11 +265,16 @@ def open_storage(root: Path, where: str) -> tuple[fsspec.AbstractFileSystem, str
         if where == DVC:
             files, folder = _dvc_remote(root)
         else:
-            files, folder = fsspec.core.url_to_fs(where if "://" in where else str(root / where))
+            address = where if "://" in where else str(root / where)
+            files, folder = fsspec.core.url_to_fs(address)
     except Exception as error:  # each file system has its own
         raise StorageError(redacted(f"{setting}: {where} cannot be used. {error}")) from None
-    protocols = {files.protocol} if isinstance(files.protocol, str) else {*files.protocol}
-    if {"http", "https"} & protocols:
+
+    # A file system has one protocol or several.
+    protocols = files.protocol
+    if isinstance(protocols, str):
+        protocols = (protocols,)
+    if "http" in protocols or "https" in protocols:
         raise StorageError(
             redacted(
                 f"{setting}: {where} is on HTTP, which lists no files. Name a shared folder, or storage such"
@@ -273,5 +294,8 @@ def _dvc_remote(root: Path) -> tuple[Any, str]:
     config = dvc_config(root)
     require_remote(root)
     kind, settings, path = get_cloud_fs(config, name=config["core"]["remote"])
-    files = fsspec.filesystem("file") if kind is LocalFileSystem else kind(**settings).fs
+    if kind is LocalFileSystem:
+        files = fsspec.filesystem("file")
+    else:
+        files = kind(**settings).fs
     return files, f"{path.rstrip('/')}/checkpoints"

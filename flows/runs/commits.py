@@ -59,6 +59,7 @@ def commit_run(repository: Repository, checkout: Checkout, run: Run, message: st
 
     A second call (by another attempt, or with another promotion decision) replaces the run's commit.
     """
+    # Nothing has changed: the commit that was run has the result.
     path = checkout.path
     spec = checkout.spec
     head = repository.git("rev-parse", "HEAD", cwd=path)
@@ -73,10 +74,10 @@ def commit_run(repository: Repository, checkout: Checkout, run: Run, message: st
     text = f"Run {run.name}: {metrics_summary(checkout)}\n\n{origin}.\n\n{message}\n\n{RUN_TRAILER}: {run.id}"
     if changed or repository.git("log", "-1", "--format=%B", cwd=path) != text:
         repository.git("add", "--all", cwd=path)
-        amend = ("--amend",) if head != spec.commit else ()
-        repository.git(
-            "-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", *amend, cwd=path, text=text
-        )
+        command = ["-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-"]
+        if head != spec.commit:
+            command.append("--amend")
+        repository.git(*command, cwd=path, text=text)
 
     # Its branch: the branch of an earlier attempt, which may have begun on another day.
     earlier = earlier_result(repository, run.id)
@@ -103,14 +104,19 @@ def earlier_result(repository: Repository, run_id: str) -> RunResult | None:
 def metrics_summary(checkout: Checkout) -> str:
     """Return the headline metrics in one line."""
     metrics = read_metrics(checkout.path, "evaluate")
-    parts = [f"{name} {metrics[name]:.4g}" for name in HEADLINE if name in metrics]
+    parts = []
+    for name in HEADLINE:
+        if name in metrics:
+            parts.append(f"{name} {metrics[name]:.4g}")
     return ", ".join(parts) or "no metrics"
 
 
 def read_metrics(root: Path, stage: str) -> Mapping[str, float]:
     """Read ``metrics/STAGE.json``; empty if the pipeline has none."""
     metrics = Metrics.read_if_exists(root / METRICS / f"{stage}.json")
-    return metrics.values if metrics else {}
+    if metrics is None:
+        return {}
+    return metrics.values
 
 
 class NotFastForwardError(Exception):
@@ -192,6 +198,7 @@ def _move_here(repository: Repository, branch: str, commit: str) -> None:
     if before and not contains(repository, commit, before):
         raise NotFastForwardError(f"{branch} has other commits than those before {commit[:12]}.")
 
+    # A working tree that has the branch checked out moves with it.
     checked_out = [tree.path for tree in repository.worktrees() if tree.branch == branch]
     if checked_out:
         repository.git("merge", "--ff-only", "--no-autostash", "--quiet", commit, cwd=checked_out[0])

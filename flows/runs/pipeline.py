@@ -75,14 +75,15 @@ class Pipeline:
             OverridesError: An override is refused, by Hydra or by ``tuneline/project/compose.py``; the
                 message says why.
         """
-        command = [sys.executable, "-P", compose.__file__, json.dumps([*overrides])]
+        command = [sys.executable, "-P", compose.__file__, json.dumps(list(overrides))]
         env = for_composition(self.programs.env)
         try:
             self.programs.run(command, "Composing params.yaml", lambda _line: None, env=env)
         except ProgramError as error:
             if error.code != compose.REFUSED:
                 raise
-            raise OverridesError("\n".join([f"Parameters {' '.join(overrides)}:", *error.last])) from None
+            lines = [f"Parameters {' '.join(overrides)}:", *error.last]
+            raise OverridesError("\n".join(lines)) from None
 
     def dvc(
         self, *arguments: str, what: str, on_line: OnLine | None = None, env: Mapping[str, str] | None = None
@@ -97,7 +98,8 @@ class Pipeline:
             try:
                 return self.programs.run(["dvc", *arguments], what, on_line or self.on_line, env=env)
             except ProgramError as error:
-                is_busy = any(sign in line for line in error.last for sign in _BUSY)
+                printed = "\n".join(error.last)
+                is_busy = any(sign in printed for sign in _BUSY)
                 if not is_busy or time.monotonic() > until:
                     raise
             self.on_line("Another process holds DVC's lock; waiting for it.")
@@ -128,14 +130,20 @@ class Pipeline:
     @staticmethod
     def _copy_cached(repository: Repository, path: str, commit: str, out: Path, what: str) -> bool:
         """Copy a file or folder from the cache; return False if the cache does not have all of it."""
+        # files in the cache, by path in the folder; a single file is at its own place
         lock = lock_at(repository.root, commit)
         folder = cached_folder(repository.root, lock, path)
         if folder is None:
             files = {"": cached_out(repository.root, lock, path)}
         else:
             files = folder
-        cached = {name: file for name, file in files.items() if file is not None}
-        for file in cached.values():
+
+        # A damaged file is reported even if another one is missing.
+        cached = {}
+        for name, file in files.items():
+            if file is None:
+                continue
+            cached[name] = file
             if not is_intact(file):
                 raise DataError(
                     f"{what}: DVC's cache is damaged.",
@@ -144,6 +152,7 @@ class Pipeline:
         if len(cached) < len(files):
             return False
 
+        # copy
         replace = replace_file if folder is None else replace_directory
         with replace(out) as partial:
             for name, file in cached.items():
@@ -155,9 +164,17 @@ class Pipeline:
     def graph(self) -> Graph:
         """Read the graph from the checkout's own ``dvc.yaml``."""
         command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "graph"]
+        # `keep` is more than there are stages: without it, only the last lines come back.
         printed = self.programs.run(command, "Reading dvc.yaml", lambda _line: None, keep=100_000)
-        stages = [line.removeprefix("stage ") for line in printed if line.startswith("stage ")]
-        sources = [line.removeprefix("source ") for line in printed if line.startswith("source ")]
+
+        stages = []
+        sources = []
+        for line in printed:
+            kind, _, name = line.partition(" ")
+            if kind == "stage":
+                stages.append(name)
+            elif kind == "source":
+                sources.append(name)
         return Graph(tuple(stages), tuple(sources))
 
     def restore(self, sources: Sequence[str]) -> None:
@@ -166,6 +183,7 @@ class Pipeline:
         Raises:
             ProgramError: The remote lacks a source, or cannot be reached.
         """
+        # A file that the cache lacks is no error yet: a stage makes it, or the remote has it.
         self.dvc("checkout", "--quiet", "--allow-missing", what="Restoring what the cache has")
         missing = [source for source in sources if not self._has_outs(source)]
         if missing:
@@ -195,6 +213,7 @@ class Pipeline:
             if not _HINT.match(line):  # meant for a person at a terminal
                 self.on_line(line)
 
+        # a stage that the system killed, or that would fail again, has its own error
         env = for_stages(self.programs.env)
         try:
             self.dvc("repro", "--single-item", stage, what=f"Stage {stage!r}", on_line=listen, env=env)
@@ -223,7 +242,9 @@ class KilledError(ProgramError):
 
     def __init__(self, number: signal.Signals, error: ProgramError, kills: int | None) -> None:
         why = cause(number, kills, out_of_memory_kills())
-        last = [why, *error.last] if why else error.last
+        last = list(error.last)
+        if why:
+            last.insert(0, why)
         super().__init__(error.what, -number, last)
         self.signal = number
 
@@ -334,6 +355,7 @@ def stage_task(stage: str, policy: StagePolicy) -> Task[[Pipeline], State[Any] |
                     "%s\nIt is started again (%d of %d).", error, len(killed), policy.retries_after_signal
                 )
 
+        # how the task ends, for people
         if outcome != "ran":
             name, message = _UNCHANGED[outcome]
             return Completed(name=name, message=message)

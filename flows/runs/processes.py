@@ -94,7 +94,8 @@ class ProgramError(Exception):
             how = f"was ended by {signal.Signals(-code).name}"
         else:
             how = f"ended with exit code {code}"
-        super().__init__(visible("\n".join([f"{what} {how}.", *last])))
+        lines = [f"{what} {how}.", *last]
+        super().__init__(visible("\n".join(lines)))
         self.what = what
         self.code = code
         self.last = tuple(last)
@@ -129,7 +130,9 @@ class Programs:
     ) -> None:
         self.cwd = cwd
         self._locks = locks
-        self.env = {**stage_environment(), RUN_VARIABLE: run, **site_cache(cwd), **(env or {})}
+        self.env = stage_environment() | {RUN_VARIABLE: run}
+        self.env |= site_cache(cwd)
+        self.env |= env or {}
 
     def run(
         self,
@@ -151,9 +154,15 @@ class Programs:
         Raises:
             ProgramError: Its exit code is not 0.
         """
+        # DVC is a module of this environment.
         lines = OutputLines(on_line, keep)
         is_dvc = command[0] == "dvc"
-        program = [sys.executable, "-P", "-m", *command] if is_dvc else command
+        program = list(command)
+        if is_dvc:
+            program = [sys.executable, "-P", "-m", *command]
+        environment = self.env if env is None else env
+
+        # run, and read what is printed until all processes have ended
         output, printed = os.pipe()
         with (
             os.fdopen(output, "rb"),
@@ -161,7 +170,7 @@ class Programs:
             running(
                 program,
                 cwd=self.cwd,
-                env=self.env if env is None else env,
+                env=environment,
                 output=writer,
                 drained=output,
                 locks=self._locks,
@@ -241,7 +250,7 @@ _WITHOUT_SECRETS = re.compile(
 def for_stages(env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a stage: without the credentials for git.
 
-    Those for data and models (HF_TOKEN, AWS_...) stay.
+    The credentials for data and models (HF_TOKEN, AWS_...) stay.
     """
     return {name: value for name, value in env.items() if name not in SECRETS_OF_THE_WORKER}
 

@@ -95,6 +95,7 @@ class Repository:
             UnreachableError: The remote could not be reached in any attempt.
             GitError: git failed for another reason, which a retry does not change.
         """
+        # as often as there are delays, and not for longer than _LONGEST
         attempt = 0
         started = time.monotonic()
         while True:
@@ -133,7 +134,10 @@ class Repository:
         """List the working trees."""
         entries = []
         for entry in self.git("worktree", "list", "--porcelain").split("\n\n"):
-            values = dict(line.partition(" ")[::2] for line in entry.splitlines())
+            values = {}
+            for line in entry.splitlines():
+                key, _, value = line.partition(" ")
+                values[key] = value
             branch = values.get("branch", "").removeprefix("refs/heads/")
             entries.append(Worktree(Path(values["worktree"]), values.get("HEAD", ""), branch))
         return entries
@@ -145,6 +149,7 @@ class Repository:
         """
         if not self.has_remote():
             return None
+        # an address of SSH as the address of the page
         url = self.git("remote", "get-url", "origin").removesuffix("/").removesuffix(".git")
         if url.startswith("git@"):
             url = "https://" + url.removeprefix("git@").replace(":", "/", 1)

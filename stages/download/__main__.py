@@ -98,7 +98,8 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
     refuse_overlaps(slices)
     with progress("download: dividing the rows by data.split"):
         divided, ungrouped = divide_train(params, slices["train"], staged)
-    selections = {split: RowSelection(parts) for split, parts in slices.items()} | divided
+    selections = {split: RowSelection(parts) for split, parts in slices.items()}
+    selections |= divided
     for split in labelled_splits(params):
         refuse_unlabelled(split, selections[split], staged)
 
@@ -129,7 +130,9 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
 
 def labelled_splits(params: Params) -> list[str]:
     """Return the splits that need labels: for training, model selection and the reported metrics."""
-    return [split for split in SPLITS if split != "test" or params.evaluate.split == "test"]
+    if params.evaluate.split == "test":
+        return list(SPLITS)
+    return [split for split in SPLITS if split != "test"]
 
 
 def read_splits(
@@ -141,11 +144,11 @@ def read_splits(
     for split in labelled_splits(params):
         labelled.update(sources.get(split, sources["train"]))
 
+    # each split of the source once, in the order in which it is first named
     staged: dict[str, StagedSplit] = {}
     for name in dict.fromkeys(chain.from_iterable(sources.values())):
-        columns = source_columns(
-            params, label_optional=name not in labelled, grouped=name in sources["train"]
-        )
+        is_train = name in sources["train"]
+        columns = source_columns(params, label_optional=name not in labelled, grouped=is_train)
         path = staging / f"{len(staged)}.parquet"
         skipped_before = skipped.count
         source_split = source.read(name, columns)
@@ -174,12 +177,15 @@ def source_columns(params: Params, label_optional: bool = False, grouped: bool =
     others = {}
     if grouped and data.split is not None and data.split.by is not None:
         others[data.split.by] = "data.split.by"
+    optional = []
+    if label_optional:
+        optional.append(data.label_column)
     return LabelledColumns(
         tuple(data.text_columns),
         data.label_column,
         kind=TASKS[data.task],
         others=others,
-        optional=[data.label_column] if label_optional else [],
+        optional=optional,
         sparse=data.bad_rows == "skip",
         policy=BadRowPolicy(data.bad_rows, data.max_bad_share),
     )
@@ -236,18 +242,25 @@ def write_splits(
     for position, split in enumerate(SPLITS):
         writer = RawWriter(source_columns(params), data.shard_rows, encoder, corrector)
         rows = writer.write(written / split, staged, selections[split], data.max_rows, params.seed + position)
+
+        # shards, whose names in data/raw have their number: known only now
         count = math.ceil(rows / data.shard_rows)
-        shards = [written / split / f"{number:05d}.parquet" for number in range(count)]
+        shards = []
+        for number in range(count):
+            path = written / split / f"{number:05d}.parquet"
+            shards.append(path)
+            files.append((path, shard_file(folder, split, number, count)))
         if labels.correlates and split in {"train", params.evaluate.split}:
             refuse_constant(split, shards)
-        for number, path in enumerate(shards):
-            files.append((path, shard_file(folder, split, number, count)))
+
         specification = data.source_specs.get(split, data.splits.train)
         splits[split] = SplitSource(specification=specification, rows=rows, left_out=writer.left_out)
     applied = corrector.report()
 
     # Only now is it known which classes the corrections have emptied.
-    empty = corrector.emptied_classes() if data.label_names is None else []
+    empty = []
+    if data.label_names is None:
+        empty = corrector.emptied_classes()
     if empty:
         names = listed(map(labels.label_text, empty))
         say(f"download: the corrections leave no row of {names}: no class any more.")
@@ -273,11 +286,15 @@ def main() -> dict[str, float]:
     with open_skipped(SKIPPED) as skipped, replace_directory(RAW) as folder:
         rows = download(params, source, folder, skipped)
 
-    values = {f"{split}_rows": count for split, count in rows.items()}
+    # metrics
+    values = {}
+    counts = []
+    for split, count in rows.items():
+        values[f"{split}_rows"] = count
+        counts.append(f"{split} {count:,}")
     values["bad_rows"] = skipped.count
     Metrics.of(values).write(metrics)
-    counts = ", ".join(f"{split} {count:,}" for split, count in rows.items())
-    say(f"download: {counts} rows")
+    say(f"download: {', '.join(counts)} rows")
     return {"rows": sum(rows.values())}
 
 

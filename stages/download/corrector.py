@@ -118,7 +118,8 @@ class Corrector:
         """Return a mask of the rows that are not left out, of shape ``(rows,)``."""
         rows, entries = self._by_dropped.find(keys)
         is_here = (self._split[entries] == "") | (self._split[entries] == split)
-        rows, entries = rows[is_here], entries[is_here]
+        rows = rows[is_here]
+        entries = entries[is_here]
 
         # An entry for later rows spares the first row that has its texts.
         is_first = np.zeros(len(rows), dtype=bool)
@@ -163,13 +164,16 @@ class Corrector:
         _warn(label_file(), done, "are not needed", remove)
         _warn(dropped_file(), ~self._matched, "match no row of this data", lost)
 
-        files = [path for path in (label_file(), dropped_file()) if path.exists()]
+        hashes = {}
+        for path in (label_file(), dropped_file()):
+            if path.exists():
+                hashes[path.name] = file_hash(path)
         return AppliedCorrections(
             labels=self.relabelled,
             dropped=self.left_out,
             unmatched=int(unmatched.sum() + (~self._matched).sum()),
             stale=int(stale.sum()),
-            sha256={path.name: file_hash(path) for path in files},
+            sha256=hashes,
         )
 
 

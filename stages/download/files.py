@@ -2,8 +2,8 @@
 
 Files as the hub names them, ``train-00000-of-00012.parquet``, are read as batches without a day. A batch is a
 file in the folder ``SPLIT/`` whose name begins with its day (UTC):
-``train/2026-11-21-tickets-0f3a91c2.parquet``. The rows of a split are those of its file, then those of its
-batches in the order of their names.
+``train/2026-11-21-tickets-0f3a91c2.parquet``. The rows of a split are the rows of its file, then the rows of
+its batches in the order of their names.
 """
 
 import datetime
@@ -75,13 +75,13 @@ def find_files(folder: Path, split: str) -> SplitFiles:
     for path in paths:
         problem = not_a_file(path)
         if problem:
-            hint = f"Rename it: batches are in a folder {split}/." if path.is_dir() else _MOVE
+            hint = _MOVE
+            if path.is_dir():
+                hint = f"Rename it: batches are in a folder {split}/."
             raise DataError(f"{path} {problem}.", hint)
     if len(paths) > 1:
-        raise DataError(
-            f"{folder}: split {split!r} has {len(paths)} files: {listed(path.name for path in paths)}.",
-            "Keep one.",
-        )
+        names = listed(path.name for path in paths)
+        raise DataError(f"{folder}: split {split!r} has {len(paths)} files: {names}.", "Keep one.")
 
     # shards, as the hub names them
     shards = [path for path in split_files(folder, split) if path not in paths]
@@ -90,7 +90,10 @@ def find_files(folder: Path, split: str) -> SplitFiles:
             f"{folder}: split {split!r} is {paths[0].name} and {shards[0].name}.", "Keep one of them."
         )
 
-    files = SplitFiles(paths[0] if paths else None, (*shards, *_batch_files(folder / split)))
+    # batches
+    file = paths[0] if paths else None
+    shards += _batch_files(folder / split)
+    files = SplitFiles(file, tuple(shards))
     if not files.paths:
         raise DataError(f"{folder} has no file for split {split!r}.", _hint(folder, split))
     return files
@@ -99,10 +102,11 @@ def find_files(folder: Path, split: str) -> SplitFiles:
 def _batch_files(folder: Path) -> Iterator[Path]:
     """Yield the batches in the folder of a split, in the order of their names."""
     if not folder.is_dir():
-        problem = not_a_file(folder) if os.path.lexists(folder) else None
+        problem = _not_a_folder(folder)
         if problem:
             raise DataError(f"{folder}, named like a folder of batches, {problem}.", _MOVE)
         return
+
     for path in sorted(folder.iterdir()):
         if path.suffix == ".dvc":
             data = path.with_suffix("")
@@ -125,11 +129,21 @@ def _batch_files(folder: Path) -> Iterator[Path]:
         yield path
 
 
+def _not_a_folder(path: Path) -> str | None:
+    """Return what is wrong with a path that is no folder; ``None`` if it is a plain file, or absent."""
+    if os.path.lexists(path):  # also a link to nothing
+        return not_a_file(path)
+    return None
+
+
 def _hint(folder: Path, split: str) -> str:
     expected = (
         f"Expected {split}.csv, .tsv, .jsonl or .parquet, plain or .gz, or a folder {split}/ with such files"
     )
-    names = sorted(path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    names = []
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and not path.name.startswith("."):
+            names.append(path.name)
     for name in names:
         if name.partition(".")[0] == split:
             return f"{expected}; {name} has another suffix."
@@ -150,30 +164,32 @@ def choose_files(
     """
     if as_of is None and last_days is None:
         return {split: files.paths for split, files in splits.items()}
+
     option = "data.last_days" if as_of is None else "data.as_of"
-    days: dict[Path, Day] = {}
-    for files in splits.values():
-        for path in files.batches:
-            days[path] = _day(path, option)
-    if not days:
-        raise DataError(
-            f"{option} is set, but no split has a folder of batches.",
-            f"Set {option} to null, or put batches into a folder SPLIT/.",
-        )
+    days = _days_of_batches(splits, option)
 
     # first and last day
-    last = max(days.values()) if as_of is None else Day.fromisoformat(as_of)
+    if as_of is None:
+        last = max(days.values())
+    else:
+        last = Day.fromisoformat(as_of)
     if last_days:
         first = Day.fromordinal(max(last.toordinal() - last_days + 1, 1))
         period = f"from {first} to {last}"
     else:
         first = Day.min
         period = f"up to {last}"
-    chosen = {path for path, day in days.items() if first <= day <= last}
+
+    # batches of these days
+    chosen = set()
+    for path, day in days.items():
+        if first <= day <= last:
+            chosen.add(path)
     hint = f"The batches are of {min(days.values())} to {max(days.values())}; change {option}."
     if not chosen:
         raise DataError(f"{option}: there is no batch {period}.", hint)
 
+    # files of each split
     result = {}
     for split, files in splits.items():
         paths = [path for path in files.batches if path in chosen]
@@ -184,6 +200,20 @@ def choose_files(
             raise DataError(f"{option}: split {split!r} has no batch {period}.", hint)
         result[split] = tuple(paths)
     return result
+
+
+def _days_of_batches(splits: Mapping[str, SplitFiles], option: str) -> dict[Path, Day]:
+    """Return the day of each batch; refuse an ``option`` about days where there are no batches."""
+    days = {}
+    for files in splits.values():
+        for path in files.batches:
+            days[path] = _day(path, option)
+    if not days:
+        raise DataError(
+            f"{option} is set, but no split has a folder of batches.",
+            f"Set {option} to null, or put batches into a folder SPLIT/.",
+        )
+    return days
 
 
 def _day(path: Path, option: str) -> Day:
@@ -218,14 +248,17 @@ class RemoteFolder:
         if ".." in Path(place).parts:
             raise DataError(f"data.path: {shown(url)} contains '..'.", "Write the address without it.")
         folder = FETCHED / scheme / place.lstrip("/")
-        remote_files = {folder / name: file for name, file in _files_of_splits(base, splits).items()}
+        remote_files = {}
+        for name, file in _files_of_splits(base, splits).items():
+            remote_files[folder / name] = file
 
         # Remove what the storage has no more.
-        kept = {*remote_files, *map(_record, remote_files)}
+        kept = set(remote_files).union(map(_record, remote_files))
         for path in list(folder.rglob("*")):
             if path.is_file() and path not in kept and path.suffix != ".partial":
                 path.unlink(missing_ok=True)  # another process, whose partial files stay, may do the same
 
+        # copies
         total = sum(file.size for file in remote_files.values())
         sources = {}
         with progress(f"download: fetching {shown(url)}", total, unit="") as step:
@@ -239,13 +272,16 @@ class RemoteFolder:
 def _files_of_splits(base: str, splits: Collection[str]) -> dict[str, RemoteFile]:
     """Return the files of splits in a folder of a storage, by their path in it."""
     files = list_files(f"{base}/", depth=2)
-    if [file.url for file in files] == [base]:
+    if len(files) == 1 and files[0].url == base:
         raise DataError(
             f"data.path: {shown(base)} is a file; a folder is expected.",
             f"Write {shown(base.rpartition('/')[0])}.",
         )
 
-    names_of_files = {f"{split}{ending}" for split in splits for ending in ENDINGS}
+    names_of_files = set()
+    for split in splits:
+        for ending in ENDINGS:
+            names_of_files.add(f"{split}{ending}")
     of_splits = {}
     for file in files:
         name = file.url.removeprefix(f"{base}/")
@@ -262,9 +298,10 @@ def _copy(file: RemoteFile, path: Path) -> RemoteSource:
     """Copy a file, unless that was done. Its record, beside it, is written last."""
     record = RemoteSource.read_if_valid(_record(path))
     if record and path.is_file() and file.version is not None:
-        is_unchanged = (record.size, record.version) == (file.size, file.version)
+        is_unchanged = record.size == file.size and record.version == file.version
         if is_unchanged:
             return record
+
     with replace_file(path) as partial:
         file.fetch(partial)
     record = RemoteSource(size=file.size, version=file.version, sha256=file_hash(path))
@@ -284,11 +321,13 @@ class Files:
 
     def __init__(self, params: DataParams) -> None:
         """Find the files of the splits in ``data.splits``, of the days that ``data`` names."""
+        # splits of the source
         self.params = params.files
         names: dict[str, None] = {}  # in order, each once
         for split, spec in params.source_specs.items():
             names |= dict.fromkeys(source_splits(split, spec))
 
+        # their folder: a copy, if the files are in a storage
         self.remote = None
         if params.path and is_url(params.path):
             refuse_address("data.path", params.path)
@@ -320,16 +359,19 @@ class Files:
 
     def provenance(self, rows: Mapping[str, int], /) -> dict[str, Any]:
         """Return the files that were read, and the rows of each batch; DVC tracks their content."""
-        files, batches = {}, {}
+        files = {}
+        batches: dict[str, dict[str, int]] = {}
         for split, source_files in self.splits.items():
             chosen = self.chosen[split]
             if source_files.file in chosen:
                 files[split] = source_files.file.as_posix()
             if source_files.batches:
-                batches[split] = {
-                    path.as_posix(): rows.get(str(path), 0) for path in chosen if path != source_files.file
-                }
+                batches[split] = {}
+                for path in chosen:
+                    if path != source_files.file:
+                        batches[split][path.as_posix()] = rows.get(str(path), 0)
 
+        # what the storage had, by URL
         remote = None
         if self.remote is not None:
             remote = {}
@@ -349,11 +391,14 @@ def _folder(path: str | None) -> Path:
             f"Put the files under {SOURCE}/: DVC tracks that folder and reruns the stage when a file in it"
             " changes.",
         )
-    folder = relative if relative.parts[:2] == SOURCE.parts else SOURCE / relative
+    folder = relative
+    if relative.parts[:2] != SOURCE.parts:
+        folder = SOURCE / relative
     if folder.is_dir():
         return folder
 
-    problem = not_a_file(folder) if os.path.lexists(folder) else None
+    # no folder: say what it is, or which folders there are
+    problem = _not_a_folder(folder)
     if problem:
         raise DataError(
             f"data.path: {folder} {problem}; a folder is expected.",
@@ -361,9 +406,11 @@ def _folder(path: str | None) -> Path:
         )
     names = []
     if SOURCE.is_dir():
-        names = sorted(entry.name for entry in SOURCE.iterdir() if entry.is_dir())
+        for entry in SOURCE.iterdir():
+            if entry.is_dir():
+                names.append(entry.name)
     if names:
-        hint = f"It can be: {listed(names)}."
+        hint = f"It can be: {listed(sorted(names))}."
     else:
         hint = f"{SOURCE}/ has no folders; set data.path to null to read {SOURCE}/ itself."
     raise DataError(f"data.path: {folder} is not a folder.", hint)

@@ -38,21 +38,25 @@ class Hub:
         self.path = path
         self.name = name
         self.revision = revision
-        self.label = " ".join(part for part in (path, name) if part)
+        self.label = path
+        if name:
+            self.label += f" {name}"
         self.commit = resolve_commit(path, revision)
+
         import datasets
 
         with self._explained():
             self.data: Any = datasets.load_dataset(self.path, self.name, revision=self.commit)
         # Without network the library takes the latest version that it finds in its cache, whatever was asked
         # for.
-        files = [Path(file["filename"]) for split in self.data.values() for file in split.cache_files]
-        if not all(self.commit in file.parts for file in files):
-            problem = (
-                f"data.revision: commit {self.commit} of {self.label} is not in the cache, and the hub is out"
-                " of reach."
-            )
-            raise UnreadableError(problem, _PIN)
+        for split in self.data.values():
+            for file in split.cache_files:
+                if self.commit not in Path(file["filename"]).parts:
+                    problem = (
+                        f"data.revision: commit {self.commit} of {self.label} is not in the cache, and the"
+                        " hub is out of reach."
+                    )
+                    raise UnreadableError(problem, _PIN)
 
     def read(self, split: str, columns: LabelledColumns) -> SourceSplit:
         """Open one split."""
@@ -65,13 +69,15 @@ class Hub:
         data = self.data[split]
         name = f"{self.label}, split {split}"
         names = list(columns.check(data.column_names, name))
+        classes = None
         feature = data.features.get(columns.label)
-        classes = tuple(feature.names) if hasattr(feature, "names") else None
+        if hasattr(feature, "names"):
+            classes = tuple(feature.names)
+
+        # rows
         bad = BadRows(name, "row", columns.policy)
         tables = data.select_columns(names).with_format("arrow").iter(batch_size=ROW_GROUP)
-        batches = ValueBatch.numbered(
-            batch for table in tables for batch in table.combine_chunks().to_batches()
-        )
+        batches = ValueBatch.numbered(_batches_of(tables))
         return SourceSplit.of(SourceFile(bad, labelled_batches(batches, columns, bad, classes), classes))
 
     def provenance(self, _rows: Mapping[str, int], /) -> dict[str, Any]:
@@ -97,6 +103,11 @@ class Hub:
             ) from None
         except (DatasetsError, OSError) as error:
             raise UnreadableError(f"data.path: {self.label} cannot be read: {error}") from None
+
+
+def _batches_of(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
+    for table in tables:
+        yield from table.combine_chunks().to_batches()
 
 
 def resolve_commit(path: str, revision: str | None) -> str:

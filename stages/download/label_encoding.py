@@ -47,7 +47,7 @@ class LabelEncoder:
             return cls(kind.of_outputs(()), ())
 
         observed = _observed(train.batches(staged))
-        declared = next((staged[part.source].label_names for part in train.slices), None)
+        declared = staged[train.slices[0].source].label_names
         names = tuple(data.label_names or declared or _sorted(observed))
         written = written_classes(names, observed if data.label_names else ())
         return cls(kind.of_outputs(names), written)
@@ -84,7 +84,9 @@ def _observed(train: Iterable[tuple[StagedSplit, pa.RecordBatch]]) -> set[str]:
                 " regression.",
             )
     if len(observed) < 2:
-        only = f"only the label {observed.pop()!r}" if observed else "no label"
+        only = "no label"
+        if observed:
+            only = f"only the label {observed.pop()!r}"
         raise DataError(
             f"The train split has {only}.",
             "A classification needs at least two classes; check data.splits and data.label_column.",

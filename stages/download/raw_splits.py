@@ -50,7 +50,9 @@ class RawWriter:
         """
         split = folder.name
         schema = raw_schema(self.columns.texts, self.encoder.labels)
-        drawn = None if at_most is None else sample_rows(selection.rows, at_most, seed)
+        drawn = None
+        if at_most is not None:
+            drawn = sample_rows(selection.rows, at_most, seed)
         with progress(f"download: writing {split}", selection.rows) as step:
             batches = self._batches(selection.batches(staged), drawn, schema, step)
             rows = write_shards(folder, schema, self.corrector.apply(split, batches), self.shard_rows)
@@ -82,8 +84,11 @@ class RawWriter:
                 valid = self.encoder.labels.valid(ids.to_numpy(zero_copy_only=False))
                 self._refuse_unknown(batch, staged, complete & ~valid)
 
+            # columns of data/raw
             texts = batch.columns[: len(self.columns.texts)]
             raw = pa.record_batch([*texts, ids, batch[INDEX]], schema=schema)
+
+            # rows of this batch that are drawn: `drawn` is sorted
             is_drawn = np.ones(batch.num_rows, dtype=bool)
             if drawn is not None:
                 start, stop = np.searchsorted(drawn, (first, first + batch.num_rows))
@@ -91,7 +96,6 @@ class RawWriter:
                 is_drawn[drawn[start:stop] - first] = True
             self.left_out += int((is_drawn & ~complete).sum())
             yield raw.filter(pa.array(is_drawn & complete))
-
             first += batch.num_rows
             step.advance(batch.num_rows)
 
@@ -147,7 +151,7 @@ def remove_classes(files: Iterable[tuple[Path, Path]], labels: Task, empty: Coll
         The task with the classes that are left, which get new ids.
     """
     kept = [label for label in range(labels.outputs) if label not in empty]
-    fewer = labels.of_outputs([labels.label_text(label) for label in kept])
+    fewer = labels.of_outputs(list(map(labels.label_text, kept)))
     for path, target in files:
         with pq.ParquetFile(path) as file:
             texts = file.schema_arrow.names[:-2]  # without labels and idx

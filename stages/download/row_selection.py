@@ -58,7 +58,8 @@ def divide_train(
     from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
 
     kind = TASKS[params.data.task]
-    rows, strata = [], []
+    rows = []
+    strata = []
     ungrouped = 0
     for _, batch in whole.batches(staged):
         texts = batch.columns[: len(params.data.text_columns)]

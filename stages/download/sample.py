@@ -46,8 +46,12 @@ SETTLED_FIRST = 0.85
 A bag of words cannot use the order; a small model learns it first, and from it which clause belongs to which
 topic. With 0.5 it stays at the accuracy of a bag of words for thousands of steps.
 """
-GREETED, CONTEXT_GIVEN, CLOSED = 0.65, 0.7, 0.65
-"""Fractions of the tickets with a greeting, a context and a closing, which are independent of the queue."""
+GREETED = 0.65
+"""Fraction of the tickets with a greeting; it is independent of the queue, as the next two are."""
+CONTEXT_GIVEN = 0.7
+"""Fraction of the tickets with a context."""
+CLOSED = 0.65
+"""Fraction of the tickets with a closing."""
 
 
 class SampleSource:
@@ -87,7 +91,7 @@ class SampleSource:
         tickets = write_tickets(self.params.rows, self.params.mislabelled, self.seed)
         chosen = islice(tickets, start, stop)
         while chunk := list(islice(chosen, ROW_GROUP)):
-            columns = [pa.array(values) for values in zip(*chunk, strict=True)]
+            columns = list(map(pa.array, zip(*chunk, strict=True)))
             yield pa.record_batch(columns, Ticket._fields)
 
     def provenance(self, _rows: Mapping[str, int], /) -> dict[str, Any]:
@@ -144,9 +148,14 @@ class _Writer:
 
     def pick_some(self, options: Sequence[str], count: int) -> list[str]:
         left = list(options)
-        return [left.pop(int(self.random() * len(left))) for _ in range(count)]
+        picked = []
+        for _ in range(count):
+            position = int(self.random() * len(left))
+            picked.append(left.pop(position))
+        return picked
 
     def ticket(self) -> Ticket:
+        # number of topics
         drawn = self.random()
         if drawn < TOPICS_IN_A_TICKET[0]:
             number = 1
@@ -154,6 +163,7 @@ class _Writer:
             number = 2
         else:
             number = 3
+
         queues = self.pick_some(QUEUES, number)
         topics = [self.pick(TOPICS[queue]) for queue in queues]
         return Ticket(self.subject(topics), self.body(topics), queues[0])
@@ -173,7 +183,7 @@ class _Writer:
             sentences.append(self.pick(PHRASES["contexts"]))
         if self.random() < CLOSED:
             sentences.append(self.pick(PHRASES["closings"]))
-        return " ".join(self.sentence(sentence) for sentence in sentences)
+        return " ".join(map(self.sentence, sentences))
 
     def matter(self, broken: str, *settled: str) -> str:
         """Return the sentence about the broken topic and the settled ones."""
@@ -185,7 +195,9 @@ class _Writer:
         else:
             orders = PHRASES["broken then settled"]
         clauses = self.pick_some(PHRASES["settled"], len(settled))
-        fine = [clause.replace("{x}", topic) for clause, topic in zip(clauses, settled, strict=True)]
+        fine = []
+        for clause, topic in zip(clauses, settled, strict=True):
+            fine.append(clause.replace("{x}", topic))
         return self.pick(orders).replace("{b}", trouble).replace("{s}", " and ".join(fine))
 
     def sentence(self, text: str) -> str:

@@ -95,8 +95,13 @@ class StagedSplit:
     @property
     def file_rows(self) -> dict[str, int]:
         """Number of rows of each file of the source, by its name."""
-        ends = [*(origin.first for origin in self.origins[1:]), self.rows]
-        return {origin.bad.name: end - origin.first for origin, end in zip(self.origins, ends, strict=True)}
+        # A file ends where the next one begins.
+        ends = [origin.first for origin in self.origins[1:]]
+        ends.append(self.rows)
+        rows = {}
+        for origin, end in zip(self.origins, ends, strict=True):
+            rows[origin.bad.name] = end - origin.first
+        return rows
 
     def file(self, index: int) -> BadRows:
         """Return the bad rows of the file that the row of this ``idx`` is from."""
@@ -148,15 +153,18 @@ def stage_split(
         params: Section ``data``.
         on_skip: Called with each row that is left out, and the bad rows of its file.
     """
+    # schema of the copy
     path.parent.mkdir(parents=True, exist_ok=True)
     schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False))
     schema = schema.append(pa.field(HAS_TEXT, pa.bool_()))
     unlabelled = pa.scalar(UNLABELLED).cast(schema.field(LABEL).type)
     limit = params.files.max_row_group_mb
 
+    # what is known only when all rows were read
     origins: list[Origin] = []
     rows = 0
-    labelled = gaps = False
+    labelled = False
+    gaps = False
 
     def numbered() -> Iterator[pa.RecordBatch]:
         """Yield all rows with their numbers, and note what is known of the split only at its end."""
@@ -167,8 +175,8 @@ def stage_split(
             file.bad.on_skip = partial(on_skip, file.bad)
             with progress(f"download: {file.bad.name}") as step:
                 for batch in file.batches:
-                    # The rows that will be in memory together: those of this batch, and those before it in
-                    # the same row group.
+                    # The rows that will be in memory together: the rows of this batch, and the rows before
+                    # it in the same row group.
                     if 0 < rows % ROW_GROUP <= ROW_GROUP - batch.num_rows:
                         size += batch.nbytes
                     else:
@@ -180,9 +188,11 @@ def stage_split(
                             f"{limit:,} MB",
                             PARAMETERS.row_group,
                         )
+
                     filled = has_text(batch.columns[: len(columns.texts)])
                     labelled = labelled or bool(pc.any(pc.not_equal(batch[LABEL], unlabelled)).as_py())
                     gaps = gaps or bool(batch[LABEL].null_count) or not pc.all(filled).as_py()
+
                     index = pa.array(np.arange(rows, rows + batch.num_rows))
                     rows += batch.num_rows
                     yield pa.record_batch([*batch.columns, index, filled], schema=schema)
@@ -274,6 +284,7 @@ def check_rows(staged: StagedSplit, columns: LabelledColumns) -> None:
     if staged.gaps:
         for batch in staged.batches(0, staged.rows):
             _report(staged, columns, batch, incomplete)
+
     rows = staged.file_rows
     for origin in staged.origins:
         origin.bad.check(rows[origin.bad.name] - incomplete[origin.bad.name])
@@ -285,16 +296,22 @@ def _report(
     staged: StagedSplit, columns: LabelledColumns, batch: pa.RecordBatch, incomplete: Counter[str]
 ) -> None:
     rows = np.flatnonzero(~staged.complete(batch).to_numpy(zero_copy_only=False)).tolist()
-    texts = {name: batch[f"text_{position}"] for position, name in enumerate(columns.texts)}
-    read = {**texts, columns.label: batch[LABEL]}
+
+    # columns by the names that the user knows, for messages
+    texts = {}
+    for position, name in enumerate(columns.texts):
+        texts[name] = batch[f"text_{position}"]
+    read = texts | {columns.label: batch[LABEL]}
+
+    # what each incomplete row lacks
     values: dict[str, BadValues] = {}
     for row in rows:
         bad = staged.file(batch[INDEX][row].as_py())
         incomplete[bad.name] += 1
         file = values.setdefault(bad.name, BadValues(bad, batch[POSITION], read))
-        missing = next((name for name, text in texts.items() if not text[row].is_valid), None)
-        if missing is not None:
-            file.add(row, repr(missing), "no text (null)", HINT)
+        missing = [name for name, text in texts.items() if not text[row].is_valid]
+        if missing:
+            file.add(row, repr(missing[0]), "no text (null)", HINT)
         elif not any(text[row].as_py().strip() for text in texts.values()):
             file.add(row, " and ".join(map(repr, texts)), "no text, or only white space", HINT)
         else:
@@ -345,8 +362,12 @@ def resolve_split(split: str, spec: str, rows: Mapping[str, int]) -> list[Source
             if part.from_ < part.to:
                 slices.append(SourceSlice(part.splitname, part.from_, part.to))
     if not any(part.stop > part.start for part in slices):
-        sizes = ", ".join(f"{name!r} has {rows[name]:,}" for name in source_splits(split, spec))
-        raise DataError(f"data.splits.{split}: {spec!r} selects no rows.", f"Available rows: {sizes}.")
+        sizes = []
+        for name in source_splits(split, spec):
+            sizes.append(f"{name!r} has {rows[name]:,}")
+        raise DataError(
+            f"data.splits.{split}: {spec!r} selects no rows.", f"Available rows: {', '.join(sizes)}."
+        )
     return slices
 
 

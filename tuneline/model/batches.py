@@ -22,7 +22,8 @@ from tuneline.tasks import Task, read_task
 
 VERSION = 1
 """Version of the layout: a map of another version is made anew."""
-_IDS, _OFFSETS = "input_ids", "offsets"
+_IDS = "input_ids"
+_OFFSETS = "offsets"
 _ALIGNMENT = 64
 """Alignment of the arrays in the file, in bytes."""
 _LENGTH_BYTES = 8
@@ -69,7 +70,9 @@ class TokenMap:
         description, mapped = token_map
 
         # its arrays, in the order of the columns
-        arrays = {name: _Array(**array).view(mapped) for name, array in description["arrays"].items()}
+        arrays = {}
+        for name, place in description["arrays"].items():
+            arrays[name] = _Array(**place).view(mapped)
         offsets = arrays.pop(_OFFSETS)
         labels = arrays.pop(LABELS)
         for name, value in description["same"].items():
@@ -122,7 +125,8 @@ def _write(path: Path, key: str, rows: SplitReader) -> None:
     """Make the map of a split, with one batch of rows in memory."""
     arrays, constants, end = _lay_out(rows)
     inputs = [name for name in arrays if name not in {_OFFSETS, LABELS}]
-    longest = highest = 0
+    longest = 0
+    highest = 0
     with (
         progress(f"mapping {rows.name}", rows.rows) as step,
         replace_file(path) as partial,
@@ -199,7 +203,11 @@ def _statistics(rows: SplitReader) -> tuple[dict[str, tuple[int, int]], int]:
                 extremes[name] += [_ANY.min, _ANY.max]
             if name == _IDS:
                 max_tokens += column.num_values
-    ranges = {name: (min(values, default=0), max(values, default=0)) for name, values in extremes.items()}
+
+    # without a row group, all values are 0
+    ranges = {}
+    for name, values in extremes.items():
+        ranges[name] = (min(values, default=0), max(values, default=0))
     return ranges, max_tokens
 
 

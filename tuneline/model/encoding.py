@@ -186,7 +186,9 @@ class Encoder:
         empty_row = ("", "") if pairs else ""
         template = self._rust.encode_batch_fast([empty_row])[0].ids
         self._special_per_row = len(template)
-        self._unknown_id = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
+        self._unknown_id = -1  # which no token has
+        if tokenizer.unk_token_id is not None:
+            self._unknown_id = tokenizer.unk_token_id
         self._unknown_in_template = template.count(self._unknown_id)
 
         self._rust.enable_truncation(
@@ -204,7 +206,8 @@ class Encoder:
         """Convert encodings to columns, and add them to ``counts``."""
         lengths = np.fromiter(map(len, encodings), dtype=np.int32, count=len(encodings))
         offsets = np.concatenate([np.zeros(1, dtype=np.int32), np.cumsum(lengths, dtype=np.int32)])
-        ids = flat_array((encoding.ids for encoding in encodings), np.int32, int(offsets[-1]))
+        token_ids = (encoding.ids for encoding in encodings)
+        ids = flat_array(token_ids, np.int32, int(offsets[-1]))
         self.counts += self._count(encodings, lengths, ids)
 
         values: dict[str, NDArray[Any]] = {
@@ -233,8 +236,11 @@ class Encoder:
 
 def truncated_rows(encodings: Sequence[Encoding], lengths: NDArray[np.integer], max_length: int) -> int:
     """Return the number of rows that lost tokens; only a row of ``max_length`` tokens can be one of them."""
-    full_rows = np.flatnonzero(lengths == max_length).tolist()
-    return sum(1 for row in full_rows if encodings[row].overflowing)
+    truncated = 0
+    for row in np.flatnonzero(lengths == max_length).tolist():
+        if encodings[row].overflowing:
+            truncated += 1
+    return truncated
 
 
 def pair_separators(tokenizer: FastTokenizer) -> tuple[int, int] | None:
@@ -277,7 +283,8 @@ def encode_rows(
     """
     ready: list[pa.RecordBatch] = []
     for encodings, labels in _prefetch(_encoded(encoder, rows, text_columns)):
-        columns = {**encoder.columns(encodings), LABELS: labels}
+        columns = encoder.columns(encodings)
+        columns[LABELS] = labels
         ready.append(pa.record_batch([columns[name] for name in schema.names], schema=schema))
         if sum(map(len, ready)) == ROW_GROUP:
             yield pa.concat_batches(ready)

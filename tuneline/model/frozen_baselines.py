@@ -75,8 +75,11 @@ class FrozenEncoder:
         Returns:
             Vectors of shape ``(rows, width)``.
         """
-        starts = range(0, max(len(texts), 1), TEXTS_AT_A_TIME)  # without a text, one part of no rows
-        return np.concatenate([self._vectors(texts[start : start + TEXTS_AT_A_TIME]) for start in starts])
+        # Without a text, there is one part of no rows: the vectors have their width all the same.
+        parts = []
+        for start in range(0, max(len(texts), 1), TEXTS_AT_A_TIME):
+            parts.append(self._vectors(texts[start : start + TEXTS_AT_A_TIME]))
+        return np.concatenate(parts)
 
     def _vectors(self, texts: Sequence[str]) -> Vectors:
         import torch
@@ -91,8 +94,9 @@ class FrozenEncoder:
 
         # vectors
         def compute(batch: NDArray[np.int64]) -> Vectors:
-            padded = rows.pad(batch, self.tokenizer.pad_token_id)
-            inputs = {name: torch.from_numpy(numbers).to(self.device) for name, numbers in padded.items()}
+            inputs = {}
+            for name, padded in rows.pad(batch, self.tokenizer.pad_token_id).items():
+                inputs[name] = torch.from_numpy(padded).to(self.device)
             vectors: Vectors = mean_pooled(self.model, **inputs).float().cpu().numpy()
             return vectors
 
@@ -133,6 +137,7 @@ class FrozenBaselines:
         validation_labels = validation[LABELS].to_numpy()
         models = {}
         for name, train_features in train_inputs.items():
+            # The features of a pair end with its cosine, which is weighted.
             cosine_last = name == "frozen" and "cosine" in train_inputs
             models[name] = LinearModel.fit(
                 (train_features, train_labels),
@@ -169,6 +174,7 @@ def fit_frozen_baselines(
 
     At most as many rows of each are drawn as memory allows.
     """
+    # sample
     train_split, validation_split = splits
     labels = read_task(train_split.schema)
     max_rows = most_rows(encoder.width, len(columns) == 2)

@@ -81,6 +81,7 @@ class PairTemplate:
         Returns:
             Ids and mask of shape ``(2 * batch, longest text)``.
         """
+        # the second text, moved to the front
         position = torch.arange(input_ids.shape[1], device=input_ids.device).unsqueeze(0)
         end = (input_ids == self.separator).long().argmax(dim=1, keepdim=True)
         source = position + end + self.count - 1  # the second text moves to the front, behind the first token
@@ -91,6 +92,7 @@ class PairTemplate:
         mask = torch.cat([attention_mask * (position <= end), second_mask])
         ids = torch.where(mask == 1, torch.cat([input_ids, second_ids]), padding)
 
+        # without the columns that are padding in every row
         longest: Any = mask.sum(dim=1).max().item()
         check: Any = torch._check  # tells the exporter the range of a length that depends on the values
         check(longest >= 2)  # else a dimension could be a constant 1
@@ -115,10 +117,11 @@ class FrozenClassifier(nn.Module):
         self.encoder = encoder
         self.template = template
         width = encoder.config.hidden_size
-        if template is None:
-            pair, features = None, width
-        else:
-            pair, features = asdict(template), pair_width(width)
+        pair = None
+        features = width
+        if template is not None:
+            pair = asdict(template)
+            features = pair_width(width)
         encoder.config.update({FROZEN_HEAD_KEY: {"pooling": "mean", "pair": pair}})
         self.head = nn.Linear(features, len(encoder.config.id2label or ()))
 
@@ -179,6 +182,7 @@ def load_classifier(folder: Path, attention: str) -> TrainedModel:
     if not is_frozen:
         return model
 
+    # the head, which transformers does not know
     pair = config[FROZEN_HEAD_KEY]["pair"]
     template = None if pair is None else PairTemplate(**pair)
     classifier = FrozenClassifier(model, template)

@@ -132,6 +132,11 @@ class RegistryTags:
         return {artifact: cls(artifact, tuple(tags)) for artifact, tags in by_artifact.items()}
 
     @property
+    def objects(self) -> dict[str, str]:
+        """The objects of the tags, by name."""
+        return {tag.name: tag.object for tag in self.tags}
+
+    @property
     def versions(self) -> list[Version]:
         """The registered versions, the lowest first."""
         deregistered = self._deregistered

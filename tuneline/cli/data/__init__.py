@@ -44,7 +44,7 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     import pyarrow as pa
 
     from tuneline.analysis.corrections import NEXT_STEPS, Corrections, corrections_locked, dropped_file
-    from tuneline.cli.data.repairs import added, choose_rows, refuse_empty_splits, rows_of_split
+    from tuneline.cli.data.dropping import added, choose_rows, refuse_empty_splits, rows_of_split
     from tuneline.core.paths import FAILING_ROWS, RAW, SPLITS
     from tuneline.core.tables import SplitReader, check_text_columns
     from tuneline.params.loading import load_params
@@ -71,16 +71,20 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
         refuse_empty_splits(choice)
 
     # list them
+    entries = pa.concat_tables([choice.entries for choice in choices])
     with corrections_locked():
-        present = Corrections.read()
-        dropped = added(present.dropped, pa.concat_tables([choice.entries for choice in choices]))
+        before = Corrections.read()
+        dropped = added(before.dropped, entries)
         if not dry_run:
-            Corrections(present.labels, dropped).write()
+            Corrections(before.labels, dropped).write()
 
-    new = dropped.num_rows - present.dropped.num_rows
+    # what was written, or would be
+    new = dropped.num_rows - before.dropped.num_rows
     noun = "line" if new == 1 else "lines"
-    condition = " if this were no dry run" if dry_run else ""
-    say(f"{dropped_file()}: {new:,} new {noun}, {dropped.num_rows:,} in all{condition}.")
+    message = f"{dropped_file()}: {new:,} new {noun}, {dropped.num_rows:,} in all"
+    if dry_run:
+        message += " if this were no dry run"
+    say(f"{message}.")
     if any(choice.rows for choice in choices) and not dry_run:
         say(NEXT_STEPS)
 
@@ -90,7 +94,9 @@ def recode(
     file: TextFile, encoding: Encoding = None, mojibake: Mojibake = False, output: Output = None
 ) -> None:
     """Show the lines of a text file that are not UTF-8, and write a copy in which they are."""
-    from tuneline.cli.data.repairs import recode_file as write
+    from tuneline.cli.data.recoding import recode_file
     from tuneline.readers.text import known_encoding
 
-    write(file, None if encoding is None else known_encoding(encoding), mojibake, output)
+    if encoding is not None:
+        encoding = known_encoding(encoding)
+    recode_file(file, encoding, mojibake, output)

@@ -82,21 +82,34 @@ def _read_classes(
     The class of an incomplete row is ``None``. Rows that cannot be read are counted in ``bad``.
     """
     kind = TASKS[decision.task]
+    # Only the train file is divided.
     division = split if name == "train" else None
-    by = None if division is None else division.by
+    by = None
+    if division is not None:
+        by = division.by
+
     labels: list[str | None] = []
-    rows, strata = [], []
+    rows = []
+    strata = []
     for batch in _labelled(file, decision, by, bad):
-        texts, label = batch.columns[: len(decision.text_columns)], batch[LABEL]
+        texts = batch.columns[: len(decision.text_columns)]
+        label = batch[LABEL]
         stratum = kind.strata(label)
+
+        # labels of the complete rows
         complete = pc.and_(has_text(texts), pc.is_valid(label))
         values = pc.if_else(complete, pc.fill_null(stratum, ""), pa.scalar(None, pa.string()))
         labels += values.to_pylist()
-        groups = None if by is None else batch["other_0"]
+
+        # what decides on the split of a row
+        groups = None
+        if by is not None:
+            groups = batch["other_0"]
         rows.append(row_hashes(texts, groups, seed))
         strata.append(hashes(stratum))
     bad.check(len(labels))
 
+    # the split of each row, as the stage computes it from its texts
     if division is None or not rows:
         return labels, [SPLITS.index(name)] * len(labels)
     return labels, assign_splits(np.concatenate(rows), np.concatenate(strata), division).tolist()
@@ -107,11 +120,12 @@ def _labelled(
 ) -> Iterator[pa.RecordBatch]:
     options = dict.fromkeys(decision.text_columns, "--text") | {decision.label_column: "--label"}
     check_columns(file.columns, options, str(file.path))
+    others = {} if by is None else {by: "--by"}
     columns = LabelledColumns(
         decision.text_columns,
         decision.label_column,
         TASKS[decision.task],
-        others={} if by is None else {by: "--by"},
+        others=others,
         sparse=True,
         policy=file.policy,
     )

@@ -66,9 +66,11 @@ def pair(rows: Sequence[Cells], first: int, second: int) -> tuple[float, str] | 
         several words, or is a copy of the other, or they have too little in common.
     """
     # words of both texts of each row that has both
-    left, right = [], []
+    left: list[list[str]] = []
+    right: list[list[str]] = []
     for row in rows[:PROFILED_ROWS]:
-        first_text, second_text = row[first], row[second]
+        first_text = row[first]
+        second_text = row[second]
         if first_text and second_text:
             left.append(WORD.findall(first_text.casefold()))
             right.append(WORD.findall(second_text.casefold()))
@@ -76,14 +78,14 @@ def pair(rows: Sequence[Cells], first: int, second: int) -> tuple[float, str] | 
         return None
     if not _are_texts(left) or not _are_texts(right):
         return None
-    copies = [_is_copy(*texts) for texts in zip(left, right, strict=True)]
+    copies = list(map(_is_copy, left, right))
     if np.mean(copies) >= MOST_COPIES:
         return None
 
     # words in common, within rows and with the text of the next row
     next_right = right[1:] + right[:1]
-    within = np.array([_in_common(*texts) for texts in zip(left, right, strict=True)])
-    across = np.array([_in_common(*texts) for texts in zip(left, next_right, strict=True)])
+    within = np.array(list(map(_in_common, left, right)))
+    across = np.array(list(map(_in_common, left, next_right)))
     gains = within - across
     gain = float(gains.mean())
     standard_error = gains.std(ddof=1) / len(gains) ** 0.5
@@ -101,35 +103,42 @@ def pair(rows: Sequence[Cells], first: int, second: int) -> tuple[float, str] | 
 
 def _are_texts(texts: Sequence[Sequence[str]]) -> bool:
     """Return True if a column has various texts of several words; numbers, as in dates, are no words."""
-    words = sum(not word.isdecimal() for text in texts for word in text)
+    words = _count_words(texts).total()
     distinct = len(set(map(tuple, texts)))
     return words >= LEAST_WORDS * len(texts) and distinct >= LEAST_DISTINCT * len(texts)
 
 
 def _are_alike(left: Sequence[Sequence[str]], right: Sequence[Sequence[str]]) -> bool:
     """Return True if two columns have texts of one length and one vocabulary."""
-    left_words, right_words = _count_words(left), _count_words(right)
+    left_words = _count_words(left)
+    right_words = _count_words(right)
     shorter, longer = sorted([left_words.total() / len(left), right_words.total() / len(left)])
     shared = min(_share_in(left_words, right_words), _share_in(right_words, left_words))
     return shorter >= ALIKE_WORDS and shorter / longer >= ALIKE_LENGTH and shared >= ALIKE_VOCABULARY
 
 
 def _count_words(texts: Sequence[Sequence[str]]) -> Counter[str]:
+    """Return how often each word occurs in all texts; numbers are no words."""
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(word for word in text if not word.isdecimal())
+        for word in text:
+            if not word.isdecimal():
+                counts[word] += 1
     return counts
 
 
 def _share_in(words: Counter[str], vocabulary: Counter[str]) -> float:
     """Return the share of words that occur in a vocabulary, too."""
-    return sum(words[word] for word in words.keys() & vocabulary.keys()) / words.total()
+    shared = words.keys() & vocabulary.keys()
+    return sum(words[word] for word in shared) / words.total()
 
 
 def _in_common(left: Sequence[str], right: Sequence[str]) -> float:
     """Return the share of the distinct words of the shorter text that the other text has, too."""
-    left_words, right_words = set(left), set(right)
-    return len(left_words & right_words) / max(1, min(len(left_words), len(right_words)))
+    left_words = set(left)
+    right_words = set(right)
+    shorter = min(len(left_words), len(right_words))
+    return len(left_words & right_words) / max(1, shorter)
 
 
 def _is_copy(left: Sequence[str], right: Sequence[str]) -> bool:
@@ -161,7 +170,7 @@ class ColumnProfile:
         nested: Cells that are lists or objects.
         values: Number of cells by value, for the first ``MOST_VALUES`` values.
         many: There are more values.
-        numbered: Each cell is the whole number after that of the cell before.
+        numbered: Each cell is the whole number after the number of the cell before.
     """
 
     name: str
@@ -184,15 +193,21 @@ class ColumnProfile:
         if not text:
             return
         self.filled += 1
-        self.nested += cell == NESTED
+        if cell == NESTED:
+            self.nested += 1
         self.lengths[count_words(text)] += 1
-        is_number = len(text) < 40 and NUMBER.fullmatch(text) is not None
-        if is_number:
+
+        number = None
+        if len(text) < 40 and NUMBER.fullmatch(text):
+            number = float(text)
             self.numbers += 1
-            self.fractions += not float(text).is_integer()
+            if not number.is_integer():
+                self.fractions += 1
         elif DECIMAL_COMMA.fullmatch(text):
             self.commas += 1
-        self._follow(float(text) if is_number else None)
+        self._follow(number)
+
+        # Values beyond MOST_VALUES are not kept: a column of texts would take the memory of the whole file.
         if text in self.values or len(self.values) < MOST_VALUES:
             self.values[text] += 1
         else:
@@ -207,7 +222,10 @@ class ColumnProfile:
     @property
     def mean_words(self) -> float:
         """Mean number of words of a filled cell."""
-        return sum(words * cells for words, cells in self.lengths.items()) / max(self.filled, 1)
+        total = 0
+        for words, cells in self.lengths.items():
+            total += words * cells
+        return total / max(self.filled, 1)
 
     def words_at(self, quantile: float) -> int:
         """Return the number of words that this fraction of the filled cells does not exceed."""
@@ -261,11 +279,17 @@ def sampling(rows: Iterable[Cells], sample: list[Cells]) -> Iterator[Cells]:
     """
     generator = random.Random(0)  # noqa: S311 - no secret depends on it
     for number, row in enumerate(rows):
-        position = number if number < SAMPLE_ROWS else generator.randrange(number + 1)
-        if position < SAMPLE_ROWS:
-            # replaces the row at the position, or appends the first rows
-            sample[position : position + 1] = [tuple(cell and cell[:LONGEST] for cell in row)]
+        if number < SAMPLE_ROWS:
+            sample.append(_shortened_cells(row))
+        else:
+            position = generator.randrange(number + 1)
+            if position < SAMPLE_ROWS:
+                sample[position] = _shortened_cells(row)
         yield row
+
+
+def _shortened_cells(row: Cells) -> Cells:
+    return tuple(cell and cell[:LONGEST] for cell in row)
 
 
 MOST_CLASSES = 200
@@ -301,41 +325,53 @@ def decide_columns(
     Raises:
         DataError: A named column is missing, or no column looks like text or like a label.
     """
-    by_name = {profile.name: profile for profile in profiles}
-    for name in (*text, *([label] if label else [])):
+    names = [profile.name for profile in profiles]
+    by_name = dict(zip(names, profiles, strict=True))
+    user_columns = list(text)
+    if label:
+        user_columns.append(label)
+    for name in user_columns:
         if name not in by_name:
             raise DataError(f"There is no column {name!r}.", f"Columns: {listed(by_name)}.")
     named_by_user = "named by you"
 
     # label
     if label:
-        labels, why_label = by_name[label], named_by_user
+        labels = by_name[label]
+        why_label = named_by_user
     else:
-        labels, why_label = label_of([profile for profile in profiles if profile.name not in text])
+        candidates = [profile for profile in profiles if profile.name not in text]
+        labels, why_label = label_of(candidates)
     check_label(labels, named=label is not None)
 
-    # texts
+    # texts, among the columns that are not the label
     if text:
-        texts, why_text = tuple(text), named_by_user
+        texts = tuple(text)
+        why_text = named_by_user
     else:
         candidates = [profile for profile in profiles if profile is not labels]
-        texts, why_text = text_of(candidates, sample, [profile.name for profile in profiles])
+        texts, why_text = text_of(candidates, sample, names)
 
     # task
     if task:
-        chosen, why_task = task, named_by_user
+        chosen = task
+        why_task = named_by_user
     else:
         chosen, why_task = task_by_labels(labels)
     has_decimals = pa.types.is_floating(TASKS[chosen].staged_type)
     decimal = "," if has_decimals and labels.has_decimal_commas else "."
 
+    # what the user is told
     reasons = [
         f"text: {' and '.join(map(repr, texts))} ({why_text})",
         f"label: {labels.name!r} ({why_label})",
         f"task: {chosen} ({why_task})",
     ]
     read = (*texts, labels.name)
-    unread = [profile.name for profile in profiles if profile.filled and profile.name not in read]
+    unread = []
+    for profile in profiles:
+        if profile.filled and profile.name not in read:
+            unread.append(profile.name)
     if unread:
         reasons.append(f"not read: {listed(unread)}")
     return ColumnChoice(texts, labels.name, chosen, tuple(reasons), decimal)
@@ -383,11 +419,14 @@ def label_of(profiles: Sequence[ColumnProfile]) -> tuple[ColumnProfile, str]:
 
     It is one with a known name, else the one with the fewest classes, else the one with fractions.
     """
-    candidates = [profile for profile in profiles if _can_be_label(profile)]
+    candidates = list(filter(_can_be_label, profiles))
 
-    named = [
-        profile for name in LABEL_NAMES for profile in candidates if profile.name.strip().lower() == name
-    ]
+    # the first of the known names counts, not the first column
+    named = []
+    for name in LABEL_NAMES:
+        for profile in candidates:
+            if profile.name.strip().lower() == name:
+                named.append(profile)
     if named:
         return named[0], f"by its name{_also(named[1:])}"
 
@@ -418,8 +457,10 @@ def _also(others: Sequence[ColumnProfile]) -> str:
     """Name other columns that look like a label."""
     if not others:
         return ""
-    shown = ", ".join(f"{other.name!r} ({len(other.classes)} values)" for other in others[:4])
-    return f"; {shown} could be the label, too: --label COLUMN"
+    values = []
+    for profile in others[:4]:
+        values.append(f"{profile.name!r} ({len(profile.classes)} values)")
+    return f"; {', '.join(values)} could be the label, too: --label COLUMN"
 
 
 def text_of(
@@ -454,11 +495,10 @@ def text_of(
         return tuple(sorted((longest.name, second), key=position)), f"a pair: {reason}"
 
     reason = f"{longest.mean_words:.0f} words per row"
-    unused = [
-        f"{profile.name!r} ({profile.mean_words:.0f} words)"
-        for profile in others
-        if profile.mean_words >= ALIKE_WORDS
-    ]
+    unused = []
+    for profile in others:
+        if profile.mean_words >= ALIKE_WORDS:
+            unused.append(f"{profile.name!r} ({profile.mean_words:.0f} words)")
     if unused:
         reason += f"; not used: {', '.join(unused)}; --text COLUMN --text COLUMN makes a pair"
     return (longest.name,), reason

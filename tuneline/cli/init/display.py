@@ -1,5 +1,6 @@
 """What ``tuneline init`` prints: the plan, the parameters that will change, and what to do next."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,13 +24,16 @@ LISTED_CLASSES = 6
 def show_plan(plan: Plan, params: Params) -> None:
     """Print first rows, decisions, splits and warnings."""
     console = Console()
+
+    # what was decided, from the rows that the user knows
     console.print(first_rows(plan))
     for reason in plan.decision.reasons:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     console.print(Text(f"  format: {plan.layout.described()}\n"), soft_wrap=True)
 
+    # what the files hold
     console.print(splits_table(plan))
-    for note in [*plan.notes, *split_notes(plan), *warnings_of_plan(plan, params)]:
+    for note in plan.notes + split_notes(plan) + warnings_of_plan(plan, params):
         console.print(Text(f"  {note}"), soft_wrap=True)
 
 
@@ -37,11 +41,15 @@ def first_rows(plan: Plan) -> Table:
     """Return the used columns of the first rows."""
     table = Table(title="First rows", title_justify="left")
     names = [*plan.decision.text_columns, plan.decision.label_column]
-    positions = [list(plan.columns).index(name) for name in names]
+    positions = list(map(list(plan.columns).index, names))
     for name in names:
         table.add_column(Text(visible(name)), overflow="fold")
     for row in plan.first:
-        table.add_row(*[Text(_shortened(visible(row[position] or ""))) for position in positions])
+        cells = []
+        for position in positions:
+            cell = visible(row[position] or "")
+            cells.append(Text(_shortened(cell)))
+        table.add_row(*cells)
     return table
 
 
@@ -56,22 +64,32 @@ def splits_table(plan: Plan) -> Table:
     table = Table(show_header=False, box=None)
     for split in SPLITS:
         classes = plan.classes[split]
-        file = str(plan.placement.file(split)) if split in plan.placement.specs else ""
-        fractions = ", ".join(
-            f"{name} {count / classes.total():.0%}"
-            for name, count in classes.most_common(LISTED_CLASSES)
-            if name
-        )
-        if len(classes) > LISTED_CLASSES:
-            fractions += f", and {len(classes) - LISTED_CLASSES} more"
-        table.add_row(Text(split), Text(f"{classes.total():,} rows"), Text(file), Text(visible(fractions)))
+        file = ""
+        if split in plan.placement.specs:
+            file = str(plan.placement.file(split))
+        rows = f"{classes.total():,} rows"
+        table.add_row(Text(split), Text(rows), Text(file), Text(visible(_class_shares(classes))))
     return table
+
+
+def _class_shares(classes: Counter[str]) -> str:
+    """Return the share of rows of each class, the most frequent class first; nothing in a regression."""
+    shares = []
+    for name, rows in classes.most_common(LISTED_CLASSES):
+        if name:  # The single class of a regression has no name.
+            shares.append(f"{name} {rows / classes.total():.0%}")
+    text = ", ".join(shares)
+    if len(classes) > LISTED_CLASSES:
+        text += f", and {len(classes) - LISTED_CLASSES} more"
+    return text
 
 
 def show_changes(changes: Mapping[str, tuple[Any, Any]]) -> None:
     """Print the parameters that will change, each with its value before and after."""
     console = Console()
-    heading = "\nparams.yaml" if changes else "\nparams.yaml: nothing to change"
+    heading = "\nparams.yaml"
+    if not changes:
+        heading += ": nothing to change"
     console.print(Text(heading))
     for key, (before, after) in changes.items():
         console.print(Text(f"  {key}: {_as_yaml(before)} -> {_as_yaml(after)}"), soft_wrap=True)
@@ -83,12 +101,16 @@ def _as_yaml(value: Any) -> Any:
 
 def show_next_steps(plan: Plan, written: bool) -> None:
     """Print what was written (``written``: also ``params.yaml``) and what to do next."""
-    files = [str(path) for path in plan.placement.copies]
+    files = list(map(str, plan.placement.copies))
     if written:
         files.insert(0, "params.yaml")
     lines = ["", f"Written: {', '.join(files) or 'nothing, all is there already'}", "Next:"]
 
-    corrections = [str(path) for path in (label_file(), dropped_file()) if written and path.exists()]
+    # Corrections of former data would be applied to the rows of this data.
+    corrections = []
+    for path in (label_file(), dropped_file()):
+        if written and path.exists():
+            corrections.append(str(path))
     if corrections:
         lines += [
             f"  git rm {' '.join(corrections)}",

@@ -14,22 +14,28 @@ SHOWN_CLASSES = 5
 def split_notes(plan: Plan) -> list[str]:
     """Return how the train file is divided, and which rows are left out."""
     notes = []
+
+    # division of the train file
     if plan.split is not None:
         taken = []
         for split in SPLITS[1:]:
             fraction = getattr(plan.split, split)
             if fraction:
                 taken.append(f"{split} ({fraction:.0%})")
-        kept = f"all rows of a {plan.split.by!r} are" if plan.split.by else "equal texts are"
+        kept = "equal texts are"
+        if plan.split.by:
+            kept = f"all rows of a {plan.split.by!r} are"
         notes.append(
             f"{' and '.join(taken)} taken from {plan.placement.file('train').name} by the stage download"
             f" (data.split); {kept} in one split."
         )
 
+    # what the test rows can tell apart
     test_rows = plan.classes["test"].total()
     if test_rows:
         notes.append(TASKS[plan.decision.task].resolution(test_rows))
 
+    # rows that are left out
     left_out = plan.left_out
     if left_out.incomplete:
         notes.append(f"{left_out.incomplete:,} rows without text or label are left out (data.bad_rows).")
@@ -67,16 +73,22 @@ def class_warnings(plan: Plan) -> list[str]:
     """Return warnings about classes with a single row, and about splits that lack a class."""
     warnings = []
     totals: Counter[str] = sum(plan.classes.values(), Counter())
-    rare = [name for name, rows in totals.items() if rows == 1 and name]
+    rare = []
+    for name, rows in totals.items():
+        if name and rows == 1:
+            rare.append(name)
     if rare:
         warnings.append(
             f"! Only one row has the label {listed(rare, SHOWN_CLASSES)}: a typo, or the header of another"
             " file?"
         )
+
+    # classes of the train split that another split cannot test
     for split in SPLITS[1:]:
         absent = sorted(set(plan.classes["train"]) - set(plan.classes[split]))
         if absent:
             shown = ", ".join(absent[:SHOWN_CLASSES])
-            more = ", ..." if len(absent) > SHOWN_CLASSES else ""
-            warnings.append(f"! {split} has no rows of {shown}{more}.")
+            if len(absent) > SHOWN_CLASSES:
+                shown += ", ..."
+            warnings.append(f"! {split} has no rows of {shown}.")
     return warnings

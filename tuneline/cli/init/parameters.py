@@ -11,7 +11,8 @@ from tuneline.tasks import TASKS
 
 def is_current(plan: Plan, params: Params) -> bool:
     """Return True if ``params.yaml`` is for this data already."""
-    data, decision = params.data, plan.decision
+    data = params.data
+    decision = plan.decision
     now = (data.source, data.path, tuple(data.text_columns), data.label_column, data.task)
     planned = (
         "files",
@@ -32,13 +33,19 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
         current: True if the parameters are for this data already; then its class names and behaviour tests
             stay, too.
     """
+    splits = {split: plan.placement.specs.get(split, split) for split in SPLITS}
+    division = None
+    if plan.split is not None:
+        division = plan.split.model_dump()
+
+    # data
     values: dict[str, Any] = {
         "data.source": "files",
         "data.path": plan.placement.data_path,
         "data.name": None,
         "data.revision": None,
-        "data.splits": {split: plan.placement.specs.get(split, split) for split in SPLITS},
-        "data.split": None if plan.split is None else plan.split.model_dump(),
+        "data.splits": splits,
+        "data.split": division,
         "data.text_columns": list(plan.decision.text_columns),
         "data.label_column": plan.decision.label_column,
         "data.task": plan.decision.task,
@@ -48,27 +55,43 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
         values["data.bad_rows"] = "skip"
         values["data.max_bad_share"] = plan.max_bad_share
     if not current:
+        # They name classes, columns or texts of the former data.
         values["data.label_names"] = None
         values["data.as_of"] = None
         values["data.last_days"] = None
         values["evaluate.behaviour"] = None
 
+    # metric
     kind = TASKS[plan.decision.task].metric_kind
     suitable = {candidate.name for candidate in metrics_for(kind) if candidate.validated}
-    values["train.metric"] = metric if metric in suitable else primary_metric(kind).name
+    if metric not in suitable:
+        metric = primary_metric(kind).name
+    values["train.metric"] = metric
     return values
 
 
 def file_params(plan: Plan) -> dict[str, Any]:
     """Return the parameters in ``data.files``; ``None`` is the usual value for the suffix of the files."""
-    layout, dialect = plan.layout, plan.layout.dialect
-    delimiter = quoting = columns = None
+    layout = plan.layout
+    dialect = layout.dialect
+    delimiter = None
+    quoting = None
+    columns = None
     if layout.kind == "delimited":
-        usual_delimiter = "\t" if layout.delimiter == "\t" else ","
-        usual_quoting = "literal" if layout.delimiter == "\t" else "standard"
-        delimiter = layout.delimiter if layout.delimiter != usual_delimiter else None
-        quoting = layout.quoting if layout.quoting != usual_quoting else None
-        columns = None if layout.header else list(plan.columns)
+        # The suffix tells tabs (.tsv) from commas (.csv), each with its usual quoting.
+        usual_quoting = "standard"
+        if layout.delimiter == "\t":
+            usual_quoting = "literal"
+        elif layout.delimiter != ",":
+            delimiter = layout.delimiter
+        if layout.quoting != usual_quoting:
+            quoting = layout.quoting
+        if not layout.header:
+            columns = list(plan.columns)
+
+    encoding = layout.encoding.removesuffix("-sig")
+    if layout.kind == "parquet":
+        encoding = "utf-8"
     return {
         "data.files.delimiter": delimiter,
         "data.files.quoting": quoting,
@@ -77,5 +100,5 @@ def file_params(plan: Plan) -> dict[str, Any]:
         "data.files.skip_lines": dialect.skip_lines,
         "data.files.decimal": dialect.decimal,
         "data.files.columns": columns,
-        "data.files.encoding": "utf-8" if layout.kind == "parquet" else layout.encoding.removesuffix("-sig"),
+        "data.files.encoding": encoding,
     }

@@ -60,7 +60,7 @@ class Placement:
 
 
 def files_in(paths: Sequence[Path]) -> Sequence[Path]:
-    """Return the files, or those of a single folder that have a known suffix; refuse a folder without any."""
+    """Return the files; of a single folder, the files with a known suffix. Refuse a folder without any."""
     if len(paths) != 1 or not paths[0].is_dir():
         return paths
     files = []
@@ -84,6 +84,7 @@ def by_split(paths: Sequence[Path]) -> dict[str, Path]:
     if len(paths) == 1:
         return {"train": paths[0]}
     hint = "Name the files after the splits: train.csv, validation.csv, test.csv."
+
     files: dict[str, Path] = {}
     for path in paths:
         splits = _splits_named(path)
@@ -95,6 +96,7 @@ def by_split(paths: Sequence[Path]) -> dict[str, Path]:
         files[split] = path
     if "train" not in files:
         raise DataError("No file is named train.", hint)
+    # in the order of the splits, not of the arguments
     return {split: files[split] for split in SPLITS if split in files}
 
 
@@ -127,8 +129,11 @@ def place(
     # Another file of the same split, such as train.csv beside train.parquet, would leave the choice open.
     for split in files:
         own = placement.file(split)
-        siblings = [own.with_name(placement.specs[split] + ending) for ending in ENDINGS]
-        rivals = [path.name for path in siblings if path != own and path.exists()]
+        rivals = []
+        for ending in ENDINGS:
+            path = own.with_name(placement.specs[split] + ending)
+            if path != own and path.exists():
+                rivals.append(path.name)
         if rivals:
             problem = (
                 f"{placement.folder} has {listed(rivals)} too, so the file of {split} would not be clear."
@@ -140,9 +145,10 @@ def place(
 def _copies(files: Mapping[str, Path], suffix: str, name: str | None) -> Placement:
     """Return the placement of copies in a folder; a copy that is there already is not written again."""
     folder = SOURCE / folder_name(name, list(files.values()))
-    specs = {split: ALL if len(files) == 1 else split for split in files}
+    specs = {}
     copies = {}
     for split, path in files.items():
+        specs[split] = ALL if len(files) == 1 else split
         target = folder / f"{specs[split]}{suffix}"
         if not (target.is_file() and filecmp.cmp(path, target, shallow=False)):
             copies[target] = path
@@ -152,12 +158,16 @@ def _copies(files: Mapping[str, Path], suffix: str, name: str | None) -> Placeme
 def _protect(placement: Placement, originals: Sequence[Path]) -> None:
     """Check that no copy would replace an original, a file beside the originals, or one behind a link."""
     hint = "Choose another folder for the copies: --name NAME"
+    # real paths, whatever links lead to them
     folders = {path.parent.resolve() for path in originals}
     for target, source in placement.copies.items():
         real = target.resolve()
         if real != SOURCE.resolve() / target.relative_to(SOURCE):
             raise DataError(f"{target} is behind a link, to {real}, where nothing is written.", hint)
-        if target.exists() and (real.parent in folders or any(target.samefile(path) for path in originals)):
+        if not target.exists():
+            continue
+        # The same file can have another name: hard links.
+        if real.parent in folders or any(target.samefile(path) for path in originals):
             raise DataError(
                 f"{target} is among your own files, which are only read; the copy of {source} would"
                 " replace it.",
@@ -174,6 +184,7 @@ def _in_place(files: Mapping[str, Path], suffix: str) -> Placement | None:
     if not folder.is_relative_to(SOURCE.resolve()):
         return None
 
+    # names that data.splits can hold
     stems = {}
     for split, path in files.items():
         stem = path.name.removesuffix(suffix)

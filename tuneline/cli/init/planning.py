@@ -87,39 +87,32 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
     if not profiles or profiles[0].rows == 0:
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
     decision = decide_columns(profiles, sample, choices.text, choices.label, choices.task)
-    files = {split: file.with_decimal(decision.decimal) for split, file in files.items()}
+    for split, file in files.items():
+        files[split] = file.with_decimal(decision.decimal)
     train = files["train"]
     if choices.encoding is None:
         notes += guessed_encoding_notes(train.layout.encoding, sample)
 
     # copies of the files that have labels
-    labelled = {}
-    for split, file in files.items():
-        if split == "train" or is_labelled(file, decision):
-            labelled[split] = file
-        else:
-            notes.append(
-                f"{file.path} has no labels, so it cannot be evaluated; it is left out. `tuneline predict"
-                f" {file.path}` labels it."
-            )
-    placement = place(
-        {split: file.path for split, file in labelled.items()},
-        list(paths_by_split.values()),
-        train.layout,
-        choices.name,
-    )
-    notes += batch_notes([placement.folder / placement.specs[split] for split in labelled])
+    labelled = files_with_labels(files, decision, notes)
+    to_place = {split: file.path for split, file in labelled.items()}
+    placement = place(to_place, list(paths_by_split.values()), train.layout, choices.name)
+    notes += batch_notes(placement)
 
     # splits and their classes
-    split_now = current.split if current.path == placement.data_path else None
+    split_now = usual_split(profiles[0].rows)
+    if current.split is not None and current.path == placement.data_path:
+        split_now = current.split  # for this data already
     without_file = [split for split in SPLITS if split not in labelled]
-    division = plan_split(without_file, train, choices.by, split_now or usual_split(profiles[0].rows))
+    division = plan_split(without_file, train, choices.by, split_now)
     classes, left_out = count_classes(labelled, decision, division, params.seed)
     if not classes["train"]:
         text = " and ".join(map(repr, decision.text_columns))
         problem = f"{train.path}: no row has a text in {text} and a label in {decision.label_column!r}."
         raise DataError(problem, "Name others: --text, --label")
 
+    # in whole percent, so that the same files satisfy the limit
+    share_left_out = math.ceil(left_out.share * 100) / 100
     return Plan(
         layout=train.layout,
         placement=placement,
@@ -131,8 +124,7 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
         first=list(itertools.islice(train.rows(), PREVIEW_ROWS)),
         classes=classes,
         left_out=left_out,
-        # in whole percent, so that the same files satisfy the limit
-        max_bad_share=max(current.max_bad_share, math.ceil(left_out.share * 100) / 100),
+        max_bad_share=max(current.max_bad_share, share_left_out),
         notes=notes,
     )
 
@@ -149,6 +141,22 @@ def open_files(paths: Mapping[str, Path], choices: UserChoices, current: DataPar
     return files
 
 
+def files_with_labels(
+    files: Mapping[str, RowFile], decision: ColumnChoice, notes: list[str]
+) -> dict[str, RowFile]:
+    """Return the train file and the files that have labels; add a note for each file without labels."""
+    labelled = {}
+    for split, file in files.items():
+        if split == "train" or is_labelled(file, decision):
+            labelled[split] = file
+        else:
+            notes.append(
+                f"{file.path} has no labels, so it cannot be evaluated; it is left out. `tuneline predict"
+                f" {file.path}` labels it."
+            )
+    return labelled
+
+
 def is_labelled(file: RowFile, decision: ColumnChoice) -> bool:
     """Return True if a file has the label column, and a label in any row."""
     if decision.label_column not in file.columns:
@@ -158,10 +166,11 @@ def is_labelled(file: RowFile, decision: ColumnChoice) -> bool:
     return not profile(["label"], labels)[0].is_unlabelled
 
 
-def batch_notes(folders: Sequence[Path]) -> list[str]:
+def batch_notes(placement: Placement) -> list[str]:
     """Return a note for each folder of batches, which the stage ``download`` reads after the file."""
     notes = []
-    for folder in folders:
+    for spec in placement.specs.values():
+        folder = placement.folder / spec
         if folder.is_dir() and any(folder.glob("[!.]*")):
             notes.append(
                 f"! {folder}/ has batches (docs/your-data.md): they are read too, but the figures here are"

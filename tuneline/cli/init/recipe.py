@@ -6,7 +6,7 @@ et al. 2019 (compact models; rates up to 3e-4), Liu et al. 2019 (RoBERTa; 1e-5 t
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ OPTION = "--checkpoint"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint of which everything but the weights was read.
+    """A checkpoint whose files were read, except for the weights.
 
     Attributes:
         config: Its ``config.json``.
@@ -75,7 +75,9 @@ class Checkpoint:
     def description(self) -> str:
         """Name, commit, architecture, size and licence in one line."""
         millions = f"{self.parameters / 1e6:,.1f} million parameters"
-        licence = f"licence {self.license}" if self.license else "no licence in its model card"
+        licence = "no licence in its model card"
+        if self.license:
+            licence = f"licence {self.license}"
         return (
             f"{self.pretrained.label} ({self.config.get('model_type')}, {self.layers} layers of {self.width},"
             f" {millions}, {licence})"
@@ -140,7 +142,9 @@ class Lengths:
         """
         needed = int(self.tokens[-1 - int(self.MOST_TRUNCATED * len(self.tokens))])
         rounded = max(self.USUAL, -(-needed // 8) * 8)
-        return rounded if self.limit is None else min(rounded, self.limit)
+        if self.limit is None:
+            return rounded
+        return min(rounded, self.limit)
 
     def truncated(self, length: int) -> float:
         """Return the share of rows that are longer."""
@@ -167,19 +171,31 @@ def measure_lengths(
     backend.no_truncation()
     backend.no_padding()
 
-    # texts of the sample, or pairs of them
-    positions = [list(columns).index(name) for name in text_columns]
-    rows = [tuple(row[position] or "" for position in positions) for row in sample]
-    filled = [row for row in rows if any(text.strip() for text in row)]
-    texts = filled if len(positions) > 1 else [row[0] for row in filled]
+    # texts of the sample, or pairs of them, without the rows that have no text
+    rows = []
+    for row in texts_of(sample, columns, text_columns):
+        if any(text.strip() for text in row):
+            rows.append(row)
+    texts = rows if len(text_columns) > 1 else [row[0] for row in rows]
 
+    # tokens
     encodings = encode_batch(backend, texts, checkpoint.pretrained.label)
     tokens = np.sort(np.fromiter(map(len, encodings), dtype=np.int64, count=len(texts)))
     unknown = sum(encoding.ids.count(tokenizer.unk_token_id) for encoding in encodings)
 
+    # the smaller limit of tokenizer and model; some state none
     limits = [checkpoint_limit(tokenizer, checkpoint.folder), token_limit(checkpoint.config)]
     limit = min((limit for limit in limits if limit is not None), default=None)
     return Lengths(tokens, limit, unknown / max(int(tokens.sum()), 1))
+
+
+def texts_of(
+    sample: Sequence[Cells], columns: Sequence[str], text_columns: Sequence[str]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the texts of each row of a sample; a missing text is empty."""
+    positions = list(map(list(columns).index, text_columns))
+    for row in sample:
+        yield tuple(row[position] or "" for position in positions)
 
 
 RATES = ((256, 1e-4), (512, 5e-5), (768, 3e-5), (1024, 1e-5), (math.inf, 6e-6))
@@ -231,14 +247,21 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
 
     The linear model on the frozen checkpoint is published where validation shows it better.
     """
+    # batches
     rows = train_rows(plan, params)
     batch = 16 if rows < SMALL_DATA else 32
     max_length = lengths.max_length
-    tokens = micro_batch_tokens(batch, min(int(lengths.tokens[-1]), max_length), checkpoint)
+    longest = min(int(lengths.tokens[-1]), max_length)
+    tokens = micro_batch_tokens(batch, longest, checkpoint)
+    truncation, truncation_reasons = truncation_rate(lengths, params)
+
+    # epochs and learning rate
     steps_per_epoch = math.ceil(rows / batch)
     epochs = fine_tuning_epochs(rows, steps_per_epoch)
+    evaluate_every_steps = None
+    if epochs == 1:
+        evaluate_every_steps = math.ceil(steps_per_epoch / 4)
     rate = next(rate for width, rate in RATES if checkpoint.width <= width)
-    truncation, truncation_reasons = truncation_rate(lengths, params)
 
     values = {
         **reset(plan, params),
@@ -248,7 +271,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
         "model.head": "auto",
         "tokenize.max_length": max_length,
         "train.epochs": epochs,
-        "train.evaluate_every_steps": math.ceil(steps_per_epoch / 4) if epochs == 1 else None,
+        "train.evaluate_every_steps": evaluate_every_steps,
         "train.global_batch_size": batch,
         "train.micro_batch_size": batch,
         "train.micro_batch_tokens": tokens,
@@ -264,8 +287,10 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
             f"max_length {max_length}: truncates {lengths.truncated(max_length):.1%} of"
             f" rows{_at_limit(lengths)}; {lengths.description}"
         ),
-        *truncation_reasons,
-        *language_reasons(lengths, params),
+    ]
+    reasons += truncation_reasons
+    reasons += language_reasons(lengths, params)
+    reasons += [
         (
             "model.head auto: a linear model on the frozen checkpoint is fitted, too, in seconds;"
             " validation decides which is published"
@@ -308,7 +333,10 @@ def batch_reason(batch: int, tokens: int | None) -> str:
 def epochs_reason(epochs: int, steps_per_epoch: int) -> str:
     """Return why there are so many epochs."""
     steps = f"{epochs * steps_per_epoch:,} steps"
-    duration = f"1 epoch, {steps}, evaluated 4 times" if epochs == 1 else f"{epochs} epochs, {steps}"
+    if epochs == 1:
+        duration = f"1 epoch, {steps}, evaluated 4 times"
+    else:
+        duration = f"{epochs} epochs, {steps}"
     fewest, most = EPOCHS
     rule = f"at least {LEAST_STEPS} steps, within {fewest} to {most} epochs; 1 from {LARGE_DATA:,} rows"
     return f"{duration}: {rule}"
@@ -321,9 +349,10 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
     epochs = min(max(fewest, math.ceil(SCRATCH_STEPS / steps_per_epoch)), most)
 
     # There is no tokenizer yet: tokens are estimated from words.
-    words = sum(
-        profile.words_at(0.95) for profile in plan.profiles if profile.name in plan.decision.text_columns
-    )
+    words = 0
+    for profile in plan.profiles:
+        if profile.name in plan.decision.text_columns:
+            words += profile.words_at(0.95)
     shortest, longest = SCRATCH_LENGTHS
     max_length = min(max(shortest, math.ceil(words * TOKENS_PER_WORD / 8) * 8), longest)
     config = scratch_config(params, max_length)
@@ -380,9 +409,11 @@ def reset(plan: Plan, params: Params) -> dict[str, Any]:
     defaults = default_values()
     values = {key: get_value(defaults, key) for key in RESET}
     if TASKS[plan.decision.task].takes_class_params:
-        weights = params.train.class_weights
         values["train.label_smoothing"] = params.train.label_smoothing
-        values["train.class_weights"] = None if isinstance(weights, dict) else weights
+        values["train.class_weights"] = None
+        # A table of weights names the classes of the former data.
+        if not isinstance(params.train.class_weights, dict):
+            values["train.class_weights"] = params.train.class_weights
     return values
 
 
@@ -417,17 +448,19 @@ FEW_TO_CHOOSE_BY = 500
 def kept_weights(plan: Plan) -> str:
     """Return the value of ``train.keep``: few rows of validation cannot tell the epochs apart.
 
-    The rate has come down to 0 at the last step. With 37 and 125 rows, its weights were as good as those of
-    the epoch that validation chose, or up to 3 points better (docs/benchmarks.md).
+    The rate has come down to 0 at the last step. With 37 and 125 rows, the last weights were as good as the
+    weights of the epoch that validation chose, or up to 3 points better (docs/benchmarks.md).
     """
-    return "best" if plan.classes["validation"].total() >= FEW_TO_CHOOSE_BY else "last"
+    if plan.classes["validation"].total() >= FEW_TO_CHOOSE_BY:
+        return "best"
+    return "last"
 
 
 def label_smoothing(plan: Plan, params: Params) -> float:
     """Return ``train.label_smoothing``: the user's, else ``SMOOTHING`` for a classifier of last weights.
 
-    They are those of many epochs on few rows, and too sure of themselves. Smoothing cost no accuracy, and
-    took the loss on test from 1.27 to 0.67 on 300 rows of movies (docs/benchmarks.md).
+    These weights come from many epochs on few rows, and are too sure of themselves. Smoothing cost no
+    accuracy, and took the loss on test from 1.27 to 0.67 on 300 rows of movies (docs/benchmarks.md).
     """
     if not TASKS[plan.decision.task].takes_class_params:
         return 0.0
@@ -435,8 +468,9 @@ def label_smoothing(plan: Plan, params: Params) -> float:
     if kept_weights(plan) == "last":
         return current or SMOOTHING
     # An earlier `tuneline init` wrote these values for few rows.
-    is_of_other_data = params.train.keep == "last" and current == SMOOTHING
-    return 0.0 if is_of_other_data else current
+    if params.train.keep == "last" and current == SMOOTHING:
+        return 0.0
+    return current
 
 
 SMOOTHING = 0.1
@@ -471,7 +505,9 @@ def micro_batch_tokens(batch: int, longest: int, checkpoint: Checkpoint) -> int 
     Their activations take the memory of 32 x 128 tokens in BERT-base.
     """
     tokens = BATCH_TOKENS // (checkpoint.width * checkpoint.layers)
-    return tokens if batch * longest > tokens else None
+    if batch * longest <= tokens:
+        return None
+    return tokens
 
 
 def truncation_rate(lengths: Lengths, params: Params) -> tuple[dict[str, Any], list[str]]:
@@ -514,11 +550,15 @@ MOST_FOREIGN = 0.02
 
 def suggested(sample: Sequence[Cells], columns: Sequence[str], text_columns: Sequence[str]) -> str:
     """Return a small checkpoint that reads the language of the texts."""
-    positions = [list(columns).index(name) for name in text_columns]
-    text = "".join(row[position] or "" for row in sample[:1000] for position in positions)
-    letters = [character for character in text if character.isalpha()]
-    foreign = sum(not character.isascii() for character in letters)
-    return MULTILINGUAL if foreign > MOST_FOREIGN * len(letters) else SMALL
+    letters = 0
+    foreign = 0
+    for texts in texts_of(sample[:1000], columns, text_columns):
+        for character in "".join(texts):
+            if character.isalpha():
+                letters += 1
+                if not character.isascii():
+                    foreign += 1
+    return MULTILINGUAL if foreign > MOST_FOREIGN * letters else SMALL
 
 
 def ask(current: str | None, suggestion: str) -> str | None:
@@ -531,10 +571,14 @@ def ask(current: str | None, suggestion: str) -> str | None:
     if current is not None and current not in SUGGESTIONS:
         checkpoints = {current: "as in params.yaml"} | SUGGESTIONS
     names = list(checkpoints)
-    lines = [f"{name:48} {description}" for name, description in checkpoints.items()]
+    lines = []
+    for name, description in checkpoints.items():
+        lines.append(f"{name:48} {description}")
     lines += ["another: its name on the hub, or models/source/NAME", "none: train a small model from scratch"]
-    another, none = len(lines) - 1, len(lines)
+    another = len(lines) - 1
+    none = len(lines)
 
+    # question and answer
     console = Console()
     console.print(Text("\nWhich checkpoint shall be fine-tuned?"))
     for number, line in enumerate(lines, 1):
@@ -562,8 +606,10 @@ def choose_checkpoint(plan: Plan, params: Params) -> Checkpoint | None:
     name = ask(current, suggested(plan.sample, plan.columns, plan.decision.text_columns))
     if name is None:
         return None
+    # The revision in the parameters is a commit of the current checkpoint only.
+    revision = params.model.revision if name == current else None
     with Console().status("Reading its configuration and tokenizer ..."):
-        return open_checkpoint(name, params.model.revision if name == current else None)
+        return open_checkpoint(name, revision)
 
 
 def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bool) -> dict[str, Any]:
@@ -574,6 +620,8 @@ def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bo
     """
     console = Console()
     console.print(Text("\nModel and training"))
+
+    # recipe
     if checkpoint is not None:
         lengths = measure_lengths(checkpoint, plan.sample, plan.columns, plan.decision.text_columns)
         recipe = fine_tuning(checkpoint, lengths, plan, params)
@@ -595,6 +643,8 @@ def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bo
         )
         console.print(Text(text), soft_wrap=True)
         recipe = from_scratch(plan, params)
+
+    # reasons and cost
     for reason in recipe.reasons:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     if checkpoint is not None and trial:
@@ -609,7 +659,9 @@ def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Param
     values = recipe.params
     batch = values["train.global_batch_size"]
     epochs = values["train.epochs"]
-    tokens = [] if recipe.lengths is None else recipe.lengths.tokens.tolist()
+    tokens: list[int] = []
+    if recipe.lengths is not None:
+        tokens = recipe.lengths.tokens.tolist()
     lengths = batch_lengths(tokens, values["tokenize.max_length"], batch)
     spec = TrialSpec(
         config=checkpoint.config,
@@ -624,12 +676,15 @@ def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Param
     if isinstance(result, str):
         return f"cost: not measured, because the trial failed: {result}"
 
+    # seconds of training and evaluation
     step = result.step_seconds(batch)
     training = epochs * math.ceil(train_rows(plan, params) / batch) * step
     evaluations = 4 if values["train.evaluate_every_steps"] else epochs
     forward = result.row_seconds * FORWARD
     evaluation = plan.classes["validation"].total() * forward
-    busy = "; less when no other programs use the processor" if is_busy() else ""
+    busy = ""
+    if is_busy():
+        busy = "; less when no other programs use the processor"
     return (
         f"cost on this machine ({result.device}): about {duration(1000 * step)} for 1,000 steps, "
         f"{duration(training + evaluations * evaluation)} for the training{busy}"

@@ -56,12 +56,20 @@ class RowFile:
         number = 0
         with open_table(self.source) as table:
             # Columns of lists and objects are not read: all their cells are NESTED.
-            flat = [name for name in self.columns if not table.is_nested(name)]
-            places = [flat.index(name) if name in flat else None for name in self.columns]
-            rows = table.rows({name: name for name in flat}, everywhere=())
+            flat = []
+            positions = []
+            for position, name in enumerate(self.columns):
+                if not table.is_nested(name):
+                    flat.append(name)
+                    positions.append(position)
+
+            rows = table.rows(dict(zip(flat, flat, strict=True)), everywhere=())
             for _, values in readable(rows, bad):
                 number += 1
-                yield tuple([NESTED if place is None else _cell(values[place]) for place in places])
+                cells: list[str | None] = [NESTED] * len(self.columns)
+                for position, value in zip(positions, values, strict=True):
+                    cells[position] = _cell(value)
+                yield tuple(cells)
         bad.check(number)
 
 
@@ -81,8 +89,8 @@ def open_row_file(
     file = RowFile(path, layout, [], limits, policy)
     if not layout.header:
         with open_text(path, layout.encoding, SOURCES, limits) as lines:
-            width = len(next(cells for cells in layout.reader(iter(lines)) if cells))
-        return replace(file, columns=[numbered_column(position) for position in range(width)])
+            first = next(filter(None, layout.reader(iter(lines))))  # the first line that is not empty
+        return replace(file, columns=list(map(numbered_column, range(len(first)))))
 
     with open_table(file.source) as table:
         columns = table.all_names(file.bad_rows())

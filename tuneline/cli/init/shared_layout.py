@@ -37,16 +37,23 @@ def layouts(
         DataError: The files have different layouts.
     """
     detected = {split: detect_layout(path, encoding, limits) for split, path in files.items()}
+
+    # header: the user's word for all files, else a file that shows it speaks for those that do not
+    decided = {}
     if header is not None:
-        decided = {split: _with_header(layout, header) for split, layout in detected.items()}
+        for split, layout in detected.items():
+            decided[split] = _with_header(layout, header)
     else:
         clear = [layout for layout in detected.values() if layout.is_clear]
         if not clear:
             raise unclear_header(files["train"], detected["train"])
-        decided = {}
         for split, layout in detected.items():
-            decided[split] = layout if layout.is_clear else _with_header(layout, clear[0].header)
+            if layout.is_clear:
+                decided[split] = layout
+            else:
+                decided[split] = _with_header(layout, clear[0].header)
 
+    # one layout
     for split, layout in decided.items():
         if _without_mark(layout) != _without_mark(decided["train"]):
             problem = f"{files[split]} has another layout than {files['train']}."
@@ -66,9 +73,9 @@ def _without_mark(layout: Layout) -> Layout:
 def unclear_header(path: Path, layout: Layout) -> UnclearHeaderError:
     """Return the error about a first line that can be read in two ways, with the option for each."""
     with open_text(path, layout.encoding, SOURCES) as lines:
-        first = next(cells for cells in layout.reader(iter(lines)) if cells)
+        first = next(filter(None, layout.reader(iter(lines))))  # the first line that is not empty
     shown = listed([cell[:SHOWN_CHARACTERS] for cell in first], SHOWN_CELLS)
-    numbered = listed([numbered_column(position) for position in range(len(first))], SHOWN_CELLS)
+    numbered = listed(list(map(numbered_column, range(len(first)))), SHOWN_CELLS)
     problem = (
         f"{path}: the first line of the table, {shown}, can name the columns or be a row like the others."
     )

@@ -51,6 +51,7 @@ def plan_split(
     if not without_file:
         return None
 
+    # fractions of the splits without a file; the others take nothing from the train file
     usual = SplitParams()
     fractions = {"validation": 0.0, "test": 0.0}
     for name in fractions:

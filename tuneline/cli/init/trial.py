@@ -124,7 +124,9 @@ def run_trial(spec: TrialSpec) -> TrialResult | str:
         return str(error.strerror)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
-        return lines[-1] if lines else f"it was ended by signal {-done.returncode}"
+        if lines:
+            return lines[-1]
+        return f"it was ended by signal {-done.returncode}"
     return TrialResult(**json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -137,6 +139,7 @@ def measure_step(spec: TrialSpec) -> TrialResult:
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
+    # Parameters are counted on the device "meta", where they take no memory.
     config = AutoConfig.for_model(**{**spec.config, "num_labels": spec.labels})
     classifier: Callable[[Any], torch.nn.Module] = AutoModelForSequenceClassification.from_config
     with torch.device("meta"):
@@ -166,6 +169,7 @@ def measure_step(spec: TrialSpec) -> TrialResult:
     step(spec.lengths[len(spec.lengths) // 2])
     optimizer.step()
 
+    # measured
     row_seconds = _mean_seconds(step, spec.lengths, device)
     optimizer_seconds, _ = _seconds(optimizer.step, device)
     return TrialResult(_description(device, is_bf16), row_seconds, optimizer_seconds)

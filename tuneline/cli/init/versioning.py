@@ -30,7 +30,7 @@ def show_versioned(plan: Plan, content: str) -> bool:
 
 def add_to_dvc(plan: Plan, content: str) -> None:
     """Run ``dvc add`` for the data and weights that the new ``params.yaml`` names, or say how to do it."""
-    paths = [str(path) for path in _to_add(plan, content)]
+    paths = list(map(str, _to_add(plan, content)))
     if not paths:
         return
     with Console().status("dvc add ..."):
@@ -52,8 +52,11 @@ def _to_add(plan: Plan, content: str) -> list[Path]:
     if not Path(".dvc").is_dir():
         return []
     values = YAML(typ="safe", pure=True).load(content)
-    paths = [*missing(Path(), values)]
-    paths += [path for path in named(values) if not path.exists()]
+    paths = list(missing(Path(), values))
+    for path in named(values):
+        if not path.exists():
+            paths.append(path)
+    # Data that DVC has already changes by the copy.
     for target in plan.placement.copies:
         tracked = file_of_dvc(Path(), target)
         if tracked:
