@@ -1,4 +1,6 @@
-"""The report: what is known of the model, as ``reports/index.html`` (one file without scripts or network access) and as a model card.
+"""The report on the model: the page ``reports/index.html`` and the model card.
+
+The page is one file without scripts or network access.
 
 The latency of exported models is measured while the report is written, because it is a property of the
 machine, not of the model. The card has metrics and a commit that are known only after training. It is
@@ -92,9 +94,10 @@ class Latencies(Record):
 
 
 def measure_latencies(root: Path, split: str) -> Latencies | None:
-    """Measure every exported model on rows of the reported split for a few seconds, and write ``reports/timing/latency.json``.
+    """Measure the latency of every exported model on rows of the reported split for a few seconds.
 
-    Without models or rows, there is nothing to measure: ``None``.
+    The result is written to ``reports/timing/latency.json``. Without models or rows, there is nothing to
+    measure: ``None``.
     """
     from tuneline.core.machine import threads
     from tuneline.model.batches import TokenizedSplit
@@ -150,7 +153,13 @@ class Provenance:
 
     @classmethod
     def read(cls, root: Path, lock: Lock, *, with_export: bool) -> Self:
-        """Read git, ``dvc.lock``, ``source.json``, ``reports/timing/`` and, unless it is of another model, ``export.json``."""
+        """Read git, ``dvc.lock``, ``source.json``, ``reports/timing/`` and ``export.json``.
+
+        Args:
+            root: Root of the project.
+            lock: Its ``dvc.lock``.
+            with_export: False if the exported models are of another model.
+        """
         version = lock.out(CLASSIFIER_PATH)
         commit = commit_of(root, version) if version else None
         record = ExportRecord.read_if_exists(root / ONNX / EXPORT_RECORD) if with_export else None
@@ -267,14 +276,14 @@ class Report:
 
 
 def metric_names(metrics: Mapping[str, float]) -> list[str]:
-    """Return the names of a model's metrics: those of the metric table, then those that ``evaluate.metrics`` adds."""
+    """Return the names of a model's metrics in the order of the metric table, then of ``evaluate.metrics``."""
     return [*(name for name in METRIC_TABLE if name in metrics), *custom_metrics(metrics)]
 
 
 def tiles_of(
     metrics: Mapping[str, float], headline: str | None, before: Mapping[str, float]
 ) -> list[tuple[str, str, float | None]]:
-    """Return the metrics but that of the headline: title, value, change since an earlier result (``None`` if there is none)."""
+    """Return the metrics without the headline: title, value, and change since an earlier result or ``None``."""
     names = [name for name in metric_names(metrics) if name != headline]
     return [
         (title_of(name), f"{metrics[name]:.3f}", _change(metrics[name], before.get(name))) for name in names
@@ -383,7 +392,7 @@ def escape(value: Any) -> str:
 
 
 def metadata(report: Report) -> str:
-    """Return the metadata block (YAML between lines of three dashes), written by the classes of huggingface_hub."""
+    """Return the metadata block (YAML between lines of three dashes) of the model card."""
     from huggingface_hub import EvalResult, ModelCardData
 
     params, source, task = report.params, report.provenance.source, "text-classification"
