@@ -101,7 +101,7 @@ def draw_over_steps(training: Columns, column: str, name: str, unit: str, colour
         return to_svg(figure, name, f"{column.replace('_', ' ').capitalize()} over steps")
 
 
-def _format_exponent(value: float, _: int | None) -> str:
+def _format_exponent(value: float, _position: float) -> str:
     """Return a number as ``2e-5``: without a leading zero of the exponent, and without ``.0``."""
     if not value:
         return "0"

@@ -191,7 +191,7 @@ def largest_errors(
 def read_texts(
     raw: SplitReader | None, rows: NDArray[np.int64], text_columns: Sequence[str]
 ) -> list[list[tuple[str, str]]]:
-    """Return column names and texts of rows, in their order; no texts if the split is missing or does not fit."""
+    """Return column names and texts of rows, in their order; no texts where the split is another one."""
     if raw is None or rows.max(initial=-1) >= raw.rows:
         return [[] for _ in rows]
     columns = [name for name in text_columns if name in raw.schema.names]
