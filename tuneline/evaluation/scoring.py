@@ -384,7 +384,7 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
 
 
 def spread_metrics(split: SplitPredictions) -> dict[str, float]:
-    """Return the interval of the primary metric, and the spread of predictions: it tells a collapsed model."""
+    """Return the interval of the primary metric, and the spread that tells a collapsed model."""
     estimate = primary_interval(
         split.primary, split.labels, split.values, average=split.average, seed=split.seed
     )

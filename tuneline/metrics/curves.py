@@ -1,4 +1,4 @@
-"""Curves and calibration of a classifier, as columns for ``dvc plots``; their size does not grow with the split."""
+"""Curves and calibration of a classifier for ``dvc plots``; their size does not grow with the split."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class Softmax:
 
 
 def scored_classes(labels: Classes, classes: int) -> list[int]:
-    """Return the classes whose curves are defined: those of some rows, but not all.
+    """Return the classes whose curves are defined: classes of at least one row, but not of all.
 
     With two classes: the positive one.
     """
@@ -81,7 +81,9 @@ def scored_classes(labels: Classes, classes: int) -> list[int]:
 
 
 def roc_curve(probability: Softmax, labels: Classes) -> Columns:
-    """Return the true positive rate over the false positive rate: of class 1 of two, or the mean of one class against the rest.
+    """Return the true positive rate over the false positive rate.
+
+    The curve is of class 1 of two, or the mean of one class against the rest.
 
     Labels have the shape ``(rows,)``. The columns are empty when no class can be scored.
     """
@@ -177,5 +179,8 @@ def calibration(probability: Softmax, labels: Classes) -> Columns:
 
 
 def calibration_error(bins: Columns) -> float:
-    """Return the expected calibration error: mean distance of accuracy from confidence, weighted by rows (Guo et al. 2017, eq. 3)."""
+    """Return the expected calibration error: mean distance of accuracy from confidence, weighted by rows.
+
+    Source: Guo et al. 2017, equation 3.
+    """
     return float(np.average(np.abs(bins["accuracy"] - bins["confidence"]), weights=bins["rows"]))

@@ -57,7 +57,10 @@ class ProjectFunction:
 def load_function(
     parameter: str, name: FunctionName, options: Mapping[str, Any] | None = None
 ) -> ProjectFunction:
-    """Import a function of logits, labels, and options by name; refuse one that needs a file that is no dependency of its stage."""
+    """Import a function of logits, labels, and options by name.
+
+    A function that needs a file that is no dependency of its stage is refused.
+    """
     module, files = _import(parameter, name)
     target = getattr(module, name.function, None)
     if not callable(target):
@@ -83,7 +86,10 @@ def load_function(
 
 
 def _import(parameter: str, name: FunctionName) -> tuple[ModuleType, tuple[Path, ...]]:
-    """Import a file as a module of the package ``project`` of the current folder; return it with all files that this has read."""
+    """Import a file as a module of the package ``project`` of the current folder.
+
+    Return the module with all files of the package that the import has read.
+    """
     root = Path.cwd()
     with _fresh_imports_from(root):
         try:

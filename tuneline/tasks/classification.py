@@ -35,7 +35,10 @@ DISAGREEMENT = 0.2
 UNKNOWN = -2
 """Id of a class that a person wrote and that the task does not have; -1 is the id of a missing label."""
 IMPOSSIBLE = -20.0
-"""Logit of a class without rows of train: a probability below 1e-8, because the highest of the others is at least 0."""
+"""Logit of a class without rows of train.
+
+Its probability is below 1e-8, because the highest of the others is at least 0.
+"""
 
 
 @dataclass(frozen=True)
@@ -231,7 +234,7 @@ class Classification(Task):
         return f"confidence {100 * size:.1f} %"
 
     def spread(self, predictions: Labels, labels: Labels) -> dict[str, float]:
-        """Return how many classes are predicted, how many with rows never are, and the share of the most predicted one."""
+        """Return the number of predicted and of never predicted classes, and the share of the most predicted."""
         predicted = np.bincount(predictions, minlength=self.outputs)
         labelled = np.bincount(labels, minlength=self.outputs)
         return {
@@ -323,7 +326,7 @@ class Classification(Task):
         return METRIC_TABLE["f1"]
 
     def averaging(self, required: Averaging | None) -> Averaging:
-        """Return how F1 is averaged: as required, else over class 1 of two classes, and over all classes of more."""
+        """Return how F1 is averaged: as required, else over class 1 of two classes, or over all of more."""
         is_binary = self.outputs == 2
         if required == "binary" and not is_binary:
             raise ParamsError(

@@ -129,7 +129,11 @@ class Regression(Task):
         return pa.array(predictions)
 
     def exact_text(self, label: Any) -> str:
-        """Return a number with the digits of a 32-bit float; a ``ValueError`` if it is none, or not finite."""
+        """Return a number with the digits of a 32-bit float.
+
+        Raises:
+            ValueError: It is not numeric, or not finite.
+        """
         number = np.float32(label)
         if not np.isfinite(number):
             raise ValueError("not finite")
