@@ -46,7 +46,8 @@ class Softmax:
     @classmethod
     def of(cls, logits: NDArray[np.float32]) -> Self:
         """Prepare the probabilities of logits."""
-        largest, total = np.empty(len(logits), logits.dtype), np.empty(len(logits))
+        largest = np.empty(len(logits), logits.dtype)
+        total = np.empty(len(logits))
         for start in range(0, len(logits), ROWS_AT_A_TIME):
             rows = slice(start, start + ROWS_AT_A_TIME)
             largest[rows] = logits[rows].max(axis=1)
@@ -76,7 +77,7 @@ def scored_classes(labels: Classes, classes: int) -> list[int]:
 
     With two classes: the positive one.
     """
-    candidates = [1] if classes == 2 else range(classes)
+    candidates = [1] if classes == 2 else range(classes)  # the curve of class 0 would say the same
     return [index for index in candidates if 0 < np.count_nonzero(labels == index) < len(labels)]
 
 
@@ -135,6 +136,7 @@ def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> Curve:
     """Keep the ends, and points that are evenly spaced along the length of the curve."""
     if len(x) <= POINTS:
         return x, y
+    # distance from the start of the curve at each point, by horizontal and vertical steps
     along = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))])
     kept = np.unique(np.searchsorted(along, np.linspace(0.0, along[-1], POINTS)).clip(max=len(x) - 1))
     kept = np.unique([0, *kept, len(x) - 1])
@@ -168,6 +170,7 @@ def calibration(probability: Softmax, labels: Classes) -> Columns:
     """
     confidence = probability.highest
     right = probability.logits.argmax(axis=1) == labels
+    # A confidence of 1 is in the last bin.
     bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     rows = np.bincount(bins, minlength=BINS)
     filled = rows > 0

@@ -72,9 +72,9 @@ def load_function(
     try:
         inspect.signature(target).bind("logits", "labels", **function.options)
     except TypeError as error:
-        arguments = ", ".join(
-            ["logits", "labels", *(f"{key}={value!r}" for key, value in function.options.items())]
-        )
+        arguments = "logits, labels"
+        for key, value in function.options.items():
+            arguments += f", {key}={value!r}"
         raise function.error(
             f"cannot be called as {name.function}({arguments}): {error}.",
             f"Define it as `def {name.function}(logits, labels)`. Other arguments need a"
@@ -97,27 +97,27 @@ def _import(parameter: str, name: FunctionName) -> tuple[ModuleType, tuple[Path,
         except Exception as error:  # whatever the user's code raises
             problem = f"cannot be imported{_line_in_project(error)}: {type(error).__name__}: {error}"
             raise ParamsError(f"{parameter}: {name.file} {problem}", "Correct the file.") from error
-        files = [
-            getattr(other, "__file__", None) for key, other in sys.modules.items() if _is_of_project(key)
-        ]
+        files = []
+        for key, imported in sys.modules.items():
+            path = getattr(imported, "__file__", None)
+            if path and _is_of_project(key):  # a folder without __init__.py is a module without a file
+                files.append(Path(path))
     if module.__file__ != str(root / name.file):
         raise ParamsError(
             f"{parameter}: Python imports {name.module} from {module.__file__}, not from this repository.",
             f"Add an empty file {PROJECT}/__init__.py: an installed package of the same name is found before"
             " a folder without it.",
         )
-    return module, tuple(sorted(Path(file).relative_to(root) for file in files if file))
+    return module, tuple(sorted(file.relative_to(root) for file in files))
 
 
 def _line_in_project(error: Exception) -> str:
     """Return where in the user's files an error was raised, as words to append; empty if it was elsewhere."""
     folder = str(PROJECT.absolute())
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)
-    ]
-    return (
-        f" ({Path(frames[-1].filename).relative_to(Path.cwd())}, line {frames[-1].lineno})" if frames else ""
-    )
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):  # the innermost call is the last one
+        if frame.filename.startswith(folder):
+            return f" ({Path(frame.filename).relative_to(Path.cwd())}, line {frame.lineno})"
+    return ""
 
 
 def _is_of_project(module: str) -> bool:
@@ -131,10 +131,12 @@ def _fresh_imports_from(root: Path) -> Iterator[None]:
     No bytecode is written: Python would take it for current after an edit in the same second that keeps the
     size of the file.
     """
-    for name in [name for name in sys.modules if _is_of_project(name)]:
-        del sys.modules[name]
+    for name in list(sys.modules):
+        if _is_of_project(name):
+            del sys.modules[name]
     importlib.invalidate_caches()
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    before = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
     sys.path.insert(0, str(root))
     try:
         yield
@@ -170,8 +172,8 @@ class CustomMetric:
         outputs = logits[:, 0] if logits.shape[1] == 1 else logits
         value = self.function(outputs.copy(), labels.copy())  # the function may change its arguments
         if np.ndim(value) != 0 or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-            found = f"an array of shape {np.shape(value)}" if np.ndim(value) else repr(value)
-            problem = f"returns {found} for {len(labels)} rows, not one finite number."
+            returned = f"an array of shape {np.shape(value)}" if np.ndim(value) else repr(value)
+            problem = f"returns {returned} for {len(labels)} rows, not one finite number."
             raise self.function.error(problem, "Return a float, also if a class is absent.")
         return float(value)
 

@@ -162,6 +162,7 @@ def _matthews_correlation(
     import numpy as np
 
     classes = np.union1d(labels, predictions)
+    # counts of each class, and of all rows, by resample
     labelled = counts @ (labels[:, None] == classes)
     predicted = counts @ (predictions[:, None] == classes)
     rows = counts.sum(axis=1)
@@ -310,7 +311,7 @@ _METRICS = (
         baseline="mean_mse",
         hub_name="mse",
     ),
-    Metric(name="loss", title="Loss", kinds=(*CLASSES, *NUMBERS), greater_is_better=False),
+    Metric(name="loss", title="Loss", kinds=CLASSES + NUMBERS, greater_is_better=False),
 )
 METRIC_TABLE: Mapping[str, Metric] = {metric.name: metric for metric in _METRICS}
 """Every metric by name, in the order in which people see them.

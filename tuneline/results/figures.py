@@ -159,7 +159,7 @@ def _draw_diagonal(axes: "Axes", ends: tuple[float, float] = (0, 1)) -> None:
 
 def unit_square(axes: "Axes", x: str, y: str) -> None:
     """Scale both axes from 0 to 1, and label them."""
-    ticks = [0, 0.25, 0.5, 0.75, 1]
+    ticks = [0, 0.25, 0.5, 0.75, 1]  # labelled without trailing zeros
     labels = [f"{tick:g}" for tick in ticks]
     axes.set(
         xlim=(-0.01, 1.01),
@@ -325,7 +325,9 @@ def draw_figures(
     figures |= _draw_training(root, lock, previous)
 
     # Curves of other rows, or of another metric, are no comparison.
-    comparable = previous if previous and previous.comparable else None
+    comparable = None
+    if previous is not None and previous.comparable:
+        comparable = previous
     for name, draw in CURVES.items():
         path = PLOTS / f"evaluation/{name}.csv"
         curve = read_columns(root / path)
@@ -356,7 +358,9 @@ def _draw_training(root: Path, lock: Lock, previous: PreviousResult | None) -> d
 
     # loss, with the step that was kept: the last one unless the best is kept
     keeps_best = lock.params().get("train.keep", "best") == "best"
-    kept_step = best_step if keeps_best else None
+    kept_step = None
+    if keeps_best:
+        kept_step = best_step
     figures = {"loss": draw_loss(curve, validation, kept_step, _read_previous(previous, path))}
 
     # rate and gradient norm

@@ -171,8 +171,12 @@ class Provenance:
         """
         # git
         version = lock.out(CLASSIFIER_PATH)
-        commit = commit_of(root, version) if version else None
-        tags = registered(root, version, commit) if version and commit else []
+        commit = None
+        tags: list[str] = []
+        if version:
+            commit = commit_of(root, version)
+        if version and commit:
+            tags = registered(root, version, commit)
         changed = git(root, "status", "--porcelain", "--untracked-files=no").splitlines()
 
         # dvc.lock
@@ -338,7 +342,9 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
     params = lock.params()
     run = RunFacts.read(root, params)
     predictions = ReportedPredictions.read(root / PREDICTIONS)
-    previous = find_previous(root, run.evaluated, reference) if run.evaluated else None
+    previous = None
+    if run.evaluated:
+        previous = find_previous(root, run.evaluated, reference)
     top = headline(run.evaluated, params, predictions, previous, run.is_frozen)
     if top and top.stale:
         predictions = None
@@ -355,7 +361,9 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
 
     # exported models
     export_is_stale = is_stale(root, run.compared)
-    flips = _read_flips(root, run.compared) if run.compared else {}
+    flips: Mapping[str, Sequence[Flip]] = {}
+    if run.compared is not None:
+        flips = _read_flips(root, run.compared)
 
     return Report(
         metrics=run.evaluated,
@@ -420,7 +428,9 @@ def _digest(values: Mapping[str, str]) -> str:
 def signed(value: float, digits: int = 3) -> str:
     """Format a difference with its sign, a typographic minus, and no sign if it rounds to zero."""
     text = f"{value:+.{digits}f}"
-    return text[1:] if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
+    if float(text) == 0:
+        return text[1:]
+    return text.replace("-", "\N{MINUS SIGN}")
 
 
 def render_card(report: Report) -> str:
@@ -441,13 +451,16 @@ def metadata(report: Report) -> str:
     """Return the metadata block (YAML between lines of three dashes) of the model card."""
     from huggingface_hub import ModelCardData
 
+    # data and model
     params = report.params
     dataset = str(params.get("data.path") or params.get("data.source") or "data")
     is_of_hub = params.get("data.source") == "hub" and bool(params.get("data.path"))
-    base_model = None
+    base_model = None  # a local checkpoint has no name on the Hub
     base = report.provenance.base
     if base is not None and base.checkpoint and base.checkpoint.commit:
         base_model = base.checkpoint.name
+
+    # tags and metrics
     tags = ["tuneline"]
     if report.exported:
         tags.append("onnx")
@@ -475,6 +488,7 @@ def _eval_results(report: Report, dataset: str) -> list["EvalResult"]:
 
     config = report.params.get("data.name")
     commit = report.provenance.source.get("commit")
+    revision = str(commit) if commit else None
     results = []
     for name in metric_names(report.metrics):
         results.append(
@@ -484,7 +498,7 @@ def _eval_results(report: Report, dataset: str) -> list["EvalResult"]:
                 dataset_name=f"{dataset} {config or ''}".strip(),
                 dataset_config=config,
                 dataset_split=report.split,
-                dataset_revision=str(commit) if commit else None,
+                dataset_revision=revision,
                 metric_type=name,
                 metric_value=report.metrics[name],
             )

@@ -201,6 +201,7 @@ def read_texts(
     # ``raw.take`` needs ascending rows; the second ``take`` restores the order.
     order = np.argsort(rows)
     table = raw.take(rows[order], columns).take(np.argsort(order))
+    # a missing text is an empty one
     texts = []
     for values in table.to_pylist():
         texts.append([(name, str(values[name] or "")) for name in columns])
@@ -314,13 +315,17 @@ def _read_comparable(
     previous: PreviousResult | None, predictions: ReportedPredictions | None
 ) -> ReportedPredictions | None:
     """Return the predictions of the previous result from DVC's cache, if they are for the same rows."""
-    cached = previous.file(PREDICTIONS.as_posix()) if previous else None
-    if cached is None or predictions is None:
+    if previous is None or predictions is None:
+        return None
+    cached = previous.file(PREDICTIONS.as_posix())
+    if cached is None:
         return None
     earlier = ReportedPredictions.read(cached)
     if earlier is None or earlier.task != predictions.task:
         return None
-    return earlier if np.array_equal(earlier.labels, predictions.labels) else None
+    if not np.array_equal(earlier.labels, predictions.labels):
+        return None
+    return earlier
 
 
 def interval_of(

@@ -234,7 +234,7 @@ class Classification(Task):
         return f"confidence {100 * size:.1f} %"
 
     def spread(self, predictions: Labels, labels: Labels) -> dict[str, float]:
-        """Return the number of predicted and of never predicted classes, and the share of the most predicted."""
+        """Return numbers of predicted and never predicted classes, and the share of the most predicted one."""
         predicted = np.bincount(predictions, minlength=self.outputs)
         labelled = np.bincount(labels, minlength=self.outputs)
         return {

@@ -111,7 +111,7 @@ class Task(ABC):
 
     @abstractmethod
     def valid(self, labels: Labels) -> NDArray[np.bool_]:
-        """Return which labels are classes of the task, or numbers, shape ``(rows,)``; missing ones are not."""
+        """Return which labels are classes of the task, or numbers, shape ``(rows,)``; False if missing."""
 
     @property
     @abstractmethod
@@ -226,7 +226,7 @@ class Task(ABC):
 
     @abstractmethod
     def error_sizes(self, logits: Logits, labels: Labels) -> NDArray[np.float64]:
-        """Return the size of each error, shape ``(rows,)``: its confidence, or its distance from the label."""
+        """Return the size of each error, shape ``(rows,)``: confidence, or distance from the label."""
 
     @abstractmethod
     def error_size_text(self, size: float) -> str:
