@@ -99,8 +99,10 @@ def _import(parameter: str, name: FunctionName) -> tuple[ModuleType, tuple[Path,
             raise ParamsError(f"{parameter}: {name.file} {problem}", "Correct the file.") from error
         files = []
         for key, imported in sys.modules.items():
+            if not _is_of_project(key):
+                continue
             path = getattr(imported, "__file__", None)
-            if path and _is_of_project(key):  # a folder without __init__.py is a module without a file
+            if path:  # a folder without __init__.py is a module without a file
                 files.append(Path(path))
     if module.__file__ != str(root / name.file):
         raise ParamsError(

@@ -234,7 +234,7 @@ class Classification(Task):
         return f"confidence {100 * size:.1f} %"
 
     def spread(self, predictions: Labels, labels: Labels) -> dict[str, float]:
-        """Return numbers of predicted and never predicted classes, and the share of the most predicted one."""
+        """Return numbers of predicted and never predicted classes, and the share of the most predicted."""
         predicted = np.bincount(predictions, minlength=self.outputs)
         labelled = np.bincount(labels, minlength=self.outputs)
         return {
@@ -267,7 +267,9 @@ class Classification(Task):
 
     def check_class_params(self, class_weights: object, label_smoothing: float) -> None:  # noqa: ARG002
         """Check that weights name classes."""
-        unknown = set(class_weights) - set(self.names) if isinstance(class_weights, dict) else set()
+        if not isinstance(class_weights, dict):  # "balanced", or none
+            return
+        unknown = set(class_weights) - set(self.names)
         if unknown:
             raise ParamsError(
                 f"train.class_weights: {min(unknown)!r} is not a class.",
