@@ -30,9 +30,8 @@ from tuneline.metrics.table import (
 from tuneline.params import EvaluateParams
 from tuneline.tasks import Task
 
-os.environ.setdefault(
-    "HF_UPDATE_DOWNLOAD_COUNTS", "0"
-)  # read when evaluate is imported: no telemetry when a metric is loaded
+# No telemetry when a metric is loaded: evaluate reads the variable when it is imported.
+os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")
 
 LIBRARY = "evaluate-metric"
 """Where the evaluate library keeps its own metrics on the Hub.
@@ -102,6 +101,7 @@ def _library_scores(
             "A name is looked up on the Hub, which must be reachable.",
         ) from None
 
+    # score; a metric without the argument refuses it
     options = {}
     if "average" in inspect.signature(metric._compute).parameters:
         options["average"] = average
@@ -113,6 +113,7 @@ def _library_scores(
             "It must score predictions against references.",
         ) from None
 
+    # scores: a metric may also give curves, tables and words
     numbers = {}
     for key, value in result.items():
         if np.ndim(value) == 0 and not isinstance(value, str):
@@ -189,6 +190,7 @@ def leak_metrics(split: SplitPredictions, leaked: NDArray[np.bool_]) -> dict[str
     metrics: dict[str, float] = {LEAKED_ROWS: int(leaked.sum())}
     if not leaked.any() or leaked.all():
         return metrics
+    # Both use the seed, so that the order of the two does not matter.
     metric = split.primary
     difference = leak_difference(
         metric, split.labels, split.values, leaked, average=split.average, seed=split.seed
@@ -241,6 +243,7 @@ class RowSlice:
 
 def length_slices(lengths: NDArray[np.int64]) -> Iterator[RowSlice]:
     """Yield four slices of about equal size, by number of tokens; fewer if many rows have the same length."""
+    # With many rows of one length, quartiles coincide.
     edges = np.unique(np.quantile(lengths, [0.25, 0.5, 0.75], method="lower"))
     bucket = np.searchsorted(edges, lengths).astype(np.int8)
     for index in np.unique(bucket):
@@ -337,6 +340,7 @@ def slices_report(scored: Sequence[SliceMetrics], metric: str) -> Slices:
 
     The worst one has at least ``ENOUGH_ROWS`` rows.
     """
+    # A slice of a few rows is often the worst by chance.
     large = [slice_metrics for slice_metrics in scored if slice_metrics.rows >= ENOUGH_ROWS]
     return Slices(
         metric=metric,
@@ -371,6 +375,7 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
         key = metric.of_baseline(model)
         if key and metric.of_predictions:
             metrics[key] = compute_metric(metric, split.labels, predictions, split.average)
+    # The difference is paired: both models are scored on the same resampled rows.
     if split.primary.of_baseline(model) not in metrics:
         return metrics
 

@@ -127,8 +127,9 @@ def _mean_curve(curves: Iterator[Curve], number: int) -> Curve:
     """
     if number == 1:
         return _thin(*next(curves))
-    if not number:
+    if not number:  # no class has rows of both kinds
         return np.empty(0), np.empty(0)
+    # All curves of several classes are read at the same points.
     return _GRID, np.mean([np.interp(_GRID, x, y) for x, y in curves], axis=0)
 
 

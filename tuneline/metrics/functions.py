@@ -171,6 +171,7 @@ class CustomMetric:
 
     def compute(self, logits: Logits, labels: NDArray[Any]) -> float:
         """Return the metric of a split, one finite number: logits ``(rows, outputs)``, labels ``(rows,)``."""
+        # A regression has one output, and its metrics take numbers.
         outputs = logits[:, 0] if logits.shape[1] == 1 else logits
         value = self.function(outputs.copy(), labels.copy())  # the function may change its arguments
         if np.ndim(value) != 0 or not isinstance(value, int | float | np.number) or not math.isfinite(value):
@@ -201,6 +202,7 @@ def load_metric(parameter: str, name: FunctionName, labels: LabelExamples) -> Cu
     greater_is_better = getattr(function.target, "greater_is_better", True)
     if not isinstance(greater_is_better, bool):
         raise function.error(f"has greater_is_better = {greater_is_better!r}.", "Set it to True or False.")
+    # A wrong metric fails here, and not after the training.
     metric = CustomMetric(function, greater_is_better)
     metric.compute(*_example(labels))
     return metric

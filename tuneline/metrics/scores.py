@@ -84,5 +84,6 @@ def prediction_metrics(
 
 def confusion_matrix(labels: ClassIds, predictions: ClassIds, classes: int) -> Floats:
     """Return the confusion matrix of shape ``(classes, classes)``; rows are labels."""
+    # A pair of label and prediction is one number, so that one pass counts all.
     counts = np.bincount(labels * classes + predictions, minlength=classes * classes)
     return counts.astype(np.float64).reshape(classes, classes)

@@ -171,6 +171,7 @@ def accuracy_drop_interval(trained: NDArray[np.bool_], exported: NDArray[np.bool
     A row counts -1, 0 or 1, and rows of one kind are alike: drawing how many there are of each kind is
     drawing rows.
     """
+    # A difference of two Boolean arrays is an error in NumPy.
     differences = trained.astype(np.int64) - exported
     kinds = np.array([-1, 0, 1])
     proportions = np.array([np.mean(differences == kind) for kind in kinds])
@@ -238,6 +239,7 @@ def _bootstrap(
             resamples=resamples,
             leaked=leaked,
         )
+    # The first block is not a draw: it has the scores on all rows.
     observed = next(blocks)
     return observed[0], np.concatenate(list(blocks))
 
@@ -259,6 +261,7 @@ def _class_scores(
     strata = np.zeros(len(columns[0]), np.int64) if leaked is None else leaked
     (labels, *models, stratum), counts = distinct_rows((*columns, strata))
 
+    # ``drawn`` counts the distinct rows, shape ``(draws, distinct)``.
     def scores(drawn: NDArray[np.int64]) -> Floats:
         weights = drawn.astype(np.float64)
         results = [score(weights, labels, predictions, average) for predictions in models]
@@ -288,6 +291,7 @@ def _number_scores(
 
     Ranks are not computed again in each draw, which changes only ties.
     """
+    # The stratum without leaked rows is the first one.
     if leaked is None:
         strata = [np.arange(values.shape[1])]
     else:
@@ -295,6 +299,7 @@ def _number_scores(
     labels = values[0]
     models = values[1:]
 
+    # ``drawn`` has the row numbers of each stratum, shape ``(draws, rows of the stratum)``.
     def scores(drawn: list[NDArray[np.int64]]) -> Floats:
         rows = np.concatenate(drawn, axis=1)
         results = [score(labels[rows], predictions[rows]) for predictions in models]
@@ -448,6 +453,7 @@ def _scores(
     if metric.row_score is None:
         raise ValueError(f"{metric.name} cannot be computed from predictions")
 
+    # A metric of numbers is computed row by row: the drawn rows are repeated.
     values = numeric_columns((labels, predictions), metric.on_ranks)
     positions = np.arange(len(labels))
     scores = []

@@ -102,17 +102,17 @@ class Metric:
         return self.baseline if model == MAJORITY else f"{model}_{self.name}"
 
     def over(self, model: str) -> tuple[str, str]:
-        """Keys there of the ends of the interval of ``trained model - model``, for a primary metric."""
+        """Keys of the ends of the interval of ``trained model - model``, for a primary metric."""
         return f"{self.name}_over_{model}_low", f"{self.name}_over_{model}_high"
 
     @property
     def ends(self) -> tuple[str, str]:
-        """Keys there of the ends of the interval of the metric itself, for the primary metric of a task."""
+        """Keys of the ends of the interval of the metric itself, for the primary metric of a task."""
         return f"{self.name}_low", f"{self.name}_high"
 
     @property
     def without_leaks(self) -> tuple[str, str, str]:
-        """Keys there of the metric without leaked rows, and of its interval's ends, for a primary metric."""
+        """Keys of the metric without leaked rows, and of its interval's ends, for a primary metric."""
         return (
             f"{self.name}_without_leaks",
             f"{self.name}_without_leaks_low",
@@ -121,7 +121,7 @@ class Metric:
 
     @property
     def from_leaks(self) -> tuple[str, str]:
-        """Keys there of the ends of the interval of what the leaked rows add to the metric."""
+        """Keys of the ends of the interval of what the leaked rows add to the metric."""
         return f"{self.name}_from_leaks_low", f"{self.name}_from_leaks_high"
 
     @property

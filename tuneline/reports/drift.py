@@ -50,6 +50,7 @@ class RowCounts:
         """Count rows."""
         lengths = np.sum([pc.utf8_length(column).to_numpy(zero_copy_only=False) for column in texts], axis=0)
 
+        # words, unless the profile has none to compare them with
         total = 0
         known = 0
         if profile.train.words.hashes:
@@ -97,6 +98,7 @@ class RowCounts:
         except (LookupError, TypeError, ValueError, OverflowError):
             return None
 
+        # Counts of an earlier model are in the bins of another profile.
         empty = cls.empty(profile)
         if counts.labels.shape != empty.labels.shape or counts.characters.shape != empty.characters.shape:
             return None

@@ -75,6 +75,7 @@ def format_number(value: float) -> str:
     return f"{value:.3g}"
 
 
+# Placeholder colours: no figure has them for another reason, and ``to_svg`` replaces them by variables.
 INK = "#010101"
 MUTED = "#020202"
 GRID = "#030303"
@@ -108,6 +109,7 @@ def canvas(size: tuple[float, float] = SIZE, rows: int = 1) -> Iterator[tuple["F
         size: Width and height in inches.
         rows: Number of axes, one below the other with one horizontal scale.
     """
+    # matplotlib takes a second to import, and only stages that draw need it.
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -162,6 +164,7 @@ def draw_histograms(
     Distributions are binned at percentiles, and drawn between the lowest and the highest edge. The title is
     for screen readers. If no split has rows, there is no figure: ``None``.
     """
+    # A split without rows, or without such a column, has no edges.
     filled = {split: distribution for split, distribution in distributions.items() if distribution.edges}
     if not filled:
         return None
@@ -184,6 +187,7 @@ def _histogram_grid(distributions: Mapping[str, Distribution], logarithmic: bool
     """Return the ends of the bars, from below the lowest edge to above the highest, shape ``(BINS + 1,)``."""
     low = min(distribution.edges[0] for distribution in distributions.values())
     high = max(distribution.edges[-1] for distribution in distributions.values())
+    # All edges can be one value: the margin keeps the grid wider than 0.
     if logarithmic:
         return np.geomspace(max(low, 1.0) / 1.1, max(high, 1.0) * 1.1, BINS + 1)
     margin = (high - low) / 20 or 1.0
@@ -199,6 +203,7 @@ def _scale_histogram(axes: "Axes", grid: NDArray[np.float64], logarithmic: bool)
     axes.set_xlim(low, high)
     if logarithmic:
         axes.set_xscale("log")
+    # Ticks of decades, or within them; with less than a decade, a logarithmic axis would have no tick.
     if logarithmic and high / low >= 1000:
         axes.xaxis.set_major_locator(LogLocator(subs=(1,)))
     elif logarithmic and high / low >= 10:

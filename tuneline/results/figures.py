@@ -112,7 +112,7 @@ def draw_validation_metric(validation: Columns, name: str, best_step: float | No
     """Draw the metric by which the kept step was chosen, with its best evaluation circled if known."""
     steps = validation["step"]
     values = validation[name]
-    is_best = steps == best_step
+    is_best = steps == best_step  # no step if the best one is not known
     with canvas() as (figure, axes):
         axes.plot(steps, values, color=SECOND, marker="o", markersize=4)
         axes.plot(
@@ -131,6 +131,7 @@ def _draw_curve(
     curve: Columns, previous: Columns | None = None, *, x: str, y: str, name: str, title: str
 ) -> Markup:
     with canvas() as (figure, axes):
+        # Later artists cover earlier ones: the present curve is drawn last.
         if name == "roc":
             _draw_diagonal(axes)
         axes.fill_between(curve[x], curve[y], color=FIRST, alpha=0.08, linewidth=0)
@@ -159,8 +160,9 @@ def _draw_diagonal(axes: "Axes", ends: tuple[float, float] = (0, 1)) -> None:
 
 def unit_square(axes: "Axes", x: str, y: str) -> None:
     """Scale both axes from 0 to 1, and label them."""
-    ticks = [0, 0.25, 0.5, 0.75, 1]  # labelled without trailing zeros
-    labels = [f"{tick:g}" for tick in ticks]
+    # matplotlib would label all ticks with as many digits as one needs.
+    ticks = [0, 0.25, 0.5, 0.75, 1]
+    labels = ["0", "0.25", "0.5", "0.75", "1"]
     axes.set(
         xlim=(-0.01, 1.01),
         ylim=(-0.01, 1.02),
@@ -201,6 +203,7 @@ def draw_calibration(bins: Columns, _: Columns | None = None) -> Markup:
 
 def draw_confidence(predictions: ReportedPredictions) -> Markup:
     """Draw the histogram of the confidence of correct and wrong predictions."""
+    # Confidence is the probability of the predicted class, not of the label.
     probability = Softmax.of(predictions.logits).highest
     correct = predictions.predicted == predictions.labels
     # The axis begins at a tenth: no confidence is lower than one by the number of classes.
@@ -363,7 +366,7 @@ def _draw_training(root: Path, lock: Lock, previous: PreviousResult | None) -> d
         kept_step = best_step
     figures = {"loss": draw_loss(curve, validation, kept_step, _read_previous(previous, path))}
 
-    # rate and gradient norm
+    # rate, and gradient norm where it was logged
     figures["rate"] = draw_over_steps(curve, "learning_rate", "rate", "learning rate", FIRST)
     if "gradient_norm" in curve:
         figures["norm"] = draw_over_steps(curve, "gradient_norm", "norm", "norm before clipping", MUTED)

@@ -110,6 +110,7 @@ def measure_latencies(root: Path, split: str) -> Latencies | None:
     record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
     if record is None or not record.models or not split_files(root / TOKENIZED, split):
         return None
+    # These rows are the ones that the metrics are of: their lengths are as in use.
     data = TokenizedSplit.read(SplitReader.open(root / TOKENIZED, split, made_by="tokenize"))
 
     measured = {}
@@ -271,7 +272,8 @@ class Report:
             self.params.get("data.name"),
             self.params.get("data.label_column"),
         ]
-        name = "-".join(str(word) for word in words if word)
+        # A name on the Hub has letters, digits, "_", "." and "-" only.
+    name = "-".join(str(word) for word in words if word)
         return re.sub(r"[^\w.-]+", "-", name).strip("-") or "classifier"
 
     @property
@@ -428,6 +430,7 @@ def _digest(values: Mapping[str, str]) -> str:
 def signed(value: float, digits: int = 3) -> str:
     """Format a difference with its sign, a typographic minus, and no sign if it rounds to zero."""
     text = f"{value:+.{digits}f}"
+    # "+0.000" or "-0.000" would claim a direction.
     if float(text) == 0:
         return text[1:]
     return text.replace("-", "\N{MINUS SIGN}")
@@ -436,7 +439,8 @@ def signed(value: float, digits: int = 3) -> str:
 def render_card(report: Report) -> str:
     """Return the model card: metadata, then Markdown."""
     columns = " and ".join(report.params.get("data.text_columns") or ["a text"])
-    templates = _templates().overlay(autoescape=False)  # Markdown: every text goes through ``md``
+    # Escaping of HTML would damage Markdown: in its template every text goes through ``md``.
+    templates = _templates().overlay(autoescape=False)
     body = templates.get_template("model_card.md.j2").render(report=report, columns=columns)
     return metadata(report) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
 

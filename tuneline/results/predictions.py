@@ -192,10 +192,10 @@ def read_texts(
     raw: SplitReader | None, rows: NDArray[np.int64], text_columns: Sequence[str]
 ) -> list[list[tuple[str, str]]]:
     """Return column names and texts of rows, in their order; no texts where the split is another one."""
-    if raw is None or rows.max(initial=-1) >= raw.rows:
-        return [[] for _ in rows]
-    columns = [name for name in text_columns if name in raw.schema.names]
-    if not columns:
+    columns = []
+    if raw is not None and rows.max(initial=-1) < raw.rows:
+        columns = [name for name in text_columns if name in raw.schema.names]
+    if raw is None or not columns:
         return [[] for _ in rows]
 
     # ``raw.take`` needs ascending rows; the second ``take`` restores the order.
@@ -275,21 +275,27 @@ def headline(
 
     ``frozen`` says that the model is the linear one on the frozen checkpoint.
     """
-    candidates = [params.get("train.metric"), *(metric.name for metric in PRIMARY_METRICS)]
-    name = next((name for name in candidates if name in METRIC_TABLE and name in metrics), None)
+    # metric
+    name = params.get("train.metric")
+    if name not in METRIC_TABLE or name not in metrics:
+        name = next((metric.name for metric in PRIMARY_METRICS if metric.name in metrics), None)
     if name is None:
         return None
     metric = METRIC_TABLE[name]
+
+    # simple models
     simple = {}
     for model, title in rivals(frozen).items():
         key = metric.of_baseline(model)
         if key and key in metrics:
             simple[title] = metrics[key]
 
+    # interval, unless the predictions are not the ones that were measured
     interval = interval_of(name, params, predictions)
     if interval is not None and abs(interval.value - metrics[name]) > TOLERANCE:
         return Headline(name, metrics[name], simple=simple, previous=previous, stale=True)
 
+    # difference from the previous result
     previous_predictions = _read_comparable(previous, predictions)
     change = None
     if predictions and previous_predictions and metric.resampled and len(predictions.labels):

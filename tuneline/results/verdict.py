@@ -185,7 +185,9 @@ def judge_run(run: RunFacts) -> list[Finding]:
     if not run.is_frozen:  # the curves say nothing of a linear model, which is fitted in one go
         candidates += [_diverged(run), _still_improving(run), _overfitting(run)]
     candidates += [leak_finding(run), _few_rows(run, metric)]
-    findings += [finding for finding in candidates if finding is not None]
+    for finding in candidates:
+        if finding is not None:
+            findings.append(finding)
 
     if run.compared is not None:
         findings += exported.findings(run.compared)
@@ -204,6 +206,7 @@ def _collapsed(run: RunFacts, metric: Metric) -> list[Finding]:
     if run.is_frozen:
         return [Finding("one class", "bad", sentence, _learn_more(run))]
 
+    # Both a rate that is too high and too few steps collapse a model.
     lower = "with a lower learning rate"
     rate = run.params.get("train.learning_rate")
     if rate:
@@ -254,7 +257,10 @@ def rivals(frozen: bool) -> dict[str, str]:
 
     A ``frozen`` model, linear on the checkpoint, is not compared with itself.
     """
-    return {name: title for name, title in SIMPLE_MODELS.items() if not (frozen and name == "frozen")}
+    titles = dict(SIMPLE_MODELS)
+    if frozen:
+        del titles["frozen"]
+    return titles
 
 
 def comparisons(run: RunFacts, metric: Metric) -> list[Comparison]:
@@ -346,6 +352,7 @@ def _instead(run: RunFacts, best: Comparison) -> str:
     """Return what to do about a simple model that is not beaten."""
     command = f" ({EXPERIMENT} model.head=frozen)" if best.name == "frozen" else ""
 
+    # A simple model that is clearly better is to be used; one that is as good is only the cheaper choice.
     if best.high < 0 and run.is_fine_tuned:
         advice = f"Use {best.title}{command}, or get more data."
     elif best.high < 0:
@@ -444,7 +451,9 @@ def _diverged(run: RunFacts) -> Finding | None:
 
     # Single losses are noisy: compare the means of quarters. A rest of up to three losses is left out.
     size = len(losses) // 4
-    means = [fmean(losses[start : start + size]) for start in range(0, len(losses) - size + 1, size)]
+    means = []
+    for start in range(0, len(losses) - size + 1, size):
+        means.append(fmean(losses[start : start + size]))
     first = means[0]
     lowest = min(means)
     last = means[-1]
@@ -490,7 +499,7 @@ def _overfitting(run: RunFacts) -> Finding | None:
         return None
 
     best = list(validation).index(min(validation))
-    best_step = run.validation.get("step", ())[best]
+    best_step = run.validation.get("step", ())[best]  # the step after which the validation loss rises
     steps_per_epoch = _steps_per_epoch(run)
     if steps_per_epoch:
         since = f"epoch {best_step / steps_per_epoch:.2g}"
@@ -501,6 +510,7 @@ def _overfitting(run: RunFacts) -> Finding | None:
         f" {validation[-1]:.3f}, the training loss falls."
     )
 
+    # The last weights were kept: what matters is how much worse they are than the best ones.
     if run.params.get("train.keep", "best") != "best":
         name, metric = _validated(run)
         if metric[-1] >= max(metric) - AS_GOOD:
@@ -508,6 +518,7 @@ def _overfitting(run: RunFacts) -> Finding | None:
             return Finding("overfitting", "note", sentence, advice)
         return Finding("overfitting", "warning", sentence, "Set train.keep=best.")
 
+    # The metric can be best at a later step than the loss: its weights are too sure of themselves.
     if run.training.get("best_step", best_step) > best_step:
         advice = "The weights that were kept are of a later step: do not trust their confidence."
         return Finding("overfitting", "warning", sentence, advice)
@@ -624,6 +635,7 @@ def _training_steps(run: RunFacts) -> list[tuple[str, str]]:
     if _still_improving(run) is not None:
         steps.append((f"{EXPERIMENT} {run.longer}", f"train twice as long{_cost(run, 2)}"))
 
+    # A sweep tries several rates: half the rate is for projects without one.
     rate = run.params.get("train.learning_rate")
     if run.sweep is not None:
         purpose = "compare nine variants of rate and steps"
