@@ -273,7 +273,7 @@ class Report:
             self.params.get("data.label_column"),
         ]
         # A name on the Hub has letters, digits, "_", "." and "-" only.
-    name = "-".join(str(word) for word in words if word)
+        name = "-".join(str(word) for word in words if word)
         return re.sub(r"[^\w.-]+", "-", name).strip("-") or "classifier"
 
     @property
