@@ -150,14 +150,18 @@ class Classification(Task):
         """Translate class ids by class name."""
         if other.names == self.names:
             return labels
-        ids = np.array(
-            [self.names.index(name) if name in self.names else -1 for name in other.output_names],
-            dtype=np.int64,
-        )
-        return np.asarray(ids[labels])
+        # own id of each class of the other task
+        ids = []
+        for name in other.output_names:
+            if name in self.names:
+                ids.append(self.names.index(name))
+            else:
+                ids.append(-1)
+        return np.asarray(np.array(ids, dtype=np.int64)[labels])
 
     def encoded(self, predicted: pa.ChunkedArray) -> Labels:
         """Return the ids of class names."""
+        # A file of another model may have other classes.
         ids = pc.fill_null(pc.index_in(predicted, pa.array(self.names)), -1)
         return np.asarray(ids.to_numpy().astype(np.int64))
 
@@ -167,7 +171,9 @@ class Classification(Task):
 
     def exact_text(self, label: Any) -> str:
         """Return the class name, given it or its id."""
-        return label if isinstance(label, str) else self.names[int(label)]
+        if isinstance(label, str):
+            return label
+        return self.names[int(label)]
 
     def label_text(self, label: Any) -> str:
         """Return the name of a class id."""
@@ -310,6 +316,8 @@ class Classification(Task):
         if len(coefficients) == 1:  # of two classes, scikit-learn has the log of the odds
             coefficients = np.concatenate([-coefficients, coefficients]) / 2
             intercept = np.concatenate([-intercept, intercept]) / 2
+
+        # scikit-learn fits only the classes that occur.
         weight = np.zeros((self.outputs, coefficients.shape[1]))
         bias = np.full(self.outputs, IMPOSSIBLE)
         weight[classes] = coefficients

@@ -110,6 +110,7 @@ class Regression(Task):
 
     def unlabelled(self, labels: Labels) -> NDArray[np.bool_]:
         """Return all rows of a split whose labels all are -1, else none: -1 can be a number to predict."""
+        # One row that is -1 among other numbers has the label -1.
         return np.full(len(labels), bool((labels == UNLABELLED).all()))
 
     def label_tolerance(self, labels: Labels) -> float:
@@ -134,7 +135,7 @@ class Regression(Task):
         Raises:
             ValueError: It is not numeric, or not finite.
         """
-        number = np.float32(label)
+        number = np.float32(label)  # its text has as few digits as tell it from its neighbours
         if not np.isfinite(number):
             raise ValueError("not finite")
         return str(number)
@@ -178,6 +179,7 @@ class Regression(Task):
 
     def constant_prediction(self, batches: Iterable[Labels]) -> Any:
         """Return the mean."""
+        # In 64 bits: many numbers of 32 bits would lose digits in their sum.
         total, rows = np.sum([(batch.sum(dtype=np.float64), len(batch)) for batch in batches], axis=0)
         return np.float32(total / rows)
 

@@ -238,7 +238,7 @@ class Task(ABC):
 
     @abstractmethod
     def confidence(self, logits: Logits) -> float | None:
-        """Return the probability of the prediction of one row; ``None`` for a task without any.
+        """Return the probability of the prediction of one row; ``None`` for a task without probabilities.
 
         The logits have the shape ``(1, outputs)``.
         """
