@@ -354,6 +354,7 @@ def slices_report(scored: Sequence[SliceMetrics], metric: str) -> Slices:
 def read_baselines(path: Path, rows: int) -> dict[str, NDArray[Any]]:
     """Read the predictions of the simple models for the reported split, by name; shape ``(rows,)``."""
     table = read_table(require(path, made_by="baseline"))
+    # Rows of another number are of other data, or of another reported split.
     if len(table) != rows:
         raise DataError(
             f"{path} has {len(table):,} rows, and the reported split has {rows:,}.",

@@ -1,4 +1,4 @@
-"""Curves and calibration of a classifier for ``dvc plots``; their size does not grow with the split."""
+"""Curves and calibration of a classifier for ``dvc plots``; their size is limited."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -105,7 +105,7 @@ def precision_recall_curve(probability: Softmax, labels: Classes) -> Columns:
 
 
 def _roc(positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> Curve:
-    """Return false and true positive rates, without the points on a straight line between others."""
+    """Return false and true positive rates, without points on a straight line between others."""
     from sklearn.metrics import roc_curve as points  # takes a second to import
 
     false, true, _ = points(positive, scores)
@@ -113,7 +113,7 @@ def _roc(positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> Curve:
 
 
 def _precision_recall(positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> Curve:
-    """Return recalls, ascending from 0, and precisions; with no row predicted positive the precision is 1."""
+    """Return recalls, ascending from 0, and precisions; a precision without positive predictions is 1."""
     from sklearn.metrics import precision_recall_curve as points
 
     precision, recall, _ = points(positive, scores)
@@ -146,6 +146,7 @@ def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> Curve:
 
 def roc_area(probability: Softmax, labels: Classes) -> float | None:
     """Return the area under the ROC curve, averaged as the curve is; ``None`` if no curve is defined."""
+    # The whole curves, not the thinned ones: their areas are exact.
     areas = []
     for label in scored_classes(labels, probability.classes):
         false, true = _roc(labels == label, probability.of_class(label))
@@ -155,6 +156,7 @@ def roc_area(probability: Softmax, labels: Classes) -> float | None:
 
 def average_precision(probability: Softmax, labels: Classes) -> float | None:
     """Return the average precision, averaged as the curve is; ``None`` if no curve is defined."""
+    # Not the trapezoids below the curve: they are too optimistic between its points.
     precisions = []
     for label in scored_classes(labels, probability.classes):
         recall, precision = _precision_recall(labels == label, probability.of_class(label))

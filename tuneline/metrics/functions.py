@@ -69,6 +69,7 @@ def load_function(
             "Correct the name, or write the function.",
         )
     function = ProjectFunction(parameter, name, target, options or {}, files)
+    # A call with other arguments would fail only in the middle of a training.
     try:
         inspect.signature(target).bind("logits", "labels", **function.options)
     except TypeError as error:
@@ -114,7 +115,7 @@ def _import(parameter: str, name: FunctionName) -> tuple[ModuleType, tuple[Path,
 
 
 def _line_in_project(error: Exception) -> str:
-    """Return where in the user's files an error was raised, as words to append; empty if it was elsewhere."""
+    """Return where in the user's files an error was raised, to append; empty if it was elsewhere."""
     folder = str(PROJECT.absolute())
     for frame in reversed(traceback.extract_tb(error.__traceback__)):  # the innermost call is the last one
         if frame.filename.startswith(folder):

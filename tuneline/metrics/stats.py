@@ -77,6 +77,7 @@ def wilson_interval(successes: int, trials: int) -> Interval:
 
     Source: Wilson 1927; Brown, Cai & DasGupta 2001, equation 4.
     """
+    # The middle is drawn from the proportion towards 1/2, more so with few trials.
     proportion = successes / trials
     spread = _Z**2 / trials
     middle = (proportion + spread / 2) / (1 + spread)
@@ -432,6 +433,7 @@ def _mean_scores(
     average: Averaging,
 ) -> Floats:
     """Return the mean over the seeds of each configuration, shape ``(draws, configurations)``."""
+    # Seeds of a configuration are averaged: it is the configuration that is chosen, not a seed.
     means = []
     for seeds in predictions:
         scores = [_scores(metric, labels, predicted, weights, average) for predicted in seeds]

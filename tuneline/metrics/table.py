@@ -147,6 +147,7 @@ def _f1(counts: Floats, labels: ClassIds, predictions: ClassIds, average: Averag
     classes = np.array([1]) if average == "binary" else np.union1d(labels, predictions)
     is_label = labels[:, None] == classes
     is_predicted = predictions[:, None] == classes
+    # F1 is 2 TP / (2 TP + FP + FN): the denominator is the labels and the predictions of a class.
     total = counts @ is_label + counts @ is_predicted
     f1 = _ratio(2 * (counts @ (is_label & is_predicted)), total)
     return np.asarray(f1.sum(axis=1) / np.maximum((total > 0).sum(axis=1), 1))

@@ -78,6 +78,7 @@ class Classification(Task):
     @classmethod
     def resolution(cls, rows: int) -> str:
         """Return the half width of an interval of the accuracy, and the smallest difference that is seen."""
+        # Only the rows on which two models differ tell them apart.
         half = DEVIATIONS * math.sqrt(TYPICAL * (1 - TYPICAL) / rows)
         smallest = DEVIATIONS * math.sqrt(DISAGREEMENT / rows)
         return (
@@ -100,6 +101,8 @@ class Classification(Task):
         """Return the task with these classes."""
         return cls(tuple(names))
 
+    # How labels are read and stored.
+
     @property
     def label_type(self) -> pa.DataType:
         """Class ids."""
@@ -117,6 +120,7 @@ class Classification(Task):
 
     def parsed(self, texts: pa.ChunkedArray) -> Labels:
         """Return the ids of class names, -2 for an unknown one."""
+        # A text that is no class has an id of its own: -1 is a missing label.
         ids = pc.fill_null(pc.index_in(texts, value_set=pa.array(self.names, pa.string())), UNKNOWN)
         return np.asarray(ids.to_numpy().astype(np.int64))
 
@@ -186,6 +190,8 @@ class Classification(Task):
     def example_labels(self, rows: int) -> Labels:
         """Return class ids, each class in turn."""
         return np.arange(rows) % self.outputs
+
+    # What a model predicts.
 
     def predictions(self, logits: Logits) -> Labels:
         """Return the class of the highest logit, the lowest id in a tie."""
@@ -257,6 +263,8 @@ class Classification(Task):
         """Return which rows keep their class."""
         return np.asarray(self.predictions(after) == self.predictions(before))
 
+    # How a model is trained.
+
     @property
     def scales_targets(self) -> bool:
         """Classes have no scale."""
@@ -299,6 +307,8 @@ class Classification(Task):
             outputs, labels, weight, reduction="none", label_smoothing=label_smoothing
         )
 
+    # Linear models, of texts or of frozen vectors.
+
     def linear_model(self, inverse: float, iterations: int) -> Any:
         """Return a logistic regression."""
         from sklearn.linear_model import LogisticRegression
@@ -329,6 +339,8 @@ class Classification(Task):
         bias = np.full(self.outputs, IMPOSSIBLE)
         bias[int(constant)] = 0.0
         return bias
+
+    # How predictions are judged.
 
     @property
     def slice_metric(self) -> Metric:

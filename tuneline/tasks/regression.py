@@ -52,6 +52,7 @@ class Regression(Task):
     @classmethod
     def resolution(cls, rows: int) -> str:
         """Return the half width of an interval of the correlation."""
+        # Standard error of Pearson's r.
         half = DEVIATIONS * (1 - TYPICAL**2) / math.sqrt(rows)
         return f"With {rows:,} rows, test measures a correlation of {TYPICAL} to within {half:.2f}."
 
@@ -69,6 +70,8 @@ class Regression(Task):
     def of_outputs(cls, names: Sequence[str]) -> Self:  # noqa: ARG003
         """Return the task: the name of the only output means nothing."""
         return cls()
+
+    # How labels are read and stored.
 
     @property
     def label_type(self) -> pa.DataType:
@@ -152,6 +155,8 @@ class Regression(Task):
         """Return different numbers."""
         return np.arange(rows, dtype=np.float32)
 
+    # What a model predicts.
+
     def predictions(self, logits: Logits) -> Labels:
         """Return the number."""
         return logits[:, 0]
@@ -190,6 +195,8 @@ class Regression(Task):
     def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:
         """Return which numbers differ by at most the tolerance."""
         return np.asarray(np.abs(self.predictions(after) - self.predictions(before)) <= tolerance)
+
+    # How a model is trained.
 
     @property
     def scales_targets(self) -> bool:
@@ -230,6 +237,8 @@ class Regression(Task):
 
         return functional.mse_loss(outputs, labels, reduction="none")
 
+    # Linear models, of texts or of frozen vectors.
+
     def linear_model(self, inverse: float, iterations: int) -> Any:  # noqa: ARG002
         """Return a ridge regression."""
         from sklearn.linear_model import Ridge
@@ -254,6 +263,8 @@ class Regression(Task):
     def constant_bias(self, constant: float) -> NDArray[np.float64]:
         """Return the number."""
         return np.full(1, constant)
+
+    # How predictions are judged.
 
     def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:  # noqa: ARG002
         """Return all: hardly a number is predicted exactly."""
