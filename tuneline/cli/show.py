@@ -64,11 +64,11 @@ COMPARED_TITLES = {
 }
 """Titles of the numbers of a comparison that are shown for each precision."""
 
-PAGE = "reports/index.html"
+REPORT_PAGE = "reports/index.html"
 PATHS = {
     "model": "models/classifier",
     "ONNX": "models/onnx",
-    "report": PAGE,
+    "report": REPORT_PAGE,
     "model card": "reports/model_card.md",
     "data checks": "reports/checks/index.html",
     "predictions": "reports/predictions.parquet",
@@ -121,7 +121,7 @@ def show_project(console: Console, root: Path) -> None:
     for finding in judge_run(run):
         console.print(Text(f"{finding}\n"))
     paths = {name: path for name, path in PATHS.items() if (root / path).exists()}
-    if (root / PAGE).exists() and not is_of_this_result(root, lock, root / PAGE):
+    if (root / REPORT_PAGE).exists() and not is_of_this_result(root, lock, root / REPORT_PAGE):
         paths |= {
             name: f"{paths[name]} is of another result: run `tuneline report`"
             for name in ("report", "model card")
