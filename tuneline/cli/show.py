@@ -68,11 +68,11 @@ COMPARED_TITLES = {
 }
 """Titles of the numbers of a comparison that are shown for each precision."""
 
-PAGE = "reports/index.html"
+REPORT_PAGE = "reports/index.html"
 PATHS = {
     "model": "models/classifier",
     "ONNX": "models/onnx",
-    "report": PAGE,
+    "report": REPORT_PAGE,
     "model card": "reports/model_card.md",
     "data checks": "reports/checks/index.html",
     "predictions": "reports/predictions.parquet",
@@ -144,7 +144,7 @@ def show_project(console: Console, root: Path) -> None:
 def _paths(root: Path, lock: Lock, run: RunFacts) -> dict[str, str]:
     """Return the paths of the files that are here, and which of them are of another result."""
     paths = {name: path for name, path in PATHS.items() if (root / path).exists()}
-    if (root / PAGE).exists() and not is_of_this_result(root, lock, root / PAGE):
+    if (root / REPORT_PAGE).exists() and not is_of_this_result(root, lock, root / REPORT_PAGE):
         for name in ("report", "model card"):
             if name in paths:
                 paths[name] += " is of another result: run `tuneline report`"

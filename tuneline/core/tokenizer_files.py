@@ -24,4 +24,4 @@ TOKENIZER_FILES = (
 )
 """Files that a tokenizer of a checkpoint may have."""
 SETTINGS_FILES = frozenset({TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json"})
-"""Files of ``TOKENIZER_FILES`` that are no tokenizer without another one of them, which has the vocabulary."""
+"""Files of ``TOKENIZER_FILES`` that are no tokenizer by themselves: the vocabulary is in another one."""

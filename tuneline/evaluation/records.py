@@ -1,4 +1,4 @@
-"""Evaluation in parts: metrics by slice (``reports/slices.json``) and behaviour tests (``reports/behaviour.json``)."""
+"""Evaluation in parts: ``reports/slices.json`` and ``reports/behaviour.json``."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
@@ -86,7 +86,7 @@ class BehaviourResult(Record):
 
     @property
     def stops(self) -> bool:
-        """True if it stops the pipeline: the pass rate is below the required one, or there is no case to test."""
+        """True if it stops the pipeline: the pass rate is too low, or there is no case to test."""
         return self.min_pass_rate is not None and (
             self.pass_rate is None or self.pass_rate < self.min_pass_rate
         )

@@ -1,4 +1,4 @@
-"""Metrics of predictions: those of the pipeline, those that ``evaluate.metrics`` names, and those of the simple models."""
+"""Metrics of the predictions of the trained model, on its slices, and of the simple models."""
 
 import inspect
 import itertools
@@ -30,9 +30,8 @@ from tuneline.metrics.table import (
 from tuneline.params import EvaluateParams
 from tuneline.tasks import Task
 
-os.environ.setdefault(
-    "HF_UPDATE_DOWNLOAD_COUNTS", "0"
-)  # read when evaluate is imported: no telemetry when a metric is loaded
+# No telemetry when a metric is loaded: evaluate reads the variable when it is imported.
+os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")
 
 LIBRARY = "evaluate-metric"
 """Where the evaluate library keeps its own metrics on the Hub.
@@ -43,7 +42,15 @@ Its loader takes a bare name for a local folder first.
 
 @dataclass(frozen=True)
 class SplitPredictions:
-    """Labels and predictions of the model for the reported split, shape ``(rows,)``; how F1 is averaged; the seed of the bootstrap."""
+    """Labels and predictions of the model for the reported split.
+
+    Attributes:
+        labels: Class ids or numbers, shape ``(rows,)``.
+        values: Predictions, shape ``(rows,)``.
+        task: The task.
+        average: How F1 is averaged.
+        seed: Seed of the bootstrap.
+    """
 
     labels: NDArray[Any]
     values: NDArray[Any]
@@ -64,20 +71,23 @@ def compute_metrics(
     average: Averaging,
     others: Sequence[str] = (),
 ) -> dict[str, float]:
-    """Compute the metrics of a task, then those of ``others``; of metrics with the same name, the last one counts.
+    """Compute the metrics of a task, then the metrics that ``others`` names.
+
+    Of metrics with the same name, the last one counts.
 
     References and predictions have the shape ``(rows,)``. ``others`` are ``NAME`` or ``NAME:CONFIG`` of
     the evaluate library's own metrics; it takes seconds to import. Each must give finite numbers.
     """
     scores = prediction_metrics(task.metric_kind, references, predictions, average)
     for text in others:
-        scores.update(_score_one(text, references, predictions, average))
+        scores.update(_library_scores(text, references, predictions, average))
     return scores
 
 
-def _score_one(
+def _library_scores(
     text: str, references: NDArray[Any], predictions: NDArray[Any], average: str
 ) -> dict[str, float]:
+    """Return the numbers that one metric of the evaluate library gives, by name."""
     import evaluate
 
     name, _, config = text.partition(":")
@@ -90,7 +100,11 @@ def _score_one(
             f"evaluate.metrics: {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}",
             "A name is looked up on the Hub, which must be reachable.",
         ) from None
-    options = {"average": average} if "average" in inspect.signature(metric._compute).parameters else {}
+
+    # score; a metric without the argument refuses it
+    options = {}
+    if "average" in inspect.signature(metric._compute).parameters:
+        options["average"] = average
     try:
         result = metric.compute(references=references, predictions=predictions, **options)
     except (ValueError, TypeError) as error:
@@ -98,11 +112,12 @@ def _score_one(
             f"evaluate.metrics: {name!r} cannot score this: {error}",
             "It must score predictions against references.",
         ) from None
-    numbers = {
-        key: float(value)
-        for key, value in result.items()
-        if np.ndim(value) == 0 and not isinstance(value, str)
-    }
+
+    # scores: a metric may also give curves, tables and words
+    numbers = {}
+    for key, value in result.items():
+        if np.ndim(value) == 0 and not isinstance(value, str):
+            numbers[key] = float(value)
     if not numbers or not all(map(np.isfinite, numbers.values())):
         raise StageError(
             f"evaluate.metrics: {name!r} gives no finite numbers: {dict(result)}", "Leave it out."
@@ -117,43 +132,65 @@ def split_metrics(
     logits: NDArray[np.float32],
     custom: Sequence[CustomMetric] = (),
 ) -> dict[str, float]:
-    """Return the metrics of one split, from labels ``(rows,)`` and logits ``(rows, outputs)``; ``custom`` are the user's metrics."""
+    """Return the metrics of one split.
+
+    Args:
+        params: Section ``evaluate`` of the parameters.
+        labels: Class ids or numbers, shape ``(rows,)``.
+        task: The task.
+        logits: Logits, shape ``(rows, outputs)``.
+        custom: Metrics of the user.
+    """
     metrics = compute_metrics(
         task, labels, task.predictions(logits), task.averaging(params.f1), params.library_metrics
     )
-    metrics |= {"loss": task.mean_loss(logits, labels), "rows": len(labels)}
+    metrics["loss"] = task.mean_loss(logits, labels)
+    metrics["rows"] = len(labels)
     metrics |= task.probability_metrics(logits, labels)
-    return metrics | {metric.name: metric.compute(logits, labels) for metric in custom}
+    for metric in custom:
+        metrics[metric.name] = metric.compute(logits, labels)
+    return metrics
 
 
 CHECKS_OF_LEAKS = ("leakage", "near_duplicates")
 
 
 def leaked_rows(folder: Path, split: str, rows: int) -> NDArray[np.bool_]:
-    """Return which rows of a split repeat or resemble one of another split, by ``reports/checks/rows/`` of this data; shape ``(rows,)``."""
+    """Return which rows of a split repeat or resemble a row of another split, shape ``(rows,)``.
+
+    Args:
+        folder: ``reports/checks/rows/``, written by the checks of this data.
+        split: Name of the split.
+        rows: Number of its rows.
+    """
     leaked = np.zeros(rows, dtype=bool)
-    for path in (folder / f"{check}.parquet" for check in CHECKS_OF_LEAKS):
-        if path.exists():
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(ROW_GROUP, columns=["split", "row", "other_split"]):
-                    inside = pc.and_(
-                        pc.equal(batch["split"], split), pc.not_equal(batch["other_split"], split)
+    for check in CHECKS_OF_LEAKS:
+        path = folder / f"{check}.parquet"
+        if not path.exists():
+            continue
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(ROW_GROUP, columns=["split", "row", "other_split"]):
+                of_split = pc.equal(batch["split"], split)
+                like_another = pc.not_equal(batch["other_split"], split)
+                numbers = batch["row"].filter(pc.and_(of_split, like_another)).to_numpy()
+                if numbers.max(initial=-1) >= rows:
+                    raise DataError(
+                        f"{path} has rows of other data than the split {split!r}.",
+                        "Run `dvc repro validate`.",
                     )
-                    named = batch["row"].filter(inside).to_numpy()
-                    if named.max(initial=-1) >= rows:
-                        raise DataError(
-                            f"{path} has rows of other data than the split {split!r}.",
-                            "Run `dvc repro validate`.",
-                        )
-                    leaked[named] = True
+                leaked[numbers] = True
     return leaked
 
 
 def leak_metrics(split: SplitPredictions, leaked: NDArray[np.bool_]) -> dict[str, float]:
-    """Return the number of leaked rows and, if there are some and others, the primary metric without them, with its intervals."""
+    """Return the number of leaked rows, and the primary metric without them, with its intervals.
+
+    Without leaked rows, or without others, there is only the number.
+    """
     metrics: dict[str, float] = {LEAKED_ROWS: int(leaked.sum())}
     if not leaked.any() or leaked.all():
         return metrics
+    # Both use the seed, so that the order of the two does not matter.
     metric = split.primary
     difference = leak_difference(
         metric, split.labels, split.values, leaked, average=split.average, seed=split.seed
@@ -161,8 +198,15 @@ def leak_metrics(split: SplitPredictions, leaked: NDArray[np.bool_]) -> dict[str
     estimate = primary_interval(
         metric, split.labels[~leaked], split.values[~leaked], average=split.average, seed=split.seed
     )
-    without = dict(zip(metric.without_leaks, (estimate.value, estimate.low, estimate.high), strict=True))
-    return metrics | without | dict(zip(metric.from_leaks, (difference.low, difference.high), strict=True))
+
+    value_key, low_key, high_key = metric.without_leaks
+    metrics[value_key] = estimate.value
+    metrics[low_key] = estimate.low
+    metrics[high_key] = estimate.high
+    low_key, high_key = metric.from_leaks
+    metrics[low_key] = difference.low
+    metrics[high_key] = difference.high
+    return metrics
 
 
 def primary_interval(
@@ -187,7 +231,10 @@ _PART = re.compile(r"\s*([\w.]+)")
 
 @dataclass(frozen=True)
 class RowSlice:
-    """Rows of the reported split with a common property: ``length``, ``overlap``, ``label`` or ``source``, and its value, the name."""
+    """Rows of the reported split with a common property.
+
+    ``by`` is the property: ``length``, ``overlap``, ``label`` or ``source``. ``name`` is its value.
+    """
 
     by: str
     name: str
@@ -196,6 +243,7 @@ class RowSlice:
 
 def length_slices(lengths: NDArray[np.int64]) -> Iterator[RowSlice]:
     """Yield four slices of about equal size, by number of tokens; fewer if many rows have the same length."""
+    # With many rows of one length, quartiles coincide.
     edges = np.unique(np.quantile(lengths, [0.25, 0.5, 0.75], method="lower"))
     bucket = np.searchsorted(edges, lengths).astype(np.int8)
     for index in np.unique(bucket):
@@ -204,45 +252,62 @@ def length_slices(lengths: NDArray[np.int64]) -> Iterator[RowSlice]:
 
 
 def overlap_slices(batches: Iterable[Sequence[Sequence[str]]]) -> Iterator[RowSlice]:
-    """Yield slices by the words that the two texts of a row share: Jaccard index (1912) of their sets of lower-case words."""
+    """Yield slices by the words that the two texts of a row share.
 
-    def overlap(first: str, second: str) -> float:
-        one, other = set(_WORD.findall(first.lower())), set(_WORD.findall(second.lower()))
-        return len(one & other) / max(len(one | other), 1)
+    The measure is the Jaccard index (1912) of their sets of lower-case words.
+    """
+    buckets = []
+    for batch in batches:
+        overlaps = [_overlap(first, second) for first, second in zip(*batch, strict=True)]
+        buckets.append(np.searchsorted(_OVERLAPS[1:-1], overlaps, side="right").astype(np.int8))
+    bucket = np.concatenate(buckets)
 
-    overlaps = ([overlap(*pair) for pair in zip(*batch, strict=True)] for batch in batches)
-    bucket = np.concatenate(
-        [np.searchsorted(_OVERLAPS[1:-1], batch, side="right").astype(np.int8) for batch in overlaps]
-    )
     for index, (low, high) in enumerate(itertools.pairwise(_OVERLAPS)):
-        if len(rows := np.flatnonzero(bucket == index)):
+        rows = np.flatnonzero(bucket == index)
+        if len(rows):
             yield RowSlice("overlap", f"{low:.0%} to {high:.0%} of the words shared", rows)
+
+
+def _overlap(first: str, second: str) -> float:
+    """Return the number of words in both texts by the number of words in either; 0 without words."""
+    first_words = set(_WORD.findall(first.lower()))
+    second_words = set(_WORD.findall(second.lower()))
+    return len(first_words & second_words) / max(len(first_words | second_words), 1)
 
 
 def label_slices(labels: NDArray[Any], names: Sequence[str]) -> Iterator[RowSlice]:
     """Yield one slice for each class that occurs. Accuracy within it is the recall of the class."""
     for index, name in enumerate(names):
-        if len(rows := np.flatnonzero(labels == index)):
+        rows = np.flatnonzero(labels == index)
+        if len(rows):
             yield RowSlice("label", name, rows)
 
 
 def source_slices(specification: str, positions: NDArray[np.int64]) -> Iterator[RowSlice]:
-    """Yield one slice for each split of the source that the rows were drawn from; none if there is one split or it is unknown.
+    """Yield one slice for each split of the source that the rows were drawn from.
+
+    There is none if the source has one split or it is unknown.
 
     The specification is as in ``data.splits``, for example ``train[90%:]+extra``; positions in the source
     rise within one of its splits.
     """
-    names = [match[1] for part in specification.split("+") if (match := _PART.match(part))]
-    parts = [name for index, name in enumerate(names) if index == 0 or name != names[index - 1]]
-    starts = [0, *(np.flatnonzero(positions[1:] <= positions[:-1]) + 1).tolist(), len(positions)]
-    if 1 < len(parts) == len(starts) - 1:
-        for name in dict.fromkeys(parts):
-            own = [
-                np.arange(*ends)
-                for part, ends in zip(parts, itertools.pairwise(starts), strict=True)
-                if part == name
-            ]
-            yield RowSlice("source", name, np.concatenate(own))
+    # splits of the source, in order: "train[:10%]+train[90%:]" is one part, because its positions rise
+    parts: list[str] = []
+    for text in specification.split("+"):
+        match = _PART.match(text)
+        if match and match[1] not in parts[-1:]:
+            parts.append(match[1])
+
+    # runs of rising positions, one for each part, or else the parts are unknown
+    falls = np.flatnonzero(positions[1:] <= positions[:-1]) + 1
+    runs = np.split(np.arange(len(positions)), falls)
+    if len(parts) < 2 or len(parts) != len(runs):
+        return
+    rows_by_part: dict[str, list[NDArray[np.int64]]] = {}
+    for part, rows in zip(parts, runs, strict=True):
+        rows_by_part.setdefault(part, []).append(rows)
+    for name, rows_of_part in rows_by_part.items():
+        yield RowSlice("source", name, np.concatenate(rows_of_part))
 
 
 def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[SliceMetrics]:
@@ -252,22 +317,30 @@ def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[Sl
     """
     scored = []
     for row_slice in slices:
-        labels, predictions = split.labels[row_slice.rows], split.values[row_slice.rows]
+        labels = split.labels[row_slice.rows]
+        predictions = split.values[row_slice.rows]
         estimate = primary_interval(split.primary, labels, predictions, average=split.average)
-        metrics = {split.primary.name: estimate.value, "low": estimate.low, "high": estimate.high}
+        values = {
+            "by": row_slice.by,
+            "slice": row_slice.name,
+            "rows": len(labels),
+            split.primary.name: estimate.value,
+            "low": estimate.low,
+            "high": estimate.high,
+        }
         if row_slice.by != "label":  # where all rows have the same label, it is meaningless
             metric = split.task.slice_metric
-            metrics[metric.name] = compute_metric(metric, labels, predictions, split.average)
-        scored.append(
-            SliceMetrics.model_validate(
-                {"by": row_slice.by, "slice": row_slice.name, "rows": len(labels), **metrics}
-            )
-        )
+            values[metric.name] = compute_metric(metric, labels, predictions, split.average)
+        scored.append(SliceMetrics.model_validate(values))
     return scored
 
 
 def slices_report(scored: Sequence[SliceMetrics], metric: str) -> Slices:
-    """Return every slice, the smallest one, and the one of at least ``ENOUGH_ROWS`` rows with the worst primary metric."""
+    """Return every slice, the smallest one, and the worst one by the primary metric.
+
+    The worst one has at least ``ENOUGH_ROWS`` rows.
+    """
+    # A slice of a few rows is often the worst by chance.
     large = [slice_metrics for slice_metrics in scored if slice_metrics.rows >= ENOUGH_ROWS]
     return Slices(
         metric=metric,
@@ -279,8 +352,9 @@ def slices_report(scored: Sequence[SliceMetrics], metric: str) -> Slices:
 
 
 def read_baselines(path: Path, rows: int) -> dict[str, NDArray[Any]]:
-    """Read the predictions of the simple models for the reported split, by name; each of shape ``(rows,)``."""
+    """Read the predictions of the simple models for the reported split, by name; shape ``(rows,)``."""
     table = read_table(require(path, made_by="baseline"))
+    # Rows of another number are of other data, or of another reported split.
     if len(table) != rows:
         raise DataError(
             f"{path} has {len(table):,} rows, and the reported split has {rows:,}.",
@@ -290,29 +364,36 @@ def read_baselines(path: Path, rows: int) -> dict[str, NDArray[Any]]:
 
 
 def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[Any]) -> dict[str, float]:
-    """Return the metrics of a simple model that are defined for it, and the interval of the difference between the trained model and it.
+    """Return the metrics of a simple model that are defined for it, with the interval of the difference.
 
-    Those of the majority are ``majority_accuracy`` and ``majority_f1``; for a regression ``mean_mse``, its
-    correlations are undefined.
+    The difference is of the primary metric, ``trained model - simple model``.
+
+    The majority has ``majority_accuracy`` and ``majority_f1``; a regression has ``mean_mse``, because the
+    correlations of a constant are undefined.
     """
-    every = {metric.of_baseline(model): metric for metric in split.task.metrics if metric.of_predictions}
-    metrics = {
-        key: compute_metric(metric, split.labels, predictions, split.average)
-        for key, metric in every.items()
-        if key
-    }
+    metrics = {}
+    for metric in split.task.metrics:
+        key = metric.of_baseline(model)
+        if key and metric.of_predictions:
+            metrics[key] = compute_metric(metric, split.labels, predictions, split.average)
+    # The difference is paired: both models are scored on the same resampled rows.
     if split.primary.of_baseline(model) not in metrics:
         return metrics
+
     difference = paired_difference(
         split.primary, split.labels, split.values, predictions, average=split.average, seed=split.seed
     )
-    return metrics | dict(zip(split.primary.over(model), (difference.low, difference.high), strict=True))
+    low_key, high_key = split.primary.over(model)
+    metrics[low_key] = difference.low
+    metrics[high_key] = difference.high
+    return metrics
 
 
 def spread_metrics(split: SplitPredictions) -> dict[str, float]:
-    """Return the interval of the primary metric, and how the predictions spread: what tells a collapsed model."""
+    """Return the interval of the primary metric, and the spread that tells a collapsed model."""
     estimate = primary_interval(
         split.primary, split.labels, split.values, average=split.average, seed=split.seed
     )
-    metrics: dict[str, float] = dict(zip(split.primary.ends, (estimate.low, estimate.high), strict=True))
+    low_key, high_key = split.primary.ends
+    metrics = {low_key: estimate.low, high_key: estimate.high}
     return metrics | split.task.spread(split.values, split.labels)

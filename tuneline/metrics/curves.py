@@ -1,4 +1,4 @@
-"""Curves and calibration of a classifier, as columns for ``dvc plots``; their size does not grow with the split."""
+"""Curves and calibration of a classifier for ``dvc plots``; their size is limited."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -46,7 +46,8 @@ class Softmax:
     @classmethod
     def of(cls, logits: NDArray[np.float32]) -> Self:
         """Prepare the probabilities of logits."""
-        largest, total = np.empty(len(logits), logits.dtype), np.empty(len(logits))
+        largest = np.empty(len(logits), logits.dtype)
+        total = np.empty(len(logits))
         for start in range(0, len(logits), ROWS_AT_A_TIME):
             rows = slice(start, start + ROWS_AT_A_TIME)
             largest[rows] = logits[rows].max(axis=1)
@@ -72,16 +73,18 @@ class Softmax:
 
 
 def scored_classes(labels: Classes, classes: int) -> list[int]:
-    """Return the classes whose curves are defined: those of some rows, but not all.
+    """Return the classes whose curves are defined: classes of at least one row, but not of all.
 
     With two classes: the positive one.
     """
-    candidates = [1] if classes == 2 else range(classes)
+    candidates = [1] if classes == 2 else range(classes)  # the curve of class 0 would say the same
     return [index for index in candidates if 0 < np.count_nonzero(labels == index) < len(labels)]
 
 
 def roc_curve(probability: Softmax, labels: Classes) -> Columns:
-    """Return the true positive rate over the false positive rate: of class 1 of two, or the mean of one class against the rest.
+    """Return the true positive rate over the false positive rate.
+
+    The curve is of class 1 of two, or the mean of one class against the rest.
 
     Labels have the shape ``(rows,)``. The columns are empty when no class can be scored.
     """
@@ -102,7 +105,7 @@ def precision_recall_curve(probability: Softmax, labels: Classes) -> Columns:
 
 
 def _roc(positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> Curve:
-    """Return false and true positive rates, without the points on a straight line between others."""
+    """Return false and true positive rates, without points on a straight line between others."""
     from sklearn.metrics import roc_curve as points  # takes a second to import
 
     false, true, _ = points(positive, scores)
@@ -110,7 +113,7 @@ def _roc(positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> Curve:
 
 
 def _precision_recall(positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> Curve:
-    """Return recalls, ascending from 0, and precisions; with no row predicted positive the precision is 1."""
+    """Return recalls, ascending from 0, and precisions; a precision without positive predictions is 1."""
     from sklearn.metrics import precision_recall_curve as points
 
     precision, recall, _ = points(positive, scores)
@@ -124,8 +127,9 @@ def _mean_curve(curves: Iterator[Curve], number: int) -> Curve:
     """
     if number == 1:
         return _thin(*next(curves))
-    if not number:
+    if not number:  # no class has rows of both kinds
         return np.empty(0), np.empty(0)
+    # All curves of several classes are read at the same points.
     return _GRID, np.mean([np.interp(_GRID, x, y) for x, y in curves], axis=0)
 
 
@@ -133,6 +137,7 @@ def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> Curve:
     """Keep the ends, and points that are evenly spaced along the length of the curve."""
     if len(x) <= POINTS:
         return x, y
+    # distance from the start of the curve at each point, by horizontal and vertical steps
     along = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))])
     kept = np.unique(np.searchsorted(along, np.linspace(0.0, along[-1], POINTS)).clip(max=len(x) - 1))
     kept = np.unique([0, *kept, len(x) - 1])
@@ -141,6 +146,7 @@ def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> Curve:
 
 def roc_area(probability: Softmax, labels: Classes) -> float | None:
     """Return the area under the ROC curve, averaged as the curve is; ``None`` if no curve is defined."""
+    # The whole curves, not the thinned ones: their areas are exact.
     areas = []
     for label in scored_classes(labels, probability.classes):
         false, true = _roc(labels == label, probability.of_class(label))
@@ -150,6 +156,7 @@ def roc_area(probability: Softmax, labels: Classes) -> float | None:
 
 def average_precision(probability: Softmax, labels: Classes) -> float | None:
     """Return the average precision, averaged as the curve is; ``None`` if no curve is defined."""
+    # Not the trapezoids below the curve: they are too optimistic between its points.
     precisions = []
     for label in scored_classes(labels, probability.classes):
         recall, precision = _precision_recall(labels == label, probability.of_class(label))
@@ -166,6 +173,7 @@ def calibration(probability: Softmax, labels: Classes) -> Columns:
     """
     confidence = probability.highest
     right = probability.logits.argmax(axis=1) == labels
+    # A confidence of 1 is in the last bin.
     bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     rows = np.bincount(bins, minlength=BINS)
     filled = rows > 0
@@ -177,5 +185,8 @@ def calibration(probability: Softmax, labels: Classes) -> Columns:
 
 
 def calibration_error(bins: Columns) -> float:
-    """Return the expected calibration error: mean distance of accuracy from confidence, weighted by rows (Guo et al. 2017, eq. 3)."""
+    """Return the expected calibration error: mean distance of accuracy from confidence, weighted by rows.
+
+    Source: Guo et al. 2017, equation 3.
+    """
     return float(np.average(np.abs(bins["accuracy"] - bins["confidence"]), weights=bins["rows"]))

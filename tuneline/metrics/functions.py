@@ -57,7 +57,10 @@ class ProjectFunction:
 def load_function(
     parameter: str, name: FunctionName, options: Mapping[str, Any] | None = None
 ) -> ProjectFunction:
-    """Import a function of logits, labels, and options by name; refuse one that needs a file that is no dependency of its stage."""
+    """Import a function of logits, labels, and options by name.
+
+    A function that needs a file that is no dependency of its stage is refused.
+    """
     module, files = _import(parameter, name)
     target = getattr(module, name.function, None)
     if not callable(target):
@@ -66,12 +69,13 @@ def load_function(
             "Correct the name, or write the function.",
         )
     function = ProjectFunction(parameter, name, target, options or {}, files)
+    # A call with other arguments would fail only in the middle of a training.
     try:
         inspect.signature(target).bind("logits", "labels", **function.options)
     except TypeError as error:
-        arguments = ", ".join(
-            ["logits", "labels", *(f"{key}={value!r}" for key, value in function.options.items())]
-        )
+        arguments = "logits, labels"
+        for key, value in function.options.items():
+            arguments += f", {key}={value!r}"
         raise function.error(
             f"cannot be called as {name.function}({arguments}): {error}.",
             f"Define it as `def {name.function}(logits, labels)`. Other arguments need a"
@@ -83,7 +87,10 @@ def load_function(
 
 
 def _import(parameter: str, name: FunctionName) -> tuple[ModuleType, tuple[Path, ...]]:
-    """Import a file as a module of the package ``project`` of the current folder; return it with all files that this has read."""
+    """Import a file as a module of the package ``project`` of the current folder.
+
+    Return the module with all files of the package that the import has read.
+    """
     root = Path.cwd()
     with _fresh_imports_from(root):
         try:
@@ -91,27 +98,29 @@ def _import(parameter: str, name: FunctionName) -> tuple[ModuleType, tuple[Path,
         except Exception as error:  # whatever the user's code raises
             problem = f"cannot be imported{_line_in_project(error)}: {type(error).__name__}: {error}"
             raise ParamsError(f"{parameter}: {name.file} {problem}", "Correct the file.") from error
-        files = [
-            getattr(other, "__file__", None) for key, other in sys.modules.items() if _is_of_project(key)
-        ]
+        files = []
+        for key, imported in sys.modules.items():
+            if not _is_of_project(key):
+                continue
+            path = getattr(imported, "__file__", None)
+            if path:  # a folder without __init__.py is a module without a file
+                files.append(Path(path))
     if module.__file__ != str(root / name.file):
         raise ParamsError(
             f"{parameter}: Python imports {name.module} from {module.__file__}, not from this repository.",
             f"Add an empty file {PROJECT}/__init__.py: an installed package of the same name is found before"
             " a folder without it.",
         )
-    return module, tuple(sorted(Path(file).relative_to(root) for file in files if file))
+    return module, tuple(sorted(file.relative_to(root) for file in files))
 
 
 def _line_in_project(error: Exception) -> str:
-    """Return where in the user's files an error was raised, as words to append; empty if it was elsewhere."""
+    """Return where in the user's files an error was raised, to append; empty if it was elsewhere."""
     folder = str(PROJECT.absolute())
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)
-    ]
-    return (
-        f" ({Path(frames[-1].filename).relative_to(Path.cwd())}, line {frames[-1].lineno})" if frames else ""
-    )
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):  # the innermost call is the last one
+        if frame.filename.startswith(folder):
+            return f" ({Path(frame.filename).relative_to(Path.cwd())}, line {frame.lineno})"
+    return ""
 
 
 def _is_of_project(module: str) -> bool:
@@ -125,10 +134,12 @@ def _fresh_imports_from(root: Path) -> Iterator[None]:
     No bytecode is written: Python would take it for current after an edit in the same second that keeps the
     size of the file.
     """
-    for name in [name for name in sys.modules if _is_of_project(name)]:
-        del sys.modules[name]
+    for name in list(sys.modules):
+        if _is_of_project(name):
+            del sys.modules[name]
     importlib.invalidate_caches()
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    before = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
     sys.path.insert(0, str(root))
     try:
         yield
@@ -161,11 +172,12 @@ class CustomMetric:
 
     def compute(self, logits: Logits, labels: NDArray[Any]) -> float:
         """Return the metric of a split, one finite number: logits ``(rows, outputs)``, labels ``(rows,)``."""
+        # A regression has one output, and its metrics take numbers.
         outputs = logits[:, 0] if logits.shape[1] == 1 else logits
         value = self.function(outputs.copy(), labels.copy())  # the function may change its arguments
         if np.ndim(value) != 0 or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-            found = f"an array of shape {np.shape(value)}" if np.ndim(value) else repr(value)
-            problem = f"returns {found} for {len(labels)} rows, not one finite number."
+            returned = f"an array of shape {np.shape(value)}" if np.ndim(value) else repr(value)
+            problem = f"returns {returned} for {len(labels)} rows, not one finite number."
             raise self.function.error(problem, "Return a float, also if a class is absent.")
         return float(value)
 
@@ -191,6 +203,7 @@ def load_metric(parameter: str, name: FunctionName, labels: LabelExamples) -> Cu
     greater_is_better = getattr(function.target, "greater_is_better", True)
     if not isinstance(greater_is_better, bool):
         raise function.error(f"has greater_is_better = {greater_is_better!r}.", "Set it to True or False.")
+    # A wrong metric fails here, and not after the training.
     metric = CustomMetric(function, greater_is_better)
     metric.compute(*_example(labels))
     return metric

@@ -16,14 +16,15 @@ ROWS_AT_A_TIME = 100_000
 def compute_metric(
     metric: Metric, labels: NDArray[Any], predictions: NDArray[Any], average: Averaging = "macro"
 ) -> float:
-    """Return a metric of predictions (not of logits) for at least one row; labels and predictions have the shape ``(rows,)``."""
+    """Return a metric of predictions (not of logits) for at least one row.
+
+    Labels and predictions have the shape ``(rows,)``.
+    """
     if metric.count_score is not None:
+        # Rows with the same label and prediction are scored once, with their number as the weight.
         (distinct_labels, distinct_predictions), counts = distinct_rows((labels, predictions))
-        return float(
-            metric.count_score(
-                counts[None].astype(np.float64), distinct_labels, distinct_predictions, average
-            )[0]
-        )
+        weights = counts[None].astype(np.float64)
+        return float(metric.count_score(weights, distinct_labels, distinct_predictions, average)[0])
     if metric.row_score is not None:
         numbers = numeric_columns((labels, predictions), metric.on_ranks)
         return float(metric.row_score(numbers[:1], numbers[1:])[0])
@@ -31,20 +32,28 @@ def compute_metric(
 
 
 def distinct_rows(columns: Sequence[NDArray[Any]]) -> tuple[ClassIds, NDArray[np.int64]]:
-    """Return the distinct rows of columns of integers, in lexicographic order, ``(columns, distinct)``, and how often each occurs.
+    """Return the distinct rows of columns of integers, and how often each occurs.
+
+    The rows are in lexicographic order, shape ``(columns, distinct)``; the counts have the shape
+    ``(distinct,)``.
 
     It encodes each row as one number, which is 30 times faster than ``numpy.unique`` over rows (2 ms for
     100,000 rows).
     """
     lowest = np.array([column.min() for column in columns], np.int64)
-    widths = tuple(int(column.max() - low + 1) for column, low in zip(columns, lowest.tolist(), strict=True))
+    widths = []
+    for column, low in zip(columns, lowest.tolist(), strict=True):
+        widths.append(int(column.max() - low + 1))
+
+    # A row is a number with one digit for each column, of base ``width``.
     codes = np.zeros(len(columns[0]), np.int64)
     for column, low, width in zip(columns, lowest, widths, strict=True):
         codes *= width
         codes += column
         codes -= low
+
     distinct, counts = np.unique(codes, return_counts=True)
-    return np.stack(np.unravel_index(distinct, widths)) + lowest[:, None], counts
+    return np.stack(np.unravel_index(distinct, tuple(widths))) + lowest[:, None], counts
 
 
 def numeric_columns(columns: Sequence[NDArray[Any]], on_ranks: bool) -> Floats:
@@ -60,18 +69,21 @@ def numeric_columns(columns: Sequence[NDArray[Any]], on_ranks: bool) -> Floats:
 def prediction_metrics(
     kind: MetricKind, labels: NDArray[Any], predictions: NDArray[Any], average: Averaging
 ) -> dict[str, float]:
-    """Return the metrics of a kind that predictions suffice to compute, by name; labels and predictions have the shape ``(rows,)``.
+    """Return the metrics of a kind that predictions suffice to compute, by name.
+
+    Labels and predictions have the shape ``(rows,)``.
 
     Averaged over class 1 (``binary``), or over the classes present in either array (``macro``).
     """
-    return {
-        metric.name: compute_metric(metric, labels, predictions, average)
-        for metric in metrics_for(kind)
-        if metric.of_predictions
-    }
+    scores = {}
+    for metric in metrics_for(kind):
+        if metric.of_predictions:
+            scores[metric.name] = compute_metric(metric, labels, predictions, average)
+    return scores
 
 
 def confusion_matrix(labels: ClassIds, predictions: ClassIds, classes: int) -> Floats:
     """Return the confusion matrix of shape ``(classes, classes)``; rows are labels."""
+    # A pair of label and prediction is one number, so that one pass counts all.
     counts = np.bincount(labels * classes + predictions, minlength=classes * classes)
     return counts.astype(np.float64).reshape(classes, classes)

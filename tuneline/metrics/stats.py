@@ -1,4 +1,4 @@
-"""Confidence intervals of metrics and of their differences, McNemar's test, and the choice of the best of several models.
+"""Confidence intervals of metrics and differences, McNemar's test, and the choice of the best model.
 
 SciPy has Fisher's interval, ranks and the binomial test. Wilson's interval and the bootstrap are written out
 here, because scipy.stats takes 1.7 s to import, which the report does not do otherwise, and is slower on what
@@ -9,7 +9,7 @@ SciPy's.
 
 Arguments of the same name are the same everywhere: ``metric`` is an entry of the metric table, ``labels`` and
 predictions are class ids or numbers of shape ``(rows,)`` with at least one row, ``average`` is how F1 is
-averaged, ``seed`` is that of the draws.
+averaged, ``seed`` is the seed of the draws.
 """
 
 import math
@@ -54,7 +54,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of two models on the same rows, with the ends of the confidence interval of ``first - second``."""
+    """A metric of two models on the same rows.
+
+    ``low`` and ``high`` are the ends of the confidence interval of ``first - second``.
+    """
 
     first: float
     second: float
@@ -68,20 +71,27 @@ class Difference:
 
 
 def wilson_interval(successes: int, trials: int) -> Interval:
-    """Return the score interval of a proportion of at least one trial, sound also for few trials and near 0 and 1.
+    """Return the score interval of a proportion of at least one trial.
+
+    It is sound also for few trials and near 0 and 1.
 
     Source: Wilson 1927; Brown, Cai & DasGupta 2001, equation 4.
     """
-    proportion, spread = successes / trials, _Z**2 / trials
+    # The middle is drawn from the proportion towards 1/2, more so with few trials.
+    proportion = successes / trials
+    spread = _Z**2 / trials
     middle = (proportion + spread / 2) / (1 + spread)
     half = _Z / (1 + spread) * math.sqrt(proportion * (1 - proportion) / trials + spread / (4 * trials))
-    return Interval(
-        0.0 if successes == 0 else middle - half, 1.0 if successes == trials else middle + half
-    )  # exact ends
+    # Rounding would leave the ends at 0 and 1 just beside them.
+    low = 0.0 if successes == 0 else middle - half
+    high = 1.0 if successes == trials else middle + half
+    return Interval(low, high)
 
 
 def exact_interval(successes: int, trials: int) -> Interval:
-    """Return the exact interval of a proportion of at least one trial: it holds the true value at least as often as it says.
+    """Return the exact interval of a proportion of at least one trial.
+
+    It holds the true value at least as often as it says.
 
     Source: Clopper & Pearson, "The use of confidence or fiducial limits illustrated in the case of the
     binomial", Biometrika 26, 1934.
@@ -93,13 +103,18 @@ def exact_interval(successes: int, trials: int) -> Interval:
 
 
 def pearson_interval(labels: NDArray[Any], predictions: NDArray[Any]) -> Interval:
-    """Return the interval of Pearson's r by its z-transform (Fisher 1921); -1 to 1 if r is undefined or 1, or of three rows or fewer."""
+    """Return the interval of Pearson's r by its z-transform (Fisher 1921).
+
+    It is -1 to 1 if r is undefined or 1, or of three rows or fewer.
+    """
     if len(labels) <= 3 or np.ptp(labels) == 0 or np.ptp(predictions) == 0:
         return Interval(-1.0, 1.0)
     from scipy.stats import pearsonr
 
     low, high = pearsonr(labels.astype(np.float64), predictions.astype(np.float64)).confidence_interval(LEVEL)
-    return Interval(float(low), float(high)) if low < high else Interval(-1.0, 1.0)
+    if low < high:
+        return Interval(float(low), float(high))
+    return Interval(-1.0, 1.0)
 
 
 def metric_interval(
@@ -110,17 +125,20 @@ def metric_interval(
     average: Averaging = "macro",
     seed: int = 0,
 ) -> Estimate | None:
-    """Return a metric with its interval, by the method that the metric table names; ``None`` for a metric without one."""
+    """Return a metric with its interval by the method of the metric table; ``None`` if it has none."""
     if metric.interval == "none":
         return None
     if metric.interval == "bootstrap":
         observed, resampled = _bootstrap(metric, (labels, predictions), average, seed)
-        return Estimate(float(observed[0]), *percentile_interval(resampled[:, 0]))
-    if metric.interval == "wilson":
+        value = float(observed[0])
+        interval = percentile_interval(resampled[:, 0])
+    elif metric.interval == "wilson":
+        value = compute_metric(metric, labels, predictions, average)
         interval = wilson_interval(int(np.count_nonzero(labels == predictions)), len(labels))
     else:
+        value = compute_metric(metric, labels, predictions, average)
         interval = pearson_interval(labels, predictions)
-    return Estimate(compute_metric(metric, labels, predictions, average), *interval)
+    return Estimate(value, interval.low, interval.high)
 
 
 def paired_difference(
@@ -142,17 +160,19 @@ def paired_difference(
     significance tests for machine translation evaluation", EMNLP 2004).
     """
     observed, resampled = _bootstrap(metric, (labels, first, second), average, seed, resamples=resamples)
-    return Difference(
-        float(observed[0]), float(observed[1]), *percentile_interval(resampled[:, 0] - resampled[:, 1], level)
-    )
+    interval = percentile_interval(resampled[:, 0] - resampled[:, 1], level)
+    return Difference(float(observed[0]), float(observed[1]), interval.low, interval.high)
 
 
 def accuracy_drop_interval(trained: NDArray[np.bool_], exported: NDArray[np.bool_], seed: int) -> Interval:
-    """Return the paired bootstrap interval of the drop of accuracy from one model to another, given where each is right, ``(rows,)``.
+    """Return the paired bootstrap interval of the drop of accuracy from one model to another.
+
+    The arrays say where each model is right, shape ``(rows,)``.
 
     A row counts -1, 0 or 1, and rows of one kind are alike: drawing how many there are of each kind is
     drawing rows.
     """
+    # A difference of two Boolean arrays is an error in NumPy.
     differences = trained.astype(np.int64) - exported
     kinds = np.array([-1, 0, 1])
     proportions = np.array([np.mean(differences == kind) for kind in kinds])
@@ -177,16 +197,17 @@ def leak_difference(
     average: Averaging = "macro",
     seed: int = 0,
 ) -> Difference:
-    """Return a metric on all rows and on those that are not leaked, with the stratified bootstrap interval of the difference.
+    """Return a metric on all rows and on rows that are not leaked, with the interval of the difference.
+
+    The interval is by a stratified bootstrap.
 
     Leaked and other rows are drawn separately, so that each draw has as many of both as the split (Efron &
     Tibshirani, "An Introduction to the Bootstrap", 1993, section 8.3), and both metrics are computed on the
     same draw. ``leaked`` is true for some of the rows.
     """
     observed, resampled = _bootstrap(metric, (labels, predictions), average, seed, leaked=leaked)
-    return Difference(
-        float(observed[0]), float(observed[1]), *percentile_interval(resampled[:, 0] - resampled[:, 1])
-    )
+    interval = percentile_interval(resampled[:, 0] - resampled[:, 1])
+    return Difference(float(observed[0]), float(observed[1]), interval.low, interval.high)
 
 
 def _bootstrap(
@@ -219,6 +240,7 @@ def _bootstrap(
             resamples=resamples,
             leaked=leaked,
         )
+    # The first block is not a draw: it has the scores on all rows.
     observed = next(blocks)
     return observed[0], np.concatenate(list(blocks))
 
@@ -237,21 +259,16 @@ def _class_scores(
     Rows with the same label, predictions and stratum are alike: drawing how many of each there are is drawing
     rows, and fast.
     """
-    (labels, *models, stratum), counts = distinct_rows(
-        (*columns, np.zeros(len(columns[0]), np.int64) if leaked is None else leaked)
-    )
-    scored = [(predictions, stratum >= 0) for predictions in models] + (
-        [] if leaked is None else [(models[0], stratum == 0)]
-    )
+    strata = np.zeros(len(columns[0]), np.int64) if leaked is None else leaked
+    (labels, *models, stratum), counts = distinct_rows((*columns, strata))
 
+    # ``drawn`` counts the distinct rows, shape ``(draws, distinct)``.
     def scores(drawn: NDArray[np.int64]) -> Floats:
-        return np.stack(
-            [
-                score(drawn * rows.astype(np.float64), labels, predictions, average)
-                for predictions, rows in scored
-            ],
-            axis=-1,
-        )
+        weights = drawn.astype(np.float64)
+        results = [score(weights, labels, predictions, average) for predictions in models]
+        if leaked is not None:
+            results.append(score(drawn * (stratum == 0).astype(np.float64), labels, models[0], average))
+        return np.stack(results, axis=-1)
 
     yield scores(counts[None])
     for size in chunks(resamples, len(counts)):
@@ -275,16 +292,21 @@ def _number_scores(
 
     Ranks are not computed again in each draw, which changes only ties.
     """
-    strata = (
-        [np.arange(values.shape[1])] if leaked is None else [np.flatnonzero(~leaked), np.flatnonzero(leaked)]
-    )
+    # The stratum without leaked rows is the first one.
+    if leaked is None:
+        strata = [np.arange(values.shape[1])]
+    else:
+        strata = [np.flatnonzero(~leaked), np.flatnonzero(leaked)]
+    labels = values[0]
+    models = values[1:]
 
+    # ``drawn`` has the row numbers of each stratum, shape ``(draws, rows of the stratum)``.
     def scores(drawn: list[NDArray[np.int64]]) -> Floats:
-        every = np.concatenate(drawn, axis=1)
-        scored = [(model, every) for model in values[1:]] + (
-            [] if leaked is None else [(values[1], drawn[0])]
-        )
-        return np.stack([score(values[0][rows], model[rows]) for model, rows in scored], axis=-1)
+        rows = np.concatenate(drawn, axis=1)
+        results = [score(labels[rows], predictions[rows]) for predictions in models]
+        if leaked is not None:
+            results.append(score(labels[drawn[0]], models[0][drawn[0]]))
+        return np.stack(results, axis=-1)
 
     yield scores([rows[None] for rows in strata])
     for size in chunks(resamples, values.shape[1]):
@@ -294,11 +316,14 @@ def _number_scores(
 def chunks(resamples: int, width: int) -> Iterator[int]:
     """Yield numbers of resamples, ``resamples`` in all, that fit into memory with ``width`` values each."""
     at_once = max(1, _VALUES_AT_A_TIME // width)
-    yield from (min(at_once, resamples - start) for start in range(0, resamples, at_once))
+    for start in range(0, resamples, at_once):
+        yield min(at_once, resamples - start)
 
 
 def mcnemar_p_value(first_only: int, second_only: int) -> float:
-    """Return the two-sided, exact p-value of McNemar's test of two classifiers: a binomial test of the discordant rows.
+    """Return the two-sided, exact p-value of McNemar's test of two classifiers.
+
+    It is a binomial test of the discordant rows.
 
     Source: McNemar, "Note on the sampling error of the difference between correlated proportions or
     percentages", Psychometrika 12, 1947; the exact conditional form. Discordant rows are those that only the
@@ -342,11 +367,14 @@ def select_best(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Selection:
-    """Choose the best configuration, and correct its metric for the luck of the choice, on the rows that also measure it.
+    """Choose the best configuration, and correct its metric for the luck of the choice.
+
+    Both use the same rows.
 
     Method: bootstrap bias correction (Tsamardinos, Greasidou & Borboudakis, "Bootstrapping the out-of-sample
     predictions for efficient and accurate cross-validation", Machine Learning 107, 2018), on the predictions
-    of one validation split instead of those of all folds: rows are drawn with replacement, the best model is
+    of one validation split instead of the predictions of all folds: rows are drawn with replacement, the best
+    model is
     chosen on the drawn rows, and scored on the rows that were not drawn. The mean of these scores is the
     corrected metric, and their percentiles are its interval.
 
@@ -358,49 +386,80 @@ def select_best(
         seed: Seed of the draws.
         resamples: Number of draws.
     """
-    rows, sign, generator = len(labels), 1 if metric.greater_is_better else -1, np.random.default_rng(seed)
+    rows = len(labels)
+    sign = 1 if metric.greater_is_better else -1
+    generator = np.random.default_rng(seed)
 
-    def means(weights: NDArray[Any]) -> Floats:
-        """Return the mean over the seeds, of shape ``(draws, configurations)``."""
-        means = [
-            np.mean([_scores(metric, labels, one, weights, average) for one in seeds], axis=0)
-            for seeds in predictions
-        ]
-        return np.stack(means, axis=-1)
-
-    blocks = []
+    # draws: each configuration on the drawn rows, and on the rows that were not drawn
+    inside_blocks = []
+    outside_blocks = []
     for size in chunks(resamples, rows):
         drawn = generator.multinomial(rows, np.full(rows, 1 / rows), size=size)
         drawn = drawn[(drawn == 0).any(axis=1)]  # of very few rows, a draw may have all
-        blocks.append((means(drawn), means(drawn == 0)))
-    observed = means(np.ones((1, rows), np.int64))[0]
-    inside, outside = (np.concatenate(one) for one in zip(*blocks, strict=True))
-    values = np.take_along_axis(outside, np.argmax(sign * inside, axis=1)[:, None], axis=1)[:, 0]
+        inside_blocks.append(_mean_scores(metric, labels, predictions, drawn, average))
+        outside_blocks.append(_mean_scores(metric, labels, predictions, drawn == 0, average))
+    inside = np.concatenate(inside_blocks)
+    outside = np.concatenate(outside_blocks)
+
+    # the configuration that each draw chooses, scored on rows that have not chosen it
+    chosen = np.argmax(sign * inside, axis=1)
+    values = np.take_along_axis(outside, chosen[:, None], axis=1)[:, 0]
+    interval = percentile_interval(values)
+
+    # the configuration that all rows choose, and the others that are as good
+    observed = _mean_scores(metric, labels, predictions, np.ones((1, rows), np.int64), average)[0]
     best = int(np.argmax(sign * observed))
-    intervals = [
-        percentile_interval(inside[:, best] - inside[:, other], LEVEL) for other in range(len(predictions))
-    ]
-    same = tuple(
-        index
-        for index, interval in enumerate(intervals)
-        if index != best and interval.low <= 0 <= interval.high
+    indistinguishable = []
+    for index in range(len(predictions)):
+        difference = percentile_interval(inside[:, best] - inside[:, index], LEVEL)
+        if index != best and difference.low <= 0 <= difference.high:
+            indistinguishable.append(index)
+
+    return Selection(
+        best=best,
+        value=float(observed[best]),
+        corrected=float(np.mean(values)),
+        low=interval.low,
+        high=interval.high,
+        indistinguishable=tuple(indistinguishable),
     )
-    return Selection(best, float(observed[best]), float(np.mean(values)), *percentile_interval(values), same)
+
+
+def _mean_scores(
+    metric: Metric,
+    labels: NDArray[Any],
+    predictions: Sequence[Sequence[NDArray[Any]]],
+    weights: NDArray[Any],
+    average: Averaging,
+) -> Floats:
+    """Return the mean over the seeds of each configuration, shape ``(draws, configurations)``."""
+    # Seeds of a configuration are averaged: it is the configuration that is chosen, not a seed.
+    means = []
+    for seeds in predictions:
+        scores = [_scores(metric, labels, predicted, weights, average) for predicted in seeds]
+        means.append(np.mean(scores, axis=0))
+    return np.stack(means, axis=-1)
 
 
 def _scores(
     metric: Metric, labels: NDArray[Any], predictions: NDArray[Any], weights: NDArray[Any], average: Averaging
 ) -> Floats:
-    """Return the metric of one model for each row of weights, which say how often a row of the split counts."""
+    """Return the metric of one model for each row of weights.
+
+    A weight says how often a row of the split counts.
+    """
     if metric.count_score is not None:
         pairs, inverse = np.unique(np.stack([labels, predictions]), axis=1, return_inverse=True)
-        counts = np.stack([np.bincount(inverse.ravel(), one, pairs.shape[1]) for one in weights]).astype(
-            np.float64
-        )
-        return metric.count_score(counts, pairs[0], pairs[1], average)
+        counts = [np.bincount(inverse.ravel(), row_weights, pairs.shape[1]) for row_weights in weights]
+        return metric.count_score(np.stack(counts).astype(np.float64), pairs[0], pairs[1], average)
     if metric.row_score is None:
         raise ValueError(f"{metric.name} cannot be computed from predictions")
+
+    # A metric of numbers is computed row by row: the drawn rows are repeated.
     values = numeric_columns((labels, predictions), metric.on_ranks)
     positions = np.arange(len(labels))
-    draws = [np.repeat(positions, one) for one in weights.astype(np.int64)]
-    return np.concatenate([metric.row_score(values[0][rows][None], values[1][rows][None]) for rows in draws])
+    scores = []
+    for repetitions in weights.astype(np.int64):
+        rows = np.repeat(positions, repetitions)
+        scores.append(metric.row_score(values[0][rows][None], values[1][rows][None]))
+    return np.concatenate(scores)

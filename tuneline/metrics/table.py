@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     ClassIds = NDArray[np.int64]
     CountScore = Callable[[Floats, ClassIds, ClassIds, "Averaging"], Floats]
-    """From counts of shape ``(resamples, pairs)``, and labels and predictions of the distinct pairs, of shape ``(pairs,)``, to the
-    metric of each resample."""
+    """From counts, labels and predictions to the metric of each resample.
+
+    Counts have the shape ``(resamples, pairs)``; labels and predictions of the distinct pairs have the shape
+    ``(pairs,)``.
+    """
     RowScore = Callable[[Floats, Floats], Floats]
     """From labels and predictions of shape ``(resamples, rows)`` to the metric of each resample."""
     ProbabilityScore = Callable[["Softmax", NDArray[Any]], float | None]
@@ -37,7 +40,7 @@ Averaging = Literal["binary", "macro"]
 MetricKind = Literal["classification", "regression"]
 """What a metric scores: classes or numbers."""
 LEAKED_ROWS = "leaked_rows"
-"""Key in ``metrics/evaluate.json`` of the number of rows that repeat or resemble a row of an earlier split."""
+"""Key in ``metrics/evaluate.json`` of the number of leaked rows: they repeat or resemble an earlier row."""
 MAJORITY = "majority"
 SIMPLE_MODELS: Mapping[str, str] = {
     MAJORITY: "the majority baseline",
@@ -49,12 +52,12 @@ SIMPLE_MODELS: Mapping[str, str] = {
 
 Those after TF-IDF need a checkpoint.
 """
-PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED = (
-    "predicted_classes",
-    "never_predicted_classes",
-    "most_predicted_share",
-)
-"""Keys of the number of predicted classes, of classes with rows that are never predicted, and of the share of the most predicted one."""
+PREDICTED_CLASSES = "predicted_classes"
+"""Key of the number of predicted classes."""
+NEVER_PREDICTED = "never_predicted_classes"
+"""Key of the number of classes with rows that are never predicted."""
+MOST_PREDICTED = "most_predicted_share"
+"""Key of the share of the most predicted class."""
 IntervalMethod = Literal["wilson", "fisher", "bootstrap", "none"]
 
 
@@ -95,21 +98,21 @@ class Metric:
         return self.count_score is not None or self.row_score is not None
 
     def of_baseline(self, model: str) -> str | None:
-        """Key in ``metrics/evaluate.json`` of the same metric of a model in ``SIMPLE_MODELS``, for a metric of predictions."""
+        """Key in ``metrics/evaluate.json`` of the same metric of a model in ``SIMPLE_MODELS``."""
         return self.baseline if model == MAJORITY else f"{model}_{self.name}"
 
     def over(self, model: str) -> tuple[str, str]:
-        """Keys there of the ends of the interval of ``trained model - model``, for the primary metric of a task."""
+        """Keys of the ends of the interval of ``trained model - model``, for a primary metric."""
         return f"{self.name}_over_{model}_low", f"{self.name}_over_{model}_high"
 
     @property
     def ends(self) -> tuple[str, str]:
-        """Keys there of the ends of the interval of the metric itself, for the primary metric of a task."""
+        """Keys of the ends of the interval of the metric itself, for the primary metric of a task."""
         return f"{self.name}_low", f"{self.name}_high"
 
     @property
     def without_leaks(self) -> tuple[str, str, str]:
-        """Keys there of the same metric without the leaked rows, and of the ends of its interval, for the primary metric of a task."""
+        """Keys of the metric without leaked rows, and of its interval's ends, for a primary metric."""
         return (
             f"{self.name}_without_leaks",
             f"{self.name}_without_leaks_low",
@@ -118,7 +121,7 @@ class Metric:
 
     @property
     def from_leaks(self) -> tuple[str, str]:
-        """Keys there of the ends of the interval of what the leaked rows add to the metric."""
+        """Keys of the ends of the interval of what the leaked rows add to the metric."""
         return f"{self.name}_from_leaks_low", f"{self.name}_from_leaks_high"
 
     @property
@@ -142,7 +145,9 @@ def _f1(counts: Floats, labels: ClassIds, predictions: ClassIds, average: Averag
     import numpy as np
 
     classes = np.array([1]) if average == "binary" else np.union1d(labels, predictions)
-    is_label, is_predicted = labels[:, None] == classes, predictions[:, None] == classes
+    is_label = labels[:, None] == classes
+    is_predicted = predictions[:, None] == classes
+    # F1 is 2 TP / (2 TP + FP + FN): the denominator is the labels and the predictions of a class.
     total = counts @ is_label + counts @ is_predicted
     f1 = _ratio(2 * (counts @ (is_label & is_predicted)), total)
     return np.asarray(f1.sum(axis=1) / np.maximum((total > 0).sum(axis=1), 1))
@@ -151,25 +156,31 @@ def _f1(counts: Floats, labels: ClassIds, predictions: ClassIds, average: Averag
 def _matthews_correlation(
     counts: Floats, labels: ClassIds, predictions: ClassIds, _average: Averaging
 ) -> Floats:
-    """Return Matthews correlations for any number of classes (Gorodkin 2004); 0 where undefined, as in Chicco & Jurman 2020."""
+    """Return Matthews correlations for any number of classes (Gorodkin 2004).
+
+    They are 0 where undefined, as in Chicco & Jurman 2020.
+    """
     import numpy as np
 
     classes = np.union1d(labels, predictions)
-    labelled, predicted = counts @ (labels[:, None] == classes), counts @ (predictions[:, None] == classes)
-    rows, correct = counts.sum(axis=1), counts @ (labels == predictions)
+    # counts of each class, and of all rows, by resample
+    labelled = counts @ (labels[:, None] == classes)
+    predicted = counts @ (predictions[:, None] == classes)
+    rows = counts.sum(axis=1)
+    correct = counts @ (labels == predictions)
+
     covariance = correct * rows - (labelled * predicted).sum(axis=1)
-    return _ratio(
-        covariance, np.sqrt((rows**2 - (labelled**2).sum(axis=1)) * (rows**2 - (predicted**2).sum(axis=1)))
-    )
+    label_variance = rows**2 - (labelled**2).sum(axis=1)
+    prediction_variance = rows**2 - (predicted**2).sum(axis=1)
+    return _ratio(covariance, np.sqrt(label_variance * prediction_variance))
 
 
 def _correlation(labels: Floats, predictions: Floats) -> Floats:
     """Return Pearson's r along the last axis; 0 where a constant column leaves it undefined."""
     import numpy as np
 
-    varies = (np.ptp(labels, axis=-1) > 0) & (
-        np.ptp(predictions, axis=-1) > 0
-    )  # rounding leaves a constant a variance
+    # The range says whether a column is constant: rounding leaves a constant a variance.
+    varies = (np.ptp(labels, axis=-1) > 0) & (np.ptp(predictions, axis=-1) > 0)
     labels = labels - labels.mean(axis=-1, keepdims=True)
     predictions = predictions - predictions.mean(axis=-1, keepdims=True)
     scale = np.sqrt((labels**2).sum(axis=-1) * (predictions**2).sum(axis=-1))
@@ -200,7 +211,10 @@ def _calibration_error(probability: Softmax, labels: NDArray[Any]) -> float | No
 
 
 def _brier_score(probability: Softmax, labels: NDArray[Any]) -> float | None:
-    """Return the mean squared distance of the probabilities from the label (Brier 1950); half of it for two classes, as is usual."""
+    """Return the mean squared distance of the probabilities from the label (Brier 1950).
+
+    For two classes it is half of it, as is usual.
+    """
     import numpy as np
 
     total = 0.0
@@ -298,10 +312,13 @@ _METRICS = (
         baseline="mean_mse",
         hub_name="mse",
     ),
-    Metric(name="loss", title="Loss", kinds=(*CLASSES, *NUMBERS), greater_is_better=False),
+    Metric(name="loss", title="Loss", kinds=CLASSES + NUMBERS, greater_is_better=False),
 )
 METRIC_TABLE: Mapping[str, Metric] = {metric.name: metric for metric in _METRICS}
-"""Every metric by name, in the order in which people see them; the first of a task is the one that gates compare by default."""
+"""Every metric by name, in the order in which people see them.
+
+Gates compare the first metric of a task by default.
+"""
 
 
 def metrics_for(kind: MetricKind) -> list[Metric]:
@@ -315,17 +332,17 @@ def primary_metric(kind: MetricKind) -> Metric:
 
 
 def custom_metrics(evaluated: Iterable[str]) -> list[str]:
-    """Return those names in ``metrics/evaluate.json`` that ``evaluate.metrics`` added."""
-    known = {"rows", LEAKED_ROWS, PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED}
+    """Return the names in ``metrics/evaluate.json`` that ``evaluate.metrics`` added."""
+    built_in = {"rows", LEAKED_ROWS, PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED}
     for metric in METRIC_TABLE.values():
-        known |= {metric.name, *metric.ends, f"worst_slice_{metric.name}"}
-        known |= {
-            key for model in SIMPLE_MODELS for key in (str(metric.of_baseline(model)), *metric.over(model))
-        }
-        known |= {*metric.without_leaks, *metric.from_leaks}
-    return [name for name in evaluated if name not in known and not name.endswith("_pass_rate")]
+        built_in |= {metric.name, f"worst_slice_{metric.name}"}
+        built_in.update(metric.ends, metric.without_leaks, metric.from_leaks)
+        for model in SIMPLE_MODELS:
+            built_in.add(str(metric.of_baseline(model)))
+            built_in.update(metric.over(model))
+    return [name for name in evaluated if name not in built_in and not name.endswith("_pass_rate")]
 
 
 def title_of(name: str) -> str:
-    """Return a metric's name for people; that of a custom metric without underscores."""
+    """Return a metric's name for people; the name of a custom metric is without underscores."""
     return METRIC_TABLE[name].title if name in METRIC_TABLE else name.replace("_", " ").capitalize()

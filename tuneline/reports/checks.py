@@ -103,7 +103,7 @@ Histogram = Annotated[Distribution, AfterValidator(_consistent)]
 
 
 class Words(Record):
-    """The most common words of a split, as hashes: the profile of a public repository shows no text of the data."""
+    """The most common words of a split, as hashes: a public repository shows no text of the data."""
 
     hashes: Sequence[Annotated[str, Field(pattern="^[0-9a-f]{16}$")]]
     """64-bit hashes in hexadecimal."""

@@ -1,8 +1,10 @@
-"""Drift of new rows from the training data, which a profile describes: ``reports/checks/profile.json`` of the model's commit.
+"""Drift of new rows from the training data, whose profile the model's commit has.
+
+The profile is ``reports/checks/profile.json``.
 
 Three properties are compared with the train split: the lengths of the texts, the predicted labels, and the
 share of words that were common in training. Of new texts only counts are kept, so that many small files add
-up. The distances are those of the data checks (``tuneline/analysis/drift.py``).
+up. The distances are measured as in the data checks (``tuneline/analysis/drift.py``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +23,10 @@ from tuneline.settings import DriftLimits
 
 @dataclass(frozen=True)
 class RowCounts:
-    """Counts of scored rows in the bins of a profile, by predicted labels and text lengths; of words, and of those common in training."""
+    """Counts of scored rows in the bins of a profile, by predicted labels and by lengths of texts.
+
+    ``words`` counts the words of the rows, ``words_known`` the ones that are common in training.
+    """
 
     labels: Counts
     characters: Counts
@@ -32,18 +37,33 @@ class RowCounts:
     def empty(cls, profile: Profile) -> Self:
         """Return the counts of no rows."""
         train = profile.train
-        labels = np.zeros(len(train.labels.counts) if train.labels else 0, dtype=np.int64)
-        return cls(labels, np.zeros(len(train.characters.counts), dtype=np.int64), 0, 0)
+        label_bins = len(train.labels.counts) if train.labels else 0
+        return cls(
+            labels=np.zeros(label_bins, dtype=np.int64),
+            characters=np.zeros(len(train.characters.counts), dtype=np.int64),
+            words=0,
+            words_known=0,
+        )
 
     @classmethod
     def of(cls, profile: Profile, texts: Sequence[pa.StringArray], predicted: pa.Array) -> Self:
         """Count rows."""
         lengths = np.sum([pc.utf8_length(column).to_numpy(zero_copy_only=False) for column in texts], axis=0)
-        characters, total, known = bin_counts(lengths, np.array(profile.train.characters.edges)), 0, 0
+
+        # words, unless the profile has none to compare them with
+        total = 0
+        known = 0
         if profile.train.words.hashes:
-            counted = VocabularyCounts.of(words([normalized(column) for column in texts]))
-            total, known = counted.total, counted.occurrences(profile.train.words.word_keys)
-        return cls(_count_labels(profile, predicted), characters, total, known)
+            counts = VocabularyCounts.of(words([normalized(column) for column in texts]))
+            total = counts.total
+            known = counts.occurrences(profile.train.words.word_keys)
+
+        return cls(
+            labels=_count_labels(profile, predicted),
+            characters=bin_counts(lengths, np.array(profile.train.characters.edges)),
+            words=total,
+            words_known=known,
+        )
 
     @property
     def rows(self) -> int:
@@ -52,8 +72,12 @@ class RowCounts:
 
     def __add__(self, other: "RowCounts") -> "RowCounts":
         """Return the counts of both sets of rows together."""
-        total, known = self.words + other.words, self.words_known + other.words_known
-        return RowCounts(self.labels + other.labels, self.characters + other.characters, total, known)
+        return RowCounts(
+            labels=self.labels + other.labels,
+            characters=self.characters + other.characters,
+            words=self.words + other.words,
+            words_known=self.words_known + other.words_known,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON, for the metadata of a scored file."""
@@ -65,16 +89,20 @@ class RowCounts:
         if values is None:
             return None
         try:
-            labels, characters = (np.array(values[name], dtype=np.int64) for name in ("labels", "characters"))
-            counts = cls(labels, characters, int(values["words"]), int(values["words_known"]))
+            counts = cls(
+                labels=np.array(values["labels"], dtype=np.int64),
+                characters=np.array(values["characters"], dtype=np.int64),
+                words=int(values["words"]),
+                words_known=int(values["words_known"]),
+            )
         except (LookupError, TypeError, ValueError, OverflowError):
             return None
+
+        # Counts of an earlier model are in the bins of another profile.
         empty = cls.empty(profile)
-        return (
-            counts
-            if (labels.shape, characters.shape) == (empty.labels.shape, empty.characters.shape)
-            else None
-        )
+        if counts.labels.shape != empty.labels.shape or counts.characters.shape != empty.characters.shape:
+            return None
+        return counts
 
 
 def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:
@@ -102,20 +130,27 @@ class DriftMeasure(NamedTuple):
 def drift_measures(profile: Profile, counts: RowCounts, limits: DriftLimits) -> list[DriftMeasure]:
     """Compare scored rows with the train split."""
     train = profile.train
-    lengths = (counts.characters, np.array(train.characters.counts))
+
+    # distances with a test
+    train_lengths = np.array(train.characters.counts)
+    length_psi = population_stability(counts.characters, train_lengths)
+    length_ks = kolmogorov_smirnov(counts.characters, train_lengths)
     distances = [
-        ("length of texts, PSI", population_stability(*lengths), limits.max_psi),
-        ("length of texts, KS", kolmogorov_smirnov(*lengths), limits.max_ks),
+        ("length of texts, PSI", length_psi, limits.max_psi),
+        ("length of texts, KS", length_ks, limits.max_ks),
     ]
     if train.labels is not None and counts.labels.sum():
-        labels = population_stability(counts.labels, np.array(train.labels.counts))
-        distances.append(("predicted labels, PSI", labels, limits.max_psi))
-    measures = [
-        DriftMeasure(name, value, p_value, limit, value > limit and p_value < limits.significance)
-        for name, (value, p_value), limit in distances
-    ]
+        label_psi = population_stability(counts.labels, np.array(train.labels.counts))
+        distances.append(("predicted labels, PSI", label_psi, limits.max_psi))
+    measures = []
+    for name, (value, p_value), limit in distances:
+        drifted = value > limit and p_value < limits.significance
+        measures.append(DriftMeasure(name, value, p_value, limit, drifted))
+
+    # share of common words: words of one text are not independent, so there is no test
     if train.words.known and counts.words:
-        share, limit = counts.words_known / counts.words / train.words.known, limits.min_known_words
+        share = counts.words_known / counts.words / train.words.known
+        limit = limits.min_known_words
         measures.append(
             DriftMeasure("share of common words, of that in training", share, None, limit, share < limit)
         )

@@ -50,13 +50,17 @@ def template_environment(templates: Path) -> "Environment":
 
 
 def visible_value(value: Any) -> str:
-    """Return what a page shows of a value: its text with control characters as codes, see ``tuneline.core.terminal.visible``.
+    """Return the text that a page shows of a value, with control characters as codes.
+
+    The codes are of ``tuneline.core.terminal.visible``.
 
     A page does not obey escape sequences, but ``cat`` does, and a browser reorders what follows U+202E. A
     carriage return before a line end does nothing, and many texts have it.
     """
     text = visible(str(value).replace("\r\n", "\n"))
-    return Markup(text) if isinstance(value, Markup) else text  # noqa: S704 - codes have no character that HTML reads
+    if isinstance(value, Markup):
+        return Markup(text)  # noqa: S704 - codes have no character that HTML reads
+    return text
 
 
 def style() -> Markup:
@@ -66,11 +70,19 @@ def style() -> Markup:
 
 def format_number(value: float) -> str:
     """Format a number of an axis or a table: whole if it is, else with three significant digits."""
-    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+    if abs(value) >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
 
 
-INK, MUTED, GRID, FIRST = "#010101", "#020202", "#030303", "#040404"
-SECOND, BAD, SURFACE = "#050505", "#070707", "#080808"
+# Placeholder colours: no figure has them for another reason, and ``to_svg`` replaces them by variables.
+INK = "#010101"
+MUTED = "#020202"
+GRID = "#030303"
+FIRST = "#040404"
+SECOND = "#050505"
+BAD = "#070707"
+SURFACE = "#080808"
 VARIABLES = {
     INK: "var(--ink)",
     MUTED: "var(--muted)",
@@ -85,13 +97,19 @@ SIZE = (FIGURE_WIDTH, 3.1)
 """Width and height in inches.
 
 A figure is 330 units wide, and never narrower than 292 px on a page (screens of 320 px): its text stays
-readable, and on a desk the style sheet does not enlarge it beyond that of the page."""
+readable, and on a desk the style sheet does not enlarge it beyond the text of the page."""
 DASHED = (0, (3, 3))
 
 
 @contextmanager
 def canvas(size: tuple[float, float] = SIZE, rows: int = 1) -> Iterator[tuple["Figure", "Axes"]]:
-    """Yield a figure in the style of the page, and the first of its axes, in rows with one horizontal scale; its size is in inches."""
+    """Yield a figure in the style of the page, and the first of its axes.
+
+    Args:
+        size: Width and height in inches.
+        rows: Number of axes, one below the other with one horizontal scale.
+    """
+    # matplotlib takes a second to import, and only stages that draw need it.
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -102,24 +120,37 @@ def canvas(size: tuple[float, float] = SIZE, rows: int = 1) -> Iterator[tuple["F
 
 
 def to_svg(figure: "Figure", name: str, label: str) -> Markup:
-    """Return a figure drawn inside ``canvas`` as an SVG element: its name is the prefix of every id, the label is for screen readers."""
+    """Return a figure drawn inside ``canvas`` as an SVG element.
+
+    The name is the prefix of every id, the label is for screen readers.
+    """
     buffer = io.StringIO()
-    figure.savefig(
-        buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
-    )
+    metadata = {
+        "Date": None,
+        "Creator": None,
+        "Format": None,
+        "Type": None,
+    }  # the same figure, the same bytes
+    figure.savefig(buffer, format="svg", metadata=metadata)
     svg = buffer.getvalue()
+
+    # element without prologue and comments, with ids and colours of the page
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
     for colour, variable in VARIABLES.items():
         svg = svg.replace(colour, variable)
+
+    # start tag without width and height, which the style sheet sets
     view = re.search(r'viewBox="[^"]*"', svg)
-    head = (
-        f'<svg {view.group() if view else ""} role="img" aria-label="{escape(label, quote=True)}"'
+    view_box = view.group() if view else ""
+    start_tag = (
+        f'<svg {view_box} role="img" aria-label="{escape(label, quote=True)}"'
         ' xmlns:xlink="http://www.w3.org/1999/xlink">'
     )
-    return Markup(re.sub(r"^<svg[^>]*>", lambda _: head, svg, count=1))  # noqa: S704 - matplotlib has escaped the text in it
+    svg = re.sub(r"^<svg[^>]*>", lambda _: start_tag, svg, count=1)
+    return Markup(svg)  # noqa: S704 - matplotlib has escaped the text in it
 
 
 BINS = 36
@@ -128,59 +159,65 @@ BINS = 36
 def draw_histograms(
     name: str, title: str, distributions: Mapping[str, Distribution], *, logarithmic: bool
 ) -> Markup | None:
-    """Draw the histogram of each split above a common axis, each as high as its box; ``None`` if no split has rows.
+    """Draw the histogram of each split above a common axis, each as high as its box.
 
     Distributions are binned at percentiles, and drawn between the lowest and the highest edge. The title is
-    for screen readers.
+    for screen readers. If no split has rows, there is no figure: ``None``.
     """
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-
+    # A split without rows, or without such a column, has no edges.
     filled = {split: distribution for split, distribution in distributions.items() if distribution.edges}
     if not filled:
         return None
-    low, high = (
-        end(
-            edge
-            for distribution in filled.values()
-            for edge in (distribution.edges[0], distribution.edges[-1])
-        )
-        for end in (min, max)
-    )
-    if logarithmic:
-        low, high = max(low, 1.0) / 1.1, max(high, 1.0) * 1.1
-    else:
-        margin = (high - low) / 20 or 1.0
-        low, high = low - margin, high + margin
-    grid = np.geomspace(low, high, BINS + 1) if logarithmic else np.linspace(low, high, BINS + 1)
-    middles = {
-        split: [format_number(distribution.quantile(level)) for level in (0.05, 0.5, 0.95)]
-        for split, distribution in filled.items()
-    }
-    words = {
-        split: f"median {median}, 90 % in {low_end} to {high_end}"
-        for split, (low_end, median, high_end) in middles.items()
-    }
+    grid = _histogram_grid(filled, logarithmic)
+
+    labels = []
     with canvas((FIGURE_WIDTH, 0.3 + 0.95 * len(filled)), rows=len(filled)) as (figure, _):
         for axes, (split, distribution) in zip(figure.axes, filled.items(), strict=True):
+            low, median, high = (format_number(distribution.quantile(level)) for level in (0.05, 0.5, 0.95))
+            words = f"median {median}, 90 % in {low} to {high}"
+            labels.append(f"{title}, {split}: {words}")
+
             axes.stairs(_shares(distribution, grid), grid, fill=True, color=FIRST, alpha=0.75)
-            axes.set_title(f"{split}: {words[split]}", loc="left")
-            axes.set_xlim(low, high)
-            if logarithmic:
-                axes.set_xscale("log")
-            decades = high / low >= 10 if logarithmic else False
-            axes.xaxis.set_major_locator(
-                LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)) if decades else MaxNLocator(4)
-            )
-            axes.xaxis.set_minor_locator(NullLocator())
-            axes.xaxis.set_major_formatter(lambda value, _: format_number(value))
-            axes.set_yticks([])
-            axes.spines["left"].set_visible(False)
-        label = "; ".join(f"{title}, {split}: {middle}" for split, middle in words.items())
-        return to_svg(figure, name, label)
+            axes.set_title(f"{split}: {words}", loc="left")
+            _scale_histogram(axes, grid, logarithmic)
+        return to_svg(figure, name, "; ".join(labels))
+
+
+def _histogram_grid(distributions: Mapping[str, Distribution], logarithmic: bool) -> NDArray[np.float64]:
+    """Return the ends of the bars, from below the lowest edge to above the highest, shape ``(BINS + 1,)``."""
+    low = min(distribution.edges[0] for distribution in distributions.values())
+    high = max(distribution.edges[-1] for distribution in distributions.values())
+    # All edges can be one value: the margin keeps the grid wider than 0.
+    if logarithmic:
+        return np.geomspace(max(low, 1.0) / 1.1, max(high, 1.0) * 1.1, BINS + 1)
+    margin = (high - low) / 20 or 1.0
+    return np.linspace(low - margin, high + margin, BINS + 1)
+
+
+def _scale_histogram(axes: "Axes", grid: NDArray[np.float64], logarithmic: bool) -> None:
+    """Scale the horizontal axis over the grid, with a few ticks; the height has none."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    low = grid[0]
+    high = grid[-1]
+    axes.set_xlim(low, high)
+    if logarithmic:
+        axes.set_xscale("log")
+    # Ticks of decades, or within them; with less than a decade, a logarithmic axis would have no tick.
+    if logarithmic and high / low >= 1000:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1,)))
+    elif logarithmic and high / low >= 10:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(lambda value, _: format_number(value))
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
 
 
 def _shares(distribution: Distribution, grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of rows between neighbouring points of a grid; rows within a bin are taken as evenly spread."""
+    """Return the share of rows between neighbouring points of a grid, as if bins were evenly filled."""
     counts = np.array(distribution.counts, dtype=np.float64)
     below = np.cumsum(counts)[:-1] / max(counts.sum(), 1)
     edges = np.maximum(distribution.edges, grid[0])

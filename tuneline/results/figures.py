@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -31,24 +31,32 @@ BINS = 20
 
 def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
     """Return the columns of a file as ``read_curve`` does, as arrays; ``None`` if it has none."""
-    return {name: np.array(values) for name, values in read_curve(path, suffix).items()} or None
+    curve = read_curve(path, suffix)
+    if not curve:
+        return None
+    return {name: np.array(values) for name, values in curve.items()}
 
 
 def draw_loss(
     training: Columns, validation: Columns | None, best_step: float | None, previous: Columns | None = None
 ) -> Markup:
-    """Draw training loss with its running mean, and validation loss with the step that was kept, over steps."""
+    """Draw training and validation loss over steps, with the step that was kept."""
     with canvas() as (figure, axes):
+        # previous result, behind the present one
         if previous is not None:
-            axes.plot(
-                previous["step"], running_mean(previous["loss"]), color=MUTED, linewidth=1.2, label="previous"
-            )
-        steps, losses = training["step"], training["loss"]
+            smoothed = running_mean(previous["loss"])
+            axes.plot(previous["step"], smoothed, color=MUTED, linewidth=1.2, label="previous")
+
+        # training
+        steps = training["step"]
+        losses = training["loss"]
         if len(steps) < SMOOTH_FROM:
             axes.plot(steps, losses, color=FIRST, label="training")
         else:
             axes.plot(steps, losses, color=FIRST, alpha=0.35, linewidth=1)
             axes.plot(steps, running_mean(losses), color=FIRST, label="training")
+
+        # validation
         if validation is not None and "loss" in validation:
             axes.plot(
                 validation["step"],
@@ -60,20 +68,27 @@ def draw_loss(
             )
             if best_step is not None:
                 axes.axvline(best_step, color=MUTED, linewidth=0.8, linestyle=DASHED, zorder=0)
+                # The label is on the side of the line that has more room.
                 side = "left" if best_step < (steps[0] + steps[-1]) / 2 else "right"
-                axes.annotate(" kept ", (best_step, axes.get_ylim()[1]), ha=side, va="top", color=MUTED)
+                top = axes.get_ylim()[1]
+                axes.annotate(" kept ", (best_step, top), ha=side, va="top", color=MUTED)
+
         axes.set(xlabel="step", ylabel="loss", ylim=(0, None))
         axes.legend(loc="best")
         return to_svg(figure, "loss", "Training and validation loss over steps")
 
 
 def running_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean of a window around each value, of about an eighth of all values; the window is cut off at the ends."""
-    kernel = np.ones(min(2 * max(len(values) // 15, 1) + 1, len(values)))
-    summed: NDArray[np.float64] = np.convolve(values, kernel, mode="same") / np.convolve(
-        np.ones_like(values), kernel, mode="same"
-    )
-    return summed
+    """Return the mean of a window around each value, of about an eighth of all values.
+
+    The window is cut off at the ends.
+    """
+    width = min(2 * max(len(values) // 15, 1) + 1, len(values))
+    kernel = np.ones(width)
+    sums = np.convolve(values, kernel, mode="same")
+    counts = np.convolve(np.ones_like(values), kernel, mode="same")
+    means: NDArray[np.float64] = sums / counts
+    return means
 
 
 def draw_over_steps(training: Columns, column: str, name: str, unit: str, colour: str) -> Markup:
@@ -81,21 +96,28 @@ def draw_over_steps(training: Columns, column: str, name: str, unit: str, colour
     with canvas() as (figure, axes):
         axes.plot(training["step"], training[column], color=colour, linewidth=1.4)
         axes.set(xlabel="step", ylabel=unit, ylim=(0, None))
-        if axes.get_ylim()[1] < 0.01:
-            axes.yaxis.set_major_formatter(
-                lambda value, _: f"{value:.1e}".replace("e-0", "e-").replace(".0", "") if value else "0"
-            )
+        if axes.get_ylim()[1] < 0.01:  # "0.00002" would widen the axis: as with a learning rate
+            axes.yaxis.set_major_formatter(_format_exponent)
         return to_svg(figure, name, f"{column.replace('_', ' ').capitalize()} over steps")
 
 
+def _format_exponent(value: float, _position: float) -> str:
+    """Return a number as ``2e-5``: without a leading zero of the exponent, and without ``.0``."""
+    if not value:
+        return "0"
+    return f"{value:.1e}".replace("e-0", "e-").replace(".0", "")
+
+
 def draw_validation_metric(validation: Columns, name: str, best_step: float | None) -> Markup:
-    """Draw the metric by which the kept step was chosen, with its best evaluation circled if the step is known."""
+    """Draw the metric by which the kept step was chosen, with its best evaluation circled if known."""
+    steps = validation["step"]
+    values = validation[name]
+    is_best = steps == best_step  # no step if the best one is not known
     with canvas() as (figure, axes):
-        axes.plot(validation["step"], validation[name], color=SECOND, marker="o", markersize=4)
-        best = validation["step"] == best_step
+        axes.plot(steps, values, color=SECOND, marker="o", markersize=4)
         axes.plot(
-            validation["step"][best],
-            validation[name][best],
+            steps[is_best],
+            values[is_best],
             marker="o",
             markersize=8,
             markerfacecolor="none",
@@ -109,6 +131,7 @@ def _draw_curve(
     curve: Columns, previous: Columns | None = None, *, x: str, y: str, name: str, title: str
 ) -> Markup:
     with canvas() as (figure, axes):
+        # Later artists cover earlier ones: the present curve is drawn last.
         if name == "roc":
             _draw_diagonal(axes)
         axes.fill_between(curve[x], curve[y], color=FIRST, alpha=0.08, linewidth=0)
@@ -137,8 +160,9 @@ def _draw_diagonal(axes: "Axes", ends: tuple[float, float] = (0, 1)) -> None:
 
 def unit_square(axes: "Axes", x: str, y: str) -> None:
     """Scale both axes from 0 to 1, and label them."""
+    # matplotlib would label all ticks with as many digits as one needs.
     ticks = [0, 0.25, 0.5, 0.75, 1]
-    labels = [f"{tick:g}" for tick in ticks]
+    labels = ["0", "0.25", "0.5", "0.75", "1"]
     axes.set(
         xlim=(-0.01, 1.01),
         ylim=(-0.01, 1.02),
@@ -152,7 +176,10 @@ def unit_square(axes: "Axes", x: str, y: str) -> None:
 
 
 def draw_calibration(bins: Columns, _: Columns | None = None) -> Markup:
-    """Draw the reliability diagram: accuracy over confidence, one dot per bin with an area proportional to its rows."""
+    """Draw the reliability diagram: accuracy over confidence.
+
+    The area of a dot is proportional to the rows of its bin.
+    """
     with canvas() as (figure, axes):
         _draw_diagonal(axes)
         axes.vlines(
@@ -176,24 +203,22 @@ def draw_calibration(bins: Columns, _: Columns | None = None) -> Markup:
 
 def draw_confidence(predictions: ReportedPredictions) -> Markup:
     """Draw the histogram of the confidence of correct and wrong predictions."""
+    # Confidence is the probability of the predicted class, not of the label.
     probability = Softmax.of(predictions.logits).highest
     correct = predictions.predicted == predictions.labels
+    # The axis begins at a tenth: no confidence is lower than one by the number of classes.
+    lowest = np.clip(np.floor(probability.min() * 10) / 10, 0, 0.9)
     with canvas() as (figure, axes):
-        groups, edges = [probability[correct], probability[~correct]], np.linspace(0, 1, BINS + 1).tolist()
         axes.hist(
-            groups,
-            edges,
+            [probability[correct], probability[~correct]],
+            np.linspace(0, 1, BINS + 1).tolist(),
             stacked=True,
             rwidth=0.86,
             alpha=0.85,
             color=[FIRST, BAD],
             label=["correct", "wrong"],
         )
-        axes.set(
-            xlabel="confidence",
-            ylabel="rows",
-            xlim=(np.clip(np.floor(probability.min() * 10) / 10, 0, 0.9), 1),
-        )
+        axes.set(xlabel="confidence", ylabel="rows", xlim=(lowest, 1))
         axes.grid(visible=False, axis="x")
         axes.legend(loc="best")
         return to_svg(figure, "confidence", "Rows by confidence, correct and wrong predictions")
@@ -201,10 +226,12 @@ def draw_confidence(predictions: ReportedPredictions) -> Markup:
 
 def draw_scatter(points: Columns, _: Columns | None = None) -> Markup:
     """Draw predicted over actual numbers."""
+    actual = points["actual"]
+    predicted = points["predicted"]
+    numbers = np.concatenate([actual, predicted])
     with canvas() as (figure, axes):
-        both = np.concatenate([points["actual"], points["predicted"]])
-        _draw_diagonal(axes, (float(both.min()), float(both.max())))
-        axes.scatter(points["actual"], points["predicted"], s=9, color=FIRST, alpha=0.45, linewidth=0)
+        _draw_diagonal(axes, (float(numbers.min()), float(numbers.max())))
+        axes.scatter(actual, predicted, s=9, color=FIRST, alpha=0.45, linewidth=0)
         axes.set(xlabel="actual", ylabel="predicted")
         return to_svg(figure, "scatter", "Predicted over actual numbers")
 
@@ -221,36 +248,54 @@ def draw_residuals(predictions: ReportedPredictions) -> Markup:
 
 
 def draw_error_sizes(predictions: ReportedPredictions) -> dict[str, Markup]:
-    """Return the histogram that shows how far predictions are off, by its name: confidence of classes, or residuals of numbers."""
+    """Return the histogram of the errors, by its name: confidence of classes, or residuals of numbers."""
     drawn_by = {"confidence": draw_confidence, "residuals": draw_residuals}
     name = predictions.task.error_figure
     return {name: drawn_by[name](predictions)}
 
 
+class _HeadlineRow(NamedTuple):
+    """A value of the headline metric, and how it is drawn."""
+
+    name: str
+    value: float
+    interval: Estimate | None
+    colour: str
+
+
+def _headline_rows(headline: Headline) -> list[_HeadlineRow]:
+    """Return the values of the headline metric from the bottom of the figure upwards."""
+    rows = [_HeadlineRow("this model", headline.value, headline.interval, FIRST)]
+    if headline.previous is not None and headline.previous_value is not None:
+        commit = headline.previous.commit.short
+        rows.append(_HeadlineRow(commit, headline.previous_value, headline.previous_interval, MUTED))
+    for title, value in reversed(list(headline.simple.items())):
+        rows.append(_HeadlineRow(title.removeprefix("the "), value, None, MUTED))
+    return rows
+
+
 def draw_headline(headline: Headline) -> Markup:
-    """Draw the metric of the baselines, the previous result and this model on one axis, with intervals where they are known."""
-    previous = headline.previous.commit.short if headline.previous else ""
-    rows: list[tuple[str, float | None, Estimate | None, str]] = [
-        ("this model", headline.value, headline.interval, FIRST),
-        (previous, headline.previous_value, headline.previous_interval, MUTED),
-        *(
-            (title.removeprefix("the "), value, None, MUTED)
-            for title, value in reversed(list(headline.simple.items()))
-        ),
-    ]
-    known = [(name, value, interval, colour) for name, value, interval, colour in rows if value is not None]
-    with canvas((FIGURE_WIDTH, 0.55 + 0.5 * len(known))) as (figure, axes):
-        for height, (_, value, interval, colour) in enumerate(known):
-            if interval is not None:
-                axes.plot(
-                    [interval.low, interval.high], [height, height], color=colour, linewidth=5, alpha=0.3
-                )
-            axes.plot([value], [height], marker="o", markersize=7, color=colour)
+    """Draw the headline metric of the simple models, the previous result and this model on one axis.
+
+    Intervals are drawn where they are known.
+    """
+    rows = _headline_rows(headline)
+    with canvas((FIGURE_WIDTH, 0.55 + 0.5 * len(rows))) as (figure, axes):
+        for height, row in enumerate(rows):
+            if row.interval is not None:
+                ends = [row.interval.low, row.interval.high]
+                axes.plot(ends, [height, height], color=row.colour, linewidth=5, alpha=0.3)
+            axes.plot([row.value], [height], marker="o", markersize=7, color=row.colour)
             axes.annotate(
-                f"{value:.3f}", (value, height), xytext=(0, 7), textcoords="offset points", ha="center"
+                f"{row.value:.3f}",
+                (row.value, height),
+                xytext=(0, 7),
+                textcoords="offset points",
+                ha="center",
             )
-        axes.set_yticks(range(len(known)), [row[0] for row in known])
-        axes.set_ylim(-0.5, len(known) - 0.2)
+
+        axes.set_yticks(range(len(rows)), [row.name for row in rows])
+        axes.set_ylim(-0.5, len(rows) - 0.2)
         axes.margins(x=0.08)
         axes.spines[["left", "bottom"]].set_visible(False)
         axes.grid(visible=False, axis="y")
@@ -275,41 +320,60 @@ def draw_figures(
 
     Curves of the previous result are drawn too if DVC's cache has them.
     """
-    previous = headline.previous if headline is not None else None
-    figures = {"headline": draw_headline(headline)} if headline is not None else {}
+    figures = {}
+    previous = None
+    if headline is not None:
+        previous = headline.previous
+        figures["headline"] = draw_headline(headline)
     figures |= _draw_training(root, lock, previous)
+
+    # Curves of other rows, or of another metric, are no comparison.
+    comparable = None
+    if previous is not None and previous.comparable:
+        comparable = previous
     for name, draw in CURVES.items():
         path = PLOTS / f"evaluation/{name}.csv"
-        if (curve := read_columns(root / path)) is not None:  # None for the curves of the other task
-            figures[name] = draw(
-                curve, _read_previous(previous if previous and previous.comparable else None, path)
-            )
+        curve = read_columns(root / path)
+        if curve is not None:  # None for the curves of the other task
+            figures[name] = draw(curve, _read_previous(comparable, path))
+
     if predictions is not None and len(predictions.labels):
         figures |= draw_error_sizes(predictions)
     return figures
 
 
 def _read_previous(previous: PreviousResult | None, path: Path) -> Columns | None:
-    cached = previous.file(path.as_posix()) if previous else None
-    return read_columns(cached, path.suffix) if cached else None
+    if previous is None:
+        return None
+    cached = previous.file(path.as_posix())
+    if cached is None:
+        return None
+    return read_columns(cached, path.suffix)  # a file in the cache has no suffix of its own
 
 
 def _draw_training(root: Path, lock: Lock, previous: PreviousResult | None) -> dict[str, Markup]:
     path = PLOTS / "training/loss.tsv"
-    if (curve := read_columns(root / path)) is None:
+    curve = read_columns(root / path)
+    if curve is None:
         return {}
     validation = read_columns(root / PLOTS / "training/validation.tsv")
-    keeps_best = lock.params().get("train.keep", "best") == "best"
     best_step = Metrics.read_values(root / METRICS / "train.json").get("best_step")
-    figures = {
-        "loss": draw_loss(
-            curve, validation, best_step if keeps_best else None, _read_previous(previous, path)
-        ),
-        "rate": draw_over_steps(curve, "learning_rate", "rate", "learning rate", FIRST),
-    }
+
+    # loss, with the step that was kept: the last one unless the best is kept
+    keeps_best = lock.params().get("train.keep", "best") == "best"
+    kept_step = None
+    if keeps_best:
+        kept_step = best_step
+    figures = {"loss": draw_loss(curve, validation, kept_step, _read_previous(previous, path))}
+
+    # rate, and gradient norm where it was logged
+    figures["rate"] = draw_over_steps(curve, "learning_rate", "rate", "learning rate", FIRST)
     if "gradient_norm" in curve:
         figures["norm"] = draw_over_steps(curve, "gradient_norm", "norm", "norm before clipping", MUTED)
-    names = [name for name in validation or {} if name not in ("step", "loss")]
-    if validation is not None and names and len(validation["step"]) > 1:
-        figures["validation"] = draw_validation_metric(validation, names[0], best_step)
+
+    # metric of validation, which one evaluation does not make a curve of
+    if validation is not None and len(validation["step"]) > 1:
+        names = [name for name in validation if name not in ("step", "loss")]
+        if names:
+            figures["validation"] = draw_validation_metric(validation, names[0], best_step)
     return figures

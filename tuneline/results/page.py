@@ -1,4 +1,6 @@
-"""The report: what is known of the model, as ``reports/index.html`` (one file without scripts or network access) and as a model card.
+"""The report on the model: the page ``reports/index.html`` and the model card.
+
+The page is one file without scripts or network access.
 
 The latency of exported models is measured while the report is written, because it is a property of the
 machine, not of the model. The card has metrics and a commit that are known only after training. It is
@@ -68,9 +70,11 @@ from tuneline.results.verdict import RunFacts, is_frozen, judge_run
 from tuneline.tasks import TASKS, Classification, Task
 
 if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
     from jinja2 import Environment
 
-PAGE, CARD = Path("reports/index.html"), Path("reports/model_card.md")
+PAGE = Path("reports/index.html")
+CARD = Path("reports/model_card.md")
 TEMPLATES = Path(__file__).parent / "templates"
 OUTS = ("data/raw", "data/tokenized", CLASSIFIER_PATH, "models/onnx")
 LATENCY_FILE = TIMING / "latency.json"
@@ -78,6 +82,8 @@ BATCH_SIZES = (1, 32)
 SECONDS = 1.5
 """Duration of a measurement of latency, for each model and batch size."""
 MAX_FLIPS = 10
+TASK_TYPE = "text-classification"
+"""Name of the task on the Hub, also for a regression."""
 
 
 class Latencies(Record):
@@ -92,9 +98,10 @@ class Latencies(Record):
 
 
 def measure_latencies(root: Path, split: str) -> Latencies | None:
-    """Measure every exported model on rows of the reported split for a few seconds, and write ``reports/timing/latency.json``.
+    """Measure the latency of every exported model on rows of the reported split for a few seconds.
 
-    Without models or rows, there is nothing to measure: ``None``.
+    The result is written to ``reports/timing/latency.json``. Without models or rows, there is nothing to
+    measure: ``None``.
     """
     from tuneline.core.machine import threads
     from tuneline.model.batches import TokenizedSplit
@@ -103,7 +110,9 @@ def measure_latencies(root: Path, split: str) -> Latencies | None:
     record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
     if record is None or not record.models or not split_files(root / TOKENIZED, split):
         return None
+    # These rows are the ones that the metrics are of: their lengths are as in use.
     data = TokenizedSplit.read(SplitReader.open(root / TOKENIZED, split, made_by="tokenize"))
+
     measured = {}
     for precision in record.models:
         classifier = OnnxClassifier.exported(root / ONNX, precision)
@@ -111,6 +120,7 @@ def measure_latencies(root: Path, split: str) -> Latencies | None:
             latency.measure_latency(classifier, data, size, record.pad_token_id, SECONDS)
             for size in BATCH_SIZES
         ]
+
     latencies = Latencies(threads=threads(), models=file_hash(root / ONNX / EXPORT_RECORD), measured=measured)
     latencies.write(root / LATENCY_FILE)
     return latencies
@@ -118,8 +128,11 @@ def measure_latencies(root: Path, split: str) -> Latencies | None:
 
 def read_latency(root: Path) -> Latencies | None:
     """Return the last measurement; ``None`` if there is none, or it is of other models."""
-    latencies, export = Latencies.read_if_valid(root / LATENCY_FILE), root / ONNX / EXPORT_RECORD
-    return latencies if latencies and export.exists() and latencies.models == file_hash(export) else None
+    latencies = Latencies.read_if_valid(root / LATENCY_FILE)
+    export = root / ONNX / EXPORT_RECORD
+    if latencies is None or not export.exists() or latencies.models != file_hash(export):
+        return None
+    return latencies
 
 
 @dataclass(frozen=True)
@@ -150,29 +163,54 @@ class Provenance:
 
     @classmethod
     def read(cls, root: Path, lock: Lock, *, with_export: bool) -> Self:
-        """Read git, ``dvc.lock``, ``source.json``, ``reports/timing/`` and, unless it is of another model, ``export.json``."""
+        """Read git, ``dvc.lock``, ``source.json``, ``reports/timing/`` and ``export.json``.
+
+        Args:
+            root: Root of the project.
+            lock: Its ``dvc.lock``.
+            with_export: False if the exported models are of another model.
+        """
+        # git
         version = lock.out(CLASSIFIER_PATH)
-        commit = commit_of(root, version) if version else None
-        record = ExportRecord.read_if_exists(root / ONNX / EXPORT_RECORD) if with_export else None
-        outs = OUTS if with_export else tuple(path for path in OUTS if path != ONNX.as_posix())
+        commit = None
+        tags: list[str] = []
+        if version:
+            commit = commit_of(root, version)
+        if version and commit:
+            tags = registered(root, version, commit)
+        changed = git(root, "status", "--porcelain", "--untracked-files=no").splitlines()
+
+        # dvc.lock
+        outs = {}
+        for path in OUTS:
+            md5 = lock.out(path)
+            if md5 and (with_export or path != ONNX.as_posix()):
+                outs[path] = md5
+        params = {}
+        for key, value in sorted(lock.params().items()):
+            params[key] = json.dumps(value, ensure_ascii=False)
+
+        # records
         source = RawSource.read_if_valid(root / RAW / "source.json")
-        timing = {stage: Timing.read_if_valid(root / TIMING / f"{stage}.json") for stage in lock.stages}
+        export = ExportRecord.read_if_exists(root / ONNX / EXPORT_RECORD) if with_export else None
+        stages = {}
+        for stage in lock.stages:
+            timing = Timing.read_if_valid(root / TIMING / f"{stage}.json")
+            if timing and timing.values and timing.outs == outs_key(stage, root):
+                stages[stage] = timing.values
+
         return cls(
-            commit,
-            git(root, "log", "-1", "--format=%h"),
-            len(git(root, "status", "--porcelain", "--untracked-files=no").splitlines()),
-            registered(root, version, commit) if version and commit else [],
-            {path: md5 for path in outs if (md5 := lock.out(path))},
-            {key: json.dumps(value, ensure_ascii=False) for key, value in sorted(lock.params().items())},
-            lock.code(),
-            record.provenance.libraries if record else {},
-            source.attributes if source else {},
-            BaseSource.read_if_valid(root / BASE_RECORD),
-            {
-                stage: one.values
-                for stage, one in timing.items()
-                if one and one.values and one.outs == outs_key(stage, root)
-            },
+            commit=commit,
+            head=git(root, "log", "-1", "--format=%h"),
+            changed=len(changed),
+            tags=tags,
+            outs=outs,
+            params=params,
+            code=lock.code(),
+            libraries=export.provenance.libraries if export else {},
+            source=source.attributes if source else {},
+            base=BaseSource.read_if_valid(root / BASE_RECORD),
+            stages=stages,
         )
 
 
@@ -221,22 +259,22 @@ class Report:
     def title(self) -> str:
         """The text columns and the label column."""
         columns = self.params.get("data.text_columns")
-        return (
-            f"{', '.join(map(str, columns))} → {self.params.get('data.label_column', 'label')}"
-            if columns
-            else "Text classifier"
-        )
+        if not columns:
+            return "Text classifier"
+        texts = ", ".join(map(str, columns))
+        return f"{texts} → {self.params.get('data.label_column', 'label')}"
 
     @property
     def name(self) -> str:
         """Default name of the model, from data set and label column."""
         words = [
             self.params.get("data.path") or self.params.get("data.source"),
-            *map(self.params.get, ("data.name", "data.label_column")),
+            self.params.get("data.name"),
+            self.params.get("data.label_column"),
         ]
-        return (
-            re.sub(r"[^\w.-]+", "-", "-".join(str(word) for word in words if word)).strip("-") or "classifier"
-        )
+        # A name on the Hub has letters, digits, "_", "." and "-" only.
+        name = "-".join(str(word) for word in words if word)
+        return re.sub(r"[^\w.-]+", "-", name).strip("-") or "classifier"
 
     @property
     def split(self) -> str:
@@ -261,28 +299,39 @@ class Report:
     @property
     def tiles(self) -> list[tuple[str, str, float | None]]:
         """The other metrics, as ``tiles_of`` returns them, with the change since the previous result."""
-        previous = self.headline.previous if self.headline else None
-        before = previous.metrics if previous and previous.comparable else {}
-        return tiles_of(self.metrics, self.headline.name if self.headline else None, before)
+        if self.headline is None:
+            return tiles_of(self.metrics, None, {})
+        before: Mapping[str, float] = {}
+        previous = self.headline.previous
+        if previous is not None and previous.comparable:
+            before = previous.metrics
+        return tiles_of(self.metrics, self.headline.name, before)
 
 
 def metric_names(metrics: Mapping[str, float]) -> list[str]:
-    """Return the names of a model's metrics: those of the metric table, then those that ``evaluate.metrics`` adds."""
-    return [*(name for name in METRIC_TABLE if name in metrics), *custom_metrics(metrics)]
+    """Return the names of a model's metrics: first of the metric table, then of ``evaluate.metrics``."""
+    return [name for name in METRIC_TABLE if name in metrics] + custom_metrics(metrics)
 
 
 def tiles_of(
     metrics: Mapping[str, float], headline: str | None, before: Mapping[str, float]
 ) -> list[tuple[str, str, float | None]]:
-    """Return the metrics but that of the headline: title, value, change since an earlier result (``None`` if there is none)."""
-    names = [name for name in metric_names(metrics) if name != headline]
-    return [
-        (title_of(name), f"{metrics[name]:.3f}", _change(metrics[name], before.get(name))) for name in names
-    ]
+    """Return title, value and change of every metric but the headline.
+
+    The change since an earlier result is ``None`` if there is no such result, or no change.
+    """
+    tiles = []
+    for name in metric_names(metrics):
+        if name != headline:
+            change = _change(metrics[name], before.get(name))
+            tiles.append((title_of(name), f"{metrics[name]:.3f}", change))
+    return tiles
 
 
 def _change(current: float, previous: float | None) -> float | None:
-    return None if previous is None or abs(current - previous) < 0.0005 else current - previous
+    if previous is None or abs(current - previous) < 0.0005:  # 0.000 with the digits of a tile
+        return None
+    return current - previous
 
 
 def read_report(root: Path, reference: str | None = None, latencies: Latencies | None = None) -> Report:
@@ -290,49 +339,65 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
 
     It compares with a commit, by default the newest with other metrics.
     """
+    # metrics, and the predictions unless these are of other metrics
     lock = read_lock(root)
     params = lock.params()
     run = RunFacts.read(root, params)
-    metrics = run.evaluated
     predictions = ReportedPredictions.read(root / PREDICTIONS)
-    previous = find_previous(root, metrics, reference) if metrics else None
-    top = headline(metrics, params, predictions, previous, run.is_frozen)
+    previous = None
+    if run.evaluated:
+        previous = find_previous(root, run.evaluated, reference)
+    top = headline(run.evaluated, params, predictions, previous, run.is_frozen)
     if top and top.stale:
         predictions = None
-    exported = run.compared
-    export_is_stale = is_stale(root, exported)
-    flips = Flips.read_if_valid(root / COMPARISON / "flips.json")
+
+    # errors
+    confusion = None
+    errors: list[ModelError] = []
+    errors_note = ""
     raw = SplitReader.find(root / RAW, str(params.get("evaluate.split", "test")))
+    if predictions is not None:
+        confusion = Confusion.of(predictions)
+        errors = largest_errors(predictions, raw, list(params.get("data.text_columns") or []))
+        errors_note = predictions.about_errors
+
+    # exported models
+    export_is_stale = is_stale(root, run.compared)
+    flips: Mapping[str, Sequence[Flip]] = {}
+    if run.compared is not None:
+        flips = _read_flips(root, run.compared)
+
     return Report(
-        metrics=metrics,
+        metrics=run.evaluated,
         training=run.training,
         params=params,
         headline=top,
-        confusion=Confusion.of(predictions) if predictions else None,
-        errors=(
-            largest_errors(predictions, raw, list(params.get("data.text_columns") or []))
-            if predictions
-            else []
-        ),
+        confusion=confusion,
+        errors=errors,
         slices=Slices.read_if_valid(root / REPORTS / "slices.json"),
         behaviour=Behaviour.read_if_valid(root / REPORTS / "behaviour.json"),
         checks=Checks.read_if_valid(root / CHECKS / "checks.json"),
         has_checks_page=(root / CHECKS / "index.html").is_file(),
-        exported=exported,
+        exported=run.compared,
         export_is_stale=export_is_stale,
         export=UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD),
-        flips={
-            name: flips.of(name)[:MAX_FLIPS] if flips else ()
-            for name in (exported.models if exported else ())
-        },
+        flips=flips,
         latencies=latencies,
         provenance=Provenance.read(root, lock, with_export=not export_is_stale),
         figures=draw_figures(root, lock, top, predictions),
         key=result_key(root, lock),
         outdated=outdated(root, lock),
         findings=judge_run(run),
-        about_errors=predictions.about_errors if predictions else "",
+        about_errors=errors_note,
     )
+
+
+def _read_flips(root: Path, compared: ComparisonRecord) -> dict[str, Sequence[Flip]]:
+    """Return the first rows that flip, by precision; without the file, each has none."""
+    flips = Flips.read_if_valid(root / COMPARISON / "flips.json")
+    if flips is None:
+        return dict.fromkeys(compared.models, ())
+    return {precision: flips.of(precision)[:MAX_FLIPS] for precision in compared.models}
 
 
 def write_report(root: Path, report: Report) -> None:
@@ -365,13 +430,17 @@ def _digest(values: Mapping[str, str]) -> str:
 def signed(value: float, digits: int = 3) -> str:
     """Format a difference with its sign, a typographic minus, and no sign if it rounds to zero."""
     text = f"{value:+.{digits}f}"
-    return text[1:] if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
+    # "+0.000" or "-0.000" would claim a direction.
+    if float(text) == 0:
+        return text[1:]
+    return text.replace("-", "\N{MINUS SIGN}")
 
 
 def render_card(report: Report) -> str:
     """Return the model card: metadata, then Markdown."""
     columns = " and ".join(report.params.get("data.text_columns") or ["a text"])
-    templates = _templates().overlay(autoescape=False)  # Markdown: every text goes through ``md``
+    # Escaping of HTML would damage Markdown: in its template every text goes through ``md``.
+    templates = _templates().overlay(autoescape=False)
     body = templates.get_template("model_card.md.j2").render(report=report, columns=columns)
     return metadata(report) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
 
@@ -383,42 +452,59 @@ def escape(value: Any) -> str:
 
 
 def metadata(report: Report) -> str:
-    """Return the metadata block (YAML between lines of three dashes), written by the classes of huggingface_hub."""
-    from huggingface_hub import EvalResult, ModelCardData
+    """Return the metadata block (YAML between lines of three dashes) of the model card."""
+    from huggingface_hub import ModelCardData
 
-    params, source, task = report.params, report.provenance.source, "text-classification"
-    from_hub = params.get("data.source") == "hub" and bool(params.get("data.path"))
-    dataset = (
-        str(params["data.path"])
-        if from_hub
-        else str(params.get("data.path") or params.get("data.source") or "data")
-    )
-    results = [
-        EvalResult(
-            task_type=task,
-            dataset_type=dataset,
-            dataset_name=f"{dataset} {params.get('data.name') or ''}".strip(),
-            dataset_config=params.get("data.name"),
-            dataset_split=report.split,
-            dataset_revision=str(source["commit"]) if source.get("commit") else None,
-            metric_type=name,
-            metric_value=report.metrics[name],
-        )
-        for name in metric_names(report.metrics)
-    ]
-    checkpoint = report.provenance.base.checkpoint if report.provenance.base else None
+    # data and model
+    params = report.params
+    dataset = str(params.get("data.path") or params.get("data.source") or "data")
+    is_of_hub = params.get("data.source") == "hub" and bool(params.get("data.path"))
+    base_model = None  # a local checkpoint has no name on the Hub
+    base = report.provenance.base
+    if base is not None and base.checkpoint and base.checkpoint.commit:
+        base_model = base.checkpoint.name
+
+    # tags and metrics
+    tags = ["tuneline"]
+    if report.exported:
+        tags.append("onnx")
+    metrics = []
+    for metric in METRIC_TABLE.values():
+        if metric.hub_name and metric.name in report.metrics:
+            metrics.append(metric.hub_name)
+
     data = ModelCardData(
         library_name=None if report.is_frozen else "transformers",  # its pipelines do not know the head
-        pipeline_tag=task,
-        tags=["tuneline", *(["onnx"] if report.exported else [])],
-        base_model=checkpoint.name if checkpoint and checkpoint.commit else None,
-        datasets=[dataset] if from_hub else None,
-        metrics=[
-            metric.hub_name
-            for metric in METRIC_TABLE.values()
-            if metric.hub_name and metric.name in report.metrics
-        ],
+        pipeline_tag=TASK_TYPE,
+        tags=tags,
+        base_model=base_model,
+        datasets=[dataset] if is_of_hub else None,
+        metrics=metrics,
         model_name=report.name,
-        eval_results=results or None,
+        eval_results=_eval_results(report, dataset) or None,
     )
     return f"---\n{visible(data.to_yaml())}\n---\n"
+
+
+def _eval_results(report: Report, dataset: str) -> list["EvalResult"]:
+    """Return the metrics as the Hub lists them."""
+    from huggingface_hub import EvalResult
+
+    config = report.params.get("data.name")
+    commit = report.provenance.source.get("commit")
+    revision = str(commit) if commit else None
+    results = []
+    for name in metric_names(report.metrics):
+        results.append(
+            EvalResult(
+                task_type=TASK_TYPE,
+                dataset_type=dataset,
+                dataset_name=f"{dataset} {config or ''}".strip(),
+                dataset_config=config,
+                dataset_split=report.split,
+                dataset_revision=revision,
+                metric_type=name,
+                metric_value=report.metrics[name],
+            )
+        )
+    return results

@@ -1,4 +1,4 @@
-"""Predictions on the reported split: confusion matrix, metrics of each class, and the largest errors with their texts."""
+"""Predictions on the reported split: confusion matrix, metrics of each class, and the largest errors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,10 +45,8 @@ class ReportedPredictions:
             table = read_table(path, ["idx", "label", "logits"])
             task = read_task(table.schema, "label")
             order = np.argsort(table["idx"].to_numpy(), kind="stable")
-            logits = (
-                pc.list_flatten(table["logits"]).to_numpy().reshape(len(table), -1)[order].astype(np.float32)
-            )
-            return cls(table["label"].to_numpy()[order], logits, task)
+            logits = pc.list_flatten(table["logits"]).to_numpy().reshape(len(table), -1)
+            return cls(table["label"].to_numpy()[order], logits[order].astype(np.float32), task)
         except (DataError, pa.ArrowException, KeyError, ValueError, OSError):
             return None
 
@@ -89,7 +87,10 @@ class ClassMetrics:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Confusion matrix, shape ``(classes, classes)`` with labels in rows; and its largest errors: label, prediction, rows."""
+    """Confusion matrix, shape ``(classes, classes)`` with labels in rows, and what follows from it.
+
+    ``most_confused`` has the most frequent errors: label, prediction, rows.
+    """
 
     names: Sequence[str]
     counts: Floats
@@ -103,33 +104,44 @@ class Confusion:
         if not names:
             return None
         counts = confusion_matrix(predictions.labels, predictions.predicted, len(names))
+
+        # errors, the most frequent first
         errors = counts.copy()
         np.fill_diagonal(errors, 0)
-        largest = [
-            np.unravel_index(index, errors.shape)
-            for index in np.argsort(-errors, axis=None, kind="stable")[:MAX_CONFUSED_PAIRS]
-        ]
-        most_confused = [
-            (names[label], names[other], int(errors[label, other]))
-            for label, other in largest
-            if errors[label, other] > 0
-        ]
+        most_confused = []
+        for index in np.argsort(-errors, axis=None, kind="stable")[:MAX_CONFUSED_PAIRS]:
+            label, predicted = np.unravel_index(index, errors.shape)
+            rows = int(errors[label, predicted])
+            if rows > 0:
+                most_confused.append((names[label], names[predicted], rows))
+
+        # metrics of each class
+        rows_by_label = counts.sum(axis=1)
+        rows_by_prediction = counts.sum(axis=0)
         classes = []
-        for name, correct, labelled, predicted in zip(
-            names, np.diag(counts), counts.sum(axis=1), counts.sum(axis=0), strict=True
-        ):
-            pairs = (correct, predicted), (correct, labelled), (2 * correct, labelled + predicted)
+        for index, name in enumerate(names):
+            correct = counts[index, index]
+            labelled = rows_by_label[index]
+            predicted = rows_by_prediction[index]
             classes.append(
                 ClassMetrics(
-                    name, int(labelled), *(float(part / whole) if whole else None for part, whole in pairs)
+                    name,
+                    rows=int(labelled),
+                    precision=_quotient(correct, predicted),
+                    recall=_quotient(correct, labelled),
+                    f1=_quotient(2 * correct, labelled + predicted),
                 )
             )
         return cls(names, counts, classes, most_confused)
 
     def fraction(self, label: int, predicted: int) -> float:
-        """Return the fraction of a label's rows with the given prediction."""
-        total = self.counts[label].sum()
-        return float(self.counts[label, predicted] / total) if total else 0.0
+        """Return the fraction of a label's rows with the given prediction; 0 for a label without rows."""
+        return _quotient(self.counts[label, predicted], self.counts[label].sum()) or 0.0
+
+
+def _quotient(part: float, whole: float) -> float | None:
+    """Return the quotient; ``None`` where the whole is 0, which leaves a metric undefined."""
+    return float(part / whole) if whole else None
 
 
 @dataclass(frozen=True)
@@ -153,40 +165,54 @@ class ModelError:
 def largest_errors(
     predictions: ReportedPredictions, raw: SplitReader | None, text_columns: Sequence[str]
 ) -> list[ModelError]:
-    """Return the wrong predictions with the highest probability, or the largest absolute errors of numbers, with their texts."""
-    task, labels, predicted, sizes = (
-        predictions.task,
-        predictions.labels,
-        predictions.predicted,
-        predictions.error_sizes,
-    )
+    """Return the wrong predictions with the highest probability, or the largest errors of numbers."""
+    task = predictions.task
+    predicted = predictions.predicted
+    sizes = predictions.error_sizes
+
     wrong = np.flatnonzero(predictions.errors)
     rows = wrong[np.argsort(-sizes[wrong], kind="stable")][:MAX_ERRORS]
     errors = []
-    for row, text in zip(rows.tolist(), read_texts(raw, rows, text_columns), strict=True):
-        label, prediction, size = (
-            task.label_text(labels[row]),
-            task.label_text(predicted[row]),
-            float(sizes[row]),
+    for row, texts in zip(rows.tolist(), read_texts(raw, rows, text_columns), strict=True):
+        size = float(sizes[row])
+        errors.append(
+            ModelError(
+                row,
+                texts,
+                label=task.label_text(predictions.labels[row]),
+                predicted=task.label_text(predicted[row]),
+                size=size,
+                measure=task.error_size_text(size),
+            )
         )
-        errors.append(ModelError(row, text, label, prediction, size, task.error_size_text(size)))
     return errors
 
 
 def read_texts(
     raw: SplitReader | None, rows: NDArray[np.int64], text_columns: Sequence[str]
 ) -> list[list[tuple[str, str]]]:
-    """Return column names and texts of the given rows, in their order; no texts if the split is missing or does not fit."""
-    columns = [name for name in text_columns if raw and name in raw.schema.names]
-    if raw is None or not columns or rows.max(initial=-1) >= raw.rows:
+    """Return column names and texts of rows, in their order; no texts where the split is another one."""
+    columns = []
+    if raw is not None and rows.max(initial=-1) < raw.rows:
+        columns = [name for name in text_columns if name in raw.schema.names]
+    if raw is None or not columns:
         return [[] for _ in rows]
+
+    # ``raw.take`` needs ascending rows; the second ``take`` restores the order.
     order = np.argsort(rows)
-    texts = raw.take(rows[order], columns).take(np.argsort(order)).to_pylist()
-    return [[(name, str(values[name] or "")) for name in columns] for values in texts]
+    table = raw.take(rows[order], columns).take(np.argsort(order))
+    # a missing text is an empty one
+    texts = []
+    for values in table.to_pylist():
+        texts.append([(name, str(values[name] or "")) for name in columns])
+    return texts
 
 
 TOLERANCE = 1e-5
-"""Largest difference between a metric computed here from the predictions and the one in metrics/evaluate.json."""
+"""Largest difference between a metric computed here and in ``metrics/evaluate.json``.
+
+With a larger one, the metrics are of other predictions.
+"""
 
 
 @dataclass(frozen=True)
@@ -225,17 +251,17 @@ class Headline:
         """Comparison with the previous result, in words."""
         if self.change is None:
             return ""
-        gains = [
-            one if METRIC_TABLE[self.name].greater_is_better else -one
-            for one in (self.change.low, self.change.high)
-        ]
-        return (
-            "clearly better"
-            if min(gains) > 0
-            else "clearly worse"
-            if max(gains) < 0
-            else "no clear difference"
-        )
+        low_gain = self.change.low
+        high_gain = self.change.high
+        if not METRIC_TABLE[self.name].greater_is_better:
+            low_gain = -self.change.high
+            high_gain = -self.change.low
+
+        if low_gain > 0:
+            return "clearly better"
+        if high_gain < 0:
+            return "clearly worse"
+        return "no clear difference"
 
 
 def headline(
@@ -249,35 +275,69 @@ def headline(
 
     ``frozen`` says that the model is the linear one on the frozen checkpoint.
     """
-    candidates = (params.get("train.metric"), *(metric.name for metric in PRIMARY_METRICS))
-    name = next((name for name in candidates if name in METRIC_TABLE and name in metrics), None)
+    # metric
+    name = params.get("train.metric")
+    if name not in METRIC_TABLE or name not in metrics:
+        name = next((metric.name for metric in PRIMARY_METRICS if metric.name in metrics), None)
     if name is None:
         return None
-    metric, value = METRIC_TABLE[name], metrics[name]
-    simple = {
-        title: metrics[key]
-        for one, title in rivals(frozen).items()
-        if (key := metric.of_baseline(one)) and key in metrics
-    }
+    metric = METRIC_TABLE[name]
+
+    # simple models
+    simple = {}
+    for model, title in rivals(frozen).items():
+        key = metric.of_baseline(model)
+        if key and key in metrics:
+            simple[title] = metrics[key]
+
+    # interval, unless the predictions are not the ones that were measured
     interval = interval_of(name, params, predictions)
-    if interval is not None and abs(interval.value - value) > TOLERANCE:
-        return Headline(name, value, simple=simple, previous=previous, stale=True)
-    cached = previous.file(PREDICTIONS.as_posix()) if previous else None
-    before, change = ReportedPredictions.read(cached) if cached else None, None
-    if before and not (
-        predictions and before.task == predictions.task and np.array_equal(before.labels, predictions.labels)
-    ):
-        before = None
-    if predictions and before and metric.resampled and len(predictions.labels):
-        models = predictions.predicted, before.predicted
-        change = paired_difference(metric, predictions.labels, *models, **_settings(params, predictions))
-    return Headline(name, value, interval, simple, previous, interval_of(name, params, before), change)
+    if interval is not None and abs(interval.value - metrics[name]) > TOLERANCE:
+        return Headline(name, metrics[name], simple=simple, previous=previous, stale=True)
+
+    # difference from the previous result
+    previous_predictions = _read_comparable(previous, predictions)
+    change = None
+    if predictions and previous_predictions and metric.resampled and len(predictions.labels):
+        change = paired_difference(
+            metric,
+            predictions.labels,
+            predictions.predicted,
+            previous_predictions.predicted,
+            **_settings(params, predictions),
+        )
+    return Headline(
+        name,
+        metrics[name],
+        interval,
+        simple,
+        previous,
+        previous_interval=interval_of(name, params, previous_predictions),
+        change=change,
+    )
+
+
+def _read_comparable(
+    previous: PreviousResult | None, predictions: ReportedPredictions | None
+) -> ReportedPredictions | None:
+    """Return the predictions of the previous result from DVC's cache, if they are for the same rows."""
+    if previous is None or predictions is None:
+        return None
+    cached = previous.file(PREDICTIONS.as_posix())
+    if cached is None:
+        return None
+    earlier = ReportedPredictions.read(cached)
+    if earlier is None or earlier.task != predictions.task:
+        return None
+    if not np.array_equal(earlier.labels, predictions.labels):
+        return None
+    return earlier
 
 
 def interval_of(
     name: str, params: Mapping[str, Any], predictions: ReportedPredictions | None
 ) -> Estimate | None:
-    """Return a metric with its interval; ``None`` without predictions, or if the metric table gives it no interval."""
+    """Return a metric with its interval; ``None`` without predictions, or for a metric without interval."""
     if predictions is None or len(predictions.labels) == 0:
         return None
     return metric_interval(

@@ -1,4 +1,6 @@
-"""The verdict on a trained model: what a careful colleague would say, and what to do, from the metrics and curves of its run.
+"""The verdict on a trained model: what a careful colleague would say, and what to do.
+
+It is made from the metrics and curves of the run.
 
 It is a function of numbers: ``tuneline show``, the page, the model card and ``tuneline evaluate`` all print
 this one.
@@ -49,7 +51,10 @@ AS_GOOD = 0.03
 UNBALANCED = 0.8
 """Majority accuracy from which class weights are worth a try."""
 CONFIDENT = 0.9
-"""Confidence of an error from which its label may be the mistake, if the model is right this often where it is as confident."""
+"""Confidence of an error from which its label may be the mistake.
+
+It is one only if the model is right this often where it is as confident.
+"""
 
 
 @dataclass(frozen=True)
@@ -77,20 +82,20 @@ class RunFacts:
     @classmethod
     def read(cls, root: Path, params: Mapping[str, Any]) -> Self:
         """Read metrics and curves of a project; what is missing or invalid is empty."""
-        evaluated, training = (
-            Metrics.read_values(root / METRICS / f"{stage}.json") for stage in ("evaluate", "train")
-        )
         curves = root / PLOTS / "training"
-        validation, losses = read_curve(curves / "validation.tsv"), read_curve(curves / "loss.tsv")
         timing = Timing.read_if_valid(root / TIMING / "train.json")
+        seconds = None
+        if timing is not None:
+            seconds = timing.values.get("seconds")
+
         return cls(
-            evaluated,
-            training,
-            params,
-            validation,
-            losses,
-            exported.read_comparison(root),
-            seconds=timing.values.get("seconds") if timing else None,
+            evaluated=Metrics.read_values(root / METRICS / "evaluate.json"),
+            training=Metrics.read_values(root / METRICS / "train.json"),
+            params=params,
+            validation=read_curve(curves / "validation.tsv"),
+            losses=read_curve(curves / "loss.tsv"),
+            compared=exported.read_comparison(root),
+            seconds=seconds,
             sweep=FIRST_SWEEP if (root / FIRST_SWEEP).exists() else None,
         )
 
@@ -111,7 +116,7 @@ class RunFacts:
 
     @property
     def is_frozen(self) -> bool:
-        """True if the model is a linear one on the frozen checkpoint: the user chose it, or validation did."""
+        """True if the model is a linear one on the frozen checkpoint, chosen by the user or by validation."""
         return is_frozen(self.params, self.training)
 
     @property
@@ -127,13 +132,20 @@ class RunFacts:
     @property
     def longer(self) -> str:
         """The parameter that trains twice as long, as ``KEY=VALUE``."""
-        if steps := self.params.get("train.max_steps"):
+        steps = self.params.get("train.max_steps")
+        if steps:
             return f"train.max_steps={2 * steps}"
-        return f"train.epochs={2 * (self.params.get('train.epochs') or 1)}"
+        epochs = self.params.get("train.epochs") or 1
+        return f"train.epochs={2 * epochs}"
 
 
 def is_frozen(params: Mapping[str, Any], training: Mapping[str, float]) -> bool:
-    """Return True if a run published a linear model on the frozen checkpoint, given its parameters and ``metrics/train.json``."""
+    """Return True if a run published a linear model on the frozen checkpoint.
+
+    Args:
+        params: Parameters of the run, by dotted key.
+        training: Values of ``metrics/train.json``.
+    """
     head = params.get("model.head")
     return head == "frozen" or (head == "auto" and training.get("head_is_frozen") == 1)
 
@@ -145,42 +157,46 @@ def read_curve(path: Path, suffix: str | None = None) -> Curve:
 
     A file in DVC's cache has no ``suffix`` of its own. No numpy here: ``tuneline show`` starts without it.
     """
+    delimiter = "\t" if (suffix or path.suffix) == ".tsv" else ","
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            header, *rows = csv.reader(file, delimiter="\t" if (suffix or path.suffix) == ".tsv" else ",")
-        columns = zip(*([float(cell or "nan") for cell in row] for row in rows), strict=True)
-        return dict(zip(header, columns, strict=True)) if rows else {}
+            header, *lines = csv.reader(file, delimiter=delimiter)
+        if not lines:
+            return {}
+        rows = []
+        for line in lines:
+            rows.append([float(cell or "nan") for cell in line])
+        return dict(zip(header, zip(*rows, strict=True), strict=True))
     except (OSError, ValueError):
         return {}
 
 
 def judge_run(run: RunFacts) -> list[Finding]:
-    """Return the findings, the most important first; the first one says how the model compares with the simple models.
+    """Return the findings, the most important first; the first one compares the model with the simple models.
 
     Without metrics there is no finding.
     """
     metric = run.metric
     if metric is None:
         return []
-    against = _collapsed(run, metric) or _against_simple_models(run, metric)
-    of_training = () if run.is_frozen else (_diverged(run), _still_improving(run), _overfitting(run))
-    others = (
-        _chosen_head(run),
-        _never_predicted(run),
-        *of_training,
-        leak_finding(run),
-        _few_rows(run, metric),
-    )
-    rounded = exported.findings(run.compared) if run.compared else ()
-    return [*against, *(finding for finding in others if finding is not None), *rounded]
+
+    findings = _collapsed(run, metric) or _against_simple_models(run, metric)
+    candidates = [_chosen_head(run), _never_predicted(run)]
+    if not run.is_frozen:  # the curves say nothing of a linear model, which is fitted in one go
+        candidates += [_diverged(run), _still_improving(run), _overfitting(run)]
+    candidates += [leak_finding(run), _few_rows(run, metric)]
+    for finding in candidates:
+        if finding is not None:
+            findings.append(finding)
+
+    if run.compared is not None:
+        findings += exported.findings(run.compared)
+    return findings
 
 
 def _collapsed(run: RunFacts, metric: Metric) -> list[Finding]:
-    if (
-        run.evaluated.get(PREDICTED_CLASSES) != 1
-        or NEVER_PREDICTED not in run.evaluated
-        or not run.evaluated[NEVER_PREDICTED]
-    ):
+    # A split with one class has no class that is never predicted: one prediction is right there.
+    if run.evaluated.get(PREDICTED_CLASSES) != 1 or not run.evaluated.get(NEVER_PREDICTED):
         return []
     majority = run.evaluated.get(str(metric.baseline), 0.0)
     sentence = (
@@ -189,20 +205,27 @@ def _collapsed(run: RunFacts, metric: Metric) -> list[Finding]:
     )
     if run.is_frozen:
         return [Finding("one class", "bad", sentence, _learn_more(run))]
-    weights = (
-        " Or try train.class_weights=balanced."
-        if majority > UNBALANCED and not run.params.get("train.class_weights")
-        else ""
-    )
+
+    # Both a rate that is too high and too few steps collapse a model.
+    lower = "with a lower learning rate"
     rate = run.params.get("train.learning_rate")
-    lower = f"with a lower learning rate (it was {rate:g})" if rate else "with a lower learning rate"
-    remedy = f"Train {lower}." if run.overfits else f"Train longer ({run.longer}) or {lower}."
-    return [Finding("one class", "bad", sentence, f"{remedy}{weights}")]
+    if rate:
+        lower += f" (it was {rate:g})"
+    if run.overfits:
+        advice = f"Train {lower}."
+    else:
+        advice = f"Train longer ({run.longer}) or {lower}."
+    if majority > UNBALANCED and not run.params.get("train.class_weights"):
+        advice += " Or try train.class_weights=balanced."
+    return [Finding("one class", "bad", sentence, advice)]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The primary metric of the trained model and of a simple one, and the 95 % interval of ``model - simple`` on the same rows."""
+    """The primary metric of the trained model and of a simple one on the same rows.
+
+    ``low`` and ``high`` are the ends of the 95 % interval of ``model - simple``.
+    """
 
     name: str
     model: float
@@ -230,54 +253,77 @@ class Comparison:
 
 
 def rivals(frozen: bool) -> dict[str, str]:
-    """Return those of ``SIMPLE_MODELS`` that a model must beat: a ``frozen`` one, linear on the checkpoint, is not compared with itself."""
-    return {name: title for name, title in SIMPLE_MODELS.items() if not (frozen and name == "frozen")}
+    """Return the ``SIMPLE_MODELS`` that a model must beat.
+
+    A ``frozen`` model, linear on the checkpoint, is not compared with itself.
+    """
+    titles = dict(SIMPLE_MODELS)
+    if frozen:
+        del titles["frozen"]
+    return titles
 
 
 def comparisons(run: RunFacts, metric: Metric) -> list[Comparison]:
-    """Return the comparisons with the ``rivals`` that ``metrics/evaluate.json`` has, the best simple model first."""
-    found = []
+    """Return the comparisons that ``metrics/evaluate.json`` has, the best simple model first."""
+    compared = []
     for name in rivals(run.is_frozen):
-        keys = (metric.name, metric.of_baseline(name), *metric.over(name))
+        low_key, high_key = metric.over(name)
+        keys = (metric.name, str(metric.of_baseline(name)), low_key, high_key)
         if all(key in run.evaluated for key in keys):
-            found.append(Comparison(name, *(run.evaluated[str(key)] for key in keys)))
-    return sorted(found, key=lambda comparison: -comparison.simple)
+            model, simple, low, high = (run.evaluated[key] for key in keys)
+            compared.append(Comparison(name, model, simple, low, high))
+    return sorted(compared, key=lambda comparison: -comparison.simple)
+
+
+def _unbeaten(run: RunFacts, metric: Metric) -> list[Comparison]:
+    """Return the comparisons with simple models that are not beaten, the best simple model first."""
+    return [comparison for comparison in comparisons(run, metric) if not comparison.beaten]
 
 
 def _against_simple_models(run: RunFacts, metric: Metric) -> list[Finding]:
-    known = comparisons(run, metric)
-    uninformed = _uninformed(run, metric) or next(
-        (comparison for comparison in known if comparison.name == MAJORITY and not comparison.beaten), None
-    )
-    if uninformed is not None:
-        values = uninformed if isinstance(uninformed, str) else f"{uninformed.title}: {uninformed.numbers}"
-        clearly = "" if not isinstance(uninformed, str) and uninformed.high < 0 else "clearly "
-        sentence = f"{metric.title} is not {clearly}above {values}."
+    not_above = _not_above_uninformed(run, metric)
+    if not_above:
+        sentence = f"{metric.title} is not {not_above}."
         return [Finding("not above the majority", "bad", sentence, _learn_more(run))]
-    unbeaten = [comparison for comparison in known if not comparison.beaten]
+
+    unbeaten = _unbeaten(run, metric)
     if unbeaten:
-        best, *others = unbeaten
+        best = unbeaten[0]
         verb = "is worse than" if best.high < 0 else "is not clearly better than"
-        also = (
-            f" Nor is it better than {' and '.join(comparison.title for comparison in others)}."
-            if others
-            else ""
-        )
-        sentence = f"The model {verb} {best.title}: {metric.title} {best.numbers}.{also}"
+        sentence = f"The model {verb} {best.title}: {metric.title} {best.numbers}."
+        if len(unbeaten) > 1:
+            titles = " and ".join(comparison.title for comparison in unbeaten[1:])
+            sentence += f" Nor is it better than {titles}."
         return [Finding("not above a simple model", "bad", sentence, _instead(run, best))]
-    return [Finding("good", "good", _praise(run, metric, known))] if known else []
+
+    compared = comparisons(run, metric)
+    if not compared:
+        return []
+    return [Finding("good", "good", _praise(run, metric, compared))]
 
 
-def _uninformed(run: RunFacts, metric: Metric) -> str:
-    """Return what a metric is not above whose uninformed value is known by convention; empty for another metric, or if it is above."""
-    low, high = (run.evaluated.get(key) for key in metric.ends)
-    if metric.uninformed is None or low is None or low > metric.uninformed:
-        return ""
-    value = run.evaluated[metric.name]
-    return (
-        f"{metric.uninformed:g}, that of predictions without the text: {value:.3f}, 95 % interval {low:.3f}"
-        f" to {high:.3f}"
-    )
+def _not_above_uninformed(run: RunFacts, metric: Metric) -> str:
+    """Return why the metric is not above predictions without the text; empty if it is above them.
+
+    The words end the sentence "is not ...".
+
+    Their value is either known by convention, or measured: the majority baseline.
+    """
+    low_key, high_key = metric.ends
+    low = run.evaluated.get(low_key)
+    if metric.uninformed is not None and low is not None and low <= metric.uninformed:
+        high = run.evaluated.get(high_key)
+        value = run.evaluated[metric.name]
+        return (
+            f"clearly above {metric.uninformed:g}, that of predictions without the text: {value:.3f},"
+            f" 95 % interval {low:.3f} to {high:.3f}"
+        )
+
+    for comparison in _unbeaten(run, metric):
+        if comparison.name == MAJORITY:
+            above = "above" if comparison.high < 0 else "clearly above"
+            return f"{above} {comparison.title}: {comparison.numbers}"
+    return ""
 
 
 LARGER = "fine-tune a larger checkpoint (tuneline init FILE --checkpoint NAME)"
@@ -295,123 +341,138 @@ def _learn_more(run: RunFacts) -> str:
         )
     if run.overfits:
         return f"It overfits, so more steps would not help: get more data, {LARGER}, and {look}."
-    start = (
-        ""
-        if run.is_fine_tuned
-        else "Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME). "
-    )
-    return f"{start}Train longer ({run.longer}), and {look}."
+
+    advice = f"Train longer ({run.longer}), and {look}."
+    if not run.is_fine_tuned:
+        advice = f"Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME). {advice}"
+    return advice
 
 
 def _instead(run: RunFacts, best: Comparison) -> str:
     """Return what to do about a simple model that is not beaten."""
-    how = f" ({EXPERIMENT} model.head=frozen)" if best.name == "frozen" else ""
-    if best.high < 0:
-        return f"Use {best.title}{how}, " + (
-            "or get more data." if run.is_fine_tuned else "or fine-tune a pretrained checkpoint."
-        )
-    if not run.is_fine_tuned:
-        return (
+    command = f" ({EXPERIMENT} model.head=frozen)" if best.name == "frozen" else ""
+
+    # A simple model that is clearly better is to be used; one that is as good is only the cheaper choice.
+    if best.high < 0 and run.is_fine_tuned:
+        advice = f"Use {best.title}{command}, or get more data."
+    elif best.high < 0:
+        advice = f"Use {best.title}{command}, or fine-tune a pretrained checkpoint."
+    elif not run.is_fine_tuned:
+        advice = (
             "Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME), get more data, or use"
             " the simpler model."
         )
-    if run.is_frozen:
-        tried = f"Fine-tuning was tried, too, and was no better: get more data, {LARGER}"
-        first = tried if run.has_tried_both else f"Fine-tune as well ({TRY_BOTH}), get more data"
-        return f"{first}, or use the simpler model."
-    if best.name != "frozen":
-        return f"Get more data, {LARGER}, or use the simpler model."
-    if run.has_tried_both:
-        return f"Validation has chosen this one of the two: get more data, or {LARGER}."
-    return f"Let validation decide between the two ({TRY_BOTH}), or use the simpler model{how}."
+    elif run.is_frozen and run.has_tried_both:
+        advice = (
+            f"Fine-tuning was tried, too, and was no better: get more data, {LARGER}, or use the simpler"
+            " model."
+        )
+    elif run.is_frozen:
+        advice = f"Fine-tune as well ({TRY_BOTH}), get more data, or use the simpler model."
+    elif best.name != "frozen":
+        advice = f"Get more data, {LARGER}, or use the simpler model."
+    elif run.has_tried_both:
+        advice = f"Validation has chosen this one of the two: get more data, or {LARGER}."
+    else:
+        advice = f"Let validation decide between the two ({TRY_BOTH}), or use the simpler model{command}."
+    return advice
 
 
-def _praise(run: RunFacts, metric: Metric, known: Sequence[Comparison]) -> str:
-    value, (low, high) = run.evaluated[metric.name], (run.evaluated.get(key) for key in metric.ends)
-    interval = f" (95 % interval {low:.3f} to {high:.3f})" if low is not None else ""
-    best = known[0]
-    several = ", the best of the simple models" if len(known) > 1 else ""
+def _praise(run: RunFacts, metric: Metric, compared: Sequence[Comparison]) -> str:
+    value = f"{run.evaluated[metric.name]:.3f}"
+    low_key, high_key = metric.ends
+    low = run.evaluated.get(low_key)
+    if low is not None:
+        high = run.evaluated.get(high_key)
+        value += f" (95 % interval {low:.3f} to {high:.3f})"
+
+    best = compared[0]
+    rival = best.title
+    if len(compared) > 1:
+        rival += ", the best of the simple models"
     difference = f"{best.simple:.3f}, difference {best.low:+.3f} to {best.high:+.3f}"
-    return (
-        f"Good: {metric.title} {value:.3f}{interval} on {run.rows:,} rows, clearly above"
-        f" {best.title}{several} ({difference})."
-    )
+    return f"Good: {metric.title} {value} on {run.rows:,} rows, clearly above {rival} ({difference})."
 
 
 def _never_predicted(run: RunFacts) -> Finding | None:
-    never, share = int(run.evaluated.get(NEVER_PREDICTED, 0)), run.evaluated.get(MOST_PREDICTED, 0.0)
+    never = int(run.evaluated.get(NEVER_PREDICTED, 0))
     predicted = int(run.evaluated.get(PREDICTED_CLASSES, 0))
-    if not never or predicted == 1:
+    if not never or predicted == 1:  # ``_collapsed`` has said it of a model with one class
         return None
+
     verb = "is" if never == 1 else "are"
+    fraction = run.evaluated.get(MOST_PREDICTED, 0.0)
     sentence = (
-        f"{never} of {never + predicted} classes {verb} never predicted; {share:.0%} of the rows get the same"
-        " class."
+        f"{never} of {never + predicted} classes {verb} never predicted; {fraction:.0%} of the rows get the"
+        " same class."
     )
-    weights = (
-        ""
-        if run.params.get("train.class_weights") or run.is_frozen
-        else ", try train.class_weights=balanced,"
-    )
-    return Finding(
-        "never predicted",
-        "warning",
-        sentence,
-        f"Get more rows of the classes without predictions{weights} or join rare ones.",
-    )
+    weights = ", try train.class_weights=balanced,"
+    if run.params.get("train.class_weights") or run.is_frozen:
+        weights = ""
+    advice = f"Get more rows of the classes without predictions{weights} or join rare ones."
+    return Finding("never predicted", "warning", sentence, advice)
 
 
 def _chosen_head(run: RunFacts) -> Finding | None:
     """Return a note about the model that ``model.head: auto`` has chosen."""
-    frozen, tuned = (run.training.get(f"{name}_calibrated_loss") for name in ("frozen", "tuned"))
+    frozen = run.training.get("frozen_calibrated_loss")
+    tuned = run.training.get("tuned_calibrated_loss")
     if run.params.get("model.head") != "auto" or frozen is None or tuned is None:
         return None
-    numbers = (
-        f"loss {frozen:.3f} with the linear model on the frozen checkpoint, {tuned:.3f} with the"
-        " fine-tuned one"
+
+    if run.is_frozen:
+        chosen = "the linear one"
+        is_worse = frozen > tuned
+    else:
+        chosen = "the fine-tuned one"
+        is_worse = tuned > frozen
+    sentence = (
+        f"Validation has chosen {chosen}: loss {frozen:.3f} with the linear model on the frozen checkpoint,"
+        f" {tuned:.3f} with the fine-tuned one"
     )
-    chosen = "the linear one" if run.is_frozen else "the fine-tuned one"
-    is_worse = frozen > tuned if run.is_frozen else tuned > frozen
-    reason = ", which is no clear difference; it is the safer one" if is_worse else ""
-    return Finding("chosen head", "note", f"Validation has chosen {chosen}: {numbers}{reason}.")
+    if is_worse:
+        sentence += ", which is no clear difference; it is the safer one"
+    return Finding("chosen head", "note", f"{sentence}.")
 
 
 def _diverged(run: RunFacts) -> Finding | None:
-    losses, steps = run.losses.get("loss", ()), run.losses.get("step", ())
+    losses = run.losses.get("loss", ())
     if len(losses) < 4:
         return None
+    advice = "Lower the learning rate."
     rate = run.params.get("train.learning_rate")
-    advice = (
-        f"Lower the learning rate (train.learning_rate={rate / 3:.1g})."
-        if rate
-        else "Lower the learning rate."
-    )
-    if not all(map(math.isfinite, losses)):
-        step = next(step for step, loss in zip(steps, losses, strict=True) if not math.isfinite(loss))
-        return Finding(
-            "diverged", "bad", f"The training loss is not a finite number at step {step:.0f}.", advice
-        )
-    quarter = len(losses) // 4
-    means = [fmean(losses[start : start + quarter]) for start in range(0, len(losses) - quarter + 1, quarter)]
-    first, lowest, last = means[0], min(means), means[-1]
-    if last > lowest * (1 + OVERFIT) and last > first * (1 - CLEAR_LOSS):
-        return Finding(
-            "diverged", "bad", f"The training loss rises: from {lowest:.3f} to {last:.3f} at the end.", advice
-        )
-    if last > first * (1 - CLEAR_LOSS):
-        return Finding(
-            "diverged",
-            "warning",
-            f"The training loss does not fall: {first:.3f} at first, {last:.3f} at the end.",
-            advice,
-        )
-    return None
+    if rate:
+        advice = f"Lower the learning rate (train.learning_rate={rate / 3:.1g})."
+
+    for index, loss in enumerate(losses):
+        if not math.isfinite(loss):
+            sentence = f"The training loss is not a finite number at step {run.losses['step'][index]:.0f}."
+            return Finding("diverged", "bad", sentence, advice)
+
+    # Single losses are noisy: compare the means of quarters. A rest of up to three losses is left out.
+    size = len(losses) // 4
+    means = []
+    for start in range(0, len(losses) - size + 1, size):
+        means.append(fmean(losses[start : start + size]))
+    first = means[0]
+    lowest = min(means)
+    last = means[-1]
+    if last <= first * (1 - CLEAR_LOSS):
+        return None
+    if last > lowest * (1 + OVERFIT):
+        sentence = f"The training loss rises: from {lowest:.3f} to {last:.3f} at the end."
+        return Finding("diverged", "bad", sentence, advice)
+    sentence = f"The training loss does not fall: {first:.3f} at first, {last:.3f} at the end."
+    return Finding("diverged", "warning", sentence, advice)
 
 
 def _still_improving(run: RunFacts) -> Finding | None:
     name, metric = _validated(run)
-    losses, steps = run.validation.get("loss", ()), run.validation.get("step", ())
-    if len(steps) < 2 or metric[-1] <= max(metric[:-1]) or losses[-1] > min(losses[:-1]) * (1 - CLEAR_LOSS):
+    losses = run.validation.get("loss", ())
+    steps = run.validation.get("step", ())
+    if len(steps) < 2:
+        return None
+    if metric[-1] <= max(metric[:-1]) or losses[-1] > min(losses[:-1]) * (1 - CLEAR_LOSS):
         return None
     sentence = (
         f"Validation was still improving at the last step: {name} {metric[-2]:.3f} to {metric[-1]:.3f}, "
@@ -421,156 +482,167 @@ def _still_improving(run: RunFacts) -> Finding | None:
 
 
 def _validated(run: RunFacts) -> tuple[str, Sequence[float]]:
-    """Return the name and values of the metric that chooses the kept weights, where more is better; of the loss with its sign."""
-    name = next((name for name in run.validation if name not in ("step", "loss")), "loss")
+    """Return the name and values of the metric that chooses the kept weights, higher being better."""
+    name = next((column for column in run.validation if column not in ("step", "loss")), "loss")
     values = run.validation.get(name, ())
-    lower = name in ("loss", "mse")
-    return name, [-value for value in values] if lower else values
+    if name in ("loss", "mse"):
+        return name, [-value for value in values]
+    return name, values
 
 
 def _overfitting(run: RunFacts) -> Finding | None:
-    losses, steps = run.validation.get("loss", ()), run.validation.get("step", ())
-    trained = run.losses.get("loss", ())
-    if (
-        len(losses) < 2
-        or len(trained) < 2
-        or losses[-1] <= min(losses) * (1 + OVERFIT)
-        or trained[-1] >= trained[0]
-    ):
+    validation = run.validation.get("loss", ())
+    training = run.losses.get("loss", ())
+    if len(validation) < 2 or len(training) < 2:
         return None
-    best = list(losses).index(min(losses))
-    epochs, steps_of_all, until = (
-        run.params.get(f"train.{key}") for key in ("epochs", "max_steps", "early_stopping")
+    if validation[-1] <= min(validation) * (1 + OVERFIT) or training[-1] >= training[0]:
+        return None
+
+    best = list(validation).index(min(validation))
+    best_step = run.validation.get("step", ())[best]  # the step after which the validation loss rises
+    steps_per_epoch = _steps_per_epoch(run)
+    if steps_per_epoch:
+        since = f"epoch {best_step / steps_per_epoch:.2g}"
+    else:
+        since = f"step {best_step:.0f}"
+    sentence = (
+        f"The model overfits since {since}: the validation loss rises from {validation[best]:.3f} to"
+        f" {validation[-1]:.3f}, the training loss falls."
     )
-    epoch = run.training.get("steps", 0) / epochs if epochs and not steps_of_all and until is None else None
-    since = f"epoch {steps[best] / epoch:.2g}" if epoch else f"step {steps[best]:.0f}"
-    rise = f"the validation loss rises from {losses[best]:.3f} to {losses[-1]:.3f}, the training loss falls"
-    sentence = f"The model overfits since {since}: {rise}."
+
+    # The last weights were kept: what matters is how much worse they are than the best ones.
     if run.params.get("train.keep", "best") != "best":
         name, metric = _validated(run)
         if metric[-1] >= max(metric) - AS_GOOD:
-            return Finding(
-                "overfitting",
-                "note",
-                sentence,
-                f"Its {name} is as good as before, its confidence is too high: do not trust that.",
-            )
+            advice = f"Its {name} is as good as before, its confidence is too high: do not trust that."
+            return Finding("overfitting", "note", sentence, advice)
         return Finding("overfitting", "warning", sentence, "Set train.keep=best.")
-    late = run.training.get("best_step", steps[best]) > steps[best]
-    kept = (
-        "The weights that were kept are of a later step: do not trust their confidence."
-        if late
-        else "The weights before that were kept."
-    )
-    fewer = (
-        f" train.epochs={max(1, math.ceil(steps[best] / epoch))} takes less time."
-        if epoch and not late
-        else ""
-    )
-    return Finding("overfitting", "warning" if late else "note", sentence, f"{kept}{fewer}")
+
+    # The metric can be best at a later step than the loss: its weights are too sure of themselves.
+    if run.training.get("best_step", best_step) > best_step:
+        advice = "The weights that were kept are of a later step: do not trust their confidence."
+        return Finding("overfitting", "warning", sentence, advice)
+
+    advice = "The weights before that were kept."
+    if steps_per_epoch:
+        advice += f" train.epochs={max(1, math.ceil(best_step / steps_per_epoch))} takes less time."
+    return Finding("overfitting", "note", sentence, advice)
+
+
+def _steps_per_epoch(run: RunFacts) -> float | None:
+    """Return the steps of an epoch; ``None`` if it is not the epochs that end the training."""
+    epochs = run.params.get("train.epochs")
+    if not epochs or run.params.get("train.max_steps"):
+        return None
+    if run.params.get("train.early_stopping") is not None:
+        return None
+    return float(run.training.get("steps", 0) / epochs)
 
 
 def leak_finding(run: RunFacts) -> Finding | None:
-    """Return the primary metric without the rows that repeat or resemble a row of an earlier split, and whether these raise it.
+    """Return the primary metric without leaked rows, and whether these raise it.
+
+    Leaked rows repeat or resemble a row of an earlier split.
 
     ``None`` if there is no leaked row, or no other row.
     """
-    metric, evaluated = run.metric, run.evaluated
-    keys = (metric.name, *metric.without_leaks, *metric.from_leaks) if metric else ()
-    if metric is None or not all(key in evaluated for key in keys):
+    metric = run.metric
+    if metric is None:
         return None
-    every, without, low, high, gain_low, gain_high = (
-        evaluated[key] for key in keys
-    )  # the gain is ``every - without``
-    leaked, misleads = int(evaluated[LEAKED_ROWS]), gain_low > 0
-    effect = "raise it" if misleads else "lower it" if gain_high < 0 else "do not clearly change it"
+    keys = (metric.name, *metric.without_leaks, *metric.from_leaks)
+    if not all(key in run.evaluated for key in keys):
+        return None
+
+    # The gain is the metric of every row less the metric without the leaked ones.
+    every, without, low, high, gain_low, gain_high = (run.evaluated[key] for key in keys)
+    if gain_low > 0:
+        effect = "raise it"
+    elif gain_high < 0:
+        effect = "lower it"
+    else:
+        effect = "do not clearly change it"
+    leaked = int(run.evaluated[LEAKED_ROWS])
     sentence = (
         f"{leaked:,} of {run.rows:,} rows ({leaked / run.rows:.1%}) repeat or resemble a row of an earlier"
         f" split. {metric.title} without them: {without:.3f} (95 % interval {low:.3f} to {high:.3f}). They"
         f" {effect}: {every - without:+.3f} (95 % interval {gain_low:+.3f} to {gain_high:+.3f})."
     )
-    if not misleads:
+    if gain_low <= 0:
         return Finding("leaks", "note", sentence)
-    return Finding(
-        "leaks",
-        "warning",
-        sentence,
-        "Trust the metric without them; docs/data-checks.md says how to leave them out.",
-    )
+    advice = "Trust the metric without them; docs/data-checks.md says how to leave them out."
+    return Finding("leaks", "warning", sentence, advice)
 
 
 def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
-    """Return a note if the comparison with the best simple model that is not beaten is unclear, and there are few rows."""
-    unbeaten = next((comparison for comparison in comparisons(run, metric) if not comparison.beaten), None)
-    if unbeaten is None or unbeaten.high < 0 or unbeaten.high == unbeaten.low or run.rows >= FEW_ROWS:
+    """Return a note if there are too few rows to compare with the best simple model that is not beaten."""
+    unbeaten = _unbeaten(run, metric)
+    if not unbeaten or run.rows >= FEW_ROWS:
         return None
-    half, difference = (unbeaten.high - unbeaten.low) / 2, abs(unbeaten.model - unbeaten.simple)
-    needed = run.rows * (half / difference) ** 2 if difference else math.inf
-    more = (
-        f"A difference as small as this one, {difference:.3f}, needs about {_rounded(needed)} rows."
-        if needed < 100 * run.rows
-        else ""
-    )
-    sentence = f"{run.rows:,} rows show only differences of more than about {half:.3f}."
-    return Finding("few rows", "note", sentence, more)
+    best = unbeaten[0]
+    if best.high < 0 or best.high == best.low:
+        return None
+
+    # The width of an interval falls with the square root of the rows.
+    half_width = (best.high - best.low) / 2
+    difference = abs(best.model - best.simple)
+    needed = run.rows * (half_width / difference) ** 2 if difference else math.inf
+    advice = ""
+    if needed < 100 * run.rows:
+        advice = f"A difference as small as this one, {difference:.3f}, needs about {_rounded(needed)} rows."
+    sentence = f"{run.rows:,} rows show only differences of more than about {half_width:.3f}."
+    return Finding("few rows", "note", sentence, advice)
 
 
 def _rounded(number: float) -> str:
-    digits = 10 ** max(0, len(str(int(number))) - 2)
-    return f"{math.ceil(number / digits) * digits:,}"
+    """Return a number of rows rounded up to two digits: more would pretend to be exact."""
+    unit = 10 ** max(0, len(str(int(number))) - 2)
+    return f"{math.ceil(number / unit) * unit:,}"
 
 
 HALVING_COST = 7 / 3
-"""Trainings that the first sweep takes: of nine variants, all train a ninth of the steps, three a third, and one all of them."""
+"""Cost of the first sweep, in trainings.
+
+Of nine variants, all train a ninth of the steps, three a third, and one all of them.
+"""
 
 
 def next_steps(run: RunFacts) -> list[tuple[str, str]]:
-    """Return commands that run as printed in a project with this result, what each is for and what it costs; the best first.
+    """Return commands for next steps, the best first: the command, what it is for, and what it costs.
+
+    They run as printed in a project with this result.
 
     They are what the findings advise, so none of them contradicts one.
     """
-    if run.is_frozen:
-        steps = (
-            []
-            if run.has_tried_both
-            else [(TRY_BOTH, f"fine-tune as well, and publish the better one{_cost(run, 1)}")]
-        )
-    else:
-        steps = _training_steps(run)
-    return [*steps, (REVIEW, "look at the labels that are probably wrong")]
+    steps = []
+    if not run.is_frozen:
+        steps += _training_steps(run)
+    elif not run.has_tried_both:
+        steps.append((TRY_BOTH, f"fine-tune as well, and publish the better one{_cost(run, 1)}"))
+    steps.append((REVIEW, "look at the labels that are probably wrong"))
+    return steps
 
 
 def _training_steps(run: RunFacts) -> list[tuple[str, str]]:
     """Return the next steps after a fine-tuned model, or one that was trained from scratch."""
-    steps, metric = [], run.metric
-    unbeaten = (
-        [comparison.name for comparison in comparisons(run, metric) if not comparison.beaten]
-        if metric
-        else []
-    )
+    steps = []
+    unbeaten = set()
+    if run.metric is not None:
+        unbeaten = {comparison.name for comparison in _unbeaten(run, run.metric)}
     if "frozen" in unbeaten and not run.has_tried_both:
-        steps.append(
-            (
-                TRY_BOTH,
-                (
-                    "fit a linear model to the frozen checkpoint, too, and publish the better"
-                    f" one{_cost(run, 1)}"
-                ),
-            )
-        )
+        purpose = "fit a linear model to the frozen checkpoint, too, and publish the better one"
+        steps.append((TRY_BOTH, f"{purpose}{_cost(run, 1)}"))
+
     if _still_improving(run) is not None:
         steps.append((f"{EXPERIMENT} {run.longer}", f"train twice as long{_cost(run, 2)}"))
+
+    # A sweep tries several rates: half the rate is for projects without one.
+    rate = run.params.get("train.learning_rate")
     if run.sweep is not None:
-        steps.append(
-            (
-                f"tuneline sweep {run.sweep}",
-                f"compare nine variants of rate and steps{_cost(run, HALVING_COST)}",
-            )
-        )
-    elif rate := run.params.get("train.learning_rate"):
-        steps.append(
-            (f"{EXPERIMENT} train.learning_rate={rate / 2:.2g}", f"half the learning rate{_cost(run, 1)}")
-        )
+        purpose = "compare nine variants of rate and steps"
+        steps.append((f"tuneline sweep {run.sweep}", f"{purpose}{_cost(run, HALVING_COST)}"))
+    elif rate:
+        command = f"{EXPERIMENT} train.learning_rate={rate / 2:.2g}"
+        steps.append((command, f"half the learning rate{_cost(run, 1)}"))
     return steps
 
 
@@ -578,25 +650,34 @@ def _cost(run: RunFacts, trainings: float) -> str:
     if run.seconds is None:
         return ""
     seconds = trainings * run.seconds
-    return f" (about {seconds:.0f} s)" if seconds < 90 else f" (about {seconds / 60:.0f} min)"
+    if seconds < 90:
+        return f" (about {seconds:.0f} s)"
+    return f" (about {seconds / 60:.0f} min)"
 
 
 def about_errors(confidences: Sequence[float], errors: Sequence[float]) -> str:
-    """Return what the most confident errors are, from the confidence of all predictions and of the wrong ones.
+    """Return what the most confident errors are, in words.
 
-    They are often wrong labels only where the model is nearly always right: those of an unsure model are its
-    own mistakes.
+    Args:
+        confidences: Confidence of all predictions.
+        errors: Confidence of the wrong predictions.
+
+    They are often wrong labels only where the model is nearly always right: the errors of an unsure model are
+    its own mistakes.
     """
     if not errors:
         return ""
-    sure, wrong = (sum(one >= CONFIDENT for one in values) for values in (confidences, errors))
-    if wrong:
-        right = 1 - wrong / sure
-        labels = (
-            "the errors there are often wrong labels" if right >= CONFIDENT else "it is too sure of itself"
-        )
-        return (
-            f"Of {sure:,} predictions with a confidence of at least {CONFIDENT:.0%}, {right:.0%} are right,"
-            f" {wrong:,} wrong: {labels}."
-        )
-    return f"The model is sure of none of them: its highest confidence is {max(errors):.0%}."
+    sure = sum(confidence >= CONFIDENT for confidence in confidences)
+    wrong = sum(confidence >= CONFIDENT for confidence in errors)
+    if not wrong:
+        return f"The model is sure of none of them: its highest confidence is {max(errors):.0%}."
+
+    right = 1 - wrong / sure
+    if right >= CONFIDENT:
+        reading = "the errors there are often wrong labels"
+    else:
+        reading = "it is too sure of itself"
+    return (
+        f"Of {sure:,} predictions with a confidence of at least {CONFIDENT:.0%}, {right:.0%} are right,"
+        f" {wrong:,} wrong: {reading}."
+    )

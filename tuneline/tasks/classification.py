@@ -35,7 +35,10 @@ DISAGREEMENT = 0.2
 UNKNOWN = -2
 """Id of a class that a person wrote and that the task does not have; -1 is the id of a missing label."""
 IMPOSSIBLE = -20.0
-"""Logit of a class without rows of train: a probability below 1e-8, because the highest of the others is at least 0."""
+"""Logit of a class without rows of train.
+
+Its probability is below 1e-8, because the highest of the others is at least 0.
+"""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Classification(Task):
     @classmethod
     def resolution(cls, rows: int) -> str:
         """Return the half width of an interval of the accuracy, and the smallest difference that is seen."""
+        # Only the rows on which two models differ tell them apart.
         half = DEVIATIONS * math.sqrt(TYPICAL * (1 - TYPICAL) / rows)
         smallest = DEVIATIONS * math.sqrt(DISAGREEMENT / rows)
         return (
@@ -97,6 +101,8 @@ class Classification(Task):
         """Return the task with these classes."""
         return cls(tuple(names))
 
+    # How labels are read and stored.
+
     @property
     def label_type(self) -> pa.DataType:
         """Class ids."""
@@ -114,6 +120,7 @@ class Classification(Task):
 
     def parsed(self, texts: pa.ChunkedArray) -> Labels:
         """Return the ids of class names, -2 for an unknown one."""
+        # A text that is no class has an id of its own: -1 is a missing label.
         ids = pc.fill_null(pc.index_in(texts, value_set=pa.array(self.names, pa.string())), UNKNOWN)
         return np.asarray(ids.to_numpy().astype(np.int64))
 
@@ -147,14 +154,18 @@ class Classification(Task):
         """Translate class ids by class name."""
         if other.names == self.names:
             return labels
-        ids = np.array(
-            [self.names.index(name) if name in self.names else -1 for name in other.output_names],
-            dtype=np.int64,
-        )
-        return np.asarray(ids[labels])
+        # own id of each class of the other task
+        ids = []
+        for name in other.output_names:
+            if name in self.names:
+                ids.append(self.names.index(name))
+            else:
+                ids.append(-1)
+        return np.asarray(np.array(ids, dtype=np.int64)[labels])
 
     def encoded(self, predicted: pa.ChunkedArray) -> Labels:
         """Return the ids of class names."""
+        # A file of another model may have other classes.
         ids = pc.fill_null(pc.index_in(predicted, pa.array(self.names)), -1)
         return np.asarray(ids.to_numpy().astype(np.int64))
 
@@ -164,7 +175,9 @@ class Classification(Task):
 
     def exact_text(self, label: Any) -> str:
         """Return the class name, given it or its id."""
-        return label if isinstance(label, str) else self.names[int(label)]
+        if isinstance(label, str):
+            return label
+        return self.names[int(label)]
 
     def label_text(self, label: Any) -> str:
         """Return the name of a class id."""
@@ -177,6 +190,8 @@ class Classification(Task):
     def example_labels(self, rows: int) -> Labels:
         """Return class ids, each class in turn."""
         return np.arange(rows) % self.outputs
+
+    # What a model predicts.
 
     def predictions(self, logits: Logits) -> Labels:
         """Return the class of the highest logit, the lowest id in a tie."""
@@ -231,7 +246,7 @@ class Classification(Task):
         return f"confidence {100 * size:.1f} %"
 
     def spread(self, predictions: Labels, labels: Labels) -> dict[str, float]:
-        """Return how many classes are predicted, how many with rows never are, and the share of the most predicted one."""
+        """Return numbers of predicted and never predicted classes, and the share of the most predicted."""
         predicted = np.bincount(predictions, minlength=self.outputs)
         labelled = np.bincount(labels, minlength=self.outputs)
         return {
@@ -247,6 +262,8 @@ class Classification(Task):
     def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:  # noqa: ARG002
         """Return which rows keep their class."""
         return np.asarray(self.predictions(after) == self.predictions(before))
+
+    # How a model is trained.
 
     @property
     def scales_targets(self) -> bool:
@@ -264,7 +281,9 @@ class Classification(Task):
 
     def check_class_params(self, class_weights: object, label_smoothing: float) -> None:  # noqa: ARG002
         """Check that weights name classes."""
-        unknown = set(class_weights) - set(self.names) if isinstance(class_weights, dict) else set()
+        if not isinstance(class_weights, dict):  # "balanced", or none
+            return
+        unknown = set(class_weights) - set(self.names)
         if unknown:
             raise ParamsError(
                 f"train.class_weights: {min(unknown)!r} is not a class.",
@@ -288,6 +307,8 @@ class Classification(Task):
             outputs, labels, weight, reduction="none", label_smoothing=label_smoothing
         )
 
+    # Linear models, of texts or of frozen vectors.
+
     def linear_model(self, inverse: float, iterations: int) -> Any:
         """Return a logistic regression."""
         from sklearn.linear_model import LogisticRegression
@@ -305,6 +326,8 @@ class Classification(Task):
         if len(coefficients) == 1:  # of two classes, scikit-learn has the log of the odds
             coefficients = np.concatenate([-coefficients, coefficients]) / 2
             intercept = np.concatenate([-intercept, intercept]) / 2
+
+        # scikit-learn fits only the classes that occur.
         weight = np.zeros((self.outputs, coefficients.shape[1]))
         bias = np.full(self.outputs, IMPOSSIBLE)
         weight[classes] = coefficients
@@ -317,13 +340,15 @@ class Classification(Task):
         bias[int(constant)] = 0.0
         return bias
 
+    # How predictions are judged.
+
     @property
     def slice_metric(self) -> Metric:
         """F1."""
         return METRIC_TABLE["f1"]
 
     def averaging(self, required: Averaging | None) -> Averaging:
-        """Return how F1 is averaged: as required, else over class 1 of two classes, and over all classes of more."""
+        """Return how F1 is averaged: as required, else over class 1 of two classes, or over all of more."""
         is_binary = self.outputs == 2
         if required == "binary" and not is_binary:
             raise ParamsError(

@@ -15,16 +15,22 @@ from tuneline.tasks.task import Task
 
 
 def write_predictions(path: Path, labels: NDArray[Any], logits: NDArray[np.float32], task: Task) -> None:
-    """Write predictions in the order of the rows; labels have the shape ``(rows,)``, logits ``(rows, outputs)``."""
+    """Write predictions in the order of the rows.
+
+    Labels have the shape ``(rows,)``, logits ``(rows, outputs)``.
+    """
     schema = predictions_schema(task)
 
     def batch(start: int) -> pa.RecordBatch:
-        known, some = labels[start:][:ROW_GROUP], logits[start:][:ROW_GROUP]
-        lists = pa.FixedSizeListArray.from_arrays(pa.array(some.ravel()), some.shape[1]).cast(
-            pa.list_(pa.float32())
-        )
-        rows, predictions = np.arange(start, start + len(known)), task.predictions(some)
-        return pa.record_batch([pa.array(rows), pa.array(known), lists, pa.array(predictions)], schema=schema)
+        batch_labels = labels[start:][:ROW_GROUP]
+        batch_logits = logits[start:][:ROW_GROUP]
+        numbers = pa.array(batch_logits.ravel())
+        # A list column is made of one flat array, without a copy of each row.
+        lists = pa.FixedSizeListArray.from_arrays(numbers, batch_logits.shape[1]).cast(pa.list_(pa.float32()))
+
+        rows = pa.array(np.arange(start, start + len(batch_labels)))
+        predictions = pa.array(task.predictions(batch_logits))
+        return pa.record_batch([rows, pa.array(batch_labels), lists, predictions], schema=schema)
 
     with replace_file(path) as partial:
         write_batches(partial, schema, map(batch, range(0, len(labels), ROW_GROUP)))

@@ -14,7 +14,11 @@ from tuneline.tasks.task import Task
 
 
 def read_task(schema: pa.Schema, column: str = LABELS) -> Task:
-    """Return the task of a table of labels or predictions; a ``DataError`` if this project did not write the table."""
+    """Return the task of a table of labels or predictions.
+
+    Raises:
+        DataError: This project did not write the table.
+    """
     try:
         feature = json.loads(schema.metadata[FEATURES])["info"]["features"][column]
     except (KeyError, TypeError, ValueError):

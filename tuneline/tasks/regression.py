@@ -52,6 +52,7 @@ class Regression(Task):
     @classmethod
     def resolution(cls, rows: int) -> str:
         """Return the half width of an interval of the correlation."""
+        # Standard error of Pearson's r.
         half = DEVIATIONS * (1 - TYPICAL**2) / math.sqrt(rows)
         return f"With {rows:,} rows, test measures a correlation of {TYPICAL} to within {half:.2f}."
 
@@ -69,6 +70,8 @@ class Regression(Task):
     def of_outputs(cls, names: Sequence[str]) -> Self:  # noqa: ARG003
         """Return the task: the name of the only output means nothing."""
         return cls()
+
+    # How labels are read and stored.
 
     @property
     def label_type(self) -> pa.DataType:
@@ -110,6 +113,7 @@ class Regression(Task):
 
     def unlabelled(self, labels: Labels) -> NDArray[np.bool_]:
         """Return all rows of a split whose labels all are -1, else none: -1 can be a number to predict."""
+        # One row that is -1 among other numbers has the label -1.
         return np.full(len(labels), bool((labels == UNLABELLED).all()))
 
     def label_tolerance(self, labels: Labels) -> float:
@@ -129,8 +133,12 @@ class Regression(Task):
         return pa.array(predictions)
 
     def exact_text(self, label: Any) -> str:
-        """Return a number with the digits of a 32-bit float; a ``ValueError`` if it is none, or not finite."""
-        number = np.float32(label)
+        """Return a number with the digits of a 32-bit float.
+
+        Raises:
+            ValueError: It is not numeric, or not finite.
+        """
+        number = np.float32(label)  # its text has as few digits as tell it from its neighbours
         if not np.isfinite(number):
             raise ValueError("not finite")
         return str(number)
@@ -146,6 +154,8 @@ class Regression(Task):
     def example_labels(self, rows: int) -> Labels:
         """Return different numbers."""
         return np.arange(rows, dtype=np.float32)
+
+    # What a model predicts.
 
     def predictions(self, logits: Logits) -> Labels:
         """Return the number."""
@@ -174,6 +184,7 @@ class Regression(Task):
 
     def constant_prediction(self, batches: Iterable[Labels]) -> Any:
         """Return the mean."""
+        # In 64 bits: many numbers of 32 bits would lose digits in their sum.
         total, rows = np.sum([(batch.sum(dtype=np.float64), len(batch)) for batch in batches], axis=0)
         return np.float32(total / rows)
 
@@ -184,6 +195,8 @@ class Regression(Task):
     def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:
         """Return which numbers differ by at most the tolerance."""
         return np.asarray(np.abs(self.predictions(after) - self.predictions(before)) <= tolerance)
+
+    # How a model is trained.
 
     @property
     def scales_targets(self) -> bool:
@@ -224,6 +237,8 @@ class Regression(Task):
 
         return functional.mse_loss(outputs, labels, reduction="none")
 
+    # Linear models, of texts or of frozen vectors.
+
     def linear_model(self, inverse: float, iterations: int) -> Any:  # noqa: ARG002
         """Return a ridge regression."""
         from sklearn.linear_model import Ridge
@@ -248,6 +263,8 @@ class Regression(Task):
     def constant_bias(self, constant: float) -> NDArray[np.float64]:
         """Return the number."""
         return np.full(1, constant)
+
+    # How predictions are judged.
 
     def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:  # noqa: ARG002
         """Return all: hardly a number is predicted exactly."""

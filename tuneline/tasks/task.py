@@ -22,7 +22,7 @@ RowLosses = NDArray[np.float64]
 """Loss of each row, of shape ``(rows,)``."""
 
 TYPICAL = 0.8
-"""Accuracy, or correlation, of which ``Task.resolution`` says how exactly a test measures it."""
+"""Accuracy, or correlation; ``Task.resolution`` says how exactly a test measures it."""
 DEVIATIONS = 1.96
 """Standard errors on each side of a 95 % interval."""
 
@@ -51,7 +51,7 @@ class Task(ABC):
     staged_type: ClassVar[pa.DataType]
     """Arrow type of a label column as it is read from the user's data: names of classes, or numbers."""
     ordered: ClassVar[bool]
-    """True if labels have an order: they are binned at percentiles, and cumulative distributions are compared."""
+    """True if labels have an order: they are binned at percentiles, and compared by their distributions."""
     correlates: ClassVar[bool]
     """True if the primary metric is a correlation, which rows with equal labels do not have."""
     takes_class_params: ClassVar[bool]
@@ -85,7 +85,10 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def strata(cls, labels: pa.Array) -> pa.Array:
-        """Return which stratum each row is of, as text, given labels of ``staged_type``; null where there is only one."""
+        """Return the stratum of each row, as text; null where there is only one.
+
+        Labels are of ``staged_type``.
+        """
 
     @classmethod
     @abstractmethod
@@ -101,11 +104,14 @@ class Task(ABC):
 
     @abstractmethod
     def parsed(self, texts: pa.ChunkedArray) -> Labels:
-        """Return labels that a person wrote, in ``label_type``; one that is not ``valid`` for a text that is no label."""
+        """Return labels that a person wrote, in ``label_type``.
+
+        A text that is no label gives a label that is not ``valid``.
+        """
 
     @abstractmethod
     def valid(self, labels: Labels) -> NDArray[np.bool_]:
-        """Return which labels, shape ``(rows,)``, are classes of the task, or numbers; a missing one is not."""
+        """Return which labels are classes of the task, or numbers, shape ``(rows,)``; False if missing."""
 
     @property
     @abstractmethod
@@ -119,7 +125,7 @@ class Task(ABC):
 
     @abstractmethod
     def bins(self, train: Labels) -> tuple[tuple[str, ...], tuple[float, ...]]:
-        """Return a few bins of labels, given those of train: the name of each, and the edges between them.
+        """Return a few bins of labels, given the labels of train: their names, and the edges between them.
 
         Bin ``i`` has the labels above edge ``i - 1``, up to and including edge ``i``.
         """
@@ -147,11 +153,17 @@ class Task(ABC):
 
     @abstractmethod
     def translated(self, labels: Labels, other: "Task") -> Labels:
-        """Return labels or predictions of another task of this kind as this one has them; -1 for a class that it does not have."""
+        """Return labels or predictions of another task of this kind as this one has them.
+
+        A class that this task does not have is -1.
+        """
 
     @abstractmethod
     def encoded(self, predicted: pa.ChunkedArray) -> Labels:
-        """Return the column ``prediction_column`` of a file as predictions of this task; -1 for a class that it does not have."""
+        """Return the column ``prediction_column`` of a file as predictions of this task.
+
+        A class that this task does not have is -1.
+        """
 
     @abstractmethod
     def decoded(self, predictions: Labels) -> pa.Array:
@@ -159,7 +171,11 @@ class Task(ABC):
 
     @abstractmethod
     def exact_text(self, label: Any) -> str:
-        """Return a label, or what a person wrote as one, as reviews and corrections have it; a ``ValueError`` if it is not numeric."""
+        """Return a label, or what a person wrote as one, as reviews and corrections have it.
+
+        Raises:
+            ValueError: The label of a regression is not numeric.
+        """
 
     @abstractmethod
     def label_text(self, label: Any) -> str:
@@ -186,7 +202,7 @@ class Task(ABC):
     @property
     @abstractmethod
     def prediction_columns(self) -> tuple[str, ...]:
-        """Columns of the prediction in the output of ``tuneline predict``; all are numbers except ``label``."""
+        """Columns of the prediction in the output of ``tuneline predict``; all but ``label`` are numbers."""
 
     @abstractmethod
     def prediction_rows(self, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
@@ -202,7 +218,7 @@ class Task(ABC):
 
     @abstractmethod
     def constant_prediction(self, batches: Iterable[Labels]) -> Any:
-        """Return the best prediction without a text: it is that of the majority baseline."""
+        """Return the best prediction without a text: the majority baseline predicts it."""
 
     @abstractmethod
     def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:
@@ -210,7 +226,7 @@ class Task(ABC):
 
     @abstractmethod
     def error_sizes(self, logits: Logits, labels: Labels) -> NDArray[np.float64]:
-        """Return by what errors are ordered, shape ``(rows,)``: the confidence of each prediction, or how far it is from its label."""
+        """Return the size of each error, shape ``(rows,)``: confidence, or distance from the label."""
 
     @abstractmethod
     def error_size_text(self, size: float) -> str:
@@ -222,7 +238,10 @@ class Task(ABC):
 
     @abstractmethod
     def confidence(self, logits: Logits) -> float | None:
-        """Return the probability of the prediction of one row, whose logits have the shape ``(1, outputs)``; ``None`` without any."""
+        """Return the probability of the prediction of one row; ``None`` for a task without probabilities.
+
+        The logits have the shape ``(1, outputs)``.
+        """
 
     @abstractmethod
     def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:
@@ -238,31 +257,50 @@ class Task(ABC):
     @property
     @abstractmethod
     def uniform_logits(self) -> Logits | None:
-        """Logits of a row, ``(1, outputs)``, that prefer no prediction; ``None`` where every output is one."""
+        """Logits of a row, ``(1, outputs)``, that prefer no prediction; ``None`` if every output is one."""
 
     @abstractmethod
     def matches_head(self, stored: Sequence[str]) -> bool:
-        """Return True if a checkpoint whose outputs have these names has the outputs of this task, in their order."""
+        """Return True if the names of a checkpoint's outputs are the outputs of this task, in their order."""
 
     @abstractmethod
     def check_class_params(self, class_weights: object, label_smoothing: float) -> None:
-        """Check that ``train.class_weights`` and ``train.label_smoothing`` fit the labels, else a ``ParamsError``."""
+        """Check that ``train.class_weights`` and ``train.label_smoothing`` fit the labels.
+
+        Raises:
+            ParamsError: One does not fit.
+        """
 
     @abstractmethod
     def model_outputs(self, logits: "Tensor") -> "Tensor":
-        """Return what a loss takes: logits in float32, of shape ``(rows,)`` where there is one output, else ``(rows, outputs)``."""
+        """Return what a loss takes: logits in float32.
+
+        The shape is ``(rows,)`` where there is one output, else ``(rows, outputs)``.
+        """
 
     @abstractmethod
     def losses(
         self, outputs: "Tensor", labels: "Tensor", weight: "Tensor | None", label_smoothing: float
     ) -> "Tensor":
-        """Return the loss of each row, ``(rows,)``, of ``model_outputs``; ``weight`` has the weight of each class."""
+        """Return the loss of each row, ``(rows,)``.
+
+        Args:
+            outputs: Logits as ``model_outputs`` returns them.
+            labels: Labels, shape ``(rows,)``.
+            weight: Weight of each class.
+            label_smoothing: As ``train.label_smoothing``.
+        """
 
     # Linear models, of texts or of frozen vectors.
 
     @abstractmethod
     def linear_model(self, inverse: float, iterations: int) -> Any:
-        """Return a linear model of scikit-learn with this inverse regularization, fitted in at most so many iterations."""
+        """Return an unfitted linear model of scikit-learn.
+
+        Args:
+            inverse: Inverse of the regularization.
+            iterations: Most iterations of its fit.
+        """
 
     @abstractmethod
     def sparse_linear_model(self, inverse: float, iterations: int) -> Any:
@@ -272,7 +310,10 @@ class Task(ABC):
     def linear_head(
         self, coefficients: NDArray[np.float64], intercept: NDArray[np.float64], classes: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return weight ``(outputs, features)`` and bias ``(outputs,)`` of a fitted linear model, whose rows are of ``classes``."""
+        """Return weight ``(outputs, features)`` and bias ``(outputs,)`` of a fitted linear model.
+
+        The rows of the weight are of ``classes``.
+        """
 
     @abstractmethod
     def constant_bias(self, constant: float) -> NDArray[np.float64]:
@@ -302,7 +343,11 @@ class Task(ABC):
 
     @abstractmethod
     def averaging(self, required: Averaging | None) -> Averaging:
-        """Return how a metric of classes is averaged: as ``evaluate.f1`` requires, else as is usual; a ``ParamsError`` if it cannot be."""
+        """Return how a metric of classes is averaged: as ``evaluate.f1`` requires, else as is usual.
+
+        Raises:
+            ParamsError: It cannot be averaged as required.
+        """
 
     @abstractmethod
     def mean_loss(self, logits: Logits, labels: Labels) -> float:
@@ -318,7 +363,7 @@ class Task(ABC):
 
     @abstractmethod
     def probability_metrics(self, logits: Logits, labels: Labels) -> dict[str, float]:
-        """Return the metrics of probabilities, by name; empty for a task without probabilities, or where none is defined."""
+        """Return the metrics of probabilities, by name; empty for a task without, or if none is defined."""
 
     @abstractmethod
     def agreement(
@@ -328,7 +373,7 @@ class Task(ABC):
 
     @abstractmethod
     def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
-        """Return the interval of how much less the primary metric is for an exported model's predictions than for the trained one's."""
+        """Return the interval of the drop of the primary metric from the trained model to an exported one."""
 
     @abstractmethod
     def exported_quality(self, logits: Logits, labels: Labels) -> Mapping[str, float]:
