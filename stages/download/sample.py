@@ -22,36 +22,37 @@ from tuneline.readers.labelled import LabelledColumns, labelled_batches
 from tuneline.readers.rows import BadRows, listed, nearest
 
 PHRASES = json.loads((Path(__file__).parent / "templates/tickets.json").read_text(encoding="utf-8"))
-"""What tickets are made of.
+"""Words of the tickets.
 
-Topics, by queue, are singular noun phrases, so that they fit every clause. Clauses in ``broken`` name what is
-wrong, and so decide the queue; clauses in ``settled`` name what is not, or no longer, wrong; the next three
-say how they stand together. Fillers make tickets differ: none says anything about the queue.
+``topics``, by queue, are singular noun phrases, so that they fit every clause. A clause of ``broken`` says
+what is wrong, and so decides the queue; a clause of ``settled`` says what is not, or no longer, wrong. The
+next two keys join both clauses. These are the task, and all splits share them.
+
+``around`` has, by split, everything else that a ticket says. No two splits share a phrase of it: otherwise
+a fifth of the rows of test would be near-copies of rows of train, and raise the accuracy. The words of
+these phrases are in train, too, because a model that is trained from scratch knows no others. Nothing in
+``around`` depends on the queue, nor do the ``fillers`` of its placeholders, which all splits share.
 """
 TOPICS: dict[str, list[str]] = PHRASES["topics"]
 QUEUES = tuple(sorted(TOPICS))
-TOPICS_IN_A_TICKET = (0.45, 0.5, 0.05)
-"""Fractions of the tickets with one, two or three topics, each of another queue.
+ONE_TOPIC = 0.45
+"""Fraction of the tickets with one topic, which is broken.
 
-The broken topic determines the label.
+The others also have a settled topic of another queue.
 """
 TOPIC_IN_SUBJECT = 0.15
 """Fraction of the tickets whose subject names one of their topics, broken or settled.
 
 The other subjects are independent of the queue.
 """
-SETTLED_FIRST = 0.85
-"""Fraction of the tickets with two or more topics that begin with the settled ones.
+SETTLED_FIRST = 0.7
+"""Fraction of the tickets with two topics that begin with the settled one.
 
 A bag of words cannot use the order; a small model learns it first, and from it which clause belongs to which
 topic. With 0.5 it stays at the accuracy of a bag of words for thousands of steps.
 """
-GREETED = 0.65
-"""Fraction of the tickets with a greeting; it is independent of the queue, as the next two are."""
-CONTEXT_GIVEN = 0.7
-"""Fraction of the tickets with a context."""
-CLOSED = 0.65
-"""Fraction of the tickets with a closing."""
+GREETED, CLOSED = 0.65, 0.5
+"""Fractions of the tickets with a greeting and with a closing, which are independent of the queue."""
 
 
 class SampleSource:
@@ -63,16 +64,10 @@ class SampleSource:
     def __init__(self, params: SampleParams, seed: int) -> None:
         self.params = params
         self.seed = seed
-        held_out = params.rows // 10
-        self.ranges = {
-            "train": (0, params.rows - 2 * held_out),
-            "validation": (params.rows - 2 * held_out, params.rows - held_out),
-            "test": (params.rows - held_out, params.rows),
-        }
 
     def read(self, split: str, columns: LabelledColumns) -> SourceSplit:
         """Generate the tickets of one split."""
-        if split not in self.ranges:
+        if split not in SPLITS:
             raise DataError(
                 f"data.splits: the sample has no split {split!r}{nearest(split, SPLITS)}.",
                 f"It has {listed(SPLITS)}.",
@@ -87,12 +82,12 @@ class SampleSource:
         return SourceSplit.of(SourceFile(bad, labelled_batches(batches, columns, bad), QUEUES))
 
     def _batches(self, split: str) -> Iterator[pa.RecordBatch]:
-        start, stop = self.ranges[split]
-        tickets = write_tickets(self.params.rows, self.params.mislabelled, self.seed)
-        chosen = islice(tickets, start, stop)
-        while chunk := list(islice(chosen, ROW_GROUP)):
-            columns = list(map(pa.array, zip(*chunk, strict=True)))
-            yield pa.record_batch(columns, Ticket._fields)
+        rows = split_rows(self.params.rows)[split]
+        every_ticket = write_tickets(self.params.rows, self.params.mislabelled, self.seed)
+        tickets = islice(every_ticket, rows.start, rows.stop)
+        while chunk := list(islice(tickets, ROW_GROUP)):
+            columns = zip(*chunk, strict=True)
+            yield pa.record_batch([pa.array(column) for column in columns], Ticket._fields)
 
     def provenance(self, _rows: Mapping[str, int], /) -> dict[str, Any]:
         """Return the generator's inputs."""
@@ -107,26 +102,35 @@ class Ticket(NamedTuple):
     queue: str
 
 
-def write_tickets(rows: int, mislabelled: float, seed: int) -> Iterator[Ticket]:
-    """Yield tickets with distinct bodies, also if case and white space are ignored.
+def split_rows(rows: int) -> dict[str, range]:
+    """Return the row numbers of each split: train, validation and test follow each other, 8 : 1 : 1."""
+    held_out = rows // 10
+    validation = rows - 2 * held_out
+    test = rows - held_out
+    return {"train": range(validation), "validation": range(validation, test), "test": range(test, rows)}
 
-    A fraction of them has a wrong queue, spread evenly: of any ``n`` consecutive tickets ``n * mislabelled``,
-    plus or minus one.
+
+def write_tickets(rows: int, mislabelled: float, seed: int) -> Iterator[Ticket]:
+    """Yield the tickets of all splits, in the order of ``split_rows``.
+
+    Bodies are distinct, also if case and white space are ignored. A fraction of the tickets has a wrong
+    queue, spread evenly: of any ``n`` consecutive tickets ``n * mislabelled``, plus or minus one.
     """
     writer = _Writer(seed)
     mistakes = _Writer(seed + 1)  # a separate generator: the texts do not depend on `mislabelled`
     seen: set[str] = set()
-    for row in range(rows):
-        ticket = writer.ticket()
-        while normalised(ticket.body) in seen:
-            ticket = writer.ticket()
-        seen.add(normalised(ticket.body))
+    for split, numbers in split_rows(rows).items():
+        for row in numbers:
+            ticket = writer.ticket(split)
+            while (text := normalised(ticket.body)) in seen:
+                ticket = writer.ticket(split)
+            seen.add(text)
 
-        is_mislabelled = int((row + 1) * mislabelled) > int(row * mislabelled)
-        if is_mislabelled:
-            wrong_queues = [queue for queue in QUEUES if queue != ticket.queue]
-            ticket = ticket._replace(queue=mistakes.pick(wrong_queues))
-        yield ticket
+            is_mislabelled = int((row + 1) * mislabelled) > int(row * mislabelled)
+            if is_mislabelled:
+                wrong_queues = [queue for queue in QUEUES if queue != ticket.queue]
+                ticket = ticket._replace(queue=mistakes.pick(wrong_queues))
+            yield ticket
 
 
 def normalised(text: str) -> str:
@@ -146,59 +150,49 @@ class _Writer:
     def pick(self, options: Sequence[str]) -> str:
         return options[int(self.random() * len(options))]
 
-    def pick_some(self, options: Sequence[str], count: int) -> list[str]:
+    def pick_several(self, options: Sequence[str], count: int) -> list[str]:
+        """Return ``count`` different options, in random order."""
         left = list(options)
         picked = []
         for _ in range(count):
-            position = int(self.random() * len(left))
-            picked.append(left.pop(position))
+            picked.append(left.pop(int(self.random() * len(left))))
         return picked
 
-    def ticket(self) -> Ticket:
-        # number of topics
-        drawn = self.random()
-        if drawn < TOPICS_IN_A_TICKET[0]:
-            number = 1
-        elif drawn < sum(TOPICS_IN_A_TICKET[:2]):
-            number = 2
-        else:
-            number = 3
-
-        queues = self.pick_some(QUEUES, number)
+    def ticket(self, split: str) -> Ticket:
+        around = PHRASES["around"][split]
+        queues = self.pick_several(QUEUES, 1 if self.random() < ONE_TOPIC else 2)
         topics = [self.pick(TOPICS[queue]) for queue in queues]
-        return Ticket(self.subject(topics), self.body(topics), queues[0])
+        subject = self.subject(topics, around)
+        body = self.body(topics, around)
+        return Ticket(subject, body, queues[0])
 
-    def subject(self, topics: list[str]) -> str:
+    def subject(self, topics: list[str], around: Mapping[str, list[str]]) -> str:
         if self.random() < TOPIC_IN_SUBJECT:
-            return self.sentence(self.pick(PHRASES["topic subjects"]).replace("{x}", self.pick(topics)))
-        return self.sentence(self.pick(PHRASES["plain subjects"]))
+            subject = self.pick(around["topic subjects"]).replace("{x}", self.pick(topics))
+        else:
+            subject = self.pick(around["subjects"])
+        return self.sentence(subject)
 
-    def body(self, topics: list[str]) -> str:
-        # All sentences are drawn before any of them is filled in: the order of the draws makes the ticket.
+    def body(self, topics: list[str], around: Mapping[str, list[str]]) -> str:
         sentences = []
         if self.random() < GREETED:
-            sentences.append(self.pick(PHRASES["greetings"]))
+            sentences.append(self.pick(around["greetings"]))
         sentences.append(self.matter(*topics))
-        if self.random() < CONTEXT_GIVEN:
-            sentences.append(self.pick(PHRASES["contexts"]))
+        # Every ticket has one: without, short tickets of two splits about the same would be near-copies.
+        sentences.append(self.pick(around["contexts"]))
         if self.random() < CLOSED:
-            sentences.append(self.pick(PHRASES["closings"]))
-        return " ".join(map(self.sentence, sentences))
+            sentences.append(self.pick(around["closings"]))
+        return " ".join(self.sentence(sentence) for sentence in sentences)
 
-    def matter(self, broken: str, *settled: str) -> str:
-        """Return the sentence about the broken topic and the settled ones."""
-        trouble = self.pick(PHRASES["broken"]).replace("{x}", broken)
-        if not settled:
-            return self.pick(PHRASES["alone"]).replace("{b}", trouble)
-        if self.random() < SETTLED_FIRST:
-            orders = PHRASES["settled then broken"]
-        else:
-            orders = PHRASES["broken then settled"]
-        clauses = self.pick_some(PHRASES["settled"], len(settled))
-        fine = []
-        for clause, topic in zip(clauses, settled, strict=True):
-            fine.append(clause.replace("{x}", topic))
-        return self.pick(orders).replace("{b}", trouble).replace("{s}", " and ".join(fine))
+    def matter(self, broken: str, settled: str | None = None) -> str:
+        """Return the sentence about the broken topic and the settled one, if there is one."""
+        broken_clause = self.pick(PHRASES["broken"]).replace("{x}", broken)
+        if settled is None:
+            return f"{broken_clause}."
+
+        settled_clause = self.pick(PHRASES["settled"]).replace("{x}", settled)
+        order = "settled then broken" if self.random() < SETTLED_FIRST else "broken then settled"
+        return self.pick(PHRASES[order]).replace("{b}", broken_clause).replace("{s}", settled_clause)
 
     def sentence(self, text: str) -> str:
         """Fill in the placeholders, and capitalize the first letter."""
@@ -209,6 +203,7 @@ class _Writer:
         return text[:1].upper() + text[1:]
 
     def detail(self, kind: str) -> str:
+        """Return what stands for a placeholder: an order number of five digits, or one of the fillers."""
         if kind == "order":
             return str(10_000 + int(self.random() * 90_000))
         return self.pick(PHRASES["fillers"][kind])

@@ -216,7 +216,7 @@ def quality_table(evaluated: Mapping[str, float], compared: ComparisonRecord | N
     titles |= BASELINE_TITLES
     for key, title in titles.items():
         if key in evaluated:
-            table.add_row(title, f"{evaluated[key]:,.6g}")
+            table.add_row(title, _shown(evaluated[key]))
 
     if compared is None:
         return table
@@ -225,8 +225,14 @@ def quality_table(evaluated: Mapping[str, float], compared: ComparisonRecord | N
         numbers = {"agreement": model.agreement, **model.metrics, "max_abs_diff": model.max_abs_diff}
         for key, title in COMPARED_TITLES.items():
             if key in numbers:
-                table.add_row(f"ONNX {precision}: {title}", f"{numbers[key]:,.6g}")
+                table.add_row(f"ONNX {precision}: {title}", _shown(numbers[key]))
     return table
+
+
+def _shown(number: float) -> str:
+    """Return a number with six significant digits."""
+    without_negative_zero = number + 0.0  # the difference of two metrics may be rounded to -0.0
+    return f"{without_negative_zero:,.6g}"
 
 
 def provenance(root: Path, lock: Lock) -> dict[str, str]:

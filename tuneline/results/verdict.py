@@ -44,6 +44,13 @@ CLEAR_LOSS = 0.02
 """Least relative change of a loss that is more than noise."""
 OVERFIT = 0.1
 """Least relative rise of the validation loss that is called overfitting."""
+STILL_FALLS = 0.1
+"""Least relative fall of the validation loss at the last evaluation that asks for more steps.
+
+A schedule that ends at a learning rate of 0 lowers the last loss also where the model has learned what it
+can. On the sample, after falls of 5 and 3 % (seeds 42 and 2), training twice as long gave a test accuracy of
+0.956 and 0.949 instead of 0.957 and 0.956.
+"""
 FEW_ROWS = 2_000
 """Rows of the reported split below which more of them could decide an unclear comparison."""
 AS_GOOD = 0.03
@@ -472,7 +479,7 @@ def _still_improving(run: RunFacts) -> Finding | None:
     steps = run.validation.get("step", ())
     if len(steps) < 2:
         return None
-    if metric[-1] <= max(metric[:-1]) or losses[-1] > min(losses[:-1]) * (1 - CLEAR_LOSS):
+    if metric[-1] <= max(metric[:-1]) or losses[-1] > min(losses[:-1]) * (1 - STILL_FALLS):
         return None
     sentence = (
         f"Validation was still improving at the last step: {name} {metric[-2]:.3f} to {metric[-1]:.3f}, "

@@ -1,13 +1,16 @@
-"""The sample: the same tickets each time, none in two splits, and too difficult for a bag of words."""
+"""The sample: the same tickets each time, no near-copies in two splits, too difficult for a bag of words."""
 
 import collections
 
+import pyarrow as pa
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from stages.download.sample import QUEUES, SampleSource, Ticket, normalised, write_tickets
+from stages.download.sample import PHRASES, QUEUES, SampleSource, Ticket, normalised, write_tickets
+from stages.validate.near_duplicates import find_near_duplicates
 from tests.params import params
+from tuneline.analysis.text import EncodedWords, normalized, text_keys, unordered_row_keys, words
 from tuneline.readers.labelled import LabelledColumns
 
 SPLITS = ("train", "validation", "test")
@@ -42,10 +45,10 @@ def test_same_seed_gives_the_same_tickets_and_another_seed_gives_others():
 def test_first_ticket_of_the_default_seed_never_changes():
     """A changed phrase changes every measurement in the documentation."""
     assert next(write_tickets(1, 0.0, 42)) == Ticket(
-        subject="Urgent!",
+        subject="My order",
         body=(
-            "Dear team, The express shipping gives me no more trouble, but my user name is still a problem. "
-            "Oskar from your Turin office asked me to write. Please answer by Monday."
+            "Dear team, The express shipping is all right again, but my user name is still a problem. "
+            "In July I bought this lantern from you."
         ),
         queue="account",
     )
@@ -54,6 +57,36 @@ def test_first_ticket_of_the_default_seed_never_changes():
 def test_bodies_are_distinct_within_and_across_splits(tickets: dict[str, list[Ticket]]):
     bodies = [normalised(ticket.body) for split in SPLITS for ticket in tickets[split]]
     assert len(set(bodies)) == len(bodies)
+
+
+def test_no_ticket_of_validation_or_test_resembles_one_of_an_earlier_split(tickets: dict[str, list[Ticket]]):
+    """By the measure of the check ``near_duplicates``: otherwise the metrics on test would be too good."""
+    words_of_splits = []
+    keys_of_splits = []
+    for split in SPLITS:
+        columns = [
+            pa.array([getattr(ticket, name) for ticket in tickets[split]]) for name in ("subject", "body")
+        ]
+        words_of_splits.append([EncodedWords.of(words([normalized(column) for column in columns]))])
+        keys_of_splits.append(unordered_row_keys([text_keys(column) for column in columns]))
+    similarity = params().validate_.near_duplicates.similarity
+    _, validation, test = find_near_duplicates(words_of_splits, keys_of_splits, similarity)
+
+    # A row that resembles none has the origin -1.
+    train_rows = len(tickets["train"])
+    rows_before_test = train_rows + len(tickets["validation"])
+    assert not ((validation.origin >= 0) & (validation.origin < train_rows)).any()
+    assert not ((test.origin >= 0) & (test.origin < rows_before_test)).any()
+
+
+def test_no_phrase_around_the_matter_is_in_two_splits():
+    phrases = collections.Counter(
+        (kind, phrase)
+        for split in SPLITS
+        for kind, of_kind in PHRASES["around"][split].items()
+        for phrase in of_kind
+    )
+    assert max(phrases.values()) == 1
 
 
 def test_queues_are_balanced(tickets: dict[str, list[Ticket]]):

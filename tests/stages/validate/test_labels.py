@@ -131,7 +131,7 @@ def test_label_template_or_id_in_the_text_is_named(examine, tickets, change, nam
     [
         (
             lambda text, label: f"{text} {text} {text}" if label == 1 else text,
-            r"number of characters from \d+ to \d+: 80",
+            r"number of characters from \d+ to \d+: 77",
         ),
         (
             lambda text, label: f"{20260101 + 100 * label + len(text) % 28}: {text}",

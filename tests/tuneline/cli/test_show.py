@@ -215,6 +215,12 @@ def test_show_names_a_model_that_was_left_out(project):
     )
 
 
+def test_show_prints_zero_for_a_drop_that_is_rounded_to_negative_zero(project):
+    predictions = file_hash(project.root / "reports/predictions.parquet")
+    write_comparison(project.root, predictions, accuracy_drop=-0.0)
+    assert re.search(r"ONNX int8: Accuracy lost +│ +0 ", shown())
+
+
 def test_show_prints_no_figures_of_the_onnx_models_of_another_model(project):
     write_comparison(project.root, "0" * 64)
     output = shown()
