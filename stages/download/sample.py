@@ -29,9 +29,9 @@ what is wrong, and so decides the queue; a clause of ``settled`` says what is no
 next two keys join both clauses. These are the task, and all splits share them.
 
 ``around`` has, by split, everything else that a ticket says. No two splits share a phrase of it: otherwise
-a fifth of the rows of test would be near-copies of rows of train, and raise the accuracy. The words of
-these phrases are in train, too, because a model that is trained from scratch knows no others. Nothing in
-``around`` depends on the queue, nor do the ``fillers`` of its placeholders, which all splits share.
+a quarter of the default test rows would be near-copies of earlier rows. Nearly all words of these phrases
+are in train, too, because a model that is trained from scratch knows no others. Nothing in ``around``
+depends on the queue, nor do the ``fillers`` of its placeholders, which all splits share.
 """
 TOPICS: dict[str, list[str]] = PHRASES["topics"]
 QUEUES = tuple(sorted(TOPICS))

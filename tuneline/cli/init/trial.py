@@ -96,7 +96,8 @@ def is_busy() -> bool:
 def run_trial(spec: TrialSpec) -> TrialResult | str:
     """Run a trial in a process of its own; return the result, or why there is none."""
     # this code first, whatever folder the command was started in
-    path = [str(Path(tuneline.__file__).parents[1])]
+    code = Path(tuneline.__file__).parents[1]
+    path = [str(code)]
     if os.environ.get("PYTHONPATH"):
         path.append(os.environ["PYTHONPATH"])
     environment = {
