@@ -469,7 +469,7 @@ def _largest_first(giveaways: Sequence[Giveaway | None]) -> list[Giveaway]:
 def revealing_numbers(
     name: str, values: Numbers, labels: Ids, classes: int, precision: float
 ) -> list[Giveaway]:
-    """Find labels that a number gives away, such as the length of the row; NaN is no number.
+    """Find labels that a number gives away, such as the length of the row; NaN marks a missing one.
 
     The number is divided into bins. What gives a label away are all bins that hold hardly another label.
     """

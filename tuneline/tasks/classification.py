@@ -120,7 +120,7 @@ class Classification(Task):
 
     def parsed(self, texts: pa.ChunkedArray) -> Labels:
         """Return the ids of class names, -2 for an unknown one."""
-        # A text that is no class has an id of its own: -1 is a missing label.
+        # An invalid class has its own id, because -1 is a missing label.
         ids = pc.fill_null(pc.index_in(texts, value_set=pa.array(self.names, pa.string())), UNKNOWN)
         return np.asarray(ids.to_numpy().astype(np.int64))
 
