@@ -396,6 +396,9 @@ def watch() -> State[Any]:
     for message in registry.fetch_if_possible():
         get_run_logger().warning(message)
 
+    # before the conditions that read git: the sizes are recorded also where one of these fails
+    filling = disk_filling(repository, _in_hours(limits.disk_full_days), now)
+
     # the conditions
     with get_client(sync_client=True) as client:
         silent = runs_silent(client, limits.runs_silent_hours, now)
@@ -407,7 +410,7 @@ def watch() -> State[Any]:
         files_unread(repository, settings, now),
         ingest_behind(repository, settings, now),
         *branch_conditions(repository, settings.ingest.branch, limits.branch_hours),
-        disk_filling(repository, _in_hours(limits.disk_full_days), now),
+        filling,
     ]
 
     # the alerts
