@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from tuneline.params.model import invalid_name
 from tuneline.params.section import Fraction, Positive, Rate, Section
 
-TASK_KINDS = ["classification", "regression"]
+TASK_KINDS = ["classification", "regression", "multilabel"]
 """The kinds of task that ``tuneline/tasks`` has.
 
 That package adds to the list. Its import would load NumPy and Arrow for each command.
@@ -182,7 +182,9 @@ class DataParams(Section):
     label_names: list[str] | None = None
     """Class names in the order of their ids. ``null``: the order of the source if it has one, else sorted."""
     task: TaskKind = "classification"
-    """``classification``: labels are classes. ``regression``: labels are numbers to predict."""
+    """``classification``: labels are classes. ``regression``: labels are numbers to predict. ``multilabel``:
+    a row has any number of labels.
+    """
     max_rows: Positive | None = None
     """Maximal number of rows of each split, sampled with ``seed``. ``null``: all rows."""
     shard_rows: Positive = 1_000_000
