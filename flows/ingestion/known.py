@@ -26,7 +26,8 @@ from tuneline.params.data import DataParams, FilesParams
 from tuneline.project.worktrees import GitError
 from tuneline.readers.files import is_url, shown
 from tuneline.readers.inputs import Input, open_table
-from tuneline.readers.labelled import LABEL, LabelledColumns, class_name, labelled_rows
+from tuneline.readers.label_values import class_name
+from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
 from tuneline.readers.rows import ENDINGS, STOP, BadRowPolicy, BadRows, listed
 from tuneline.tasks import TASKS, Classification, Task
 
