@@ -340,9 +340,8 @@ def _read(path: Path) -> tuple[NDArray[Any], NDArray[Any], Task]:
             "Run stage evaluate, which writes them.",
         )
     table = read_table(path, ["idx", "label", "prediction"]).sort_by("idx")
-    labels = table["label"].to_numpy()
-    predictions = table["prediction"].to_numpy()
-    return labels, predictions, read_task(table.schema, "label")
+    task = read_task(table.schema, "label")
+    return task.array_of(table["label"]), task.array_of(table["prediction"]), task
 
 
 def _production_predictions(

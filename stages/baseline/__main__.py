@@ -22,7 +22,7 @@ from tuneline.core.terminal import phase, progress
 from tuneline.model.frozen_baselines import FrozenEncoder, fit_frozen_baselines
 from tuneline.params import Params
 from tuneline.params.loading import load_params
-from tuneline.tasks import read_task
+from tuneline.tasks import Task, read_task
 
 
 def frozen_models(train: SplitReader, params: Params) -> Predict:
@@ -38,7 +38,7 @@ def frozen_models(train: SplitReader, params: Params) -> Predict:
 
 
 def baseline_predictions(
-    split: SplitReader, columns: Sequence[str], models: Sequence[Predict], schema: pa.Schema
+    split: SplitReader, columns: Sequence[str], models: Sequence[Predict], task: Task, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yield the predictions of all models for the rows of a split, one column for each model."""
     # without the metadata of the file, as the batches are
@@ -54,7 +54,7 @@ def baseline_predictions(
         # the columns in the order of the schema
         arrays = []
         for field in schema:
-            arrays.append(pa.array(predictions[field.name], type=field.type))
+            arrays.append(task.column_of(predictions[field.name]))
         yield pa.record_batch(arrays, schema=schema)
 
 
@@ -91,7 +91,7 @@ def main() -> None:
             for split in dict.fromkeys(("validation", params.evaluate.split)):
                 phase(f"predicting {split}")
                 rows = SplitReader.open(RAW, split, made_by="download")
-                predictions = baseline_predictions(rows, columns, models, schema)
+                predictions = baseline_predictions(rows, columns, models, labels, schema)
                 write_batches(split_file(folder, split), schema, predictions)
 
 

@@ -155,7 +155,7 @@ def measure_split(
     phase("metrics")
     metrics = split_metrics(settings, split.labels, schema, logits, custom)
     metrics |= spread_metrics(predicted)
-    baselines = read_baselines(split_file(BASELINES, settings.split), rows)
+    baselines = read_baselines(split_file(BASELINES, settings.split), rows, schema)
     for name, predictions in baselines.items():
         metrics |= baseline_metrics(predicted, name, predictions)
     if FAILING_ROWS.exists():  # else the data checks have not run here

@@ -22,7 +22,7 @@ from tuneline.params import TrainParams
 from tuneline.params.section import FunctionName
 from tuneline.tasks import Task
 from tuneline.tasks.predictions import metrics_of
-from tuneline.tasks.task import Logits
+from tuneline.tasks.task import Labels, Logits
 
 _ROWS = 6
 """Rows with which the function is tried."""
@@ -50,7 +50,8 @@ class Loss:
 
         Args:
             logits: Shape ``(examples, outputs)``, in float32 or half precision.
-            labels: Shape ``(examples,)``, int64 classes or float32 targets.
+            labels: Shape ``(examples, *Task.label_shape)``: int64 classes, float32 targets, or what another
+                kind of task has.
         """
         outputs = self.task.model_outputs(logits)
         weight = None
@@ -61,14 +62,14 @@ class Loss:
 
         losses: Tensor = self.function(outputs, labels).float()
         if weight is not None:
-            losses = losses * weight[labels]
+            losses = self.task.weighted(losses, labels, weight)
         return losses
 
-    def total_weight(self, labels: NDArray[np.int64] | NDArray[np.float32]) -> float:
+    def total_weight(self, labels: Labels) -> float:
         """Return the divisor of the summed losses: the number of examples, or their summed class weights."""
         if self.class_weights is None:
             return float(len(labels))
-        return float(self.class_weights[labels.astype(np.int64)].sum(dtype=np.float64))
+        return self.task.total_weight(labels, self.class_weights)
 
 
 def build_loss(params: TrainParams, split: TokenizedSplit) -> Loss:
@@ -85,20 +86,9 @@ def class_weights(params: TrainParams, split: TokenizedSplit) -> NDArray[np.floa
     if params.class_weights is None:
         return None
     if params.class_weights == "balanced":
-        return balanced_weights(split)
+        return split.task.balanced_weights(split.labels)
     weights = [params.class_weights.get(name, 1.0) for name in split.task.output_names]
     return np.array(weights, dtype=np.float32)
-
-
-def balanced_weights(split: TokenizedSplit) -> NDArray[np.float32]:
-    """Return rows / (classes x rows of the class), shape ``(classes,)``.
-
-    It gives every class the same total weight (King & Zeng 2001).
-    """
-    classes = split.task.outputs
-    counts = np.bincount(split.labels.astype(np.int64, copy=False), minlength=classes)
-    weights = len(split) / (classes * np.maximum(counts, 1))
-    return weights.astype(np.float32)
 
 
 def load_loss(params: TrainParams, labels: Task) -> ProjectFunction | None:

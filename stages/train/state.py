@@ -382,11 +382,7 @@ def _print_first_micro_batch(state: TrainState) -> None:
 
 def describe_labels(labels: Tensor, schema: Task) -> str:
     """Return shape, type and first values of labels, with class names."""
-    first = labels[:SHOWN_LABELS].tolist()
-    if schema.names:
-        values = [f"{value} {schema.names[value]}" for value in first]
-    else:
-        values = [f"{value:g}" for value in first]
+    values = [schema.logged_label(label) for label in labels[:SHOWN_LABELS].tolist()]
     if len(labels) > SHOWN_LABELS:
         values.append("...")
     return f"{tuple(labels.shape)} {_dtype(labels)}: {', '.join(values)}"
@@ -408,10 +404,10 @@ def _print_initial_loss(state: TrainState, loss: float) -> None:
         state.logger.info(f"initial loss {loss:.4f}")
         return
 
-    # the class does not matter: all have the same probability
-    label = torch.zeros(1, dtype=torch.int64)
-    uniform_loss = float(state.loss.per_example(torch.from_numpy(logits), label))
-    uniform = uniform_loss / state.loss.total_weight(label.numpy())
+    # which label does not matter: all have the same probability
+    label = state.loss.task.example_labels(1)
+    uniform_loss = float(state.loss.per_example(torch.from_numpy(logits), torch.from_numpy(label)))
+    uniform = uniform_loss / state.loss.total_weight(label)
     state.logger.info(f"initial loss {loss:.4f}; a uniform prediction gives {uniform:.4f}")
     if loss > 1.5 * uniform + 0.5:
         state.logger.info(

@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tuneline.core.tables import LABELS, SplitReader, numpy_values
+from tuneline.core.tables import LABELS, SplitReader
 from tuneline.core.terminal import phase
 from tuneline.tasks import Task
+from tuneline.tasks.task import repeated
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -120,9 +121,9 @@ class TfidfModel:
     def fit(cls, train: pa.Table, labels: Task) -> Self:
         """Train the baseline on rows as ``read_sample`` returns them."""
         columns = [train[name].to_pylist() for name in train.column_names if name != LABELS]
-        answers = train[LABELS].to_numpy()
+        answers = labels.array_of(train[LABELS])
         vectorizer = _fit_vectorizer(columns, labels.outputs)
-        if vectorizer is None or np.ptp(answers) == 0:
+        if vectorizer is None or labels.is_constant(answers):
             return cls(None, labels.constant_prediction([answers]), answers.dtype)
         model = labels.sparse_linear_model(INVERSE_REGULARIZATION, MAX_ITERATIONS)
         return cls(vectorizer, _fit(model, _features(vectorizer, columns), answers), answers.dtype)
@@ -130,7 +131,7 @@ class TfidfModel:
     def predict(self, texts: Sequence[Sequence[str]]) -> NDArray[Any]:
         """Predict a batch of texts, one list for each column: class ids or numbers of shape ``(rows,)``."""
         if self.vectorizer is None:
-            return np.full(len(texts[0]), self.model, dtype=self.dtype)
+            return repeated(self.model, len(texts[0]), self.dtype)
         features = _features(self.vectorizer, _cut_off(texts))
         return np.asarray(self.model.predict(features), dtype=self.dtype)
 
@@ -237,9 +238,9 @@ Predict = Callable[[Sequence[Sequence[str]]], dict[str, NDArray[Any]]]
 
 def majority_model(train: SplitReader, labels: Task) -> Predict:
     """Return the model that predicts the most frequent class of the train split, or the mean number."""
-    batches = (numpy_values(batch[LABELS]) for batch in train.batches([LABELS]))
+    batches = (labels.array_of(batch[LABELS]) for batch in train.batches([LABELS]))
     constant = labels.constant_prediction(batches)
-    return lambda texts: {"majority": np.full(len(texts[0]), constant)}
+    return lambda texts: {"majority": repeated(constant, len(texts[0]))}
 
 
 def tfidf_model(train: SplitReader, columns: Sequence[str], labels: Task, seed: int) -> Predict:

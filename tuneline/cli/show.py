@@ -347,7 +347,9 @@ class Predicted:
             keys += row_keys(batch.columns).to_pylist()
         rows = {key: row for row, key in enumerate(numbered(keys))}
         schema = read_task(table.schema, "label")
-        return cls(rows, table["label"].to_numpy(), table["prediction"].to_numpy(), schema)
+        labels = schema.array_of(table["label"])
+        predicted = schema.array_of(table["prediction"])
+        return cls(rows, labels, predicted, schema)
 
 
 def numbered(keys: Iterable[str]) -> Iterator[tuple[str, int]]:

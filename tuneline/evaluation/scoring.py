@@ -45,8 +45,8 @@ class SplitPredictions:
     """Labels and predictions of the model for the reported split.
 
     Attributes:
-        labels: Class ids or numbers, shape ``(rows,)``.
-        values: Predictions, shape ``(rows,)``.
+        labels: Labels of shape ``(rows, *Task.label_shape)``.
+        values: Predictions of the same shape.
         task: The task.
         average: How F1 is averaged.
         seed: Seed of the bootstrap.
@@ -351,8 +351,8 @@ def slices_report(scored: Sequence[SliceMetrics], metric: str) -> Slices:
     )
 
 
-def read_baselines(path: Path, rows: int) -> dict[str, NDArray[Any]]:
-    """Read the predictions of the simple models for the reported split, by name; shape ``(rows,)``."""
+def read_baselines(path: Path, rows: int, task: Task) -> dict[str, NDArray[Any]]:
+    """Read the predictions of the simple models for the reported split, by name."""
     table = read_table(require(path, made_by="baseline"))
     # Rows of another number are of other data, or of another reported split.
     if len(table) != rows:
@@ -360,7 +360,7 @@ def read_baselines(path: Path, rows: int) -> dict[str, NDArray[Any]]:
             f"{path} has {len(table):,} rows, and the reported split has {rows:,}.",
             "Run `dvc repro baseline`.",
         )
-    return {name: table[name].to_numpy() for name in table.column_names}
+    return {name: task.array_of(table[name]) for name in table.column_names}
 
 
 def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[Any]) -> dict[str, float]:

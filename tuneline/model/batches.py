@@ -1,8 +1,9 @@
 """Tokenized rows and padded batches of them, for torch and ONNX Runtime. Does not import torch."""
 
 import json
+import math
 import mmap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -19,6 +20,7 @@ from tuneline.core.locks import locked
 from tuneline.core.tables import LABELS, SplitReader, numpy_values
 from tuneline.core.terminal import progress
 from tuneline.tasks import Task, read_task
+from tuneline.tasks.task import Labels
 
 VERSION = 1
 """Version of the layout: a map of another version is made anew."""
@@ -40,7 +42,8 @@ class TokenMap:
         values: By model input, the concatenated values of all rows, in the smallest type that holds them. If
             they are all the same, as in ``attention_mask``, they take no memory.
         offsets: Row ``i`` is ``values[name][offsets[i] : offsets[i + 1]]``; int64 of shape ``(rows + 1,)``.
-        labels: Class ids (int64) or regression targets (float32) of shape ``(rows,)``.
+        labels: Labels of shape ``(rows, *Task.label_shape)``, such as class ids (int64) or regression targets
+            (float32).
         longest: Tokens of the longest row.
         highest: Highest token id.
     """
@@ -88,20 +91,22 @@ class _Array:
     Attributes:
         dtype: Type in NumPy's notation.
         start: Position of the first number, in bytes.
-        size: Count of numbers.
+        size: Count of elements.
+        element: Shape of an element: a number, unless a row has several.
     """
 
     dtype: str
     start: int
     size: int = 0
+    element: Sequence[int] = ()
 
     def append(self, values: NDArray[Any], file: IO[bytes]) -> None:
-        file.seek(self.start + self.size * np.dtype(self.dtype).itemsize)
+        file.seek(self.start + self.size * math.prod(self.element) * np.dtype(self.dtype).itemsize)
         file.write(values.astype(self.dtype).tobytes())
         self.size += len(values)
 
     def view(self, mapped: mmap.mmap) -> NDArray[Any]:
-        return np.ndarray((self.size,), self.dtype, mapped, self.start)
+        return np.ndarray((self.size, *self.element), self.dtype, mapped, self.start)
 
 
 def _read_map(path: Path, key: str) -> tuple[dict[str, Any], mmap.mmap] | None:
@@ -125,6 +130,7 @@ def _write(path: Path, key: str, rows: SplitReader) -> None:
     """Make the map of a split, with one batch of rows in memory."""
     arrays, constants, end = _lay_out(rows)
     inputs = [name for name in arrays if name not in {_OFFSETS, LABELS}]
+    task = read_task(rows.schema)
     longest = 0
     highest = 0
     with (
@@ -140,7 +146,7 @@ def _write(path: Path, key: str, rows: SplitReader) -> None:
             highest = max(highest, int(ids.max(initial=0)))
             # before the ids, whose size counts the tokens of the batches so far
             arrays[_OFFSETS].append(np.cumsum(lengths, dtype=np.int64) + arrays[_IDS].size, file)
-            arrays[LABELS].append(numpy_values(batch[LABELS]), file)
+            arrays[LABELS].append(task.array_of(batch[LABELS]), file)
             for name in inputs:
                 arrays[name].append(numpy_values(batch[name].flatten()), file)
             step.advance(len(batch))
@@ -164,22 +170,27 @@ def _lay_out(rows: SplitReader) -> tuple[dict[str, _Array], dict[str, int], int]
     ranges, max_tokens = _statistics(rows)
 
     # type and size of each array
-    label_type = np.dtype(read_task(rows.schema).label_type.to_pandas_dtype())
-    layout = [(_OFFSETS, np.dtype(np.int64), row_count + 1), (LABELS, label_type, row_count)]
+    task = read_task(rows.schema)
+    label_shape = task.label_shape
+    layout: list[tuple[str, np.dtype[Any], int, tuple[int, ...]]] = [
+        (_OFFSETS, np.dtype(np.int64), row_count + 1, ()),
+        (LABELS, task.label_dtype, row_count, label_shape),
+    ]
     constants = {}
     for name, (low, high) in ranges.items():
         if low == high and name != _IDS:
             constants[name] = low
         else:
             smallest_type = np.promote_types(np.min_scalar_type(low), np.min_scalar_type(high))
-            layout.append((name, smallest_type, max_tokens))
+            layout.append((name, smallest_type, max_tokens, ()))
 
     # their places, aligned
     arrays = {}
     start = 0
-    for name, dtype, size in layout:
-        arrays[name] = _Array(dtype.str, start)
-        start += -(-size * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+    for name, dtype, size, element in layout:
+        arrays[name] = _Array(dtype.str, start, element=element)
+        bytes_of_array = size * math.prod(element) * dtype.itemsize
+        start += -(-bytes_of_array // _ALIGNMENT) * _ALIGNMENT
     return arrays, constants, start
 
 
@@ -274,9 +285,9 @@ class TokenizedRows:
 
 @dataclass(frozen=True)
 class TokenizedSplit(TokenizedRows):
-    """Tokenized rows with labels: class ids (int64) or regression targets (float32) of shape ``(rows,)``."""
+    """Tokenized rows with labels of shape ``(rows, *Task.label_shape)``."""
 
-    labels: NDArray[np.int64] | NDArray[np.float32]
+    labels: Labels
     task: Task
 
     @staticmethod

@@ -133,8 +133,8 @@ class FrozenBaselines:
         validation_inputs = encoder_inputs(encoder, _texts(validation))
 
         phase("linear models of frozen vectors")
-        train_labels = train[LABELS].to_numpy()
-        validation_labels = validation[LABELS].to_numpy()
+        train_labels = labels.array_of(train[LABELS])
+        validation_labels = labels.array_of(validation[LABELS])
         models = {}
         for name, train_features in train_inputs.items():
             # The features of a pair end with its cosine, which is weighted.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.metrics.stats import LEVEL, RESAMPLES, Difference, mcnemar_p_value, paired_difference
@@ -27,11 +28,9 @@ class McNemar:
     p: float
 
     @classmethod
-    def of(cls, labels: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> Self:
-        """Test predictions; arrays of shape ``(rows,)``."""
+    def of(cls, first_right: NDArray[np.bool_], second_right: NDArray[np.bool_]) -> Self:
+        """Test which predictions are right; arrays of shape ``(rows,)``."""
         # Rows that both predict correctly, or neither, say nothing about a difference.
-        first_right = first == labels
-        second_right = second == labels
         first_only = int((first_right & ~second_right).sum())
         second_only = int((second_right & ~first_right).sum())
         return cls(first_only, second_only, mcnemar_p_value(first_only, second_only))
@@ -82,5 +81,5 @@ class PairedComparison:
 
         test = None
         if task.has_classes:
-            test = McNemar.of(labels, first, second)
+            test = McNemar.of(~task.errors(first, labels), ~task.errors(second, labels))
         return cls(differences, test)

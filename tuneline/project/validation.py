@@ -140,12 +140,12 @@ def compare_scores(
 
     from tuneline.metrics.stats import paired_difference
 
-    labels = first_table["label"].to_numpy()
+    labels = task.array_of(first_table["label"])
     difference = paired_difference(
         entry,
         labels,
-        first_table["prediction"].to_numpy(),
-        second_table["prediction"].to_numpy(),
+        task.array_of(first_table["prediction"]),
+        task.array_of(second_table["prediction"]),
         average=task.averaging(None),
         seed=seed,
     )

@@ -27,7 +27,7 @@ class ReportedPredictions:
     """Predictions of the trained model on the reported split.
 
     Attributes:
-        labels: int64 class ids or float32 numbers, of shape ``(rows,)``.
+        labels: Labels of shape ``(rows, *Task.label_shape)``.
         logits: float32 of shape ``(rows, outputs)``.
     """
 
@@ -46,7 +46,7 @@ class ReportedPredictions:
             task = read_task(table.schema, "label")
             order = np.argsort(table["idx"].to_numpy(), kind="stable")
             logits = pc.list_flatten(table["logits"]).to_numpy().reshape(len(table), -1)
-            return cls(table["label"].to_numpy()[order], logits[order].astype(np.float32), task)
+            return cls(task.array_of(table["label"])[order], logits[order].astype(np.float32), task)
         except (DataError, pa.ArrowException, KeyError, ValueError, OSError):
             return None
 

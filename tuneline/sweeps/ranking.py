@@ -137,8 +137,11 @@ def winner(root: Path, name: str, record: SweepRecord) -> Winner | None:
 
     tables = [[read_table(file, ["label", "prediction"]) for file in seeds] for seeds in files]
     first = tables[0][0]
-    labels, task = first["label"].to_numpy(), read_task(first.schema, "label")
-    predictions = [[table["prediction"].to_numpy() for table in seeds] for seeds in tables]
+    task = read_task(first.schema, "label")
+    labels = task.array_of(first["label"])
+    predictions = []
+    for seeds in tables:
+        predictions.append([task.array_of(table["prediction"]) for table in seeds])
     selection = select_best(metric, labels, predictions, average=task.averaging(None))
     same = tuple(compared[index] for index in selection.indistinguishable)
     return Winner(compared[0], len(compared), selection, same)

@@ -17,7 +17,7 @@ from tuneline.tasks.task import Task
 def write_predictions(path: Path, labels: NDArray[Any], logits: NDArray[np.float32], task: Task) -> None:
     """Write predictions in the order of the rows.
 
-    Labels have the shape ``(rows,)``, logits ``(rows, outputs)``.
+    Labels have the shape ``(rows, *label_shape)``, logits ``(rows, outputs)``.
     """
     schema = predictions_schema(task)
 
@@ -29,8 +29,9 @@ def write_predictions(path: Path, labels: NDArray[Any], logits: NDArray[np.float
         lists = pa.FixedSizeListArray.from_arrays(numbers, batch_logits.shape[1]).cast(pa.list_(pa.float32()))
 
         rows = pa.array(np.arange(start, start + len(batch_labels)))
-        predictions = pa.array(task.predictions(batch_logits))
-        return pa.record_batch([rows, pa.array(batch_labels), lists, predictions], schema=schema)
+        label_column = task.column_of(batch_labels)
+        predictions = task.column_of(task.predictions(batch_logits))
+        return pa.record_batch([rows, label_column, lists, predictions], schema=schema)
 
     with replace_file(path) as partial:
         write_batches(partial, schema, map(batch, range(0, len(labels), ROW_GROUP)))

@@ -147,6 +147,10 @@ class Regression(Task):
         """Return a number with four digits."""
         return f"{label:.4g}"
 
+    def logged_label(self, label: Any) -> str:
+        """Return a number."""
+        return f"{label:g}"
+
     def label_value(self, label: Any) -> str | float:
         """Return the number."""
         return float(label)
@@ -251,6 +255,10 @@ class Regression(Task):
 
         return Ridge(solver="sparse_cg")
 
+    def linear_score(self, model: Any, vectors: NDArray[np.float32], labels: Labels) -> float:
+        """Return R², of two rows or more."""
+        return float(model.score(vectors, labels)) if len(labels) > 1 else 0.0
+
     def linear_head(
         self,
         coefficients: NDArray[np.float64],
@@ -260,7 +268,7 @@ class Regression(Task):
         """Return both as they are."""
         return coefficients, intercept
 
-    def constant_bias(self, constant: float) -> NDArray[np.float64]:
+    def constant_bias(self, constant: Any) -> NDArray[np.float64]:
         """Return the number."""
         return np.full(1, constant)
 

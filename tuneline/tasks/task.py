@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tuneline.core.tables import numpy_values
 from tuneline.metrics.stats import Interval
 from tuneline.metrics.table import Averaging, Metric, MetricKind, metrics_for
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Labels = NDArray[Any]
-"""Labels of rows, or predictions of the same type, of shape ``(rows,)``."""
+"""Labels of rows, or predictions of the same type, of shape ``(rows, *Task.label_shape)``."""
 Logits = NDArray[np.float32]
 """Outputs of a model, of shape ``(rows, outputs)``."""
 RowLosses = NDArray[np.float64]
@@ -25,6 +26,12 @@ TYPICAL = 0.8
 """Accuracy, or correlation; ``Task.resolution`` says how exactly a test measures it."""
 DEVIATIONS = 1.96
 """Standard errors on each side of a 95 % interval."""
+
+
+def repeated(prediction: Any, rows: int, dtype: np.dtype[Any] | None = None) -> Labels:
+    """Return the same prediction, a label of one row, for each of so many rows."""
+    value = np.asarray(prediction, dtype)
+    return np.broadcast_to(value, (rows, *value.shape)).copy()
 
 
 class Task(ABC):
@@ -136,6 +143,29 @@ class Task(ABC):
         """Arrow type of a column of labels or predictions."""
 
     @property
+    def label_shape(self) -> tuple[int, ...]:
+        """Shape of the label of one row: a single value, unless a row has several labels."""
+        return ()
+
+    @property
+    def label_dtype(self) -> np.dtype[Any]:
+        """Type of labels in memory."""
+        dtype: np.dtype[Any] = np.dtype(self.label_type.to_pandas_dtype())
+        return dtype
+
+    def array_of(self, column: pa.Array | pa.ChunkedArray) -> Labels:
+        """Return a column of labels or predictions, without nulls, as an array, which may be read-only."""
+        return numpy_values(column)
+
+    def column_of(self, labels: Labels) -> pa.Array:
+        """Return an array of labels or predictions as a column of ``label_type``."""
+        return pa.array(labels, self.label_type)
+
+    def is_constant(self, labels: Labels) -> bool:
+        """Return True if at least one row has a label, and all rows have the same."""
+        return bool((labels == labels[:1]).all())
+
+    @property
     @abstractmethod
     def label_feature(self) -> dict[str, Any]:
         """What the datasets library stores in a table's metadata about a column of labels or predictions.
@@ -180,6 +210,10 @@ class Task(ABC):
     @abstractmethod
     def label_text(self, label: Any) -> str:
         """Return a label or a prediction as people read it."""
+
+    @abstractmethod
+    def logged_label(self, label: Any) -> str:
+        """Return a label as the first lines of a training show it."""
 
     @abstractmethod
     def label_value(self, label: Any) -> str | float:
@@ -271,6 +305,27 @@ class Task(ABC):
             ParamsError: One does not fit.
         """
 
+    def balanced_weights(self, labels: Labels) -> NDArray[np.float32]:
+        """Return rows / (classes x rows of the class), shape ``(classes,)``.
+
+        It gives every class the same total weight (King & Zeng 2001).
+        """
+        counts = np.bincount(labels.astype(np.int64, copy=False), minlength=self.outputs)
+        weights = len(labels) / (self.outputs * np.maximum(counts, 1))
+        return weights.astype(np.float32)
+
+    def total_weight(self, labels: Labels, class_weights: NDArray[np.float32]) -> float:
+        """Return the divisor of the summed losses of rows with these weights of classes."""
+        return float(class_weights[labels.astype(np.int64)].sum(dtype=np.float64))
+
+    def weighted(self, losses: "Tensor", labels: "Tensor", weight: "Tensor") -> "Tensor":
+        """Return the losses of a function of the user, ``(rows,)``, with the weights of classes.
+
+        Raises:
+            ParamsError: The weights are not of rows.
+        """
+        return losses * weight[labels]
+
     @abstractmethod
     def model_outputs(self, logits: "Tensor") -> "Tensor":
         """Return what a loss takes: logits in float32.
@@ -307,6 +362,10 @@ class Task(ABC):
         """Return a linear model of scikit-learn for many sparse features."""
 
     @abstractmethod
+    def linear_score(self, model: Any, vectors: NDArray[np.float32], labels: Labels) -> float:
+        """Return how well a fitted linear model predicts rows, more for a better one; 0 without rows."""
+
+    @abstractmethod
     def linear_head(
         self, coefficients: NDArray[np.float64], intercept: NDArray[np.float64], classes: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -316,7 +375,7 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def constant_bias(self, constant: float) -> NDArray[np.float64]:
+    def constant_bias(self, constant: Any) -> NDArray[np.float64]:
         """Return the bias ``(outputs,)`` of a head that always predicts the same."""
 
     # How predictions are judged.

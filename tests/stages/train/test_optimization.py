@@ -11,7 +11,6 @@ from transformers import SchedulerType, get_scheduler
 from stages.train.optimization import (
     STEPPED_BY_VALIDATION_LOSS,
     Loss,
-    balanced_weights,
     build_optimizer,
     build_schedule,
     class_weights,
@@ -203,7 +202,8 @@ def split(labels, names=tiny_task.NAMES):
 
 def test_balanced_class_weights_give_each_class_the_same_total():
     counts = np.array([6, 3, 1])
-    weights = balanced_weights(split(np.repeat([0, 1, 2], counts)))
+    settings = tiny_task.params(class_weights="balanced").train
+    weights = class_weights(settings, split(np.repeat([0, 1, 2], counts)))
     assert (weights * counts).tolist() == pytest.approx([10 / 3] * 3)
 
 

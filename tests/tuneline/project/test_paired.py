@@ -9,7 +9,7 @@ def test_mcnemar_counts_discordant_rows():
     labels = np.zeros(20, dtype=np.int64)
     ours, theirs = labels.copy(), labels.copy()
     theirs[:10], ours[10:12] = 1, 1
-    result = McNemar.of(labels, ours, theirs)
+    result = McNemar.of(ours == labels, theirs == labels)
     assert (result.first_only, result.second_only) == (10, 2)
     # 2 * sum(C(12, k) for k in 0..2) / 2**12, by hand
     assert result.p == pytest.approx(2 * (1 + 12 + 66) / 4096)
@@ -17,7 +17,8 @@ def test_mcnemar_counts_discordant_rows():
 
 def test_mcnemar_p_value_of_equal_models_is_one():
     labels = np.arange(4)
-    assert McNemar.of(labels, labels, labels).p == 1.0
+    right = np.ones(len(labels), dtype=bool)
+    assert McNemar.of(right, right).p == 1.0
 
 
 def test_class_ids_are_translated_by_name():
