@@ -1,4 +1,4 @@
-"""What the values of a label column mean: names of classes, or numbers."""
+"""What the values of a label column mean: names of classes, or numbers. Sets are in ``label_sets``."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from tuneline.core.errors import DataError
+from tuneline.params.data import LabelSetsParams
 from tuneline.readers.bad_values import BadValues
 from tuneline.readers.inputs import ValueBatch
 from tuneline.readers.label_values import (
@@ -36,12 +37,14 @@ class LabelFormat:
         column: The label column.
         declared: Class names by their ids, where labels are stored as ids.
         decimal: Character before the decimals of a number.
+        sets: How labels that are sets are written.
     """
 
     file: str
     column: str
     declared: Sequence[str] | None = None
     decimal: str = "."
+    sets: LabelSetsParams | None = None
 
     @property
     def place(self) -> str:
@@ -49,8 +52,8 @@ class LabelFormat:
         return f"{self.file}, column {self.column!r}"
 
 
-class LabelColumn(ABC):
-    """Reads the labels of one file, from one column."""
+class LabelReader(ABC):
+    """Reads the labels of one file."""
 
     label_type: ClassVar[pa.DataType]
     """Arrow type of the labels."""
@@ -58,14 +61,22 @@ class LabelColumn(ABC):
     def __init__(self, written: LabelFormat) -> None:
         self._written = written
 
+    @abstractmethod
     def read(self, batch: ValueBatch, bad: BadValues) -> pa.Array:
         """Return the labels of a batch, of ``label_type``.
 
-        Those that cannot be used are reported, and null.
+        Labels that cannot be used are reported, and null.
 
         Raises:
-            DataError: The column cannot hold labels.
+            DataError: A column cannot hold labels.
         """
+
+
+class LabelColumn(LabelReader):
+    """Reads labels from one column."""
+
+    def read(self, batch: ValueBatch, bad: BadValues) -> pa.Array:
+        """Return the labels of a batch, each distinct value converted once."""
         values = batch.columns[self._written.column]
         if isinstance(values, pa.Array):
             convert = self.of_type(values.type)
@@ -87,7 +98,7 @@ class LabelColumn(ABC):
 class ClassColumn(LabelColumn):
     """Values are classes."""
 
-    label_type = pa.string()
+    label_type: ClassVar[pa.DataType] = pa.string()
     _first: tuple[str, int] | None = None  # type and line of the first label of JSON Lines
 
     def of_type(self, kind: pa.DataType) -> Convert:
@@ -134,7 +145,7 @@ class ClassColumn(LabelColumn):
 class NumberColumn(LabelColumn):
     """Values are numbers."""
 
-    label_type = pa.float64()
+    label_type: ClassVar[pa.DataType] = pa.float64()
 
     def of_type(self, kind: pa.DataType) -> Convert:
         """Accept numbers, and text, which can be numbers."""

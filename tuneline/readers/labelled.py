@@ -3,17 +3,20 @@
 Rows whose values cannot be used are left out, or are an error.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tuneline.core.errors import DataError
+from tuneline.params.data import LabelSetsParams
 from tuneline.readers.bad_values import BadValues
 from tuneline.readers.inputs import InputTable, ValueBatch
-from tuneline.readers.label_columns import ClassColumn, LabelColumn, LabelFormat, NumberColumn, is_text
+from tuneline.readers.joined_rows import join_rows
+from tuneline.readers.label_columns import ClassColumn, LabelFormat, LabelReader, NumberColumn, is_text
+from tuneline.readers.label_sets import LISTS, SETS, open_label_sets
 from tuneline.readers.label_values import group_name
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, check_columns, text_problem
 from tuneline.tasks import Classification, Task
@@ -28,11 +31,13 @@ class LabelledColumns:
 
     Attributes:
         texts: One or two names; none for late labels, which have ids instead of texts.
+        label: Name of the label column; only what messages call the labels, if ``sets`` names their columns.
         kind: The kind of task, which says what labels are.
         others: Further columns, which are read as text: for each, the parameter that names it.
-        optional: Columns that the file need not have.
+        optional: Columns that the file need not have; ``label`` stands for all columns of the label.
         sparse: A key that a JSON object lacks is a missing value, as long as any object has it; otherwise
             that row is bad.
+        sets: How labels are written that are sets of names.
     """
 
     texts: tuple[str, ...]
@@ -42,12 +47,26 @@ class LabelledColumns:
     optional: Collection[str] = ()
     sparse: bool = False
     policy: BadRowPolicy = STOP
+    sets: LabelSetsParams | None = None
+
+    @property
+    def label_names(self) -> tuple[str, ...] | None:
+        """The names of the labels, where each has a column."""
+        if self.sets is None or self.sets.columns is None:
+            return None
+        return tuple(self.sets.columns)
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns of the label: one, or a column for each name."""
+        return self.label_names or (self.label,)
 
     @property
     def options(self) -> dict[str, str]:
         """The parameter that names each column."""
         options = dict.fromkeys(self.texts, "data.text_columns")
-        options[self.label] = "data.label_column"
+        for name in self.label_columns:
+            options[name] = "data.label_sets" if self.label_names else "data.label_column"
         for name, option in self.others.items():
             options.setdefault(name, option)
         return options
@@ -57,7 +76,14 @@ class LabelledColumns:
         """Keys without which a JSON object is a bad row."""
         if self.sparse:
             return []
-        return [name for name in (*self.texts, self.label) if name not in self.optional]
+        required = list(self.texts)
+        if self.label not in self.optional:
+            required += self.label_columns
+        return [name for name in required if name not in self.optional]
+
+    def declared(self, table: InputTable) -> tuple[str, ...] | None:
+        """Return the names of the labels, by their ids, if they have columns or the file stores them."""
+        return self.label_names or table.declared(self.label)
 
     def check(self, names: Sequence[str], where: str, hint: str | None = None) -> dict[str, str]:
         """Return the columns that a file has and needs, with the parameters that name them.
@@ -70,18 +96,31 @@ class LabelledColumns:
         Raises:
             DataError: A column that is not optional is missing, or one occurs twice.
         """
+        optional = set(self.optional)
+        if self.label in optional and not set(self.label_columns) & set(names):
+            optional.update(self.label_columns)
         used = {}
         for name, option in self.options.items():
-            if name in names or name not in self.optional:
+            if name in names or name not in optional:
                 used[name] = option
         check_columns(names, used, where, hint)
         return used
 
     @property
+    def identity(self) -> list[str]:
+        """The columns of the batches that are the same in all rows of an example: its texts.
+
+        Late labels have ids instead of texts.
+        """
+        if self.texts:
+            return [f"text_{index}" for index in range(len(self.texts))]
+        return [f"other_{index}" for index in range(len(self.others))]
+
+    @property
     def schema(self) -> pa.Schema:
         """Schema of the batches: ``text_0``, ..., ``other_0``, ..., ``label``, ``position``.
 
-        ``label`` is a class name or a number. What is missing is null.
+        ``label`` is a class name, a number, or a list of names. What is missing is null.
         """
         fields = [pa.field(f"text_{index}", pa.string()) for index in range(len(self.texts))]
         fields += [pa.field(f"other_{index}", pa.string()) for index in range(len(self.others))]
@@ -104,8 +143,10 @@ def _is_filled(text: pa.Array) -> pa.BooleanArray:
     return pc.not_equal(pc.utf8_trim_whitespace(pc.fill_null(text, "")), "")
 
 
-_LABEL_COLUMNS: Mapping[pa.DataType, type[LabelColumn]] = {
-    column.label_type: column for column in (ClassColumn, NumberColumn)
+_LABEL_READERS: Mapping[pa.DataType, Callable[[LabelFormat], LabelReader]] = {
+    ClassColumn.label_type: ClassColumn,
+    NumberColumn.label_type: NumberColumn,
+    SETS: open_label_sets,
 }
 """What values mean, by the type that a task has them in: ``Task.staged_type``."""
 
@@ -118,8 +159,8 @@ class _Converter:
     ) -> None:
         self._columns = columns
         self._bad = bad
-        written = LabelFormat(bad.name, columns.label, declared, decimal)
-        self._labels = _LABEL_COLUMNS[columns.kind.staged_type](written)
+        written = LabelFormat(bad.name, columns.label, declared, decimal, columns.sets)
+        self._labels = _LABEL_READERS[columns.kind.staged_type](written)
 
     def convert(self, batch: ValueBatch) -> pa.RecordBatch:
         """Return a batch of ``LabelledColumns.schema``, without the rows that cannot be used."""
@@ -128,7 +169,7 @@ class _Converter:
 
         # What the report about a bad row shows of it: its texts and its label.
         shown = {}
-        for name in (*columns.texts, columns.label):
+        for name in (*columns.texts, *columns.label_columns):
             if name in batch.columns:
                 shown[name] = batch.columns[name]
         bad = BadValues(self._bad, batch.positions, shown)
@@ -140,7 +181,7 @@ class _Converter:
                 arrays.append(self._other(bad, name, batch.columns[name]))
             else:
                 arrays.append(pa.nulls(rows, pa.string()))
-        if columns.label in batch.columns:
+        if columns.label_columns[0] in batch.columns:
             arrays.append(self._labels.read(batch, bad))
         else:
             arrays.append(pa.nulls(rows, columns.kind.staged_type))
@@ -209,7 +250,10 @@ def labelled_batches(
         DataError: A column cannot be used as text or label, or a row is bad and bad rows are an error; while
             reading.
     """
-    return map(_Converter(columns, bad, declared, decimal).convert, batches)
+    rows = map(_Converter(columns, bad, declared, decimal).convert, batches)
+    if columns.sets is not None and columns.sets.layout == "rows":
+        return join_rows(rows, columns.identity, LABEL)
+    return rows
 
 
 def labelled_rows(table: InputTable, columns: LabelledColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:
@@ -218,14 +262,18 @@ def labelled_rows(table: InputTable, columns: LabelledColumns, bad: BadRows) -> 
     Raises:
         DataError: A column is missing.
     """
+    if columns.sets is not None and table.has_lists(columns.label):
+        # Lists of Parquet need no other layout: flow ingest writes its batches so.
+        columns = replace(columns, sets=LISTS)
     is_json = table.source.kind == "jsonl"
     if is_json:
         used = columns.options
     else:
         used = columns.check(table.names(), table.name, table.hint)
 
-    batches = table.batches(used, bad, everywhere=columns.everywhere)
-    declared = table.declared(columns.label)
+    lists = columns.label_columns if columns.sets is not None else ()
+    batches = table.batches(used, bad, everywhere=columns.everywhere, lists=lists)
+    declared = columns.declared(table)
     yield from labelled_batches(batches, columns, bad, declared, table.source.dialect.decimal)
 
     # Which keys the objects have is known only after the last one.
