@@ -11,6 +11,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pyarrow.parquet as pq
+
 from stages.compare.flips import describe_flips
 from stages.compare.logits import LogitComparison, Logits, TrainedLogits, compare_logits, read_logits
 from stages.compare.publication import publish_passed, select_published, way_on
@@ -36,6 +38,7 @@ from tuneline.onnx.records import (
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.params import CompareParams, Params
 from tuneline.params.loading import load_params
+from tuneline.tasks import read_task
 
 ToleranceJudgements = Mapping[str, ToleranceJudgement]
 """Whether each model is within its tolerance, by precision."""
@@ -48,7 +51,9 @@ def main() -> dict[str, float]:
     record = ExportRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
     split = TokenizedSplit.read(SplitReader.open(TOKENIZED, params.evaluate.split, "tokenize"))
     trained = read_logits(require(PREDICTIONS, "evaluate"), len(split))
-    reference = TrainedLogits(split.labels, split.task, trained)
+    # with the decisions of the trained model
+    task = read_task(pq.read_schema(PREDICTIONS), "label")
+    reference = TrainedLogits(split.labels, task, trained)
 
     # comparison
     exported = {}

@@ -102,6 +102,7 @@ def compare_logits(
         drop: reference.score(reference.logits) - reference.score(exported),
         f"{drop}_low": drop_interval.low,
         f"{drop}_high": drop_interval.high,
+        **task.agreement_metrics(reference.logits, exported),
         **reference.quality(exported),
     }
     # A stable sort: rows of equal difference stay in the order of the split.

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from stages.download.row_selection import RowSelection
 from stages.download.source import StagedSplit
 from tuneline.core.errors import DataError
-from tuneline.core.tables import UNLABELLED
 from tuneline.params.data import DataParams
 from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL
@@ -47,19 +45,19 @@ class LabelEncoder:
         if not kind.has_classes:
             return cls(kind.of_outputs(()), ())
 
-        observed = _observed(train.batches(staged))
+        observed = _observed(kind, train.batches(staged))
         declared = staged[train.slices[0].source].label_names
         names = tuple(data.label_names or declared or _sorted(observed))
         written = written_classes(names, observed if data.label_names else ())
         return cls(kind.of_outputs(names), written)
 
     def ids(self, batch: pa.RecordBatch, labelled: bool) -> pa.Array:
-        """Return the labels of a batch for ``data/raw``, int64 or float32.
+        """Return the labels of a batch for ``data/raw``, of the type of the task.
 
         A missing label is null, and -1 in a split without any labels. The id of an unknown label is -1, too.
         """
         if not labelled:
-            return pa.array([UNLABELLED] * batch.num_rows, self.labels.label_type)
+            return self.labels.unlabelled_column(batch.num_rows)
         return self.labels.stored(batch[LABEL], self.written)
 
 
@@ -70,12 +68,12 @@ def _sorted(names: Collection[str]) -> list[str]:
     return sorted(names)
 
 
-def _observed(train: Iterable[tuple[StagedSplit, pa.RecordBatch]]) -> set[str]:
+def _observed(kind: type[Task], train: Iterable[tuple[StagedSplit, pa.RecordBatch]]) -> set[str]:
     """Return the distinct labels of train."""
     observed: set[str] = set()
     rows = 0
     for split, batch in train:
-        observed.update(pc.unique(batch[LABEL].drop_null()).to_pylist())
+        observed |= kind.observed(batch[LABEL])
         rows += batch.num_rows
         # Checked in the loop: a column of texts would fill the memory with distinct labels.
         if len(observed) > MANY and 2 * len(observed) > rows:

@@ -81,7 +81,9 @@ class RawWriter:
             complete: NDArray[np.bool_] = staged.complete(batch).to_numpy(zero_copy_only=False)
             ids = self.encoder.ids(batch, staged.labelled)
             if staged.labelled:
-                valid = self.encoder.labels.valid(ids.to_numpy(zero_copy_only=False))
+                labels = self.encoder.labels.array_of(ids.filter(ids.is_valid()))
+                valid = np.zeros(batch.num_rows, dtype=bool)
+                valid[ids.is_valid().to_numpy(zero_copy_only=False)] = self.encoder.labels.valid(labels)
                 self._refuse_unknown(batch, staged, complete & ~valid)
 
             # columns of data/raw

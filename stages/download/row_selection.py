@@ -59,7 +59,7 @@ def divide_train(
 
     kind = TASKS[params.data.task]
     rows = []
-    strata = []
+    labels = []
     ungrouped = 0
     for _, batch in whole.batches(staged):
         texts = batch.columns[: len(params.data.text_columns)]
@@ -68,9 +68,10 @@ def divide_train(
             groups = batch[GROUP]
             ungrouped += groups.null_count
         rows.append(row_hashes(texts, groups, params.seed))
-        strata.append(hashes(kind.strata(batch[LABEL])))
+        labels.append(batch[LABEL])
 
-    parts = assign_splits(np.concatenate(rows), np.concatenate(strata), split)
+    strata = hashes(kind.strata(pa.concat_arrays(labels)))
+    parts = assign_splits(np.concatenate(rows), strata, split)
     selections = {}
     for name in ("train", *params.data.divided):
         selections[name] = RowSelection(slices, parts == SPLITS.index(name))

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,12 +61,12 @@ from tuneline.evaluation.scoring import (
     split_metrics,
     spread_metrics,
 )
-from tuneline.metrics.curves import Columns, Softmax, calibration, precision_recall_curve, roc_curve
+from tuneline.metrics.curves import Columns, calibration, precision_recall_curve, roc_curve
 from tuneline.metrics.functions import CustomMetric, load_metric
 from tuneline.model.batches import TokenizedSplit
 from tuneline.params import Params
 from tuneline.params.loading import load_params
-from tuneline.tasks import Task
+from tuneline.tasks import Task, trained_task
 from tuneline.tasks.predictions import write_predictions
 from tuneline.tasks.task import Logits
 
@@ -75,7 +76,7 @@ def make_split_slices(lengths: NDArray[np.int64], texts: LabelledTexts) -> Itera
     yield from length_slices(lengths)
     if len(texts.columns) == 2:
         yield from overlap_slices(texts.batches())
-    yield from label_slices(texts.labels, texts.task.class_names)
+    yield from label_slices(texts.labels, texts.task)
     specification, positions = read_origin(texts.raw, RAW / "source.json")
     yield from source_slices(specification, positions)
 
@@ -97,6 +98,9 @@ def main() -> Measurements:
         suite = read_suite(settings.behaviour)
     custom = [load_metric("evaluate.metrics", name, split.task) for name in settings.functions]
     require(CLASSIFIER, made_by="train")
+
+    # the model, which may have decisions of its own
+    split = replace(split, task=trained_task(split.task, CLASSIFIER))
 
     from stages.evaluate.classifier import Classifier
 
@@ -251,10 +255,11 @@ def write_plots(folder: Path, logits: Logits, labels: NDArray[Any], task: Task) 
     points = {"actual": scattered_labels, "predicted": scattered_predictions}
     _write_columns(folder / "scatter.csv", points)
 
-    # classification: without rows for a regression
-    confused = _confused_classes(logits, labels, task.names or ())
+    # classes: without rows for a regression
+    names = task.class_names
+    confused = _confused_classes(logits, labels, names) if task.one_class else iter(())
     write_rows(folder / "confusion.csv", ("actual", "predicted"), confused)
-    probability = Softmax.of(logits)
+    probability = task.probabilities_of(logits)
     _write_columns(folder / "roc.csv", roc_curve(probability, labels))
     _write_columns(folder / "precision_recall.csv", precision_recall_curve(probability, labels))
     _write_columns(folder / "calibration.csv", calibration(probability, labels))

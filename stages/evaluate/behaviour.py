@@ -333,7 +333,7 @@ def _rows_to_change(test: AnyTest, split: LabelledTexts) -> NDArray[np.int64]:
     if test.where is None:
         chosen = np.full(len(split.labels), fill_value=True)
     else:
-        chosen = split.labels == label_id(test.where, split.task, test.name)
+        chosen = split.task.members(split.labels, label_id(test.where, split.task, test.name))
     if test.change is not None:
         # in batches: the texts of a split may not fit into memory
         first = 0

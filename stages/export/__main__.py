@@ -40,7 +40,7 @@ from tuneline.onnx.records import (
 )
 from tuneline.params import ExportParams, Params
 from tuneline.params.loading import load_params
-from tuneline.tasks import Task, read_task
+from tuneline.tasks import Task, read_task, trained_task
 
 if TYPE_CHECKING:
     from tuneline.model.frozen_classifier import TrainedModel
@@ -145,6 +145,7 @@ def new_record(classifier: Path, task: Task, params: Params) -> ExportRecord:
         format=FORMAT,
         task=task.kind,
         labels=task.names,
+        decisions=task.decisions or None,
         text_columns=params.data.text_columns,
         max_length=params.tokenize.max_length,
         pad_token_id=config.get("pad_token_id") or 0,
@@ -209,7 +210,7 @@ def main() -> Measurements:
     # data, and where the model comes from: an incomplete record is found before the conversion
     train = SplitReader.open(TOKENIZED, "train", made_by="tokenize")
     validation = SplitReader.open(TOKENIZED, "validation", made_by="tokenize")
-    record = new_record(CLASSIFIER, read_task(train.schema), params)
+    record = new_record(CLASSIFIER, trained_task(read_task(train.schema), CLASSIFIER), params)
 
     # models
     inputs = [name for name in train.schema.names if name != LABELS]

@@ -57,6 +57,7 @@ from tuneline.model.batches import TokenizedSplit
 from tuneline.model.frozen_classifier import TrainedModel
 from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
+from tuneline.tasks import DECISIONS, Task
 from tuneline.tasks.predictions import write_predictions
 from tuneline.tasks.task import Logits
 
@@ -177,7 +178,9 @@ def publish_outs(result: TrainingResult, frozen: FrozenResult | None, inputs: In
             publish_frozen(frozen, inputs, params)
             outcome = TrainingOutcome(frozen.progress, frozen.logits, choice)
         else:
-            publish_model(result.model, result.weights, TOKENIZER, CLASSIFIER)
+            split = inputs.validation
+            task = state.metric.decided(result.logits, split.labels, split.task)
+            publish_model(result.model, result.weights, TOKENIZER, CLASSIFIER, task)
             outcome = TrainingOutcome(state.progress, result.logits, choice)
         publish_measurements(outcome, state.metric, inputs.validation, params)
     state.checkpoints.remove_all()
@@ -186,7 +189,9 @@ def publish_outs(result: TrainingResult, frozen: FrozenResult | None, inputs: In
 def publish_frozen(fitted: FrozenResult, inputs: Inputs, params: Params) -> None:
     """Write the linear model with its frozen checkpoint."""
     model = fitted.model(params, inputs)
-    publish_model(model, model.state_dict(), TOKENIZER, CLASSIFIER)
+    split = inputs.validation
+    task = fitted.metric.decided(fitted.logits, split.labels, split.task)
+    publish_model(model, model.state_dict(), TOKENIZER, CLASSIFIER, task)
 
 
 @dataclass(frozen=True)
@@ -208,7 +213,8 @@ def publish_measurements(
     outcome: TrainingOutcome, metric: ValidationMetric, split: TokenizedSplit, params: Params
 ) -> None:
     """Write the metrics of the published model, and its predictions for the validation split."""
-    write_predictions(VALIDATION_PREDICTIONS, split.labels, outcome.logits, split.task)
+    decided = metric.decided(outcome.logits, split.labels, split.task)
+    write_predictions(VALIDATION_PREDICTIONS, split.labels, outcome.logits, decided)
     interval = metric.interval(outcome.logits, split.labels, split.task, params.seed)
     metrics = training_metrics(outcome.progress, metric.name, interval, params.train.keep)
     if outcome.choice is not None:
@@ -252,8 +258,12 @@ def run() -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
 
 
-def publish_model(model: TrainedModel, weights: dict[str, Tensor], tokenizer: Path, target: Path) -> None:
-    """Write a folder in Hugging Face format: safetensors, label names, tokenizer."""
+def publish_model(
+    model: TrainedModel, weights: dict[str, Tensor], tokenizer: Path, target: Path, task: Task
+) -> None:
+    """Write a folder in Hugging Face format: safetensors, label names, decisions of the task, tokenizer."""
+    if task.decisions:
+        model.config.update({DECISIONS: task.decisions})
     # transformers 5.23 would save the path of the base model, and has no public setter
     model.config._name_or_path = ""
     disable_progress_bar: Any = logging.disable_progress_bar

@@ -159,7 +159,8 @@ def write_paused_predictions(state: TrainState) -> None:
         state.validation_logits = predict_within_memory(state)
     if state.accelerator.is_main_process:
         split = state.validation_loader.split
-        write_predictions(PAUSED_PREDICTIONS, split.labels, state.validation_logits, split.task)
+        decided = state.metric.decided(state.validation_logits, split.labels, split.task)
+        write_predictions(PAUSED_PREDICTIONS, split.labels, state.validation_logits, decided)
 
 
 def train_to_end(state: TrainState) -> None:

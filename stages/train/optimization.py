@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +20,7 @@ from tuneline.metrics.table import METRIC_TABLE
 from tuneline.model.batches import TokenizedSplit
 from tuneline.params import TrainParams
 from tuneline.params.section import FunctionName
+from tuneline.params.train import ThresholdParams
 from tuneline.tasks import Task
 from tuneline.tasks.predictions import metrics_of
 from tuneline.tasks.task import Labels, Logits
@@ -174,18 +175,25 @@ class ValidationMetric:
     name: str
     greater_is_better: bool
     custom: CustomMetric | None = None
+    thresholds: ThresholdParams = field(default_factory=ThresholdParams)
+    """How the outputs of rows of validation become predictions, before they are scored."""
 
     @classmethod
     def load(cls, params: TrainParams, labels: Task) -> Self:
         """Look the metric up in the table, or import it."""
         if not FunctionName.matches(params.metric):
-            return cls(params.metric, METRIC_TABLE[params.metric].greater_is_better)
+            greater_is_better = METRIC_TABLE[params.metric].greater_is_better
+            return cls(params.metric, greater_is_better, thresholds=params.thresholds)
         custom = load_metric("train.metric", FunctionName.parse("train.metric", params.metric), labels)
-        return cls(custom.name, custom.greater_is_better, custom)
+        return cls(custom.name, custom.greater_is_better, custom, params.thresholds)
+
+    def decided(self, logits: Logits, labels: Labels, task: Task) -> Task:
+        """Return the task with the decisions that suit a split best."""
+        return task.decided(logits, labels, self.thresholds)
 
     def scores(self, logits: Logits, labels: NDArray[Any], task: Task) -> Mapping[str, float]:
         """Return the metrics of a split by name: the metrics of its task, the loss, and this one."""
-        metrics = metrics_of(logits, labels, task)
+        metrics = metrics_of(logits, labels, self.decided(logits, labels, task))
         if self.custom is None:
             return metrics
         return {**metrics, self.name: self.custom.compute(logits, labels)}
@@ -195,7 +203,7 @@ class ValidationMetric:
         if self.custom is not None:
             return None
         metric = METRIC_TABLE[self.name]
-        predictions = task.predictions(logits)
+        predictions = self.decided(logits, labels, task).predictions(logits)
         estimate = metric_interval(metric, labels, predictions, average=task.averaging(None), seed=seed)
         if estimate is None:
             return None

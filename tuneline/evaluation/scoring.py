@@ -275,10 +275,10 @@ def _overlap(first: str, second: str) -> float:
     return len(first_words & second_words) / max(len(first_words | second_words), 1)
 
 
-def label_slices(labels: NDArray[Any], names: Sequence[str]) -> Iterator[RowSlice]:
+def label_slices(labels: NDArray[Any], task: Task) -> Iterator[RowSlice]:
     """Yield one slice for each class that occurs. Accuracy within it is the recall of the class."""
-    for index, name in enumerate(names):
-        rows = np.flatnonzero(labels == index)
+    for index, name in enumerate(task.class_names):
+        rows = np.flatnonzero(task.members(labels, index))
         if len(rows):
             yield RowSlice("label", name, rows)
 

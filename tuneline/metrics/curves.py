@@ -1,8 +1,8 @@
 """Curves and calibration of a classifier for ``dvc plots``; their size is limited."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,8 @@ BINS = 15
 """Bins of the calibration curve, as in Guo et al. 2017, "On Calibration of Modern Neural Networks"."""
 
 Columns = dict[str, NDArray[np.float64]]
-Classes = NDArray[np.int64] | NDArray[np.float32]
-"""Class ids of shape ``(rows,)``.
-
-They are int64; the type has float32 because labels of a split have either.
-"""
+Classes = NDArray[Any]
+"""Class ids of shape ``(rows,)``, or of rows with several labels each, 0 or 1 of shape ``(rows, labels)``."""
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 ROWS_AT_A_TIME = 100_000
 _GRID = np.linspace(0.0, 1.0, POINTS + 1)
@@ -29,6 +26,20 @@ def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     exponentials = np.exp(wide - wide.max(axis=1, keepdims=True))  # finite for logits of any size
     result: NDArray[np.float64] = exponentials / exponentials.sum(axis=1, keepdims=True)
     return result
+
+
+class ClassProbabilities(Protocol):
+    """The probabilities of a split, one class at a time."""
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+
+    def of_class(self, index: int) -> NDArray[np.float64]:
+        """Return the probability of a class in each row, shape ``(rows,)``."""
+
+    def judged(self, labels: Classes) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the confidence of each prediction, and whether it is right, both of one shape."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +82,63 @@ class Softmax:
         result: NDArray[np.float64] = np.divide(np.exp(wide, out=wide), self.total, out=wide)
         return result
 
+    def judged(self, labels: Classes) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the probability of the most probable class, and whether it is the label; ``(rows,)``."""
+        return self.highest, self.logits.argmax(axis=1) == labels
+
+
+@dataclass(frozen=True)
+class Sigmoid:
+    """The probabilities of a split in which every label of a row is decided by itself.
+
+    The logits have the shape ``(rows, labels)``.
+    """
+
+    logits: NDArray[np.float32]
+
+    @property
+    def classes(self) -> int:
+        """Number of labels."""
+        return int(self.logits.shape[1])
+
+    def of_class(self, index: int) -> NDArray[np.float64]:
+        """Return the probability of a label, of shape ``(rows,)``."""
+        return sigmoid(self.logits[:, index])
+
+    def judged(self, labels: Classes) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the probability of each label, and whether the row has it; ``(rows * labels,)``.
+
+        So the curve of calibration is of the probability that a label is there.
+        """
+        return sigmoid(self.logits).ravel(), labels.ravel() == 1
+
+
+def sigmoid(logits: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the probabilities of logits, computed in float64."""
+    from scipy.special import expit
+
+    return np.asarray(expit(logits.astype(np.float64)))
+
+
+def has_class(labels: Classes, index: int) -> NDArray[np.bool_]:
+    """Return which rows have a class, shape ``(rows,)``."""
+    if labels.ndim == 2:
+        return np.asarray(labels[:, index] == 1)
+    return np.asarray(labels == index)
+
 
 def scored_classes(labels: Classes, classes: int) -> list[int]:
     """Return the classes whose curves are defined: classes of at least one row, but not of all.
 
-    With two classes: the positive one.
+    With two classes, of which a row has one: the positive one.
     """
-    candidates = [1] if classes == 2 else range(classes)  # the curve of class 0 would say the same
-    return [index for index in candidates if 0 < np.count_nonzero(labels == index) < len(labels)]
+    candidates: Sequence[int] = range(classes)
+    if classes == 2 and labels.ndim == 1:
+        candidates = [1]  # the curve of class 0 would say the same
+    return [index for index in candidates if 0 < np.count_nonzero(has_class(labels, index)) < len(labels)]
 
 
-def roc_curve(probability: Softmax, labels: Classes) -> Columns:
+def roc_curve(probability: ClassProbabilities, labels: Classes) -> Columns:
     """Return the true positive rate over the false positive rate.
 
     The curve is of class 1 of two, or the mean of one class against the rest.
@@ -90,16 +147,17 @@ def roc_curve(probability: Softmax, labels: Classes) -> Columns:
     """
     scored = scored_classes(labels, probability.classes)
     false, true = _mean_curve(
-        (_roc(labels == index, probability.of_class(index)) for index in scored), len(scored)
+        (_roc(has_class(labels, index), probability.of_class(index)) for index in scored), len(scored)
     )
     return {"false_positive_rate": false, "true_positive_rate": true}
 
 
-def precision_recall_curve(probability: Softmax, labels: Classes) -> Columns:
+def precision_recall_curve(probability: ClassProbabilities, labels: Classes) -> Columns:
     """Return precision over recall, averaged as in ``roc_curve``."""
     scored = scored_classes(labels, probability.classes)
     recall, precision = _mean_curve(
-        (_precision_recall(labels == index, probability.of_class(index)) for index in scored), len(scored)
+        (_precision_recall(has_class(labels, index), probability.of_class(index)) for index in scored),
+        len(scored),
     )
     return {"recall": recall, "precision": precision}
 
@@ -144,35 +202,34 @@ def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> Curve:
     return x[kept], y[kept]
 
 
-def roc_area(probability: Softmax, labels: Classes) -> float | None:
+def roc_area(probability: ClassProbabilities, labels: Classes) -> float | None:
     """Return the area under the ROC curve, averaged as the curve is; ``None`` if no curve is defined."""
     # The whole curves, not the thinned ones: their areas are exact.
     areas = []
     for label in scored_classes(labels, probability.classes):
-        false, true = _roc(labels == label, probability.of_class(label))
+        false, true = _roc(has_class(labels, label), probability.of_class(label))
         areas.append(np.trapezoid(true, false))
     return float(np.mean(areas)) if areas else None
 
 
-def average_precision(probability: Softmax, labels: Classes) -> float | None:
+def average_precision(probability: ClassProbabilities, labels: Classes) -> float | None:
     """Return the average precision, averaged as the curve is; ``None`` if no curve is defined."""
     # Not the trapezoids below the curve: they are too optimistic between its points.
     precisions = []
     for label in scored_classes(labels, probability.classes):
-        recall, precision = _precision_recall(labels == label, probability.of_class(label))
+        recall, precision = _precision_recall(has_class(labels, label), probability.of_class(label))
         precisions.append(np.sum(np.diff(recall) * precision[1:]))
     return float(np.mean(precisions)) if precisions else None
 
 
-def calibration(probability: Softmax, labels: Classes) -> Columns:
+def calibration(probability: ClassProbabilities, labels: Classes) -> Columns:
     """Return accuracy by confidence of the prediction, in bins of equal width (Guo et al.
 
     2017, equations 1 and 2).
 
     The columns are ``confidence`` (mean), ``accuracy`` and ``rows`` of each bin that is not empty.
     """
-    confidence = probability.highest
-    right = probability.logits.argmax(axis=1) == labels
+    confidence, right = probability.judged(labels)
     # A confidence of 1 is in the last bin.
     bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     rows = np.bincount(bins, minlength=BINS)

@@ -22,7 +22,7 @@ def compute_metric(
     """
     if metric.count_score is not None:
         # Rows with the same label and prediction are scored once, with their number as the weight.
-        (distinct_labels, distinct_predictions), counts = distinct_rows((labels, predictions))
+        (distinct_labels, distinct_predictions), counts, _ = distinct_rows((labels, predictions))
         weights = counts[None].astype(np.float64)
         return float(metric.count_score(weights, distinct_labels, distinct_predictions, average)[0])
     if metric.row_score is not None:
@@ -31,15 +31,31 @@ def compute_metric(
     raise ValueError(f"{metric.name} cannot be computed from predictions")
 
 
-def distinct_rows(columns: Sequence[NDArray[Any]]) -> tuple[ClassIds, NDArray[np.int64]]:
-    """Return the distinct rows of columns of integers, and how often each occurs.
+def distinct_rows(
+    columns: Sequence[NDArray[Any]],
+) -> tuple[list[NDArray[Any]], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct rows of columns of integers, how often each occurs, and which one each row is.
 
-    The rows are in lexicographic order, shape ``(columns, distinct)``; the counts have the shape
-    ``(distinct,)``.
-
-    It encodes each row as one number, which is 30 times faster than ``numpy.unique`` over rows (2 ms for
-    100,000 rows).
+    A column has the shape ``(rows,)``, or ``(rows, labels)`` with 0 or 1. The distinct rows are in an order
+    that depends on nothing but the rows: columns of shape ``(distinct, ...)``. The counts have the shape
+    ``(distinct,)``, and the numbers of the rows ``(rows,)``.
     """
+    codes = _row_codes(columns)
+    _, first, inverse, counts = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
+    return [column[first] for column in columns], counts, inverse
+
+
+def _row_codes(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return a value for each row, of shape ``(rows,)``, that is equal for equal rows.
+
+    For columns of numbers it is a number, in lexicographic order: five times faster than ``numpy.unique``
+    over rows (10 ms for 100,000 rows).
+    """
+    if any(column.ndim > 1 for column in columns):
+        parts = [np.asarray(column, np.int8).reshape(len(column), -1) for column in columns]
+        joined = np.ascontiguousarray(np.concatenate(parts, axis=1))
+        return joined.view(np.dtype((np.void, joined.shape[1]))).ravel()
+
     lowest = np.array([column.min() for column in columns], np.int64)
     widths = []
     for column, low in zip(columns, lowest.tolist(), strict=True):
@@ -52,8 +68,7 @@ def distinct_rows(columns: Sequence[NDArray[Any]]) -> tuple[ClassIds, NDArray[np
         codes += column
         codes -= low
 
-    distinct, counts = np.unique(codes, return_counts=True)
-    return np.stack(np.unravel_index(distinct, tuple(widths))) + lowest[:, None], counts
+    return codes
 
 
 def numeric_columns(columns: Sequence[NDArray[Any]], on_ranks: bool) -> Floats:

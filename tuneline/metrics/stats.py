@@ -260,7 +260,7 @@ def _class_scores(
     rows, and fast.
     """
     strata = np.zeros(len(columns[0]), np.int64) if leaked is None else leaked
-    (labels, *models, stratum), counts = distinct_rows((*columns, strata))
+    (labels, *models, stratum), counts, _ = distinct_rows((*columns, strata))
 
     # ``drawn`` counts the distinct rows, shape ``(draws, distinct)``.
     def scores(drawn: NDArray[np.int64]) -> Floats:
@@ -449,9 +449,9 @@ def _scores(
     A weight says how often a row of the split counts.
     """
     if metric.count_score is not None:
-        pairs, inverse = np.unique(np.stack([labels, predictions]), axis=1, return_inverse=True)
-        counts = [np.bincount(inverse.ravel(), row_weights, pairs.shape[1]) for row_weights in weights]
-        return metric.count_score(np.stack(counts).astype(np.float64), pairs[0], pairs[1], average)
+        (pair_labels, pair_predictions), pair_rows, inverse = distinct_rows((labels, predictions))
+        counts = [np.bincount(inverse, row_weights, len(pair_rows)) for row_weights in weights]
+        return metric.count_score(np.stack(counts).astype(np.float64), pair_labels, pair_predictions, average)
     if metric.row_score is None:
         raise ValueError(f"{metric.name} cannot be computed from predictions")
 

@@ -21,24 +21,26 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tuneline.metrics.curves import Softmax
+    from tuneline.metrics.curves import ClassProbabilities
 
     Floats = NDArray[np.float64]
     ClassIds = NDArray[np.int64]
-    CountScore = Callable[[Floats, ClassIds, ClassIds, "Averaging"], Floats]
+    LabelSets = NDArray[np.int8]
+    """Which labels a row has, 0 or 1, of shape ``(rows, labels)``."""
+    CountScore = Callable[[Floats, NDArray[Any], NDArray[Any], "Averaging"], Floats]
     """From counts, labels and predictions to the metric of each resample.
 
     Counts have the shape ``(resamples, pairs)``; labels and predictions of the distinct pairs have the shape
-    ``(pairs,)``.
+    ``(pairs,)``, or ``(pairs, labels)`` where a row has several labels.
     """
     RowScore = Callable[[Floats, Floats], Floats]
     """From labels and predictions of shape ``(resamples, rows)`` to the metric of each resample."""
-    ProbabilityScore = Callable[["Softmax", NDArray[Any]], float | None]
-    """From probabilities and labels of shape ``(rows,)`` to the metric; ``None`` where it is not defined."""
+    ProbabilityScore = Callable[["ClassProbabilities", NDArray[Any]], float | None]
+    """From probabilities and labels of a split to the metric; ``None`` where it is not defined."""
 
 Averaging = Literal["binary", "macro"]
-MetricKind = Literal["classification", "regression"]
-"""What a metric scores: classes or numbers."""
+MetricKind = Literal["classification", "regression", "multilabel"]
+"""What a metric scores: classes, numbers, or sets of labels."""
 LEAKED_ROWS = "leaked_rows"
 """Key in ``metrics/evaluate.json`` of the number of leaked rows: they repeat or resemble an earlier row."""
 MAJORITY = "majority"
@@ -68,7 +70,8 @@ class Metric:
     Attributes:
         name: Key in ``metrics/*.json``, and value of ``train.metric``.
         interval: Method of its confidence interval in ``tuneline.metrics.stats``.
-        count_score: Formula for class ids; ``None`` for a metric of numbers, logits or probabilities.
+        count_score: Formula for class ids or sets of labels; ``None`` for a metric of numbers, logits or
+            probabilities.
         probability_score: Formula for probabilities of classes; ``None`` for other metrics.
         is_compared: True for a metric of probabilities that is computed for exported models, too.
         on_ranks: True if ``row_score`` takes ranks instead of values.
@@ -192,37 +195,102 @@ def _mean_squared_error(labels: Floats, predictions: Floats) -> Floats:
     return errors
 
 
-def _roc_auc(probability: Softmax, labels: NDArray[Any]) -> float | None:
+def _roc_auc(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
     from tuneline.metrics.curves import roc_area
 
     return roc_area(probability, labels)
 
 
-def _average_precision(probability: Softmax, labels: NDArray[Any]) -> float | None:
+def _average_precision(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
     from tuneline.metrics.curves import average_precision
 
     return average_precision(probability, labels)
 
 
-def _calibration_error(probability: Softmax, labels: NDArray[Any]) -> float | None:
+def _calibration_error(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
     from tuneline.metrics.curves import calibration, calibration_error
 
     return calibration_error(calibration(probability, labels))
 
 
-def _brier_score(probability: Softmax, labels: NDArray[Any]) -> float | None:
+def _brier_score(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
     """Return the mean squared distance of the probabilities from the label (Brier 1950).
 
-    For two classes it is half of it, as is usual.
+    For two classes it is half of it, as is usual. Of several labels it is the mean over the labels.
     """
     import numpy as np
 
+    from tuneline.metrics.curves import has_class
+
     total = 0.0
     for label in range(probability.classes):
-        distance = probability.of_class(label) - (labels == label)
+        distance = probability.of_class(label) - has_class(labels, label)
         total += float(np.sum(distance**2))
     score = total / len(labels)
+    if labels.ndim == 2:
+        return score / probability.classes
     return score / 2 if probability.classes == 2 else score
+
+
+def _macro_f1(counts: Floats, labels: LabelSets, predictions: LabelSets, _average: Averaging) -> Floats:
+    """Return the mean F1 over the labels that a resample has in labels or predictions."""
+    import numpy as np
+
+    both, total = _label_counts(counts, labels, predictions)
+    f1 = _ratio(2 * both, total)
+    return np.asarray(f1.sum(axis=1) / np.maximum((total > 0).sum(axis=1), 1))
+
+
+def _micro_f1(counts: Floats, labels: LabelSets, predictions: LabelSets, _average: Averaging) -> Floats:
+    """Return F1 over all decisions; 0 where no row has a label or a prediction."""
+    both, total = _label_counts(counts, labels, predictions)
+    return _ratio(2 * both.sum(axis=1), total.sum(axis=1))
+
+
+def _label_counts(counts: Floats, labels: LabelSets, predictions: LabelSets) -> tuple[Floats, Floats]:
+    """Return for each label how many rows have and get it, and the sum of rows that have it and that get it.
+
+    Both have the shape ``(resamples, labels)``; F1 is twice the former by the latter.
+    """
+    return counts @ (labels & predictions), counts @ labels + counts @ predictions
+
+
+def _samples_f1(counts: Floats, labels: LabelSets, predictions: LabelSets, _average: Averaging) -> Floats:
+    """Return the mean F1 of the rows; a row without labels that gets none has 1."""
+    import numpy as np
+
+    both = (labels & predictions).sum(axis=1, dtype=np.float64)
+    total = labels.sum(axis=1, dtype=np.float64) + predictions.sum(axis=1, dtype=np.float64)
+    f1 = np.where(total > 0, _ratio(2 * both, total), 1.0)
+    return np.asarray(counts @ f1 / counts.sum(axis=1))
+
+
+def _subset_accuracy(
+    counts: Floats, labels: LabelSets, predictions: LabelSets, _average: Averaging
+) -> Floats:
+    """Return the share of rows that get exactly their labels."""
+    accuracies: Floats = counts @ (labels == predictions).all(axis=1) / counts.sum(axis=1)
+    return accuracies
+
+
+def _hamming_loss(counts: Floats, labels: LabelSets, predictions: LabelSets, _average: Averaging) -> Floats:
+    """Return the share of wrong decisions."""
+    losses: Floats = counts @ (labels != predictions).mean(axis=1) / counts.sum(axis=1)
+    return losses
+
+
+def _macro_f1_at_half(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
+    """Return the macro F1 of the labels with a probability above 0.5."""
+    import numpy as np
+
+    scores = []
+    for label in range(probability.classes):
+        has_label = labels[:, label] == 1
+        is_predicted = probability.of_class(label) > 0.5
+        total = has_label.sum() + is_predicted.sum()
+        if total > 0:
+            scores.append(2 * (has_label & is_predicted).sum() / total)
+    return float(np.mean(scores)) if scores else None
 
 
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
@@ -234,6 +302,7 @@ def _ratio(numerator: Floats, denominator: Floats) -> Floats:
 
 CLASSES: tuple[MetricKind, ...] = ("classification",)
 NUMBERS: tuple[MetricKind, ...] = ("regression",)
+SETS: tuple[MetricKind, ...] = ("multilabel",)
 _METRICS = (
     Metric(
         name="accuracy",
@@ -281,7 +350,60 @@ _METRICS = (
         uninformed=0.0,
         hub_name="spearmanr",
     ),
-    Metric(name="roc_auc", title="Area under ROC", kinds=CLASSES, probability_score=_roc_auc),
+    Metric(
+        name="macro_f1",
+        title="Macro F1",
+        kinds=SETS,
+        interval="bootstrap",
+        count_score=_macro_f1,
+        baseline="majority_macro_f1",
+    ),
+    Metric(
+        name="micro_f1",
+        title="Micro F1",
+        kinds=SETS,
+        interval="bootstrap",
+        count_score=_micro_f1,
+        baseline="majority_micro_f1",
+    ),
+    Metric(
+        name="samples_f1",
+        title="F1 of a row, mean",
+        kinds=SETS,
+        interval="bootstrap",
+        count_score=_samples_f1,
+        baseline="majority_samples_f1",
+    ),
+    Metric(
+        name="subset_accuracy",
+        title="Rows with exactly their labels",
+        kinds=SETS,
+        interval="bootstrap",
+        count_score=_subset_accuracy,
+        baseline="majority_subset_accuracy",
+    ),
+    Metric(
+        name="hamming_loss",
+        title="Hamming loss",
+        kinds=SETS,
+        greater_is_better=False,
+        interval="bootstrap",
+        count_score=_hamming_loss,
+        baseline="majority_hamming_loss",
+    ),
+    Metric(
+        name="mean_average_precision",
+        title="Mean average precision",
+        kinds=SETS,
+        probability_score=_average_precision,
+    ),
+    Metric(
+        name="macro_f1_at_half",
+        title="Macro F1 with thresholds of 0.5",
+        kinds=SETS,
+        probability_score=_macro_f1_at_half,
+    ),
+    Metric(name="roc_auc", title="Area under ROC", kinds=CLASSES + SETS, probability_score=_roc_auc),
     Metric(
         name="average_precision",
         title="Average precision",
@@ -291,7 +413,7 @@ _METRICS = (
     Metric(
         name="calibration_error",
         title="Calibration error",
-        kinds=CLASSES,
+        kinds=CLASSES + SETS,
         greater_is_better=False,
         probability_score=_calibration_error,
         is_compared=True,
@@ -299,7 +421,7 @@ _METRICS = (
     Metric(
         name="brier_score",
         title="Brier score",
-        kinds=CLASSES,
+        kinds=CLASSES + SETS,
         greater_is_better=False,
         probability_score=_brier_score,
     ),
@@ -312,7 +434,7 @@ _METRICS = (
         baseline="mean_mse",
         hub_name="mse",
     ),
-    Metric(name="loss", title="Loss", kinds=CLASSES + NUMBERS, greater_is_better=False),
+    Metric(name="loss", title="Loss", kinds=CLASSES + NUMBERS + SETS, greater_is_better=False),
 )
 METRIC_TABLE: Mapping[str, Metric] = {metric.name: metric for metric in _METRICS}
 """Every metric by name, in the order in which people see them.

@@ -121,7 +121,8 @@ class LinearModel:
         inverse = _best_regularization(divisions, labels, emphasis)
 
         # the model of all rows
-        model = _pipeline(inverse, labels, emphasis).fit(vectors, answers)
+        model = _pipeline(labels.linear_model(inverse, MAX_ITERATIONS, final=True), emphasis)
+        model.fit(vectors, answers)
         return cls(model, constant, answers.dtype)
 
     def predict(self, vectors: Vectors) -> NDArray[Any]:
@@ -174,7 +175,8 @@ def _best_regularization(
             if labels.is_constant(fitted_rows[1]):  # one label only: there is nothing to fit
                 scores.append(-np.inf)
                 continue
-            model = _pipeline(inverse, labels, emphasis).fit(*fitted_rows)
+            model = _pipeline(labels.linear_model(inverse, MAX_ITERATIONS, final=False), emphasis)
+            model.fit(*fitted_rows)
             scores.append(labels.linear_score(model, *scored_rows))
         score = float(np.mean(scores))
         if score < best_score:
@@ -185,11 +187,10 @@ def _best_regularization(
     return best_inverse
 
 
-def _pipeline(inverse: float, labels: Task, emphasis: Vectors) -> Any:
+def _pipeline(linear: Any, emphasis: Vectors) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-    linear = labels.linear_model(inverse, MAX_ITERATIONS)
     return make_pipeline(
         StandardScaler(), FunctionTransformer(_emphasized, kw_args={"emphasis": emphasis}), linear
     )

@@ -70,6 +70,8 @@ class UsageRecord(Record):
     task: str
     labels: Sequence[str] | None
     """Class names in the order of their ids; ``None``: labels are numbers."""
+    decisions: Mapping[str, Any] | None = OMITTED
+    """How outputs become predictions, such as the threshold of each label, where it was chosen."""
     text_columns: Sequence[str]
     max_length: int
     """Maximal tokens of a row, special tokens included."""

@@ -61,11 +61,12 @@ class TextClassifier:
         try:
             text_columns = json.loads(metadata["text_columns"])
             labels = json.loads(metadata["labels"])
+            decisions = json.loads(metadata.get("decisions", "{}"))
             record = TokenizerRecord.model_validate(json.loads(metadata["tokenizer"]))
             tokenizer_file = file.parent / record.file
             return cls(
                 text_columns=tuple(text_columns),
-                task=TASKS[metadata["task"]].of_outputs(labels or ()),
+                task=TASKS[metadata["task"]].of_outputs(labels or ()).with_decisions(decisions),
                 pad_token_id=int(metadata["pad_token_id"]),
                 classifier=classifier,
                 tokenizer=_truncating_tokenizer(

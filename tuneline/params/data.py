@@ -234,7 +234,9 @@ class DataParams(Section):
     label_names: list[str] | None = None
     """Class names in the order of their ids. ``null``: the order of the source if it has one, else sorted."""
     task: TaskKind = "classification"
-    """``classification``: labels are classes. ``regression``: labels are numbers to predict."""
+    """``classification``: labels are classes. ``regression``: labels are numbers to predict. ``multilabel``:
+    a row has any number of labels.
+    """
     label_sets: LabelSetsParams | None = None
     """multilabel: how the source writes several labels of a text. docs/your-data.md has examples."""
     max_rows: Positive | None = None

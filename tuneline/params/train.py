@@ -37,6 +37,33 @@ class LoraParams(Section):
     """Names of linear layers that get an adapter. ``null``: peft's default for the model type."""
 
 
+class ThresholdParams(Section):
+    """Several labels per row: the probability above which a row has a label, chosen on validation.
+
+    The thresholds are stored in the model, and used wherever it predicts.
+    """
+
+    choose: Literal["f1", "precision", "recall", "half"] = "f1"
+    """``f1``: the highest F1 of each label. ``precision``, ``recall``: as many, or as few, rows as the
+    ``target`` of the label allows. ``half``: 0.5, without a choice.
+    """
+    target: Fraction | None = None
+    """precision, recall: the smallest value on validation, for example 0.9."""
+    at_least_one: bool = False
+    """A row without a label above its threshold gets the most probable one."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        has_target = self.choose in ("precision", "recall")
+        if has_target and self.target is None:
+            raise ValueError(f"target: {self.choose} needs the smallest value, for example 0.9")
+        if not has_target and self.target is not None:
+            raise ValueError(
+                f"target: {self.choose} has none; set it to null, or choose to precision or recall"
+            )
+        return self
+
+
 class TrainParams(Section):
     """Section ``train``."""
 
@@ -123,6 +150,8 @@ class TrainParams(Section):
 
     ``balanced``: the same total weight for each. A mapping: by class name; others weigh 1. ``null``:
     every example weighs the same. Classification only."""
+    thresholds: ThresholdParams = ThresholdParams()
+    """Several labels per row: how their thresholds are chosen."""
     freeze: list[str] = []
     """Names of modules that are not trained, for example ``[embeddings, encoder.layer.0]``.
 

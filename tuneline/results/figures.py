@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tuneline.core.paths import METRICS, PLOTS
 from tuneline.core.records import Metrics
-from tuneline.metrics.curves import Softmax
 from tuneline.metrics.stats import Estimate
 from tuneline.project.dvc import Lock
 from tuneline.project.repo import PreviousResult
@@ -204,8 +203,8 @@ def draw_calibration(bins: Columns, _: Columns | None = None) -> Markup:
 def draw_confidence(predictions: ReportedPredictions) -> Markup:
     """Draw the histogram of the confidence of correct and wrong predictions."""
     # Confidence is the probability of the predicted class, not of the label.
-    probability = Softmax.of(predictions.logits).highest
-    correct = predictions.predicted == predictions.labels
+    probability = predictions.error_sizes
+    correct = ~predictions.errors
     # The axis begins at a tenth: no confidence is lower than one by the number of classes.
     lowest = np.clip(np.floor(probability.min() * 10) / 10, 0, 0.9)
     with canvas() as (figure, axes):

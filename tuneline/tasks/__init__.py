@@ -5,8 +5,20 @@ its kind.
 """
 
 from tuneline.tasks.classification import Classification
-from tuneline.tasks.reading import TASKS, read_task, register, task_with_names
+from tuneline.tasks.multilabel import Multilabel
+from tuneline.tasks.reading import DECISIONS, TASKS, read_task, register, task_with_names, trained_task
 from tuneline.tasks.regression import Regression
 from tuneline.tasks.task import Task
 
-__all__ = ["TASKS", "Classification", "Regression", "Task", "read_task", "register", "task_with_names"]
+__all__ = [
+    "DECISIONS",
+    "TASKS",
+    "Classification",
+    "Multilabel",
+    "Regression",
+    "Task",
+    "read_task",
+    "register",
+    "task_with_names",
+    "trained_task",
+]

@@ -63,6 +63,7 @@ class Classification(Task):
     staged_type: ClassVar[pa.DataType] = pa.string()
     ordered: ClassVar[bool] = False
     correlates: ClassVar[bool] = False
+    one_class: ClassVar[bool] = True
     takes_class_params: ClassVar[bool] = True
 
     @classmethod
@@ -313,7 +314,7 @@ class Classification(Task):
 
     # Linear models, of texts or of frozen vectors.
 
-    def linear_model(self, inverse: float, iterations: int) -> Any:
+    def linear_model(self, inverse: float, iterations: int, *, final: bool) -> Any:  # noqa: ARG002
         """Return a logistic regression."""
         from sklearn.linear_model import LogisticRegression
 
@@ -321,7 +322,7 @@ class Classification(Task):
 
     def sparse_linear_model(self, inverse: float, iterations: int) -> Any:
         """Return a logistic regression."""
-        return self.linear_model(inverse, iterations)
+        return self.linear_model(inverse, iterations, final=True)
 
     def linear_score(self, model: Any, vectors: NDArray[np.float32], labels: Labels) -> float:
         """Return the mean log-likelihood; rows of a class that the train split does not have are left out.

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -9,6 +11,7 @@ from tuneline.core.errors import DataError
 from tuneline.core.tables import FEATURES, LABELS
 from tuneline.params.data import TASK_KINDS
 from tuneline.tasks.classification import Classification
+from tuneline.tasks.multilabel import Multilabel
 from tuneline.tasks.regression import Regression
 from tuneline.tasks.task import Task
 
@@ -25,11 +28,14 @@ def read_task(schema: pa.Schema, column: str = LABELS) -> Task:
         raise DataError(
             "The table has no label names in its schema.", "Write it with `dvc repro download`."
         ) from None
+    if feature["_type"] == "List":
+        feature = feature["feature"]
     kinds = {"ClassLabel": Classification.kind, "Value": Regression.kind}
-    return TASKS[feature.get("task", kinds[feature["_type"]])].of_outputs(feature.get("names", ()))
+    task = TASKS[feature.get("task", kinds[feature["_type"]])].of_outputs(feature.get("names", ()))
+    return task.with_decisions(feature.get(DECISIONS, {}))
 
 
-TASKS: dict[str, type[Task]] = {kind.kind: kind for kind in (Classification, Regression)}
+TASKS: dict[str, type[Task]] = {kind.kind: kind for kind in (Classification, Regression, Multilabel)}
 """The kinds of task by the value of ``data.task``."""
 
 
@@ -38,6 +44,16 @@ def register(task: type[Task]) -> None:
     TASKS[task.kind] = task
     if task.kind not in TASK_KINDS:
         TASK_KINDS.append(task.kind)
+
+
+DECISIONS = "decisions"
+"""Key in the configuration of a model of ``Task.decisions``."""
+
+
+def trained_task(task: Task, model: Path) -> Task:
+    """Return a task with the decisions of a trained model, which are in the configuration in its folder."""
+    config: dict[str, Any] = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    return task.with_decisions(config.get(DECISIONS, {}))
 
 
 def task_with_names(names: Sequence[str] | None) -> Task:

@@ -37,6 +37,7 @@ class Regression(Task):
     staged_type: ClassVar[pa.DataType] = pa.float64()
     ordered: ClassVar[bool] = True
     correlates: ClassVar[bool] = True
+    one_class: ClassVar[bool] = False
     takes_class_params: ClassVar[bool] = False
 
     @classmethod
@@ -243,7 +244,7 @@ class Regression(Task):
 
     # Linear models, of texts or of frozen vectors.
 
-    def linear_model(self, inverse: float, iterations: int) -> Any:  # noqa: ARG002
+    def linear_model(self, inverse: float, iterations: int, *, final: bool) -> Any:  # noqa: ARG002  # noqa: ARG002
         """Return a ridge regression."""
         from sklearn.linear_model import Ridge
 

@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.core.tables import numpy_values
+from tuneline.core.tables import UNLABELLED, numpy_values
+from tuneline.metrics.curves import ClassProbabilities, Softmax
 from tuneline.metrics.stats import Interval
 from tuneline.metrics.table import Averaging, Metric, MetricKind, metrics_for
+from tuneline.params.train import ThresholdParams
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,6 +63,8 @@ class Task(ABC):
     """True if labels have an order: they are binned at percentiles, and compared by their distributions."""
     correlates: ClassVar[bool]
     """True if the primary metric is a correlation, which rows with equal labels do not have."""
+    one_class: ClassVar[bool]
+    """True if a label is one class."""
     takes_class_params: ClassVar[bool]
     """True if ``train.class_weights`` and ``train.label_smoothing`` can be set."""
 
@@ -87,12 +91,27 @@ class Task(ABC):
     def of_outputs(cls, names: Sequence[str]) -> Self:
         """Return the task of this kind of a model whose outputs have these names."""
 
+    # How outputs become predictions.
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """How outputs become predictions, as the files of a model store it; empty if nothing was chosen."""
+        return {}
+
+    def with_decisions(self, decisions: Mapping[str, Any]) -> Self:  # noqa: ARG002
+        """Return the task with ``decisions`` that a file has stored."""
+        return self
+
+    def decided(self, logits: Logits, labels: Labels, rule: ThresholdParams) -> Self:  # noqa: ARG002
+        """Return the task with the decisions that suit rows of validation best."""
+        return self
+
     # How labels are read and stored.
 
     @classmethod
     @abstractmethod
     def strata(cls, labels: pa.Array) -> pa.Array:
-        """Return the stratum of each row, as text; null where there is only one.
+        """Return the stratum of each row of a split, as text; null where there is only one.
 
         Labels are of ``staged_type``.
         """
@@ -108,6 +127,10 @@ class Task(ABC):
 
         ``written`` is how each class is written there.
         """
+
+    def unlabelled_column(self, rows: int) -> pa.Array:
+        """Return a column of ``label_type`` for a split without labels."""
+        return pa.array([UNLABELLED] * rows, self.label_type)
 
     @abstractmethod
     def parsed(self, texts: pa.ChunkedArray) -> Labels:
@@ -136,6 +159,14 @@ class Task(ABC):
 
         Bin ``i`` has the labels above edge ``i - 1``, up to and including edge ``i``.
         """
+
+    def bin_values(self, labels: Labels) -> Labels:
+        """Return what is counted in ``bins`` of valid labels, shape ``(values,)``: one for each row."""
+        return labels
+
+    def members(self, labels: Labels, label: int) -> NDArray[np.bool_]:
+        """Return which rows have the class of this id, shape ``(rows,)``."""
+        return np.asarray(labels == label)
 
     @property
     @abstractmethod
@@ -233,10 +264,26 @@ class Task(ABC):
     def scores(self, logits: Logits) -> NDArray[np.float64]:
         """Return what people see of outputs, shape ``(rows, outputs)``: probabilities or numbers."""
 
+    def probabilities_of(self, logits: Logits) -> ClassProbabilities:
+        """Return the probabilities of the classes of a split, where there are classes."""
+        return Softmax.of(logits)
+
     @property
     @abstractmethod
     def prediction_columns(self) -> tuple[str, ...]:
         """Columns of the prediction in the output of ``tuneline predict``; all but ``label`` are numbers."""
+
+    @property
+    def prediction_types(self) -> tuple[pa.DataType, ...]:
+        """Arrow types of ``prediction_columns``."""
+        types = []
+        for name in self.prediction_columns:
+            types.append(pa.string() if name == "label" else pa.float64())
+        return tuple(types)
+
+    def cell_text(self, value: Any) -> Any:
+        """Return a value of ``prediction_columns`` as a CSV file has it."""
+        return value
 
     @abstractmethod
     def prediction_rows(self, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
@@ -349,12 +396,13 @@ class Task(ABC):
     # Linear models, of texts or of frozen vectors.
 
     @abstractmethod
-    def linear_model(self, inverse: float, iterations: int) -> Any:
+    def linear_model(self, inverse: float, iterations: int, *, final: bool) -> Any:
         """Return an unfitted linear model of scikit-learn.
 
         Args:
             inverse: Inverse of the regularization.
             iterations: Most iterations of its fit.
+            final: True for a model that predicts, False for one whose probabilities are only scored.
         """
 
     @abstractmethod
@@ -429,6 +477,10 @@ class Task(ABC):
         self, trained: Logits, exported: Logits, labels: Labels, close_rmse: float
     ) -> NDArray[np.bool_]:
         """Return for each row whether an exported model predicts the same as the trained one."""
+
+    def agreement_metrics(self, trained: Logits, exported: Logits) -> dict[str, float]:  # noqa: ARG002
+        """Return how far predictions of a row agree in part, by name of the metric."""
+        return {}
 
     @abstractmethod
     def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:

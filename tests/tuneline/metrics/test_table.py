@@ -75,14 +75,14 @@ def test_correlations_of_a_constant_are_zero(value):
     "metric", [metric for metric in METRIC_TABLE.values() if metric.of_predictions], ids=lambda it: it.name
 )
 def test_formula_scores_each_resample_by_itself(metric):
-    labels, *resamples = np.random.default_rng(0).integers(0, 3, (4, 50))
+    random = np.random.default_rng(0)
+    labels, *resamples = random.integers(0, 3, (4, 50))
+    if "multilabel" in metric.kinds:
+        labels, *resamples = random.integers(0, 2, (4, 50, 2))
     expected = [compute_metric(metric, labels, predictions) for predictions in resamples]
     if metric.count_score is not None:
-        kinds, _ = distinct_rows((np.tile(labels, 3), np.concatenate(resamples)))
-        counts = [
-            [np.count_nonzero((labels == label) & (one == prediction)) for label, prediction in kinds.T]
-            for one in resamples
-        ]
+        kinds, _, numbers = distinct_rows((np.concatenate([labels] * 3), np.concatenate(resamples)))
+        counts = [np.bincount(rows, minlength=len(kinds[0])) for rows in np.split(numbers, 3)]
         values = metric.count_score(np.array(counts, dtype=np.float64), *kinds, "macro")
     else:
         columns = [numeric_columns((labels, predictions), metric.on_ranks) for predictions in resamples]
@@ -102,21 +102,37 @@ def test_metric_of_probabilities_cannot_be_computed_from_predictions():
 )
 def test_distinct_rows_equal_those_of_numpy(rows):
     values, counts = np.unique(np.array(rows), axis=0, return_counts=True)
-    distinct, numbers = distinct_rows(tuple(np.array(rows).T))
-    assert (distinct.T.tolist(), numbers.tolist()) == (values.tolist(), counts.tolist())
+    columns = tuple(np.array(rows).T)
+    distinct, occurrences, numbers = distinct_rows(columns)
+    assert (np.stack(distinct).T.tolist(), occurrences.tolist()) == (values.tolist(), counts.tolist())
+    assert np.array_equal(np.stack(distinct)[:, numbers], np.stack(columns))
+
+
+def test_distinct_sets_of_labels_are_counted():
+    random = np.random.default_rng(0)
+    labels, predictions = random.integers(0, 2, (2, 60, 3)).astype(np.int8)
+    (own, predicted), occurrences, numbers = distinct_rows((labels, predictions))
+    assert np.array_equal(own[numbers], labels)
+    assert np.array_equal(predicted[numbers], predictions)
+    joined = np.concatenate([labels, predictions], axis=1)
+    assert sorted(occurrences) == sorted(np.unique(joined, axis=0, return_counts=True)[1])
 
 
 def test_table_directions_are_those_of_the_field():
     assert {name for name, metric in METRIC_TABLE.items() if not metric.greater_is_better} == {
         "calibration_error",
         "brier_score",
+        "hamming_loss",
         "mse",
         "loss",
     }
 
 
-@pytest.mark.parametrize(("task", "name"), [("classification", "accuracy"), ("regression", "pearson")])
-def test_primary_metric_is_accuracy_or_pearson(task, name):
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [("classification", "accuracy"), ("regression", "pearson"), ("multilabel", "macro_f1")],
+)
+def test_primary_metric_is_that_of_the_task(task, name):
     assert primary_metric(task).name == name
 
 

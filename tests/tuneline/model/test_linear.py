@@ -87,7 +87,8 @@ def test_regularization_is_chosen_by_cross_validation_where_validation_has_few_r
             (vectors[part], answers[part]) for part in (slice(80), slice(80, 95), slice(95, None))
         )
         models = [
-            linear._pipeline(inverse, labels, np.ones(20)).fit(*train) for inverse in linear.REGULARIZATION
+            linear._pipeline(labels.linear_model(inverse, 200, final=False), np.ones(20)).fit(*train)
+            for inverse in linear.REGULARIZATION
         ]
         ours.append(LinearModel.fit(train, few, labels).model.score(*new))
         by_likelihood.append(max(models, key=lambda model: labels.linear_score(model, *few)).score(*new))

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from markupsafe import Markup
 from numpy.typing import NDArray
@@ -43,7 +42,7 @@ from tuneline.evaluation.scoring import (
     split_metrics,
     spread_metrics,
 )
-from tuneline.metrics.curves import Softmax, calibration, precision_recall_curve, roc_curve
+from tuneline.metrics.curves import calibration, precision_recall_curve, roc_curve
 from tuneline.metrics.functions import load_metric
 from tuneline.metrics.stats import Estimate, metric_interval
 from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, title_of
@@ -217,8 +216,8 @@ def read_labelled(
     # labels
     labels = rows[LABEL]
     if task.has_classes:
-        written = written_classes(task.output_names, set(pc.unique(labels.drop_null()).to_pylist()))
-        labels = pc.index_in(labels, value_set=pa.array(written, pa.string()), skip_nulls=True)
+        written = written_classes(task.output_names, task.observed(labels))
+        labels = task.stored(labels.combine_chunks(), written)
     is_used = np.ones(len(rows), dtype=bool)
     for index, problem in _problems(rows, labels, texts, label, task.output_names):
         is_used[index] = False
@@ -234,7 +233,7 @@ def read_labelled(
         texts={name: kept[f"text_{index}"] for index, name in enumerate(texts)},
         groups={name: kept[f"other_{index}"] for index, name in enumerate(by)},
         positions=kept[POSITION],
-        labels=labels.to_numpy()[is_used].astype(task.label_type.to_pandas_dtype()),
+        labels=task.array_of(labels.filter(pa.array(is_used)).cast(task.label_type)),
         unit=unit,
         left_out=bad.count,
     )
@@ -448,7 +447,7 @@ def make_file_slices(
     yield from length_slices(lengths)
     if len(texts) == 2:
         yield from overlap_slices([texts])
-    yield from label_slices(file.labels, schema.class_names)
+    yield from label_slices(file.labels, schema)
     for name, values in file.groups.items():
         column = np.array(values.to_pylist(), dtype=object)
         groups = sorted(values.value_counts().to_pylist(), key=lambda group: -group["counts"])
@@ -595,7 +594,7 @@ def draw(predictions: ReportedPredictions) -> dict[str, Markup]:
     figures = {}
     computations = {"precision_recall": precision_recall_curve, "roc": roc_curve, "calibration": calibration}
     for name, compute in computations.items():
-        curve = dict(compute(Softmax.of(logits), labels))
+        curve = dict(compute(predictions.task.probabilities_of(logits), labels))
         points_of_curve = next(iter(curve.values()))
         if len(points_of_curve):  # there is nothing to draw where the curve is not defined
             figures[name] = CURVES[name](curve, None)

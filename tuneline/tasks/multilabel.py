@@ -1,0 +1,683 @@
+"""Several labels: any number of them for each row, also none.
+
+In memory the labels of rows are numbers 0 or 1, int8 of shape ``(rows, labels)``; a row without a label to
+learn from is -1 throughout. A model has one logit for each label. Its probability is the sigmoid of the
+logit, and a row has the labels whose probability is above their threshold.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tuneline.core.errors import ParamsError
+from tuneline.core.tables import UNLABELLED, numpy_values
+from tuneline.metrics.curves import Sigmoid, sigmoid
+from tuneline.metrics.stats import Interval, paired_difference
+from tuneline.metrics.table import (
+    METRIC_TABLE,
+    MOST_PREDICTED,
+    NEVER_PREDICTED,
+    PREDICTED_CLASSES,
+    Averaging,
+    Metric,
+    MetricKind,
+)
+from tuneline.params.train import ThresholdParams
+from tuneline.tasks.task import Labels, Logits, RowLosses, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tuneline.metrics.curves import ClassProbabilities
+
+UNKNOWN = -2
+"""Every label of a row with a name that the task does not have; -1 is a missing label."""
+HALF = 0.5
+"""Threshold of a label for which none was chosen."""
+SEPARATORS = (";", "|", ",", "\t")
+"""What joins the labels of a row in text: the first that no name contains."""
+NO_LABELS = "(none)"
+"""What people read where a row has no labels."""
+LOGIT_OF_NEVER = 20.0
+"""Size of the logit of a label that all rows of train have, or none.
+
+Its probability is within 1e-8 of 1 or 0.
+"""
+ROWS_AT_A_TIME = 100_000
+SMALLEST = 1e-12
+"""Smallest probability whose logarithm is taken."""
+HELD_OUT = 5
+"""A linear model chooses its thresholds on one row of so many, which it is not fitted to."""
+
+
+@dataclass(frozen=True)
+class Multilabel(Task):
+    """Labels are sets of names; a model has one logit for each name.
+
+    Attributes:
+        names: Names of the labels in the order of their ids.
+        thresholds: Probability above which a row has a label, for each name; empty: 0.5.
+        at_least_one: True if a row without a label above its threshold gets the most probable one.
+    """
+
+    names: tuple[str, ...]
+    thresholds: tuple[float, ...] = field(default=(), compare=False)
+    at_least_one: bool = field(default=False, compare=False)
+
+    kind: ClassVar[str] = "multilabel"
+    problem_type: ClassVar[str] = "multi_label_classification"
+    metric_kind: ClassVar[MetricKind] = "multilabel"
+    has_classes: ClassVar[bool] = True
+    one_class: ClassVar[bool] = False
+    errors_note: ClassVar[str] = ""
+    error_figure: ClassVar[str] = "confidence"
+    prediction_column: ClassVar[str] = "labels"
+    errors_title: ClassVar[str] = "Most confident errors"
+    error_size: ClassVar[str] = "confidence"
+    staged_type: ClassVar[pa.DataType] = pa.list_(pa.string())
+    ordered: ClassVar[bool] = False
+    correlates: ClassVar[bool] = False
+    takes_class_params: ClassVar[bool] = True
+
+    @classmethod
+    def strata(cls, labels: pa.Array) -> pa.Array:
+        """Return the rarest label of each row; the empty text where it has none.
+
+        Rows with rare labels are what a division can get wrong, so the rarest label of a row decides: as in
+        iterative stratification, which divides the rows of the rarest label first (Sechidis, Tsoumakas &
+        Vlahavas, "On the Stratification of Multi-Label Data", 2011).
+        """
+        names = pc.list_flatten(labels)
+        rows = pc.list_parent_indices(labels)
+        counts = pc.value_counts(names)
+        order = pc.sort_indices(
+            pa.table({"count": counts.field("counts"), "name": counts.field("values")}),
+            [("count", "ascending"), ("name", "ascending")],
+        )
+        ranked = counts.field("values").take(order)
+
+        # the lowest rank of each row
+        ranks = numpy_values(pc.index_in(names, ranked).cast(pa.int64()))
+        lowest = np.full(len(labels), len(ranked), np.int64)
+        np.minimum.at(lowest, numpy_values(rows.cast(pa.int64())), ranks)
+        rarest = pa.concat_arrays([ranked, pa.array([""])]).take(pa.array(lowest))
+        return pc.if_else(pc.is_valid(labels), rarest, None)
+
+    @classmethod
+    def observed(cls, labels: pa.Array) -> set[Any]:
+        """Return the labels that occur in a column."""
+        return set(pc.unique(pc.list_flatten(labels)).to_pylist())
+
+    @classmethod
+    def resolution(cls, rows: int) -> str:
+        """Return on how many rows a label in ten rows is measured."""
+        return (
+            f"With {rows:,} rows, a label that one row in ten has is measured on {rows // 10:,} rows of test:"
+            " the intervals say how exactly."
+        )
+
+    @property
+    def outputs(self) -> int:
+        """One for each label."""
+        return len(self.names)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the labels."""
+        return self.names
+
+    @classmethod
+    def of_outputs(cls, names: Sequence[str]) -> Self:
+        """Return the task with these labels."""
+        return cls(tuple(names))
+
+    # How outputs become predictions.
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """The thresholds by name, and whether a row gets at least one label."""
+        if not self.thresholds:
+            return {}
+        return {
+            "thresholds": dict(zip(self.names, self.thresholds, strict=True)),
+            "at_least_one": self.at_least_one,
+        }
+
+    def with_decisions(self, decisions: Mapping[str, Any]) -> Self:
+        """Return the task with these thresholds."""
+        if not decisions:
+            return self
+        thresholds = decisions["thresholds"]
+        return replace(
+            self,
+            thresholds=tuple(thresholds[name] for name in self.names),
+            at_least_one=decisions["at_least_one"],
+        )
+
+    def decided(self, logits: Logits, labels: Labels, rule: ThresholdParams) -> Self:
+        """Return the task with the thresholds that suit the rows best."""
+        probability = sigmoid(logits)
+        thresholds = []
+        for label in range(self.outputs):
+            thresholds.append(best_threshold(probability[:, label], labels[:, label] == 1, rule))
+        return replace(self, thresholds=tuple(thresholds), at_least_one=rule.at_least_one)
+
+    @property
+    def _cuts(self) -> NDArray[np.float64]:
+        """The thresholds, shape ``(labels,)``."""
+        return np.array(self.thresholds or [HALF] * self.outputs)
+
+    def _decided_sets(self, probability: NDArray[np.float64]) -> Labels:
+        """Return the labels of rows with these probabilities, both of shape ``(rows, labels)``."""
+        sets = (probability > self._cuts).astype(np.int8)
+        if self.at_least_one:
+            empty = np.flatnonzero(~sets.any(axis=1))
+            sets[empty, probability[empty].argmax(axis=1)] = 1
+        return sets
+
+    # How labels are read and stored.
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        """A row has 0 or 1 for each label."""
+        return (self.outputs,)
+
+    @property
+    def label_type(self) -> pa.DataType:
+        """A list of ids, ascending."""
+        return pa.list_(pa.int64())
+
+    @property
+    def label_dtype(self) -> np.dtype[Any]:
+        """0 or 1."""
+        return np.dtype(np.int8)
+
+    @property
+    def label_feature(self) -> dict[str, Any]:
+        """A list of class labels with their names, and what decides on them."""
+        label: dict[str, Any] = {"names": list(self.names), "_type": "ClassLabel", "task": self.kind}
+        if self.decisions:
+            label["decisions"] = self.decisions
+        return {"feature": label, "_type": "List"}
+
+    def array_of(self, column: pa.Array | pa.ChunkedArray) -> Labels:
+        """Return lists of ids as 0 or 1 for each label; -1 throughout for ``[-1]``."""
+        rows = numpy_values(pc.list_parent_indices(column).cast(pa.int64()))
+        ids = numpy_values(pc.list_flatten(column))
+        labels = np.zeros((len(column), self.outputs), np.int8)
+        is_label = ids >= 0
+        labels[rows[is_label], ids[is_label]] = 1
+        for missing in (UNLABELLED, UNKNOWN):
+            labels[rows[ids == missing]] = missing
+        return labels
+
+    def column_of(self, labels: Labels) -> pa.Array:
+        """Return 0 or 1 for each label as lists of ids."""
+        rows, ids = np.nonzero(labels == 1)
+        lists = np.split(ids, np.searchsorted(rows, np.arange(1, len(labels))))
+        if not len(labels):
+            lists = []
+        missing = np.flatnonzero((labels < 0).any(axis=1))
+        for row in missing.tolist():
+            lists[row] = labels[row, :1].astype(np.int64)
+        return pa.array(lists, self.label_type)
+
+    def stored(self, labels: pa.Array, written: Sequence[str]) -> pa.Array:
+        """Return the ids of the labels, ascending; ``[-1]`` for a row with an unknown label."""
+        names = pa.array(written, pa.string())
+        ids = pc.fill_null(pc.index_in(pc.list_flatten(labels), value_set=names), UNLABELLED)
+        rows = numpy_values(pc.list_parent_indices(labels).cast(pa.int64()))
+        array = np.zeros((len(labels), self.outputs), np.int8)
+        numbers = numpy_values(ids.cast(pa.int64()))
+        is_label = numbers >= 0
+        array[rows[is_label], numbers[is_label]] = 1
+        array[rows[~is_label]] = UNLABELLED
+        return pc.if_else(pc.is_valid(labels), self.column_of(array), None)
+
+    def unlabelled_column(self, rows: int) -> pa.Array:
+        """Return a column of rows without a label."""
+        return pa.array([[UNLABELLED]] * rows, self.label_type)
+
+    def parsed(self, texts: pa.ChunkedArray) -> Labels:
+        """Return the labels that texts list, -2 for a text with an unknown one."""
+        labels = np.zeros((len(texts), self.outputs), np.int8)
+        ids = {name: index for index, name in enumerate(self.names)}
+        for row, text in enumerate(texts.to_pylist()):
+            for name in self._listed(text):
+                if name not in ids:
+                    labels[row] = UNKNOWN
+                    break
+                labels[row, ids[name]] = 1
+        return labels
+
+    def _listed(self, text: str | None) -> list[str]:
+        """Return the names in a text."""
+        parts = [part.strip() for part in (text or "").split(self.separator)]
+        return [part for part in parts if part and part != NO_LABELS]
+
+    @property
+    def separator(self) -> str:
+        """What joins the labels of a row in text."""
+        for separator in SEPARATORS:
+            if not any(separator in name for name in self.names):
+                return separator
+        raise ParamsError(
+            "data.label_names: the names of the labels contain all of ; | , and tab.",
+            "Rename a label: one of these must be free to join the labels of a row.",
+        )
+
+    def valid(self, labels: Labels) -> NDArray[np.bool_]:
+        """Return which rows have labels that are known, also none."""
+        return np.asarray((labels >= 0).all(axis=1))
+
+    @property
+    def label_limits(self) -> dict[str, list[int]]:
+        """The ids of the labels."""
+        return {"class_ids": list(range(self.outputs))}
+
+    @property
+    def names_text(self) -> str:
+        """The names of the labels."""
+        return ", ".join(self.names)
+
+    def bins(self, train: Labels) -> tuple[tuple[str, ...], tuple[float, ...]]:  # noqa: ARG002
+        """Return one bin for each label, whose name is in quotes."""
+        return tuple(f'"{name}"' for name in self.names), tuple(range(self.outputs - 1))
+
+    def bin_values(self, labels: Labels) -> Labels:
+        """Return the id of each label of each row: a row counts once for every label that it has."""
+        return np.asarray(np.nonzero(labels == 1)[1])
+
+    def unlabelled(self, labels: Labels) -> NDArray[np.bool_]:
+        """Return which rows are without a label to learn from: the empty set is one."""
+        return np.asarray((labels == UNLABELLED).any(axis=1))
+
+    def label_tolerance(self, labels: Labels) -> float:  # noqa: ARG002
+        """Return 0: two sets are the same or not."""
+        return 0.0
+
+    def members(self, labels: Labels, label: int) -> NDArray[np.bool_]:
+        """Return which rows have a label."""
+        return np.asarray(labels[:, label] == 1)
+
+    def translated(self, labels: Labels, other: Task) -> Labels:
+        """Translate labels by their names; a set with a label that this task does not have is -1."""
+        if other.names == self.names:
+            return labels
+        result = np.zeros((len(labels), self.outputs), np.int8)
+        for index, name in enumerate(other.output_names):
+            if name in self.names:
+                result[:, self.names.index(name)] = labels[:, index]
+        for index, name in enumerate(other.output_names):
+            if name not in self.names:
+                result[labels[:, index] == 1] = UNLABELLED
+        return result
+
+    def encoded(self, predicted: pa.ChunkedArray) -> Labels:
+        """Return lists of names, or texts that join them, as labels; -1 for a set with an unknown one."""
+        if pa.types.is_string(predicted.type) or pa.types.is_large_string(predicted.type):
+            labels = self.parsed(predicted)
+            labels[(labels == UNKNOWN).any(axis=1)] = UNLABELLED
+            return labels
+        return self.array_of(self.stored(predicted.combine_chunks(), self.names))
+
+    def decoded(self, predictions: Labels) -> pa.Array:
+        """Return lists of names."""
+        return pa.array([self._names_of(row) for row in predictions.tolist()], pa.list_(pa.string()))
+
+    def _names_of(self, row: Sequence[int]) -> list[str]:
+        return [name for name, has_label in zip(self.names, row, strict=True) if has_label == 1]
+
+    def exact_text(self, label: Any) -> str:
+        """Return the names, joined in the order of their ids, given a text, ids, or 0 or 1 for each label."""
+        if isinstance(label, str):
+            names = set(self._listed(label))
+            known = [name for name in self.names if name in names]
+            unknown = sorted(names.difference(self.names))
+            return self.separator.join([*known, *unknown])
+        return self.separator.join(self._names_of(label))
+
+    def label_text(self, label: Any) -> str:
+        """Return the names of a row's labels."""
+        return f"{self.separator} ".join(self._names_of(label)).strip() or NO_LABELS
+
+    def logged_label(self, label: Any) -> str:
+        """Return the names of a row's labels."""
+        return f"[{', '.join(self._names_of(label))}]"
+
+    def label_value(self, label: Any) -> str | float:
+        """Return the names of a row's labels, joined."""
+        return self.separator.join(self._names_of(label))
+
+    def example_labels(self, rows: int) -> Labels:
+        """Return labels in the pattern of binary numbers, so that sets of several sizes occur."""
+        numbers = np.arange(rows)[:, None]
+        return np.asarray((numbers >> np.arange(self.outputs) % 8) & 1).astype(np.int8)
+
+    # What a model predicts.
+
+    def predictions(self, logits: Logits) -> Labels:
+        """Return the labels whose probability is above their threshold."""
+        return self._decided_sets(sigmoid(logits))
+
+    def scores(self, logits: Logits) -> NDArray[np.float64]:
+        """Return the probability of each label."""
+        return sigmoid(logits)
+
+    def probabilities_of(self, logits: Logits) -> "ClassProbabilities":
+        """Return the probability of each label."""
+        return Sigmoid(logits)
+
+    @property
+    def prediction_columns(self) -> tuple[str, ...]:
+        """The labels, and the probability of each label."""
+        return ("labels", *(f"probability_{name}" for name in self.names))
+
+    @property
+    def prediction_types(self) -> tuple[pa.DataType, ...]:
+        """A list of names, and numbers."""
+        return (pa.list_(pa.string()), *[pa.float64()] * self.outputs)
+
+    def prediction_rows(self, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
+        """Yield lists of names, and probabilities."""
+        sets = self._decided_sets(scores).tolist()
+        for labels, values in zip(sets, scores.round(digits).tolist(), strict=True):
+            yield [self._names_of(labels), *values]
+
+    def cell_text(self, value: Any) -> Any:
+        """Return the labels of a row joined, as a CSV file has them."""
+        if isinstance(value, list):
+            return self.separator.join(value)
+        return value
+
+    def json_prediction(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return the labels with the probabilities by name."""
+        labels, *shares = values
+        return {"labels": labels, "probabilities": dict(zip(self.names, shares, strict=True))}
+
+    def named_scores(self, scores: Sequence[float]) -> tuple[str | float, dict[str, float]]:
+        """Return the labels, joined, and all probabilities."""
+        (labels,) = self._decided_sets(np.array([scores])).tolist()
+        return self.label_text(labels), dict(zip(self.names, scores, strict=True))
+
+    def constant_prediction(self, batches: Iterable[Labels]) -> Any:
+        """Return the most frequent set, of equally frequent ones the first in the order of the ids."""
+        counts: dict[bytes, int] = {}
+        for batch in batches:
+            sets, rows = np.unique(batch, axis=0, return_counts=True)
+            for labels, count in zip(sets.astype(np.int8), rows.tolist(), strict=True):
+                counts[labels.tobytes()] = counts.get(labels.tobytes(), 0) + count
+        most_frequent = min(counts, key=lambda labels: (-counts[labels], labels))
+        return np.frombuffer(most_frequent, np.int8)
+
+    def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:
+        """Return which rows do not get exactly their labels."""
+        return np.asarray((predictions != labels).any(axis=1))
+
+    def error_sizes(self, logits: Logits, labels: Labels) -> NDArray[np.float64]:
+        """Return the probability of the most confident wrong decision of each row.
+
+        Where all decisions are right, it is the probability of the least confident one.
+        """
+        probability = sigmoid(logits)
+        sets = self._decided_sets(probability)
+        confidence = np.where(sets == 1, probability, 1 - probability)
+        wrong = sets != labels
+        most_confident_error = np.where(wrong, confidence, 0.0).max(axis=1)
+        return np.asarray(np.where(wrong.any(axis=1), most_confident_error, confidence.min(axis=1)))
+
+    def error_size_text(self, size: float) -> str:
+        """Return a probability in percent."""
+        return f"confidence {100 * size:.1f} %"
+
+    def spread(self, predictions: Labels, labels: Labels) -> dict[str, float]:
+        """Return numbers of predicted and never predicted labels, and the share of the most predicted set."""
+        predicted = predictions.any(axis=0)
+        labelled = (labels == 1).any(axis=0)
+        _, rows = np.unique(predictions, axis=0, return_counts=True)
+        return {
+            PREDICTED_CLASSES: int(predicted.sum()),
+            NEVER_PREDICTED: int((labelled & ~predicted).sum()),
+            MOST_PREDICTED: float(rows.max() / len(labels)),
+        }
+
+    def confidence(self, logits: Logits) -> float | None:
+        """Return the probability of the least certain decision."""
+        probability = sigmoid(logits)
+        return float(np.where(self._decided_sets(probability) == 1, probability, 1 - probability).min())
+
+    def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Return which rows keep all their labels."""
+        return np.asarray((self.predictions(after) == self.predictions(before)).all(axis=1))
+
+    # How a model is trained.
+
+    @property
+    def scales_targets(self) -> bool:
+        """Labels have no scale."""
+        return False
+
+    @property
+    def uniform_logits(self) -> Logits | None:
+        """A probability of 0.5 for each label."""
+        return np.zeros((1, self.outputs), np.float32)
+
+    def matches_head(self, stored: Sequence[str]) -> bool:
+        """Return True for the same labels in the same order."""
+        return list(stored) == list(self.names)
+
+    def check_class_params(self, class_weights: object, label_smoothing: float) -> None:  # noqa: ARG002
+        """Check that weights name labels."""
+        if not isinstance(class_weights, dict):  # "balanced", or none
+            return
+        unknown = set(class_weights) - set(self.names)
+        if unknown:
+            raise ParamsError(
+                f"train.class_weights: {min(unknown)!r} is not a label.",
+                f"The labels are {', '.join(self.names)}.",
+            )
+
+    def balanced_weights(self, labels: Labels) -> NDArray[np.float32]:
+        """Return the rows without each label by the rows with it, shape ``(labels,)``.
+
+        So both kinds of rows have the same total weight. A label without rows weighs 1.
+        """
+        rows = (labels == 1).sum(axis=0)
+        weights = np.where(rows > 0, (len(labels) - rows) / np.maximum(rows, 1), 1.0)
+        return np.maximum(weights, SMALLEST).astype(np.float32)
+
+    def total_weight(self, labels: Labels, class_weights: NDArray[np.float32]) -> float:  # noqa: ARG002
+        """Return the number of rows: a weight is of the label of a row, not of the row."""
+        return float(len(labels))
+
+    def weighted(self, losses: "Tensor", labels: "Tensor", weight: "Tensor") -> "Tensor":  # noqa: ARG002
+        """Refuse weights: a function of the user returns the loss of all labels of a row together."""
+        raise ParamsError(
+            "train.class_weights: with several labels per row, a loss of your own cannot be weighted.",
+            "Set it to null, and weight the labels in the function.",
+        )
+
+    def model_outputs(self, logits: "Tensor") -> "Tensor":
+        """Return the logits."""
+        return logits.float()
+
+    def losses(
+        self, outputs: "Tensor", labels: "Tensor", weight: "Tensor | None", label_smoothing: float
+    ) -> "Tensor":
+        """Return the binary cross-entropy, mean over the labels.
+
+        ``weight`` multiplies the loss of the labels that a row has. Smoothing moves each target by half its
+        share towards 0.5.
+        """
+        from torch.nn import functional
+
+        targets = labels.float() * (1 - label_smoothing) + label_smoothing / 2
+        entropies = functional.binary_cross_entropy_with_logits(
+            outputs, targets, pos_weight=weight, reduction="none"
+        )
+        return entropies.mean(dim=1)
+
+    # Linear models, of texts or of frozen vectors.
+
+    def linear_model(self, inverse: float, iterations: int, *, final: bool) -> Any:
+        """Return a logistic regression of each label; the final one chooses its thresholds."""
+        from tuneline.tasks.one_vs_rest import OneVsRest
+
+        return OneVsRest(inverse=inverse, iterations=iterations, held_out=HELD_OUT if final else None)
+
+    def sparse_linear_model(self, inverse: float, iterations: int) -> Any:
+        """Return a logistic regression of each label."""
+        return self.linear_model(inverse, iterations, final=True)
+
+    def linear_score(self, model: Any, vectors: NDArray[np.float32], labels: Labels) -> float:
+        """Return the negative mean loss."""
+        if not len(labels):
+            return 0.0
+        return -float(_entropies(model.predict_proba(vectors), labels).mean())
+
+    def linear_head(
+        self,
+        coefficients: NDArray[np.float64],
+        intercept: NDArray[np.float64],
+        classes: Any,  # noqa: ARG002
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the weights: there is a row for each label."""
+        return coefficients, intercept
+
+    def constant_bias(self, constant: Any) -> NDArray[np.float64]:
+        """Return a bias with which the labels of a set are certain, and all others impossible."""
+        return np.where(np.asarray(constant) == 1, LOGIT_OF_NEVER, -LOGIT_OF_NEVER)
+
+    # How predictions are judged.
+
+    @property
+    def slice_metric(self) -> Metric:
+        """Micro F1."""
+        return METRIC_TABLE["micro_f1"]
+
+    def averaging(self, required: Averaging | None) -> Averaging:
+        """Return macro: the metrics of the table say themselves how they average."""
+        if required == "binary":
+            raise ParamsError(
+                "evaluate.f1: binary is for two classes; the data has several labels per row.",
+                "Set it to null.",
+            )
+        return "macro"
+
+    def mean_loss(self, logits: Logits, labels: Labels) -> float:
+        """Return the mean binary cross-entropy."""
+        total = 0.0
+        for start in range(0, len(labels), ROWS_AT_A_TIME):
+            rows = slice(start, start + ROWS_AT_A_TIME)
+            outputs = logits[rows].astype(np.float64)
+            # log(1 + exp(x)) - x * label, for logits of any size
+            losses = np.logaddexp(0.0, outputs) - outputs * labels[rows]
+            total += float(losses.sum())
+        return total / labels.size
+
+    def calibrated_losses(self, logits: Logits, labels: Labels) -> RowLosses:
+        """Return the losses of logits that are divided by the temperature that suits these rows best.
+
+        The source is Guo et al. 2017, "On Calibration of Modern Neural Networks".
+        """
+        from scipy.optimize import minimize_scalar
+
+        def losses(log: float) -> RowLosses:
+            return _entropies(sigmoid((logits / np.exp(log)).astype(np.float32)), labels)
+
+        minimum = minimize_scalar(
+            lambda log: losses(log).mean(), bounds=(np.log(0.05), np.log(20.0)), method="bounded"
+        )
+        return losses(minimum.x)
+
+    def uninformed_losses(self, labels: Labels) -> RowLosses:
+        """Return the losses of the frequencies of the labels."""
+        frequencies = np.broadcast_to(labels.mean(axis=0), labels.shape)
+        return _entropies(frequencies, labels)
+
+    def probability_metrics(self, logits: Logits, labels: Labels) -> dict[str, float]:
+        """Return the metrics of the table that have a formula for probabilities, where they are defined."""
+        return self._probability_scores(logits, labels, self.metrics)
+
+    def _probability_scores(
+        self, logits: Logits, labels: Labels, metrics: Iterable[Metric]
+    ) -> dict[str, float]:
+        scores = {}
+        for metric in metrics:
+            if metric.probability_score is None:
+                continue
+            score = metric.probability_score(Sigmoid(logits), labels)
+            if score is not None:
+                scores[metric.name] = score
+        return scores
+
+    def agreement(
+        self,
+        trained: Logits,
+        exported: Logits,
+        labels: Labels,  # noqa: ARG002
+        close_rmse: float,  # noqa: ARG002
+    ) -> NDArray[np.bool_]:
+        """Return which rows get the same labels."""
+        return np.asarray((self.predictions(trained) == self.predictions(exported)).all(axis=1))
+
+    def agreement_metrics(self, trained: Logits, exported: Logits) -> dict[str, float]:
+        """Return the share of equal decisions, and its lowest value of a label."""
+        by_label = (self.predictions(trained) == self.predictions(exported)).mean(axis=0)
+        return {"label_agreement": float(by_label.mean()), "lowest_label_agreement": float(by_label.min())}
+
+    def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
+        """Return the paired bootstrap interval of the drop of macro F1."""
+        difference = paired_difference(self.primary_metric, labels, trained, exported, seed=seed)
+        return Interval(difference.low, difference.high)
+
+    def exported_quality(self, logits: Logits, labels: Labels) -> Mapping[str, float]:
+        """Return the metrics of probabilities that are compared."""
+        return self._probability_scores(
+            logits, labels, [metric for metric in self.metrics if metric.is_compared]
+        )
+
+
+def _entropies(probability: NDArray[np.float64], labels: Labels) -> RowLosses:
+    """Return the binary cross-entropy of each row, mean over its labels."""
+    likelihood = np.where(labels == 1, probability, 1 - probability)
+    return np.asarray(-np.log(np.maximum(likelihood, SMALLEST)).mean(axis=1))
+
+
+def best_threshold(
+    probability: NDArray[np.float64], has_label: NDArray[np.bool_], rule: ThresholdParams
+) -> float:
+    """Return the threshold of one label, halfway between two probabilities of rows.
+
+    It is 0.5 if the rule says so, if no row has the label, or if no threshold reaches what is asked for.
+    """
+    if rule.choose == "half" or not has_label.any():
+        return HALF
+    target = rule.target or 0.0
+
+    # with each probability as the lowest that is predicted, highest first
+    order = np.argsort(-probability, kind="stable")
+    ranked = probability[order]
+    correct = np.cumsum(has_label[order])
+    predicted = np.arange(1, len(ranked) + 1)
+    precision = correct / predicted
+    recall = correct / has_label.sum()
+
+    # rows of equal probability are predicted together
+    is_last = np.append(ranked[1:] != ranked[:-1], True)
+    if rule.choose == "f1":
+        value = np.where(is_last, 2 * correct / (predicted + has_label.sum()), -1.0)
+    elif rule.choose == "precision":  # as many rows as the precision allows
+        value = np.where(is_last & (precision >= target), recall, -1.0)
+    else:  # as few rows as the recall allows
+        value = np.where(is_last & (recall >= target), precision, -1.0)
+    position = int(value.argmax())
+    if value[position] < 0:
+        return HALF
+    next_lower = ranked[position + 1] if position + 1 < len(ranked) else 0.0
+    return float((ranked[position] + next_lower) / 2)
