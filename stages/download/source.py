@@ -25,7 +25,8 @@ from tuneline.core.errors import DataError
 from tuneline.core.tables import ROW_GROUP, UNLABELLED, rebatch, write_batches
 from tuneline.core.terminal import progress
 from tuneline.params.data import DataParams
-from tuneline.readers.labelled import LABEL, POSITION, BadValues, LabelledColumns, has_text
+from tuneline.readers.bad_values import BadValues
+from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text
 from tuneline.readers.rows import MB, PARAMETERS, BadRows, RowProblem, too_large
 
 GROUP = "other_0"
