@@ -1,5 +1,5 @@
-"""A DVC remote in an object store: one machine pushes its results, another one clones, pulls, and has only the
-page to write."""
+"""A DVC remote in an object store: one machine pushes its results, another one clones, pulls, and only writes
+its page."""
 
 import pytest
 
