@@ -26,7 +26,7 @@ from tuneline.core.tables import ROW_GROUP, rebatch, write_batches
 from tuneline.core.terminal import progress
 from tuneline.params.data import DataParams
 from tuneline.readers.bad_values import BadValues
-from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, any_labelled, has_text
+from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text
 from tuneline.readers.rows import MB, PARAMETERS, BadRows, RowProblem, too_large
 
 GROUP = "other_0"
@@ -190,7 +190,7 @@ def stage_split(
                         )
 
                     filled = has_text(batch.columns[: len(columns.texts)])
-                    labelled = labelled or any_labelled(batch[LABEL])
+                    labelled = labelled or columns.kind.has_labels(batch[LABEL])
                     gaps = gaps or bool(batch[LABEL].null_count) or not pc.all(filled).as_py()
 
                     index = pa.array(np.arange(rows, rows + batch.num_rows))

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tuneline.core.errors import DataError
-from tuneline.core.tables import UNLABELLED
 from tuneline.params.data import LabelSetsParams
 from tuneline.readers.bad_values import BadValues
 from tuneline.readers.inputs import InputTable, ValueBatch
@@ -138,15 +137,6 @@ def has_text(texts: Sequence[pa.Array]) -> pa.BooleanArray:
         valid = pc.and_(valid, pc.is_valid(text))
         filled = pc.or_(filled, _is_filled(text))
     return pc.and_(valid, filled)
-
-
-def any_labelled(labels: pa.Array) -> bool:
-    """Return True if any label is neither null nor -1. Of sets, a name is required: all may be left open."""
-    values = labels
-    if pa.types.is_list(labels.type):
-        values = labels.flatten()
-    unlabelled = pa.scalar(UNLABELLED).cast(values.type)
-    return bool(pc.any(pc.not_equal(values, unlabelled)).as_py())
 
 
 def _is_filled(text: pa.Array) -> pa.BooleanArray:
