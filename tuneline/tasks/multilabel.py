@@ -110,8 +110,11 @@ class Multilabel(Task):
 
     @classmethod
     def has_labels(cls, labels: pa.Array) -> bool:
-        """Return True if any row has a set, which may be empty."""
-        return int(labels.null_count) < len(labels)
+        """Return True if any row has a name.
+
+        The empty set is a label beside others, but rows that are to be labelled have an empty column, too.
+        """
+        return len(labels.flatten()) > 0
 
     @classmethod
     def observed(cls, labels: pa.Array) -> set[Any]:
