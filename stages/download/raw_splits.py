@@ -107,6 +107,8 @@ class RawWriter:
             return
         row = int(unknown.argmax())
         label = batch[LABEL][row].as_py()
+        if isinstance(label, list):
+            label = next(name for name in label if name not in self.encoder.written)
         if batch[POSITION][row].as_py() == 1:
             hint = (
                 "It is in the first line: if that is a header, set data.files.columns to null (`tuneline"

@@ -111,6 +111,14 @@ class Multilabel(Task):
         return pc.if_else(pc.is_valid(labels), rarest, None)
 
     @classmethod
+    def has_labels(cls, labels: pa.Array) -> bool:
+        """Return True if any row has a name.
+
+        The empty set is a label beside others, but rows that are to be labelled have an empty column, too.
+        """
+        return len(labels.flatten()) > 0
+
+    @classmethod
     def observed(cls, labels: pa.Array) -> set[Any]:
         """Return the labels that occur in a column."""
         return set(pc.unique(pc.list_flatten(labels)).to_pylist())

@@ -51,6 +51,7 @@ from tuneline.model.frozen_baselines import FrozenEncoder, fit_frozen_baselines
 from tuneline.onnx.records import EXPORT_RECORD, ExportRecord
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.params import DataParams, Params
+from tuneline.params.data import LabelSetsParams
 from tuneline.project.dvc import by_key, cached_folder, cached_out
 from tuneline.project.params_file import write
 from tuneline.project.repo import lock_at, registries
@@ -93,6 +94,15 @@ class EvaluatedModel:
     def params(self) -> Mapping[str, Any]:
         """Parameters with which it was made, by dotted key."""
         return by_key(stage.parameters for stage in self.record.provenance.stages.values())
+
+    def label_sets(self, data: DataParams) -> LabelSetsParams | None:
+        """Return how its data write several labels of a row; where that is not recorded, as ``data`` do."""
+        recorded = self.params.get("data.label_sets")
+        if recorded is not None:
+            return LabelSetsParams.model_validate(recorded)
+        if data.task == self.classifier.task.kind:
+            return data.label_sets
+        return None
 
 
 @contextmanager
@@ -185,10 +195,12 @@ def read_labelled(
     *,
     by: Sequence[str] = (),
     encoding: str | None = None,
+    sets: LabelSetsParams | None = None,
 ) -> LabelledFile:
     """Read a file, whose labels are class names of the task (or ids, if none is a name), or numbers.
 
-    ``texts``, ``label`` and ``by`` are columns; the encoding is detected by default.
+    ``texts``, ``label`` and ``by`` are columns; the encoding is detected by default. ``sets`` says how
+    several labels of a row are written.
 
     Raises:
         DataError: The file cannot be read, lacks a column, has no rows, or a bad row where these are an
@@ -197,9 +209,9 @@ def read_labelled(
     # columns
     file = open_row_file(path, detect_layout(path, encoding), policy=policy)
     groups = dict.fromkeys(by, "--by")
-    options = dict.fromkeys(texts, "--text") | {label: "--label"} | groups
+    columns = LabelledColumns(tuple(texts), label, type(task), groups, sparse=True, policy=policy, sets=sets)
+    options = dict.fromkeys(texts, "--text") | dict.fromkeys(columns.label_columns, "--label") | groups
     check_columns(file.columns, options, str(path))
-    columns = LabelledColumns(tuple(texts), label, type(task), groups, sparse=True, policy=policy)
 
     # rows
     unit = file.source.unit
@@ -214,12 +226,13 @@ def read_labelled(
         rows = pa.Table.from_batches(labelled_rows(table, columns, bad), columns.schema).combine_chunks()
 
     # labels
-    labels = rows[LABEL]
-    if task.has_classes:
-        written = written_classes(task.output_names, task.observed(labels))
-        labels = task.stored(labels.combine_chunks(), written)
+    names = rows[LABEL].combine_chunks()
+    stored = task.stored(names, written_classes(task.output_names, task.observed(names)))
+    labels = task.array_of(stored.filter(stored.is_valid()))
+    is_known = np.zeros(len(rows), dtype=bool)
+    is_known[stored.is_valid().to_numpy(zero_copy_only=False)] = task.valid(labels)
     is_used = np.ones(len(rows), dtype=bool)
-    for index, problem in _problems(rows, labels, texts, label, task.output_names):
+    for index, problem in _problems(rows, is_known, texts, label, task.output_names):
         is_used[index] = False
         bad.add(problem)
     bad.check(int(is_used.sum()))
@@ -233,18 +246,18 @@ def read_labelled(
         texts={name: kept[f"text_{index}"] for index, name in enumerate(texts)},
         groups={name: kept[f"other_{index}"] for index, name in enumerate(by)},
         positions=kept[POSITION],
-        labels=task.array_of(labels.filter(pa.array(is_used)).cast(task.label_type)),
+        labels=task.array_of(stored.filter(pa.array(is_used))),
         unit=unit,
         left_out=bad.count,
     )
 
 
 def _problems(
-    rows: pa.Table, labels: pa.ChunkedArray, texts: Sequence[str], label: str, classes: Sequence[str]
+    rows: pa.Table, is_known: NDArray[np.bool_], texts: Sequence[str], label: str, classes: Sequence[str]
 ) -> Iterator[tuple[int, RowProblem]]:
     """Yield the rows without text, without a label, or with a label that is none of the classes."""
     filled = has_text([rows[f"text_{index}"].combine_chunks() for index in range(len(texts))])
-    is_usable = filled.to_numpy(zero_copy_only=False) & labels.is_valid().to_numpy()
+    is_usable = filled.to_numpy(zero_copy_only=False) & is_known
     for index in np.flatnonzero(~is_usable).tolist():
         written = rows[LABEL][index].as_py()
         position = rows[POSITION][index].as_py()
@@ -255,7 +268,10 @@ def _problems(
             hint = "`tuneline predict` takes rows without labels."
             problem = RowProblem(position, "no label", hint, repr(label))
         else:
-            message = f"the model has no class {written!r}"
+            unknown = written
+            if isinstance(written, list):
+                unknown = next((name for name in written if name not in classes), written)
+            message = f"the model has no class {unknown!r}"
             problem = RowProblem(position, message, f"It knows {listed(classes)}.", repr(label))
         yield index, problem
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.cli.init.class_counts import LeftOut, count_classes
-from tuneline.cli.init.columns import Cells, ColumnChoice, ColumnProfile, decide_columns, profile, sampling
+from tuneline.cli.init.columns import ColumnChoice, decide_columns
 from tuneline.cli.init.placement import Placement, by_split, files_in, place
+from tuneline.cli.init.profiles import Cells, ColumnProfile, profile, sampling
 from tuneline.cli.init.row_file import RowFile, open_row_file
 from tuneline.cli.init.shared_layout import guessed_encoding_notes, layouts
 from tuneline.cli.init.split_fractions import plan_split, usual_split

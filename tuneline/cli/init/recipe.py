@@ -18,9 +18,9 @@ from rich.text import Text
 
 from tuneline.checkpoints.pretrained import CONFIG, Pretrained, check_model_type, find_pretrained
 from tuneline.cli.console import Console
-from tuneline.cli.init.columns import Cells
 from tuneline.cli.init.parameters import is_current
 from tuneline.cli.init.planning import Plan
+from tuneline.cli.init.profiles import Cells
 from tuneline.cli.init.trial import TrialSpec, batch_lengths, is_busy, run_trial
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.launch import AUTO, CPU

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from tuneline.cli.init.columns import NESTED, Cells
+from tuneline.cli.init.profiles import NESTED, Cells
 from tuneline.readers.delimited import numbered_column
 from tuneline.readers.inputs import Input, open_table, readable
 from tuneline.readers.label_values import plain_text

@@ -1,6 +1,7 @@
 import pytest
 
-from tuneline.cli.init.columns import decide_columns, profile
+from tuneline.cli.init.columns import decide_columns
+from tuneline.cli.init.profiles import profile
 from tuneline.core.errors import DataError
 
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.cli.init.columns import NESTED
+from tuneline.cli.init.profiles import NESTED
 from tuneline.cli.init.row_file import open_row_file
 from tuneline.core.errors import DataError
 from tuneline.readers.layout import Layout, detect_layout
