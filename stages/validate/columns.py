@@ -140,11 +140,15 @@ def write_columns(path: Path, columns: Arrays) -> StoredColumns:
     return stored(path)
 
 
-def read_batches(files: SplitReader) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files in batches; without rows one empty batch, so that the columns are known."""
+def read_batches(files: SplitReader, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files, or some columns of them, in batches.
+
+    Without rows, one empty batch is yielded, so that the columns are known.
+    """
     if not files.rows:
-        yield pa.RecordBatch.from_pylist([], schema=files.schema)
-    yield from files.batches(at_most=BATCH_ROWS)
+        schema = files.schema if columns is None else files.fields(columns)
+        yield pa.RecordBatch.from_pylist([], schema=schema)
+    yield from files.batches(columns, BATCH_ROWS)
 
 
 def files_of(split: SplitReader) -> list[SplitReader]:

@@ -33,6 +33,7 @@ from tuneline.core.terminal import phase
 from tuneline.core.tokenizer_files import TOKENIZER_CONFIG, TOKENIZER_JSON
 from tuneline.engines import map_tasks
 from tuneline.params import Params, RunParams
+from tuneline.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -212,16 +213,16 @@ def _joined(segments: list[list[str]]) -> list[str]:
     return joined
 
 
-def derive_columns(source: SplitReader, vocabulary: Vocabulary, folder: Path) -> None:
+def derive_columns(source: SplitReader, vocabulary: Vocabulary, task: Task, folder: Path) -> None:
     """Write the columns of ``batch_columns`` of one file under the same name, a batch of rows at a time."""
     phase(f"tokens of {source.paths[0].stem}")
     with column_writer(folder / source.paths[0].name) as write:
         for batch in read_batches(source):
-            write(batch_columns(batch, vocabulary))
+            write(batch_columns(batch, vocabulary, task))
 
 
 def read_tokenized(
-    splits: Mapping[str, SplitReader], vocabulary: Vocabulary, folder: Path, run: RunParams
+    splits: Mapping[str, SplitReader], vocabulary: Vocabulary, task: Task, folder: Path, run: RunParams
 ) -> dict[str, StoredColumns]:
     """Derive the scalar columns of tokenized splits, one file at a time.
 
@@ -230,7 +231,7 @@ def read_tokenized(
     files: list[SplitReader] = []
     for split in splits.values():
         files += files_of(split)
-    derive = partial(derive_columns, vocabulary=vocabulary, folder=folder)
+    derive = partial(derive_columns, vocabulary=vocabulary, task=task, folder=folder)
     for _ in map_tasks(derive, files, run, name="tokens"):
         pass  # the results are in files
 
@@ -240,7 +241,7 @@ def read_tokenized(
     return columns
 
 
-def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary) -> Arrays:
+def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary, task: Task) -> Arrays:
     """Return the scalar columns of a batch, each of shape ``(rows,)``."""
     ids = RaggedArray.of(batch["input_ids"])
     mask = RaggedArray.of(batch["attention_mask"])
@@ -264,7 +265,7 @@ def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary) -> Arrays:
         "mask_tokens": mask.lengths,
         "smallest_mask": mask.reduce(np.minimum, mask.values, 1),
         "largest_mask": mask.reduce(np.maximum, mask.values, 1),
-        LABELS: batch[LABELS].to_numpy(zero_copy_only=False),
+        LABELS: task.codes(task.labels_of(batch[LABELS])),
     }
     if "token_type_ids" in batch.schema.names:
         types = RaggedArray.of(batch["token_type_ids"])

@@ -130,7 +130,7 @@ class Classification(Task):
         return np.asarray((labels >= 0) & (labels < self.outputs))
 
     @property
-    def label_limits(self) -> dict[str, list[int]]:
+    def label_limits(self) -> dict[str, Any]:
         """The class ids."""
         return {"class_ids": list(range(self.outputs))}
 

@@ -15,7 +15,7 @@ from tests.params import params
 from tuneline.core.paths import SPLITS
 from tuneline.core.tables import raw_schema, tokenized_schema, write_table
 from tuneline.params import Params
-from tuneline.tasks import Classification, Task
+from tuneline.tasks import Classification, Multilabel, Task
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu")
@@ -132,6 +132,8 @@ def words_of(label: int, classes: int, words: Sequence[str] = WORDS) -> list[str
 def params_for(columns: Sequence[str], task: str = "classification") -> Params:
     """Return the default parameters for these columns."""
     data = {"text_columns": list(columns), "task": task}
+    if task == "multilabel":
+        data["label_sets"] = {"layout": "lists"}
     return params(
         data=data, tokenize={"max_length": 64}, model={"checkpoint": None, "config": {"model_type": "bert"}}
     )
@@ -147,3 +149,24 @@ def good_data(seed: int = 7) -> Data:
         texts = {name: [sentence(rng, words_of(label, 3)) for label in labels] for name in columns}
         raw[split] = {**texts, "labels": labels}
     return Data(columns, Classification(("no", "yes", "perhaps")), params_for(columns), raw).tokenize()
+
+
+TOPICS = ("billing", "delivery", "refund", "urgent")
+TOPIC_SHARES = (0.4, 0.3, 0.2, 0.15)
+
+
+def good_sets(seed: int = 7) -> Data:
+    """Return valid texts with any number of four labels."""
+    rng = random.Random(seed)
+    raw = {}
+    for split, rows in ROWS.items():
+        texts, labels = [], []
+        for _ in range(3 * rows):
+            topics = [topic for topic, share in enumerate(TOPIC_SHARES) if rng.random() < share]
+            words = list(WORDS)
+            for topic in topics:
+                words += words_of(topic, len(TOPICS))[len(WORDS) :]
+            texts.append(sentence(rng, words))
+            labels.append(topics)
+        raw[split] = {"text": texts, "labels": labels}
+    return Data(("text",), Multilabel(TOPICS), params_for(("text",), "multilabel"), raw).tokenize()
