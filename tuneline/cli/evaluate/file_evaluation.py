@@ -69,10 +69,10 @@ from tuneline.readers.layout import detect_layout
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, listed
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DriftMeasure, RowCounts, drift_measures
-from tuneline.results.figures import CURVES, draw_confidence, draw_residuals
+from tuneline.results.figures import CURVES, draw_predictions
 from tuneline.results.findings import Finding
 from tuneline.results.page import metric_names, render_report, tiles_of
-from tuneline.results.predictions import Confusion, ReportedPredictions, largest_errors
+from tuneline.results.predictions import Confusion, Cooccurrence, ReportedPredictions, largest_errors
 from tuneline.results.verdict import RunFacts, judge_run
 from tuneline.settings import DriftLimits
 from tuneline.tasks import Task
@@ -581,7 +581,10 @@ def write_page(path: Path, result: FileEvaluation) -> None:
         "simple": result.simple,
         "tiles": tiles_of(result.metrics, result.slices.metric, {}),
         "figures": draw(predictions),
+        "classes": predictions.classes,
         "confusion": Confusion.of(predictions),
+        "cooccurrence": Cooccurrence.of(predictions),
+        "curves_note": predictions.task.curves_note,
         "errors": errors,
         "about_errors": predictions.about_errors,
         "behaviour": None,
@@ -595,7 +598,7 @@ def draw(predictions: ReportedPredictions) -> dict[str, Markup]:
     labels = predictions.labels
     if not predictions.task.has_classes:
         points = {"actual": labels.astype(np.float64), "predicted": logits[:, 0].astype(np.float64)}
-        return {"scatter": CURVES["scatter"](points, None), "residuals": draw_residuals(predictions)}
+        return {"scatter": CURVES["scatter"](points, None)} | draw_predictions(predictions)
 
     figures = {}
     computations = {"precision_recall": precision_recall_curve, "roc": roc_curve, "calibration": calibration}
@@ -604,5 +607,4 @@ def draw(predictions: ReportedPredictions) -> dict[str, Markup]:
         points_of_curve = next(iter(curve.values()))
         if len(points_of_curve):  # there is nothing to draw where the curve is not defined
             figures[name] = CURVES[name](curve, None)
-    figures["confidence"] = draw_confidence(predictions)
-    return figures
+    return figures | draw_predictions(predictions)
