@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tests.params import change_params, write_params
 from tuneline.core.base_source import BaseSource
@@ -23,6 +22,7 @@ from tuneline.core.tables import (
 )
 from tuneline.model.batches import TokenizedSplit, compute_by_length
 from tuneline.tasks import task_with_names
+from tuneline.tasks.predictions import write_predictions
 
 QUEUES = ("billing", "delivery", "returns")
 MAX_LENGTH = 24
@@ -163,17 +163,8 @@ def _predict(folder: Path, model: Any) -> None:
     logits = np.empty((len(split), split.task.outputs), dtype=np.float32)
     with torch.inference_mode():
         compute_by_length(compute, split.lengths, 16, logits)
-    predictions = split.task.predictions(logits)
-    table = pa.table(
-        {
-            "idx": np.arange(len(split)),
-            "label": split.labels,
-            "logits": list(logits),
-            "prediction": predictions,
-        }
-    )
     (folder / "reports/baselines").mkdir(parents=True)
-    pq.write_table(table, folder / "reports/predictions.parquet")
+    write_predictions(folder / "reports/predictions.parquet", split.labels, logits, split.task)
     simple = pa.table({"majority": [0] * len(split)}, schema=baselines_schema(split.task, ["majority"]))
     write_table(simple, folder / "reports/baselines/test.parquet")
 

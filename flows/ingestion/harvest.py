@@ -42,7 +42,8 @@ from tuneline.params.data import DataParams, FilesParams
 from tuneline.project.drop_folder import labelled_files
 from tuneline.readers.files import shown, version_of
 from tuneline.readers.inputs import Input, open_table
-from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows, plain_text
+from tuneline.readers.label_values import plain_text
+from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.rows import ENDINGS, BadRows, RowProblem
 from tuneline.settings import IngestSource
 

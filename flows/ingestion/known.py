@@ -22,11 +22,12 @@ from tuneline.analysis.text import Keys, mixed
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import SOURCE
 from tuneline.core.yaml_files import read_yaml
-from tuneline.params.data import DataParams, FilesParams
+from tuneline.params.data import DataParams, FilesParams, LabelSetsParams
 from tuneline.project.worktrees import GitError
 from tuneline.readers.files import is_url, shown
 from tuneline.readers.inputs import Input, open_table
-from tuneline.readers.labelled import LABEL, LabelledColumns, class_name, labelled_rows
+from tuneline.readers.label_values import class_name
+from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
 from tuneline.readers.rows import ENDINGS, STOP, BadRowPolicy, BadRows, listed
 from tuneline.tasks import TASKS, Classification, Task
 
@@ -204,6 +205,7 @@ class BatchColumns:
         by: Column with the group, ``data.split.by``.
         key: Column with the key, ``ingest.key``.
         policy: What happens with bad rows.
+        sets: How labels are written that are sets of names.
     """
 
     texts: tuple[str, ...]
@@ -212,13 +214,15 @@ class BatchColumns:
     by: str | None = None
     key: str | None = None
     policy: BadRowPolicy = STOP
+    sets: LabelSetsParams | None = None
 
     @classmethod
     def of(cls, data: DataParams, key: str | None) -> Self:
         """Return the columns that the parameters of the pipeline name."""
         by = data.split.by if data.split else None
         policy = BadRowPolicy(data.bad_rows, data.max_bad_share)
-        return cls(tuple(data.text_columns), data.label_column, TASKS[data.task], by, key, policy)
+        texts = tuple(data.text_columns)
+        return cls(texts, data.label_column, TASKS[data.task], by, key, policy, data.label_sets)
 
     @property
     def others(self) -> dict[str, str]:
@@ -248,7 +252,9 @@ class BatchColumns:
         if id_column is not None:
             texts = ()
             others[id_column] = "id of the source"
-        return LabelledColumns(texts, self.label, self.kind, others, sparse=True, policy=self.policy)
+        return LabelledColumns(
+            texts, self.label, self.kind, others, sparse=True, policy=self.policy, sets=self.sets
+        )
 
     def named(self, batch: pa.RecordBatch, read: LabelledColumns) -> dict[str, pa.Array]:
         """Return the columns of a batch of ``labelled_rows`` by the names of the user."""

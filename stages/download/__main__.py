@@ -188,6 +188,7 @@ def source_columns(params: Params, label_optional: bool = False, grouped: bool =
         optional=optional,
         sparse=data.bad_rows == "skip",
         policy=BadRowPolicy(data.bad_rows, data.max_bad_share),
+        sets=data.label_sets,
     )
 
 

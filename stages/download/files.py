@@ -348,7 +348,7 @@ class Files:
     def _open(self, path: Path, columns: LabelledColumns) -> SourceFile:
         source = Input.of_data(path, self.params)
         with open_table(source) as table:
-            names = table.declared(columns.label)
+            names = columns.declared(table)
         bad = BadRows(table.name, source.unit, columns.policy)
 
         def batches() -> Iterator[pa.RecordBatch]:

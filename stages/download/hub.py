@@ -69,9 +69,11 @@ class Hub:
         data = self.data[split]
         name = f"{self.label}, split {split}"
         names = list(columns.check(data.column_names, name))
-        classes = None
+        classes = columns.label_names
         feature = data.features.get(columns.label)
-        if hasattr(feature, "names"):
+        while hasattr(feature, "feature"):  # a list
+            feature = feature.feature
+        if classes is None and hasattr(feature, "names"):
             classes = tuple(feature.names)
 
         # rows

@@ -10,7 +10,8 @@ from stages.download.row_selection import RowSelection
 from stages.download.source import StagedSplit
 from tuneline.core.errors import DataError
 from tuneline.params.data import DataParams
-from tuneline.readers.labelled import LABEL, written_classes
+from tuneline.readers.label_values import written_classes
+from tuneline.readers.labelled import LABEL
 from tuneline.tasks import TASKS, Task
 
 MANY = 1_000

@@ -22,10 +22,11 @@ import pyarrow.parquet as pq
 
 from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError
-from tuneline.core.tables import ROW_GROUP, UNLABELLED, rebatch, write_batches
+from tuneline.core.tables import ROW_GROUP, rebatch, write_batches
 from tuneline.core.terminal import progress
 from tuneline.params.data import DataParams
-from tuneline.readers.labelled import LABEL, POSITION, BadValues, LabelledColumns, has_text
+from tuneline.readers.bad_values import BadValues
+from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text
 from tuneline.readers.rows import MB, PARAMETERS, BadRows, RowProblem, too_large
 
 GROUP = "other_0"
@@ -157,7 +158,6 @@ def stage_split(
     path.parent.mkdir(parents=True, exist_ok=True)
     schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False))
     schema = schema.append(pa.field(HAS_TEXT, pa.bool_()))
-    unlabelled = pa.scalar(UNLABELLED).cast(schema.field(LABEL).type)
     limit = params.files.max_row_group_mb
 
     # what is known only when all rows were read
@@ -190,7 +190,7 @@ def stage_split(
                         )
 
                     filled = has_text(batch.columns[: len(columns.texts)])
-                    labelled = labelled or bool(pc.any(pc.not_equal(batch[LABEL], unlabelled)).as_py())
+                    labelled = labelled or columns.kind.has_labels(batch[LABEL])
                     gaps = gaps or bool(batch[LABEL].null_count) or not pc.all(filled).as_py()
 
                     index = pa.array(np.arange(rows, rows + batch.num_rows))

@@ -14,6 +14,10 @@ TASK_KINDS = ["classification", "regression", "multilabel"]
 
 That package adds to the list. Its import would load NumPy and Arrow for each command.
 """
+SET_KINDS = ["multilabel"]
+"""The kinds of task whose labels are sets of names: ``data.label_sets`` says how they are written."""
+LABELS_OF_COLUMNS = "labels"
+"""What people call the labels of several columns."""
 
 
 def _known_task(kind: str) -> str:
@@ -152,6 +156,51 @@ class SplitParams(Section):
         return self
 
 
+class LabelSetsParams(Section):
+    """``data.label_sets``: how the source writes several labels of a text."""
+
+    layout: Literal["separated", "lists", "columns", "rows"]
+    """``separated``: the names in one cell, with ``separator`` between them. ``lists``: lists in JSONL and
+    Parquet, or lists as text, ``['a', 'b']``. ``columns``: a column for each label, with 0 or 1 (also true
+    and false, yes and no). ``rows``: one row for each label of a text; rows of the same texts are one
+    example.
+    """
+    separator: Annotated[str, Field(min_length=1)] | None = None
+    """separated: what is between two names, such as ``";"``. White space around the names is dropped."""
+    columns: list[str] | None = None
+    """columns: the columns, which are the names of the labels, in the order of their ids."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.layout == "separated" and self.separator is None:
+            raise ValueError("separator: layout 'separated' needs it, for example ';'")
+        if self.layout != "separated" and self.separator is not None:
+            raise ValueError(
+                f"separator: only layout 'separated' uses it, and layout is {self.layout!r}; set it to null"
+            )
+        if self.layout != "columns" and self.columns is not None:
+            raise ValueError(
+                f"columns: only layout 'columns' uses them, and layout is {self.layout!r}; set them to null"
+            )
+        if self.layout == "columns":
+            self._check_columns(self.columns or [])
+        return self
+
+    @staticmethod
+    def _check_columns(columns: list[str]) -> None:
+        if not columns:
+            raise ValueError("columns: layout 'columns' needs the column of each label")
+        duplicate = _first_duplicate(columns)
+        if duplicate:
+            raise ValueError(f"columns: {duplicate!r} is listed twice")
+        for name in columns:
+            if name != name.strip() or not name:
+                raise ValueError(
+                    f"columns: {name!r} is the name of a label, too; rename the column, without white space"
+                    " around its name"
+                )
+
+
 class DataParams(Section):
     """Section ``data``: source, columns and task."""
 
@@ -178,13 +227,18 @@ class DataParams(Section):
     text_columns: Annotated[list[str], Field(min_length=1, max_length=2)]
     """Columns of the text. The model reads two as a pair."""
     label_column: str
-    """Column of the class, or of the number of a regression."""
+    """Column of the class, of the number of a regression, or of the set of labels (``label_sets``).
+
+    ``label_sets: {layout: columns}``: what messages call the labels, which have no column; ``null``: labels.
+    """
     label_names: list[str] | None = None
     """Class names in the order of their ids. ``null``: the order of the source if it has one, else sorted."""
     task: TaskKind = "classification"
     """``classification``: labels are classes. ``regression``: labels are numbers to predict. ``multilabel``:
     a row has any number of labels.
     """
+    label_sets: LabelSetsParams | None = None
+    """multilabel: how the source writes several labels of a text. docs/your-data.md has examples."""
     max_rows: Positive | None = None
     """Maximal number of rows of each split, sampled with ``seed``. ``null``: all rows."""
     shard_rows: Positive = 1_000_000
@@ -232,13 +286,56 @@ class DataParams(Section):
             raise ValueError(f"{key}: only files are in batches with dates; {reason}; set it to null")
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _named_labels(cls, values: Any) -> Any:
+        """Name the labels that are in columns of their own, if the user did not."""
+        if not isinstance(values, dict) or values.get("label_column") is not None:
+            return values
+        sets = values.get("label_sets")
+        if isinstance(sets, dict) and sets.get("layout") == "columns":
+            return {**values, "label_column": LABELS_OF_COLUMNS}
+        return values
+
+    @model_validator(mode="after")
+    def _consistent_sets(self) -> Self:
+        has_sets = self.task in SET_KINDS
+        if has_sets and self.label_sets is None:
+            raise ValueError(
+                f"label_sets: task {self.task!r} needs it: how {self.label_column!r} has several labels, for"
+                " example {layout: separated, separator: ';'}, {layout: lists}, {layout: columns, columns:"
+                " [a, b]} or {layout: rows}"
+            )
+        if not has_sets and self.label_sets is not None:
+            raise ValueError(
+                f"label_sets: task {self.task!r} has one label per row; set it to null, or task to"
+                f" {' or '.join(SET_KINDS)}"
+            )
+        columns = self.label_sets.columns if self.label_sets else None
+        if columns and self.label_names is not None and sorted(self.label_names) != sorted(columns):
+            raise ValueError(
+                "label_names: must have the names of label_sets.columns, in any order; or set it to null"
+            )
+        return self
+
+    @property
+    def label_columns(self) -> list[str]:
+        """The columns of the source that have the label: one, or a column for each label."""
+        if self.label_sets is not None and self.label_sets.columns is not None:
+            return self.label_sets.columns
+        return [self.label_column]
+
     @model_validator(mode="after")
     def _consistent_columns(self) -> Self:
         duplicate = _first_duplicate(self.text_columns)
         if duplicate:
             raise ValueError(f"text_columns: {duplicate!r} is listed twice")
-        if self.label_column in self.text_columns:
-            raise ValueError(f"label_column: {self.label_column!r} is also a text column")
+        for name in self.label_columns:
+            if name in self.text_columns:
+                key = "label_column"
+                if self.label_sets is not None and self.label_sets.columns is not None:
+                    key = "label_sets.columns"
+                raise ValueError(f"{key}: {name!r} is also a text column")
         reserved = {"labels", "idx"} & set(self.text_columns)
         if reserved:
             raise ValueError(
@@ -251,7 +348,7 @@ class DataParams(Section):
 
     def _check_listed_columns(self, columns: list[str]) -> None:
         """Refuse a list of columns without one that is read."""
-        required = [*self.text_columns, self.label_column]
+        required = [*self.text_columns, *self.label_columns]
         if self.split is not None and self.split.by:
             required.append(self.split.by)
         for name in required:

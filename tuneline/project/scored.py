@@ -17,7 +17,7 @@ from tuneline.core.records import OMITTED, Record
 from tuneline.engines import EngineOptions
 from tuneline.params.loading import load_params
 from tuneline.readers.inputs import COMMAND_OPTIONS, Input, InputColumns, Row, kind_of, open_rows
-from tuneline.readers.labelled import plain_text
+from tuneline.readers.label_values import plain_text
 from tuneline.readers.layout import detected_dialect
 from tuneline.readers.rows import Limits
 

@@ -8,7 +8,7 @@ flow ``ingest``, ``tuneline init``).
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from tuneline.core.tables import ROW_GROUP
 from tuneline.params.data import FilesParams
 from tuneline.readers.delimited import DelimitedReader, Dialect, read_jsonl
 from tuneline.readers.files import DataFile
-from tuneline.readers.parquet import open_parquet
+from tuneline.readers.parquet import declared_names, is_list, open_parquet
 from tuneline.readers.rows import (
     DEFAULT_LIMITS,
     PARAMETERS,
@@ -35,7 +35,6 @@ from tuneline.readers.rows import (
     text_problem,
 )
 from tuneline.readers.text import TextLines, open_text
-from tuneline.tasks import read_task
 
 KIND_OF_SUFFIX: dict[str, Kind] = {
     ".csv": "csv",
@@ -196,13 +195,18 @@ class InputTable:
     def declared(self, column: str) -> tuple[str, ...] | None:
         """Return the class names of a column, by their ids, that the datasets library stored in Parquet."""
         if self.source.kind == "parquet":
-            with suppress(DataError):
-                return read_task(self._parquet.schema, column).names
+            return declared_names(self._parquet.schema, column)
         return None
 
     def is_nested(self, column: str) -> bool:
         """Return True if a column of a Parquet file holds lists or objects, which cannot be read."""
         return self.source.kind == "parquet" and pa.types.is_nested(self._parquet.schema.field(column).type)
+
+    def has_lists(self, column: str) -> bool:
+        """Return True if this is a Parquet file, and has a column of lists of this name."""
+        if self.source.kind != "parquet" or column not in self._parquet.schema.names:
+            return False
+        return is_list(self._parquet.schema.field(column).type)
 
     @property
     def total(self) -> int | None:
@@ -258,14 +262,19 @@ class InputTable:
                 yield line, [record.get(name) for name in columns]
 
     def batches(
-        self, columns: Mapping[str, str], bad: BadRows, everywhere: Collection[str] | None = None
+        self,
+        columns: Mapping[str, str],
+        bad: BadRows,
+        everywhere: Collection[str] | None = None,
+        lists: Collection[str] = (),
     ) -> Iterator[ValueBatch]:
         """Yield batches of at most ``ROW_GROUP`` rows, with the arguments of ``rows``.
 
-        Rows that cannot be read are added to ``bad``.
+        Rows that cannot be read are added to ``bad``. Of the columns of a Parquet file, those in ``lists``
+        may hold lists.
         """
         if self.source.kind == "parquet":
-            yield from self._parquet_batches(columns, ROW_GROUP)
+            yield from self._parquet_batches(columns, ROW_GROUP, lists)
             return
 
         # Values of JSON Lines are of any type, so they stay Python objects.
@@ -278,11 +287,13 @@ class InputTable:
             arrays = map(as_column, zip(*records, strict=True))
             yield ValueBatch(list(positions), dict(zip(columns, arrays, strict=True)))
 
-    def _parquet_batches(self, columns: Mapping[str, str], rows: int) -> Iterator[ValueBatch]:
+    def _parquet_batches(
+        self, columns: Mapping[str, str], rows: int, lists: Collection[str] = ()
+    ) -> Iterator[ValueBatch]:
         check_columns(self._parquet.schema.names, columns, self.name)
         part = self.source.part
         first = 1 if part is None else part.start + 1
-        yield from ValueBatch.numbered(self._parquet.batches(rows, list(columns), part), first)
+        yield from ValueBatch.numbered(self._parquet.batches(rows, list(columns), part, lists), first)
 
 
 @contextmanager

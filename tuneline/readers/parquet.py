@@ -4,19 +4,22 @@ What their rows take is counted while they are decoded, and has limits.
 """
 
 import io
+import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tuneline.core.disk_errors import cannot_write
 from tuneline.core.errors import DataError, UnreadableError
+from tuneline.core.tables import FEATURES
 from tuneline.readers.files import DataFile, RemoteFile
 from tuneline.readers.rows import DEFAULT_LIMITS, MB, PARAMETERS, Limits, OptionNames, too_large
 from tuneline.readers.text import CHUNK, is_gzip, open_bytes, read_errors_explained
@@ -30,6 +33,10 @@ SAMPLE = 16
 
 A dictionary makes large rows from few bytes.
 """
+
+
+VALUE = 8
+"""Bytes of a value of a list, decoded, at least."""
 
 
 class ParquetReader:
@@ -97,7 +104,11 @@ class ParquetReader:
         raise DataError(f"{problem}.", "Write it again.")
 
     def batches(
-        self, rows: int, columns: Sequence[str], part: range | None = None
+        self,
+        rows: int,
+        columns: Sequence[str],
+        part: range | None = None,
+        lists: Collection[str] = (),
     ) -> Iterator[pa.RecordBatch]:
         """Yield batches of at most ``rows`` rows. Columns with dictionaries are decoded.
 
@@ -105,14 +116,15 @@ class ParquetReader:
             rows: Most rows of a batch.
             columns: Names of the columns to read.
             part: Numbers of the rows to read, from 0; ``None`` for all.
+            lists: The columns that may hold lists of text or numbers.
 
         Raises:
-            DataError: The file is damaged or larger than a limit, or one of the columns holds lists or
-                objects.
+            DataError: The file is damaged or larger than a limit, or one of the other columns holds lists, or
+                any objects.
         """
         for name in columns:
             kind = self.schema.field(name).type
-            if pa.types.is_nested(kind):
+            if pa.types.is_nested(kind) and not (name in lists and is_list(kind)):
                 raise DataError(
                     f"{self._path}: column {name!r} holds {kind}, not text or numbers.",
                     "Name another column.",
@@ -148,7 +160,7 @@ class ParquetReader:
         ``first`` is the number of its first row, from 1; ``before`` are the bytes of the groups before it.
         """
         metadata = self._file.metadata.row_group(group)
-        encoded = sum(metadata.column(self._leaves[name]).total_uncompressed_size for name in columns)
+        encoded = sum(self._encoded_size(metadata, name) for name in columns)
         self._check_group(group, encoded)
         read = partial(self._file.iter_batches, row_groups=[group], columns=list(columns))
 
@@ -174,6 +186,21 @@ class ParquetReader:
                 f"{metadata.num_rows:,} rows for row group {group + 1}, and it has {read_rows:,}"
             )
 
+    def _encoded_size(self, metadata: pq.RowGroupMetaData, name: str) -> int:
+        """Return the bytes of a column of a row group, by the footer; of lists, at least those of numbers.
+
+        Equal values of a list take nearly no bytes in the file.
+        """
+        if name in self._leaves:
+            return int(metadata.column(self._leaves[name]).total_uncompressed_size)
+        size = 0
+        for path, position in self._leaves.items():
+            is_repeated = self._file.schema.column(position).max_repetition_level > 0
+            if is_repeated and path.startswith(f"{name}."):
+                column = metadata.column(position)
+                size += max(int(column.total_uncompressed_size), int(column.num_values) * VALUE)
+        return size
+
     def _check_group(self, number: int, size: int) -> None:
         limit = self._limits.row_group
         if size > limit:
@@ -183,7 +210,8 @@ class ParquetReader:
     def _check_cells(self, batch: pa.RecordBatch, first: int) -> None:
         """Check that texts are UTF-8 and not longer than the limit."""
         limit = self._limits.cell
-        for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            values = column.flatten() if is_list(column.type) else column
             is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
             is_binary = pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)
             if not is_text and not is_binary:
@@ -191,20 +219,24 @@ class ParquetReader:
             try:
                 values.validate(full=True)
             except pa.ArrowInvalid:
-                where = f"{self._path}, rows {first:,} to {first + len(values) - 1:,}, column {name!r}"
+                where = f"{self._path}, rows {first:,} to {first + len(column) - 1:,}, column {name!r}"
                 raise DataError(f"{where}: a text is not utf-8.", "Write the file again.") from None
             # Bytes come from the offsets, and no text has more characters than bytes: few need to be counted.
             lengths = pc.binary_length(values)
             if (pc.max(lengths).as_py() or 0) > limit:
                 if is_text:
                     lengths = pc.utf8_length(values)
-                self._refuse_long(name, lengths, first)
+                rows = pa.array(np.arange(first, first + len(column)))
+                if is_list(column.type):
+                    rows = rows.take(pc.list_parent_indices(column))
+                self._refuse_long(name, lengths, rows)
 
-    def _refuse_long(self, name: str, lengths: pa.Array, first: int) -> None:
-        """Refuse a column if its longest cell is longer than the limit."""
+    def _refuse_long(self, name: str, lengths: pa.Array, rows: pa.Array) -> None:
+        """Refuse a column if its longest text is longer than the limit; ``rows`` has the row of each text."""
         longest = pc.max(lengths)
         if longest.as_py() > self._limits.cell:
-            where = f"{self._path}, row {first + pc.index(lengths, longest).as_py():,}, column {name!r}"
+            row = rows[pc.index(lengths, longest).as_py()].as_py()
+            where = f"{self._path}, row {row:,}, column {name!r}"
             raise too_large(
                 where, f"{longest.as_py():,} characters, more", f"{self._limits.cell:,}", self._options.cell
             )
@@ -231,6 +263,23 @@ def open_parquet(
         yield ParquetReader(content, path, options, limits, stack)
 
 
+def declared_names(schema: pa.Schema, column: str) -> tuple[str, ...] | None:
+    """Return the class names of a column of ids, or of lists of ids, if the datasets library stored them."""
+    try:
+        feature = json.loads(schema.metadata[FEATURES])["info"]["features"][column]
+        while "feature" in feature:  # a list
+            feature = feature["feature"]
+        return tuple(feature["names"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return True for an Arrow type of lists of single values."""
+    is_any_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(is_any_list and not pa.types.is_nested(kind.value_type))
+
+
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch without dictionaries and views, which take other sizes than the cells."""
     columns = []
@@ -239,6 +288,8 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
             values = values.dictionary_decode()  # noqa: PLW2901
         if pa.types.is_string_view(values.type):
             values = values.cast(pa.string())  # noqa: PLW2901
+        if is_list(values.type) and pa.types.is_dictionary(values.type.value_type):
+            values = values.cast(pa.list_(values.type.value_type.value_type))  # noqa: PLW2901
         columns.append(values)
     return pa.record_batch(columns, names=batch.schema.names)
 

@@ -114,6 +114,11 @@ class Multilabel(Task):
         return pc.if_else(pc.is_valid(labels), rarest, None)
 
     @classmethod
+    def has_labels(cls, labels: pa.Array) -> bool:
+        """Return True if any row has a set, which may be empty."""
+        return int(labels.null_count) < len(labels)
+
+    @classmethod
     def observed(cls, labels: pa.Array) -> set[Any]:
         """Return the labels that occur in a column."""
         return set(pc.unique(pc.list_flatten(labels)).to_pylist())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tuneline.core.tables import UNLABELLED, numpy_values
@@ -120,6 +121,12 @@ class Task(ABC):
 
         Labels are of ``staged_type``.
         """
+
+    @classmethod
+    def has_labels(cls, labels: pa.Array) -> bool:
+        """Return True if any row of a column of ``staged_type`` has a label: -1 and null are none."""
+        unlabelled = pa.scalar(UNLABELLED).cast(cls.staged_type)
+        return bool(pc.any(pc.not_equal(labels, unlabelled)).as_py())
 
     @classmethod
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Values of labelled rows: one name for one class, group or number, however a file writes it."""
+"""Labelled rows of a file: the same labels, whatever the type of the column."""
 
 from decimal import Decimal
 
@@ -8,34 +8,8 @@ import pytest
 
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, open_table
-from tuneline.readers.labelled import (
-    LabelledColumns,
-    ValueProblemError,
-    class_name,
-    label_number,
-    labelled_rows,
-    plain_text,
-)
+from tuneline.readers.labelled import LabelledColumns, labelled_rows
 from tuneline.readers.rows import STOP, BadRows
-
-
-@pytest.mark.parametrize(
-    ("value", "name"),
-    [("1.0", "1"), (1.0, "1"), (" -2.00 ", "-2"), ("1.5", "1.5"), ("007.0", "007.0"), (" ", None)],
-)
-def test_class_of_new_rows_is_named_as_download_names_it(value, name):
-    assert class_name(value) == name
-
-
-@pytest.mark.parametrize("value", [7, 7.0, "7", " 7\t", Decimal("7.00")])
-def test_group_is_the_same_however_it_is_written(value):
-    assert plain_text(value) == "7"
-
-
-@pytest.mark.parametrize("value", ["high", "1_000", "1,5", "\u0661", True, [1], "1e39", float("inf")])
-def test_what_is_no_number_of_32_bits_is_refused(value):
-    with pytest.raises(ValueProblemError):
-        label_number(value)
 
 
 @pytest.mark.parametrize(

@@ -57,14 +57,8 @@ from tuneline.project.repo import lock_at, registries
 from tuneline.project.saved_experiments import resolve_revision
 from tuneline.project.spreadsheet import free_names, harmless, write_csv
 from tuneline.readers.inputs import open_table
-from tuneline.readers.labelled import (
-    LABEL,
-    POSITION,
-    LabelledColumns,
-    has_text,
-    labelled_rows,
-    written_classes,
-)
+from tuneline.readers.label_values import written_classes
+from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.layout import detect_layout
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, listed
 from tuneline.reports.checks import Profile

@@ -8,7 +8,7 @@ from typing import Self
 from tuneline.cli.init.columns import NESTED, Cells
 from tuneline.readers.delimited import numbered_column
 from tuneline.readers.inputs import Input, open_table, readable
-from tuneline.readers.labelled import plain_text
+from tuneline.readers.label_values import plain_text
 from tuneline.readers.layout import SOURCES, Layout
 from tuneline.readers.rows import DEFAULT_LIMITS, STOP, BadRowPolicy, BadRows, Limits, check_columns
 from tuneline.readers.text import open_text

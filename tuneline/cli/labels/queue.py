@@ -34,7 +34,7 @@ from tuneline.project.scored import ScoredFile, open_archived, scored_files
 from tuneline.project.spreadsheet import ENCODING, LONGEST_FIELD, delimiter, free_names, write_csv
 from tuneline.readers.files import is_url
 from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
-from tuneline.readers.labelled import plain_text
+from tuneline.readers.label_values import plain_text
 from tuneline.readers.layout import detect_layout
 from tuneline.readers.rows import ENDINGS, BadRowPolicy, BadRows, listed
 from tuneline.reports.checks import Profile, Words
