@@ -402,7 +402,7 @@ _METRICS = (
     ),
     Metric(
         name="mean_average_precision",
-        title="Mean average precision",
+        title="Average precision",
         kinds=SETS,
         probability_score=_average_precision,
     ),

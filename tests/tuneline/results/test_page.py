@@ -251,7 +251,7 @@ def test_page_of_several_labels_has_thresholds_and_labels_that_occur_together(tm
 
     # quality
     assert reader.text.lstrip().startswith("subject, body → queue: macro f1")
-    for tile in ("Micro F1", "Rows exactly right", "Mean average precision", "Macro F1 at 0.5"):
+    for tile in ("Micro F1", "Rows exactly right", "Average precision", "Macro F1 at 0.5"):
         assert f"<dt>{tile}</dt>" in html
     assert "Curves are means over the labels." in reader.text
 
