@@ -396,7 +396,7 @@ class Multilabel(Task):
     @property
     def prediction_types(self) -> tuple[pa.DataType, ...]:
         """A list of names, and numbers."""
-        return (pa.list_(pa.string()), *[pa.float64()] * self.outputs)
+        return (pa.list_(pa.string()), *[pa.float32()] * self.outputs)
 
     def prediction_rows(self, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
         """Yield lists of names, and probabilities."""

@@ -290,7 +290,7 @@ class Task(ABC):
         """Arrow types of ``prediction_columns``."""
         types = []
         for name in self.prediction_columns:
-            types.append(pa.string() if name == "label" else pa.float64())
+            types.append(pa.string() if name == "label" else pa.float32())
         return tuple(types)
 
     def cell_text(self, value: Any) -> Any:

@@ -115,7 +115,7 @@ def test_card_of_several_labels_has_their_thresholds(tmp_path, monkeypatch):
 def test_card_of_several_labels_says_that_a_text_gets_at_least_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     task = Multilabel(("billing", "delivery"), thresholds=(0.5, 0.5), at_least_one=True)
-    project = FinishedProject(tmp_path, task=task, **{"train.thresholds.at_least_one": True})
+    project = FinishedProject(tmp_path, task=task, **{"train.thresholds": {"at_least_one": True}})
     project.run_pipeline().commit()
     assert "and the most probable one if there is none." in card().text
 

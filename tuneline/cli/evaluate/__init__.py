@@ -86,7 +86,14 @@ def command(  # noqa: PLR0917 - typer calls it by name
         label_column = label or str(chosen.params.get("data.label_column", params.data.label_column))
         with refusing():
             rows = read_labelled(
-                file, names, label_column, chosen.classifier.task, policy, by=by or (), encoding=encoding
+                file,
+                names,
+                label_column,
+                chosen.classifier.task,
+                policy,
+                by=by or (),
+                encoding=encoding,
+                sets=chosen.label_sets,
             )
         result = evaluate_file(params, chosen, rows)
 

@@ -51,6 +51,7 @@ from tuneline.model.frozen_baselines import FrozenEncoder, fit_frozen_baselines
 from tuneline.onnx.records import EXPORT_RECORD, ExportRecord
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.params import DataParams, Params
+from tuneline.params.data import LabelSetsParams
 from tuneline.project.dvc import by_key, cached_folder, cached_out
 from tuneline.project.params_file import write
 from tuneline.project.repo import lock_at, registries
@@ -93,6 +94,12 @@ class EvaluatedModel:
     def params(self) -> Mapping[str, Any]:
         """Parameters with which it was made, by dotted key."""
         return by_key(stage.parameters for stage in self.record.provenance.stages.values())
+
+    @property
+    def label_sets(self) -> LabelSetsParams | None:
+        """How the training data writes labels that are sets of names: ``data.label_sets``."""
+        layout = self.params.get("data.label_sets")
+        return LabelSetsParams(**layout) if layout else None
 
 
 @contextmanager
@@ -185,10 +192,12 @@ def read_labelled(
     *,
     by: Sequence[str] = (),
     encoding: str | None = None,
+    sets: LabelSetsParams | None = None,
 ) -> LabelledFile:
     """Read a file, whose labels are class names of the task (or ids, if none is a name), or numbers.
 
-    ``texts``, ``label`` and ``by`` are columns; the encoding is detected by default.
+    ``texts``, ``label`` and ``by`` are columns; the encoding is detected by default. ``sets`` is how labels
+    are written that are sets of names.
 
     Raises:
         DataError: The file cannot be read, lacks a column, has no rows, or a bad row where these are an
@@ -197,9 +206,11 @@ def read_labelled(
     # columns
     file = open_row_file(path, detect_layout(path, encoding), policy=policy)
     groups = dict.fromkeys(by, "--by")
-    options = dict.fromkeys(texts, "--text") | {label: "--label"} | groups
-    check_columns(file.columns, options, str(path))
-    columns = LabelledColumns(tuple(texts), label, type(task), groups, sparse=True, policy=policy)
+    columns = LabelledColumns(tuple(texts), label, type(task), groups, sparse=True, policy=policy, sets=sets)
+    labels_from = dict.fromkeys(columns.label_columns, "--label")
+    if columns.label_names is not None:
+        labels_from = dict.fromkeys(columns.label_columns, "data.label_sets")
+    check_columns(file.columns, dict.fromkeys(texts, "--text") | labels_from | groups, str(path))
 
     # rows
     unit = file.source.unit
@@ -214,12 +225,16 @@ def read_labelled(
         rows = pa.Table.from_batches(labelled_rows(table, columns, bad), columns.schema).combine_chunks()
 
     # labels
-    labels = rows[LABEL]
+    labels = rows[LABEL].combine_chunks()
+    written: Sequence[str] = ()
     if task.has_classes:
         written = written_classes(task.output_names, task.observed(labels))
-        labels = task.stored(labels.combine_chunks(), written)
+        labels = task.stored(labels, written)
+    is_known = labels.is_valid().to_numpy(zero_copy_only=False)
+    is_known[is_known] = task.valid(task.array_of(labels.drop_null()))
     is_used = np.ones(len(rows), dtype=bool)
-    for index, problem in _problems(rows, labels, texts, label, task.output_names):
+    problems = _problems(rows, is_known, texts, label, classes=task.output_names, written=written)
+    for index, problem in problems:
         is_used[index] = False
         bad.add(problem)
     bad.check(int(is_used.sum()))
@@ -240,22 +255,39 @@ def read_labelled(
 
 
 def _problems(
-    rows: pa.Table, labels: pa.ChunkedArray, texts: Sequence[str], label: str, classes: Sequence[str]
+    rows: pa.Table,
+    is_known: NDArray[np.bool_],
+    texts: Sequence[str],
+    label: str,
+    *,
+    classes: Sequence[str],
+    written: Sequence[str],
 ) -> Iterator[tuple[int, RowProblem]]:
-    """Yield the rows without text, without a label, or with a label that is none of the classes."""
+    """Yield the rows without text, without a label, or with a label that is none of the classes.
+
+    Args:
+        rows: All rows.
+        is_known: Which rows have a label that the model knows.
+        texts: Names of the text columns.
+        label: Name of the label column.
+        classes: The class names.
+        written: How each class is written in the file.
+    """
     filled = has_text([rows[f"text_{index}"].combine_chunks() for index in range(len(texts))])
-    is_usable = filled.to_numpy(zero_copy_only=False) & labels.is_valid().to_numpy()
+    is_usable = filled.to_numpy(zero_copy_only=False) & is_known
     for index in np.flatnonzero(~is_usable).tolist():
-        written = rows[LABEL][index].as_py()
+        value = rows[LABEL][index].as_py()
         position = rows[POSITION][index].as_py()
         if not filled[index].as_py():
             columns = " and ".join(map(repr, texts))
             problem = RowProblem(position, "no text", "Every row needs text.", columns)
-        elif written is None:
+        elif value is None:
             hint = "`tuneline predict` takes rows without labels."
             problem = RowProblem(position, "no label", hint, repr(label))
         else:
-            message = f"the model has no class {written!r}"
+            names = value if isinstance(value, list) else [value]
+            unknown = next((name for name in names if name not in written), value)
+            message = f"the model has no class {unknown!r}"
             problem = RowProblem(position, message, f"It knows {listed(classes)}.", repr(label))
         yield index, problem
 
@@ -537,12 +569,10 @@ def write_errors(path: Path, result: FileEvaluation, data: DataParams) -> int:
     file = result.file
     texts = {name: text.take(rows) for name, text in file.texts.items()}
     added = free_names((file.unit, "label", "predicted", task.error_size), list(texts))
-    labels = [task.label_value(label) for label in predictions.labels[order].tolist()]
-    predicted = [task.label_value(label) for label in predictions.predicted[order].tolist()]
     columns = {added[file.unit]: file.positions.take(rows)}
     columns |= texts
-    columns[added["label"]] = pa.array(labels)
-    columns[added["predicted"]] = pa.array(predicted)
+    columns[added["label"]] = pa.array(task.decoded(predictions.labels[order]).to_pylist())
+    columns[added["predicted"]] = pa.array(task.decoded(predictions.predicted[order]).to_pylist())
     columns[added[task.error_size]] = pa.array(sizes[order].round(6))
     table = pa.table(columns)
 
@@ -552,7 +582,9 @@ def write_errors(path: Path, result: FileEvaluation, data: DataParams) -> int:
     else:
         # The names of columns are data, too: others wrote the file
         header = [harmless(name) for name in table.column_names]
-        values = [column.to_pylist() for column in table.columns]
+        values = []
+        for column in table.columns:
+            values.append([task.cell_text(value) for value in column.to_pylist()])
         write_csv(path, data, header, zip(*values, strict=True))
     return len(order)
 
