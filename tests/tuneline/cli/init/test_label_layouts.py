@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.cli.init.planning import UserChoices, plan
-from tuneline.core.errors import DataError
 from tuneline.params.loading import load_params
 
 TAGS = ["billing", "delivery", "quality", "refund"]
