@@ -3,16 +3,15 @@
 A document that fits into the model is one window, whose logits are its answer.
 """
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.model.long_text import Answer
+
 if TYPE_CHECKING:
     from torch import Tensor
-
-Answer = Literal["mean", "max"]
-"""How the logits of the windows of a document become its own: their mean, or the maximum of each output."""
 
 
 def document_values(

@@ -26,7 +26,8 @@ from tuneline.core.tables import (
     numpy_values,
 )
 from tuneline.core.terminal import progress
-from tuneline.model.answers import Answer, document_values
+from tuneline.model.answers import document_values
+from tuneline.model.long_text import Answer
 from tuneline.tasks import Task, read_task
 
 VERSION = 1

@@ -18,11 +18,10 @@ from tuneline.analysis.baselines import read_sample
 from tuneline.core.errors import StageError
 from tuneline.core.tables import LABELS, SplitReader
 from tuneline.core.terminal import phase
-from tuneline.model.answers import Answer
 from tuneline.model.batches import TokenizedRows, compute_by_length
 from tuneline.model.encoding import Encoder
 from tuneline.model.linear import LinearModel, Vectors, cosine, most_rows, pair_features
-from tuneline.model.long_text import LongText
+from tuneline.model.long_text import Answer, LongText
 from tuneline.tasks import Task, read_task
 
 if TYPE_CHECKING:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Literal, Self
 from tuneline.core.errors import DataError
 from tuneline.core.records import OMITTED, Record
 from tuneline.core.tokenizer_files import LONG_TEXT_JSON
-from tuneline.model.answers import Answer
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
 
     from tuneline.params import TokenizeParams
 
+Answer = Literal["mean", "max"]
+"""How the logits of the windows of a document become its own: their mean, or the maximum of each output."""
 Cut = tuple[slice, ...]
 """Parts of an encoded row that are one input of the model, when joined."""
 LEAST_SHARE = 4
