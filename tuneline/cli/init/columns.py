@@ -299,9 +299,11 @@ def decide_labels(profiles: Sequence[ColumnProfile], named: NamedColumns) -> Lab
     layout = None
     if not named.one_label:
         layout = find_layout(candidates, column, named_labels, named.separator)
+    if layout is not None and named.task is not None:
+        layout = replace(layout, doubt="")
     # Of a column with too many values, only the parts can be labels.
     is_needed = layout is not None and layout.label == column.name and not _can_be_label(column)
-    if layout is not None and layout.doubt and named.task is None and not is_needed:
+    if layout is not None and layout.doubt and not is_needed:
         check_label(column, named=bool(named.label))
         return LabelDecision(column, why, doubt=layout)
 

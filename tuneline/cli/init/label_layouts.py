@@ -16,6 +16,8 @@ from tuneline.readers.rows import listed
 
 LEAST_RECURRENCE = 2.0
 """Mean cells of a part from which parts can be labels."""
+LEAST_LISTS = 0.9
+"""Share of cells that are lists, from which the others are broken ones."""
 CLEAR_MIXING = 0.5
 """Share of later parts that also occur alone or first, from which a separator is clear."""
 POSSIBLE_MIXING = 0.2
@@ -73,7 +75,7 @@ def layout_of_column(profile: ColumnProfile, separator: str | None = None) -> La
     if separator is not None:
         return _separated(profile.name, separator)
     parts = profile.parts
-    if parts.lists == profile.filled > 0 and not parts.listed.refused:
+    if parts.lists >= LEAST_LISTS * profile.filled > 0 and not parts.listed.refused:
         recur = parts.listed.recurrence >= LEAST_RECURRENCE or len(parts.listed.labels) < profile.filled
         if recur and not all(_is_fraction(name) for name in parts.listed.labels):
             return LabelLayout(profile.name, LabelSetsParams(layout="lists"), "in lists")
