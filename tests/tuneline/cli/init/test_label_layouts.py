@@ -228,7 +228,13 @@ def cities(folder):
     )
 
 
+def names_of_several_words(folder):
+    names = ["order status", "order late", "card lost", "card stolen", "status", "lost card fee"]
+    return write_csv(folder, ["intent"], [cycle(*names)])
+
+
 LOOK_ALIKES = [
+    names_of_several_words,
     free_text_with_semicolons,
     paths_with_bars,
     names_with_commas,
@@ -289,7 +295,12 @@ def some_repeated_texts(folder):
     return write_csv(folder, ["tag"], [cycle("a", "b", "c", "d", "e", "f", "g")], [*texts, *texts[:6]])
 
 
+def spaces(folder):
+    return write_csv(folder, ["topic"], [joined(" ")])
+
+
 DOUBTS = [
+    (spaces, "--separator ' '", {**SEPARATED, "separator": " "}),
     (names_with_and_without_commas, "--separator ','", {**SEPARATED, "separator": ","}),
     (
         two_columns,
@@ -389,3 +400,23 @@ def test_broken_list_is_left_out_and_named_with_its_line(project):
     cells[-1] = "['billing', "
     done = init(write_csv(project, ["tags"], [cells]), "--label", "tags", "--yes", "--no-trial")
     assert "line 61, column 'tags': the labels are not a list" in done.output
+
+
+def test_columns_of_ones_and_empty_cells_are_labels(project):
+    decision = decided(write_csv(project, TAGS, ones(yes=1, no="")))
+    assert decision.sets.columns == TAGS
+
+
+def test_number_that_is_a_mistake_in_a_column_of_a_label_is_told(project):
+    columns = [column * 5 for column in ones()]
+    columns[1][7] = 2
+    done = init(write_csv(project, TAGS, columns), "--yes", "--no-trial")
+    assert done.exit_code == 0, done.output
+    assert "line 9, column 'delivery': the value is not 0 or 1" in done.output
+
+
+def test_lists_of_objects_are_refused_with_what_to_write(project):
+    path = write_jsonl(project, ["tags"], [[[{"name": name} for name in labels] for labels in sets_of()]])
+    with pytest.raises(DataError) as refused:
+        decided(path)
+    assert "'tags': several labels are a flat list of names" in refused.value.hint
