@@ -130,7 +130,7 @@ class Classification(Task):
         return np.asarray((labels >= 0) & (labels < self.outputs))
 
     @property
-    def label_limits(self) -> dict[str, list[int]]:
+    def label_limits(self) -> dict[str, Any]:
         """The class ids."""
         return {"class_ids": list(range(self.outputs))}
 
@@ -263,6 +263,10 @@ class Classification(Task):
     def confidence(self, logits: Logits) -> float | None:
         """Return the probability of the predicted class."""
         return float(probabilities(logits).max())
+
+    def confidences(self, logits: Logits) -> NDArray[np.float64]:
+        """Return the probability of each predicted class."""
+        return Softmax.of(logits).highest
 
     def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:  # noqa: ARG002
         """Return which rows keep their class."""
@@ -419,6 +423,13 @@ class Classification(Task):
             if score is not None:
                 scores[metric.name] = score
         return scores
+
+    @property
+    def curves_note(self) -> str:
+        """With two classes, the curves are of class 1."""
+        if self.outputs <= 2:
+            return ""
+        return "Curves are means over the classes, each against the rest."
 
     def agreement(
         self,

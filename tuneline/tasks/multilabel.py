@@ -5,6 +5,7 @@ learn from is -1 throughout. A model has one logit for each label. Its probabili
 logit, and a row has the labels whose probability is above their threshold.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -19,6 +20,8 @@ from tuneline.core.tables import UNLABELLED, numpy_values
 from tuneline.metrics.curves import Sigmoid, sigmoid
 from tuneline.metrics.stats import Interval, paired_difference
 from tuneline.metrics.table import (
+    LABEL_AGREEMENT,
+    LOWEST_LABEL_AGREEMENT,
     METRIC_TABLE,
     MOST_PREDICTED,
     NEVER_PREDICTED,
@@ -41,6 +44,7 @@ HALF = 0.5
 """Threshold of a label for which none was chosen."""
 SEPARATORS = (";", "|", ",", "\t")
 """What joins the labels of a row in text: the first that no name contains."""
+UNIT_SEPARATOR = "\x1f"
 NO_LABELS = "(none)"
 """What people read where a row has no labels."""
 LOGIT_OF_NEVER = 20.0
@@ -74,7 +78,10 @@ class Multilabel(Task):
     metric_kind: ClassVar[MetricKind] = "multilabel"
     has_classes: ClassVar[bool] = True
     one_class: ClassVar[bool] = False
-    errors_note: ClassVar[str] = ""
+    errors_note: ClassVar[str] = (
+        "Rows that do not get exactly their labels. The confidence is of the wrong decision on a label that"
+        " the model is surest of."
+    )
     error_figure: ClassVar[str] = "confidence"
     prediction_column: ClassVar[str] = "labels"
     errors_title: ClassVar[str] = "Most confident errors"
@@ -176,6 +183,11 @@ class Multilabel(Task):
         return replace(self, thresholds=tuple(thresholds), at_least_one=rule.at_least_one)
 
     @property
+    def thresholds_by_name(self) -> Mapping[str, float]:
+        """The threshold of each label, 0.5 if none was chosen."""
+        return dict(zip(self.names, self._cuts.tolist(), strict=True))
+
+    @property
     def _cuts(self) -> NDArray[np.float64]:
         """The thresholds, shape ``(labels,)``."""
         return np.array(self.thresholds or [HALF] * self.outputs)
@@ -218,10 +230,10 @@ class Multilabel(Task):
         rows = numpy_values(pc.list_parent_indices(column).cast(pa.int64()))
         ids = numpy_values(pc.list_flatten(column))
         labels = np.zeros((len(column), self.outputs), np.int8)
-        is_label = ids >= 0
+        is_label = (ids >= 0) & (ids < self.outputs)
         labels[rows[is_label], ids[is_label]] = 1
-        for missing in (UNLABELLED, UNKNOWN):
-            labels[rows[ids == missing]] = missing
+        labels[rows[ids == UNLABELLED]] = UNLABELLED
+        labels[rows[(ids < UNLABELLED) | (ids >= self.outputs)]] = UNKNOWN
         return labels
 
     def column_of(self, labels: Labels) -> pa.Array:
@@ -234,6 +246,14 @@ class Multilabel(Task):
         for row in missing.tolist():
             lists[row] = labels[row, :1].astype(np.int64)
         return pa.array(lists, self.label_type)
+
+    @classmethod
+    def label_texts(cls, labels: pa.Array) -> pa.Array:
+        """Return the names of each row, sorted, with a character between them that no name contains."""
+        texts = []
+        for names in labels.to_pylist():
+            texts.append(None if names is None else UNIT_SEPARATOR.join(sorted(names)))
+        return pa.array(texts, pa.string())
 
     def stored(self, labels: pa.Array, written: Sequence[str]) -> pa.Array:
         """Return the ids of the labels, ascending; ``[-1]`` for a row with an unknown label."""
@@ -284,9 +304,9 @@ class Multilabel(Task):
         return np.asarray((labels >= 0).all(axis=1))
 
     @property
-    def label_limits(self) -> dict[str, list[int]]:
-        """The ids of the labels."""
-        return {"class_ids": list(range(self.outputs))}
+    def label_limits(self) -> dict[str, Any]:
+        """The code of no label, the smallest one: a missing or an unknown label has a negative one."""
+        return {"smallest_code": 0}
 
     @property
     def names_text(self) -> str:
@@ -300,6 +320,42 @@ class Multilabel(Task):
     def bin_values(self, labels: Labels) -> Labels:
         """Return the id of each label of each row: a row counts once for every label that it has."""
         return np.asarray(np.nonzero(labels == 1)[1])
+
+    def codes(self, labels: Labels) -> NDArray[Any]:
+        """Return a hash of each set, 0 for no label; -1 for a missing label, -2 for an unknown one.
+
+        It is the sum of hashes of the names. It has 53 bits, which a float64 holds exactly.
+        """
+        hashes = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in self.names]
+        sums = (labels == 1).astype(np.uint64) @ np.frombuffer(b"".join(hashes), ">u8").astype(np.uint64)
+        codes = (sums >> np.uint64(11)).astype(np.int64)
+        return np.asarray(np.where(self.valid(labels), codes, labels.min(axis=1, initial=0)))
+
+    def histograms(self, counts: NDArray[np.int64], rows: int) -> list[NDArray[np.int64]]:
+        """Return the rows with and without each label: the labels of a row depend on each other."""
+        return [np.array([count, rows - count]) for count in np.minimum(counts, rows).tolist()]
+
+    def largest_share(self, labels: Labels) -> float:
+        """Return the share of the rows with the most frequent label, or of those without any."""
+        sets = labels[self.valid(labels)] == 1
+        if not sets.size:
+            return 0.0
+        return float(max(sets.mean(axis=0).max(), (~sets.any(axis=1)).mean()))
+
+    def label_figures(self, labels: Labels) -> dict[str, float]:
+        """Return the cardinality and density of the sets, and the share of the rows without a label.
+
+        Tsoumakas & Katakis, "Multi-Label Classification: An Overview", 2007, section 4.
+        """
+        sets = labels[self.valid(labels)] == 1
+        if not sets.size:
+            return {}
+        cardinality = float(sets.sum(axis=1).mean())
+        return {
+            "labels_per_row": cardinality,
+            "label_density": cardinality / self.outputs,
+            "rows_without_label": float((~sets.any(axis=1)).mean()),
+        }
 
     def unlabelled(self, labels: Labels) -> NDArray[np.bool_]:
         """Return which rows are without a label to learn from: the empty set is one."""
@@ -389,7 +445,7 @@ class Multilabel(Task):
     @property
     def prediction_types(self) -> tuple[pa.DataType, ...]:
         """A list of names, and numbers."""
-        return (pa.list_(pa.string()), *[pa.float64()] * self.outputs)
+        return (pa.list_(pa.string()), *[pa.float32()] * self.outputs)
 
     def prediction_rows(self, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
         """Yield lists of names, and probabilities."""
@@ -456,8 +512,13 @@ class Multilabel(Task):
 
     def confidence(self, logits: Logits) -> float | None:
         """Return the probability of the least certain decision."""
+        return float(self.confidences(logits)[0])
+
+    def confidences(self, logits: Logits) -> NDArray[np.float64]:
+        """Return the probability of the least certain decision of each row."""
         probability = sigmoid(logits)
-        return float(np.where(self._decided_sets(probability) == 1, probability, 1 - probability).min())
+        sets = self._decided_sets(probability)
+        return np.asarray(np.where(sets == 1, probability, 1 - probability).min(axis=1))
 
     def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:  # noqa: ARG002
         """Return which rows keep all their labels."""
@@ -624,6 +685,14 @@ class Multilabel(Task):
                 scores[metric.name] = score
         return scores
 
+    @property
+    def curves_note(self) -> str:
+        """The curves are of labels, and calibration is of all decisions."""
+        return (
+            "Curves are means over the labels. Calibration compares the probability of each label with how"
+            " often rows have it."
+        )
+
     def agreement(
         self,
         trained: Logits,
@@ -637,7 +706,7 @@ class Multilabel(Task):
     def agreement_metrics(self, trained: Logits, exported: Logits) -> dict[str, float]:
         """Return the share of equal decisions, and its lowest value of a label."""
         by_label = (self.predictions(trained) == self.predictions(exported)).mean(axis=0)
-        return {"label_agreement": float(by_label.mean()), "lowest_label_agreement": float(by_label.min())}
+        return {LABEL_AGREEMENT: float(by_label.mean()), LOWEST_LABEL_AGREEMENT: float(by_label.min())}
 
     def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
         """Return the paired bootstrap interval of the drop of macro F1."""

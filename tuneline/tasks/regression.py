@@ -97,7 +97,7 @@ class Regression(Task):
         return np.asarray(np.isfinite(labels))
 
     @property
-    def label_limits(self) -> dict[str, list[int]]:
+    def label_limits(self) -> dict[str, Any]:
         """There are none."""
         return {}
 
@@ -196,6 +196,10 @@ class Regression(Task):
     def confidence(self, logits: Logits) -> float | None:  # noqa: ARG002
         """Return nothing: a number has no probability."""
         return None
+
+    def confidences(self, logits: Logits) -> NDArray[np.float64]:
+        """Return NaN: numbers have no probability."""
+        return np.full(len(logits), np.nan)
 
     def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:
         """Return which numbers differ by at most the tolerance."""

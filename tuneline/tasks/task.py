@@ -99,6 +99,11 @@ class Task(ABC):
         """How outputs become predictions, as the files of a model store it; empty if nothing was chosen."""
         return {}
 
+    @property
+    def thresholds_by_name(self) -> Mapping[str, float]:
+        """The probability above which a row gets a class, by class name; empty where classes compete."""
+        return {}
+
     def with_decisions(self, decisions: Mapping[str, Any]) -> Self:  # noqa: ARG002
         """Return the task with ``decisions`` that a file has stored."""
         return self
@@ -128,6 +133,11 @@ class Task(ABC):
     def observed(cls, labels: pa.Array) -> set[Any]:
         """Return the classes that occur in a column, of names or of ids; none where labels are no classes."""
 
+    @classmethod
+    def label_texts(cls, labels: pa.Array) -> pa.Array:
+        """Return labels of ``staged_type`` as text, the same for equal labels; null for a missing one."""
+        return labels.cast(pa.string())
+
     @abstractmethod
     def stored(self, labels: pa.Array, written: Sequence[str]) -> pa.Array:
         """Return labels of ``staged_type`` as ``label_type``; -1 for an unknown class.
@@ -152,8 +162,8 @@ class Task(ABC):
 
     @property
     @abstractmethod
-    def label_limits(self) -> dict[str, list[int]]:
-        """Limits of a column of labels, by what the data checks limit."""
+    def label_limits(self) -> dict[str, Any]:
+        """Limits of a column of ``codes``, by what the data checks limit."""
 
     @property
     @abstractmethod
@@ -170,6 +180,29 @@ class Task(ABC):
     def bin_values(self, labels: Labels) -> Labels:
         """Return what is counted in ``bins`` of valid labels, shape ``(values,)``: one for each row."""
         return labels
+
+    def codes(self, labels: Labels) -> NDArray[Any]:
+        """Return one number for each row, shape ``(rows,)``: equal for equal labels, -1 for a missing label.
+
+        A data check compares columns of numbers.
+        """
+        return labels
+
+    def histograms(self, counts: NDArray[np.int64], rows: int) -> list[NDArray[np.int64]]:  # noqa: ARG002
+        """Return what is compared with other rows to find drift, given how often each of ``bins`` occurs.
+
+        Each histogram counts every row once.
+        """
+        return [counts]
+
+    def largest_share(self, labels: Labels) -> float:
+        """Return the share of the rows that have the most frequent label, of one row or more."""
+        _, rows = np.unique(labels, return_counts=True)
+        return float(rows.max() / rows.sum())
+
+    def label_figures(self, labels: Labels) -> dict[str, float]:  # noqa: ARG002
+        """Return figures of the labels of a split, by name; empty if the counts of ``bins`` say all."""
+        return {}
 
     def members(self, labels: Labels, label: int) -> NDArray[np.bool_]:
         """Return which rows have the class of this id, shape ``(rows,)``."""
@@ -194,6 +227,14 @@ class Task(ABC):
     def array_of(self, column: pa.Array | pa.ChunkedArray) -> Labels:
         """Return a column of labels or predictions, without nulls, as an array, which may be read-only."""
         return numpy_values(column)
+
+    def labels_of(self, column: pa.Array | pa.ChunkedArray) -> Labels:
+        """Return a column of labels as an array, which may be read-only; a null is a missing label."""
+        if not column.null_count:
+            return self.array_of(column)
+        labels = np.full((len(column), *self.label_shape), UNLABELLED, self.label_dtype)
+        labels[column.is_valid().to_numpy(zero_copy_only=False)] = self.array_of(column.drop_null())
+        return labels
 
     def column_of(self, labels: Labels) -> pa.Array:
         """Return an array of labels or predictions as a column of ``label_type``."""
@@ -285,7 +326,7 @@ class Task(ABC):
         """Arrow types of ``prediction_columns``."""
         types = []
         for name in self.prediction_columns:
-            types.append(pa.string() if name == "label" else pa.float64())
+            types.append(pa.string() if name == "label" else pa.float32())
         return tuple(types)
 
     def cell_text(self, value: Any) -> Any:
@@ -330,6 +371,10 @@ class Task(ABC):
 
         The logits have the shape ``(1, outputs)``.
         """
+
+    @abstractmethod
+    def confidences(self, logits: Logits) -> NDArray[np.float64]:
+        """Return what ``confidence`` returns of one row for each row, shape ``(rows,)``; NaN for ``None``."""
 
     @abstractmethod
     def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:
@@ -478,6 +523,11 @@ class Task(ABC):
     @abstractmethod
     def probability_metrics(self, logits: Logits, labels: Labels) -> dict[str, float]:
         """Return the metrics of probabilities, by name; empty for a task without, or if none is defined."""
+
+    @property
+    def curves_note(self) -> str:
+        """What the curves of precision, ROC and calibration are of, in words; empty where it is clear."""
+        return ""
 
     @abstractmethod
     def agreement(
