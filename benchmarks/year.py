@@ -45,6 +45,7 @@ from tests.dvc_files import add_remote
 from tests.flows.conftest import make_toy, sh
 from tuneline.project import dvc
 from tuneline.settings import PromotionPolicy, Settings
+from tuneline.tasks import Classification
 
 PROMOTED, WEEK, MONTH = 10, 7, 30
 SLOWER = 1.5
@@ -56,7 +57,7 @@ PREDICTIONS = 50_000
 def decision(*, promoted: bool) -> PromotionDecision:
     """Return a decision with all its criteria."""
     labels = np.arange(400) % 4
-    rows = PairedPredictions(labels, labels, labels * 0, ("a", "b", "c", "d"))
+    rows = PairedPredictions(labels, labels, labels * 0, Classification(("a", "b", "c", "d")))
     names = (
         "agreement of the model",
         "logit difference of model.onnx",

@@ -20,7 +20,6 @@ from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import progress
 from tuneline.core.yaml_files import read_yaml
 from tuneline.evaluation.records import BehaviourResult, FailedCase, TestedTexts
-from tuneline.metrics.curves import probabilities
 from tuneline.metrics.stats import wilson_interval
 from tuneline.params.loading import describe_problem
 from tuneline.params.section import Rate, Section
@@ -100,7 +99,7 @@ class BehaviourTest(Section):
 
 
 class Invariance(BehaviourTest):
-    """The prediction does not change."""
+    """The prediction does not change; of several labels, none is lost and none is added."""
 
     kind: Literal["invariance"]
     change: TextChange
@@ -121,7 +120,7 @@ class Direction(BehaviourTest):
 
 
 class MinimumFunctionality(BehaviourTest):
-    """A simple case that the model must predict correctly."""
+    """A simple case that the model must predict correctly; of several labels, one that it must give."""
 
     kind: Literal["minimum_functionality"]
     change: TextChange | None = None
@@ -506,14 +505,14 @@ def passes(test: AnyTest, before: Logits, after: Logits, task: Task) -> NDArray[
     if isinstance(test.expect, ExpectedRange):
         predicted = after[:, 0]
         return np.asarray((predicted >= test.expect.low) & (predicted <= test.expect.high))
-    return np.asarray(after.argmax(axis=1) == label_id(test.expect, task, test.name))
+    return task.members(task.predictions(after), label_id(test.expect, task, test.name))
 
 
 def _strength(logits: Logits, test: Direction, task: Task) -> NDArray[Any]:
     """Return the number or the probability that has to move, shape ``(cases,)``."""
     if test.label is None:
         return logits[:, 0]
-    return probabilities(logits)[:, label_id(test.label, task, test.name)]
+    return task.scores(logits)[:, label_id(test.label, task, test.name)]
 
 
 def _result(test: AnyTest, cases: Sequence[Case], logits: Logits, task: Task) -> BehaviourResult:

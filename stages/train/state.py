@@ -80,7 +80,10 @@ class TrainState:
     """Logits of the weights to publish so far; ``None`` if they were computed before this process resumed."""
 
     def rows_at_once(self, batch: Rows) -> int:
-        """Return the number of examples of a batch that go through the model at once, in each process."""
+        """Return the number of examples of a batch that go through the model at once, in each process.
+
+        Of examples in several windows, each window counts.
+        """
         tokens = self.params.micro_batch_tokens
         if tokens is None:
             return self.micro_batch_size
@@ -358,13 +361,18 @@ def _print_first_micro_batch(state: TrainState) -> None:
 
     # forward
     batch = state.sampler.epoch(0)[0]
-    rows_at_once = state.rows_at_once(batch)
-    rows = shard_batch(batch, rows_at_once, accelerator.num_processes, accelerator.process_index)[0]
+    rows = shard_batch(
+        batch,
+        state.rows_at_once(batch),
+        accelerator.num_processes,
+        accelerator.process_index,
+        loader.windows(batch),
+    )[0]
     inputs = loader.inputs(rows)
     labels = loader.labels(rows)
     state.model.eval()  # without dropout
     with torch.no_grad():
-        logits = state.model(**inputs).logits[: len(rows)]
+        logits = loader.answers(state.model(**inputs).logits, rows)
     state.model.train()
 
     shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in inputs.items())

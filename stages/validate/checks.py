@@ -657,14 +657,21 @@ _CHECKS = (
     Check(
         "max_length",
         "tokenized",
-        (between("tokens", high="max_length"),),
+        (
+            between("tokens", high="max_length"),
+            between("longest_window", high="window_length", optional=True),
+        ),
         title="No row is longer than tokenize.max_length.",
         hint=_TOKENIZE_AGAIN,
     ),
     Check(
         "column_lengths",
         "tokenized",
-        (equal("tokens", "mask_tokens"), equal("tokens", "type_tokens", optional=True)),
+        (
+            equal("tokens", "mask_tokens"),
+            equal("tokens", "type_tokens", optional=True),
+            equal("tokens", "window_tokens", optional=True),
+        ),
         title="Ids, mask and type ids of a row have the same length.",
         hint=_TOKENIZE_AGAIN,
     ),

@@ -197,6 +197,21 @@ class RaggedArray:
         """Return the last value of each row, -1 for an empty row."""
         return self._at(self._starts + self.lengths[self._is_filled] - 1)
 
+    def first_other(self, values: NDArray[Any], expected: int | None) -> NDArray[np.int64]:
+        """Return the first of the values of each row that is not the expected one; else the expected one.
+
+        ``values`` have the shape of ``self.values``; no row is empty. If nothing is expected, it is the first
+        value.
+        """
+        last = len(values)
+        positions = np.arange(last)
+        if expected is not None:
+            positions[values == expected] = last
+        positions = self.reduce(np.minimum, positions)
+        is_expected = positions == last
+        positions[is_expected] = self._starts[is_expected]
+        return values[positions].astype(np.int64)
+
     def drops(self) -> NDArray[np.int64]:
         """Count the values of each row that are smaller than the value before them."""
         is_drop = np.zeros(len(self.values), dtype=bool)

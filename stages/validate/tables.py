@@ -33,7 +33,7 @@ from tuneline.core.paths import SPLITS, TOKENIZER
 from tuneline.core.tables import LABELS, UNLABELLED, SplitReader, raw_schema, tokenized_schema
 from tuneline.core.terminal import phase
 from tuneline.engines import engine
-from tuneline.params import Params
+from tuneline.params import Params, TokenizeParams
 from tuneline.params.validate import DriftRule
 from tuneline.reports.checks import Profile, SplitProfile, Words
 from tuneline.tasks import TASKS, Task, read_task
@@ -102,7 +102,10 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
         tokenized_files[split] = SplitReader.open(folders.tokenized, split, "tokenize")
     labels = _train_labels(params, raw_files["train"])
     raw_expected = raw_schema(text_columns, labels)
-    tokenized_expected = tokenized_schema(vocabulary.has_type_ids, labels)
+    answer = None
+    if params.tokenize.long_text == "windows":
+        answer = params.tokenize.windows.answer
+    tokenized_expected = tokenized_schema(vocabulary.has_type_ids, labels, answer)
 
     # columns of the splits that can be read
     with engine(params.run):
@@ -276,20 +279,24 @@ def _tokenized_table(
         decoded = decoding_matches(raw, split, data.params, data.folders.tokenizer, vocabulary)
         columns = columns.with_columns(data.written("decoded", split.split, {"decoded": decoded}))
         columns = columns.with_columns(current.columns, raw_labels=LABELS)
-    limits = tokenized_limits(vocabulary, data.params.tokenize.max_length, raw.rows)
+    limits = tokenized_limits(vocabulary, data.params.tokenize, raw.rows)
     return Table("tokenized", split.split, columns, limits)
 
 
-def tokenized_limits(vocabulary: Vocabulary, max_length: int, raw_rows: int) -> dict[str, Any]:
+def tokenized_limits(vocabulary: Vocabulary, params: TokenizeParams, raw_rows: int) -> dict[str, Any]:
     """Return the limits of a tokenized split.
 
     A tokenizer without special tokens at the ends has no limits for them.
     """
+    max_length = params.max_length  # of a row
+    if params.long_text == "windows":
+        max_length *= params.windows.max_windows
     limits: dict[str, Any] = {
         "largest_id": vocabulary.largest_id,
         "largest_type_id": vocabulary.largest_type_id,
         "template_tokens": len(vocabulary.template),
         "max_length": max_length,
+        "window_length": params.max_length,
         "untruncated_length": max_length - 1,
         "raw_rows": raw_rows,
     }

@@ -1,5 +1,5 @@
-"""A DVC remote in an object store: one machine pushes its results, another one clones, pulls, and has nothing
-to run."""
+"""A DVC remote in an object store: one machine pushes its results, another one clones, pulls, and only writes
+its page."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.s3 import ENVIRONMENT, Bucket, served
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def test_clone_pulls_from_an_object_store_and_runs_nothing(project, tmp_path):  # noqa: F811 - the fixture
+def test_clone_pulls_from_an_object_store_and_runs_only_the_report(project, tmp_path):  # noqa: F811 - the fixture
     """Credentials and address come from the environment, so that neither is in the repository."""
     pytest.importorskip("dvc_s3", reason="the extra s3 is not installed")
     with served() as endpoint:
@@ -25,6 +25,8 @@ def test_clone_pulls_from_an_object_store_and_runs_nothing(project, tmp_path):  
         project.run("git", "clone", "--quiet", str(project.folder), str(tmp_path / "elsewhere"))
         elsewhere = Project(tmp_path / "elsewhere")
         elsewhere.run("dvc", "pull", **env, DVC_SITE_CACHE_DIR=str(tmp_path / "site"))
+    # The page is of this machine, so it is in no cache.
+    assert stages_run(elsewhere.run("dvc", "repro").stdout) == ["report"]
     assert stages_run(elsewhere.run("dvc", "repro").stdout) == []
     assert elsewhere.lock() == project.lock()
     assert elsewhere.status() == ""

@@ -20,7 +20,7 @@ from tuneline.core.hashes import file_hash
 from tuneline.core.tables import raw_schema, write_table
 from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, spread_metrics
 from tuneline.model.batches import TokenizedSplit
-from tuneline.tasks import task_with_names
+from tuneline.tasks import Task, task_with_names
 from tuneline.tasks.predictions import metrics_of, write_predictions
 
 PARAMS = {
@@ -50,16 +50,14 @@ class FinishedProject:
         root: Path,
         names: tuple[str, ...] | None = ("billing", "delivery", "damage"),
         rows: int = 120,
+        task: Task | None = None,
         **params: Any,
     ) -> None:
         self.root = root
-        self.task = task_with_names(names)
+        self.task = task or task_with_names(names)
         self.rows = rows
-        self.params = {
-            **PARAMS,
-            **({"data.task": "regression", "train.metric": "pearson"} if names is None else {}),
-            **params,
-        }
+        self.metric = self.task.primary_metric.name
+        self.params = {**PARAMS, "data.task": self.task.kind, "train.metric": self.metric, **params}
         (root / "dvc.yaml").write_text("stages: {}\n")
         (root / ".gitignore").write_text("/data/\n/models/\n/plots/\n/reports/\n/.dvc/cache/\n")
         self.git("init", "--quiet", "--initial-branch", "main")
@@ -95,18 +93,21 @@ class FinishedProject:
         """Write the raw split. The first rows have another label if they are ``relabelled``."""
         generator = np.random.default_rng(0)
         outputs = self.task.outputs
-        self.labels = (
-            generator.integers(0, outputs, self.rows)
-            if self.task.names
-            else generator.normal(size=self.rows).astype(np.float32)
-        )
-        self.labels[:relabelled] = (self.labels[:relabelled] + 1) % outputs
+        if self.task.label_shape:
+            self.labels = generator.integers(0, 2, (self.rows, outputs)).astype(np.int8)
+            self.labels[::3, -1] = self.labels[::3, 0]  # labels that occur together
+        elif self.task.names:
+            self.labels = generator.integers(0, outputs, self.rows)
+        else:
+            self.labels = generator.normal(size=self.rows).astype(np.float32)
+        self.labels[:relabelled] = self.other_labels()[:relabelled]
         columns = {
             name: [f"{HOSTILE} {name} {row}" for row in range(self.rows)]
             for name in self.params["data.text_columns"]
         }
         schema = raw_schema(self.params["data.text_columns"], self.task)
-        table = pa.table({**columns, "labels": self.labels, "idx": np.arange(self.rows)}, schema=schema)
+        labels = self.task.column_of(self.labels)
+        table = pa.table({**columns, "labels": labels, "idx": np.arange(self.rows)}, schema=schema)
         (self.root / "data/raw").mkdir(parents=True, exist_ok=True)
         write_table(table, self.root / "data/raw/test.parquet")
         self.base(None)
@@ -115,13 +116,24 @@ class FinishedProject:
             {"source": "sample", "rows": self.rows, "splits": {}, "label_names": self.task.names},
         )
 
+    def other_labels(self) -> Any:
+        """Return labels that are all wrong."""
+        if self.task.label_shape:
+            return 1 - self.labels
+        return (self.labels + 1) % self.task.outputs
+
     def base(self, checkpoint: PretrainedSource | None) -> None:
         """Write the record of the base model."""
         BaseSource(checkpoint=checkpoint, tokenizer=checkpoint).write(self.root / "models/base/source.json")
 
     def evaluate(self, skill: float, seed: int) -> None:
         noise = np.random.default_rng(seed).normal(size=(self.rows, self.task.outputs))
-        signal = np.eye(self.task.outputs)[self.labels] if self.task.names else self.labels[:, None]
+        if self.task.label_shape:
+            signal = 2.0 * self.labels - 1
+        elif self.task.names:
+            signal = np.eye(self.task.outputs)[self.labels]
+        else:
+            signal = self.labels[:, None]
         logits = (skill * signal + noise).astype(np.float32)
         offsets = np.arange(self.rows + 1)
         split = TokenizedSplit({"input_ids": np.zeros(self.rows, np.int32)}, offsets, self.labels, self.task)
@@ -136,11 +148,12 @@ class FinishedProject:
     def baselines(self, predictions: Any) -> dict[str, float]:
         """Return the metrics of the majority, and of a TF-IDF baseline that is right in three of four
         rows."""
-        wrong, names = np.arange(self.rows) % 4 == 0, self.task.names
-        tfidf = np.where(wrong, (self.labels + 1) % self.task.outputs, self.labels) if names else -self.labels
-        majority = np.full_like(
-            self.labels, np.bincount(self.labels).argmax() if names else self.labels.mean()
-        )
+        tfidf = -self.labels
+        if self.task.names:
+            tfidf = self.labels.copy()
+            tfidf[::4] = self.other_labels()[::4]
+        constant = self.task.constant_prediction([self.labels])
+        majority = np.broadcast_to(constant, self.labels.shape).astype(self.labels.dtype)
         split = SplitPredictions(self.labels, predictions, self.task, self.task.averaging(None), 0)
         return (
             spread_metrics(split)
@@ -158,7 +171,7 @@ class FinishedProject:
         (self.root / "plots/training/loss.tsv").write_text(
             "step\tloss\tlearning_rate\tgradient_norm\n" + "".join(rows)
         )
-        metric = "accuracy" if self.task.names else "pearson"
+        metric = self.metric
         (self.root / "plots/training/validation.tsv").write_text(
             f"step\tloss\t{metric}\n200\t0.9\t0.6\n400\t0.7\t0.8\n600\t0.8\t0.7\n"
         )
@@ -198,7 +211,7 @@ class FinishedProject:
         (self.root / "reports/checks/index.html").write_text("<!doctype html>")
 
     def slices(self) -> None:
-        metric = "accuracy" if self.task.names else "pearson"
+        metric = self.metric
         slices = [
             {"by": "length", "slice": "4 to 20 tokens", "rows": 60, metric: 0.9, "low": 0.8, "high": 0.95},
             {"by": "length", "slice": "21 to 70 tokens", "rows": 60, metric: 0.6, "low": 0.48, "high": 0.72},
@@ -234,7 +247,7 @@ class FinishedProject:
         self.write("reports/behaviour.json", {"tests": [test, few]})
 
     def compare(self) -> None:
-        metric = "accuracy" if self.task.names else "pearson"
+        metric = self.metric
         drop = {f"{metric}_drop": 0.0, f"{metric}_drop_low": 0.0, f"{metric}_drop_high": 0.0, metric: 0.8}
         close = {
             "max_abs_diff": 2e-6,

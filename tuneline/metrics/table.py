@@ -60,6 +60,15 @@ NEVER_PREDICTED = "never_predicted_classes"
 """Key of the number of classes with rows that are never predicted."""
 MOST_PREDICTED = "most_predicted_share"
 """Key of the share of the most predicted class."""
+LABEL_AGREEMENT = "label_agreement"
+"""Key of the share of decisions on single labels that an exported model shares with the trained one."""
+LOWEST_LABEL_AGREEMENT = "lowest_label_agreement"
+"""Key of the same share for the label where it is the lowest."""
+AGREEMENT_TITLES: Mapping[str, str] = {
+    LABEL_AGREEMENT: "of single labels",
+    LOWEST_LABEL_AGREEMENT: "of the worst label",
+}
+"""Titles of the agreement in part (``Task.agreement_metrics``), after the word "agreement"."""
 IntervalMethod = Literal["wilson", "fisher", "bootstrap", "none"]
 
 
@@ -376,7 +385,7 @@ _METRICS = (
     ),
     Metric(
         name="subset_accuracy",
-        title="Rows with exactly their labels",
+        title="Rows exactly right",
         kinds=SETS,
         interval="bootstrap",
         count_score=_subset_accuracy,
@@ -393,13 +402,13 @@ _METRICS = (
     ),
     Metric(
         name="mean_average_precision",
-        title="Mean average precision",
+        title="Average precision",
         kinds=SETS,
         probability_score=_average_precision,
     ),
     Metric(
         name="macro_f1_at_half",
-        title="Macro F1 with thresholds of 0.5",
+        title="Macro F1 at 0.5",
         kinds=SETS,
         probability_score=_macro_f1_at_half,
     ),

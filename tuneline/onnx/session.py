@@ -177,7 +177,8 @@ def logits_of(
         rows: The rows.
         outputs: Number of logits of a row.
         pad_token_id: Token id that fills the shorter rows of a batch.
-        batch_size: Rows of a forward pass at most; rows of similar length share one.
+        batch_size: Rows of a forward pass at most, or windows of rows; rows of similar length share one. The
+            windows of a row are not separated.
         title: Title of a progress bar; ``None`` for no bar.
 
     Returns:
@@ -185,7 +186,7 @@ def logits_of(
     """
 
     def compute(batch: NDArray[np.int64]) -> NDArray[np.float32]:
-        return model.logits(rows.pad(batch, pad_token_id))
+        return rows.answers(model.logits(rows.pad(batch, pad_token_id)), batch)
 
     logits = np.empty((len(rows), outputs), dtype=np.float32)
-    return compute_by_length(compute, rows.lengths, batch_size, logits, title)
+    return compute_by_length(compute, rows.lengths, batch_size, logits, title, windows=rows.window_counts)

@@ -34,7 +34,7 @@ from tuneline.readers.parquet import is_list
 from tuneline.readers.rows import json_type, text_problem
 from tuneline.tasks.task import UNDECIDED
 
-SETS = pa.list_(pa.string())
+NAME_SETS = pa.list_(pa.string())
 """Arrow type of sets of names."""
 LISTS = LabelSetsParams(layout="lists")
 SHOWN = 80
@@ -44,7 +44,7 @@ SHOWN = 80
 class NameSetColumn(LabelColumn):
     """Reads sets from one column."""
 
-    label_type: ClassVar[pa.DataType] = SETS
+    label_type: ClassVar[pa.DataType] = NAME_SETS
 
     def of_type(self, kind: pa.DataType) -> Convert:
         """Accept text, numbers, and true and false, which can be names."""
@@ -137,7 +137,7 @@ class ListedNames(NameSetColumn):
 class IndicatorColumns(LabelReader):
     """A column of 0 and 1 for each label."""
 
-    label_type: ClassVar[pa.DataType] = SETS
+    label_type: ClassVar[pa.DataType] = NAME_SETS
 
     def read(self, batch: ValueBatch, bad: BadValues) -> pa.Array:
         """Return the names of the columns with 1; null for a row in which any value is missing."""

@@ -1,6 +1,6 @@
 """Figures of the report: the training run, and the predictions on the reported split."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +15,7 @@ from tuneline.metrics.stats import Estimate
 from tuneline.project.dvc import Lock
 from tuneline.project.repo import PreviousResult
 from tuneline.reports.page import BAD, DASHED, FIGURE_WIDTH, FIRST, GRID, MUTED, SECOND, canvas, to_svg
-from tuneline.results.predictions import Headline, ReportedPredictions
+from tuneline.results.predictions import Cooccurrence, Headline, ReportedPredictions
 from tuneline.results.verdict import read_curve
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def draw_calibration(bins: Columns, _: Columns | None = None) -> Markup:
 def draw_confidence(predictions: ReportedPredictions) -> Markup:
     """Draw the histogram of the confidence of correct and wrong predictions."""
     # Confidence is the probability of the predicted class, not of the label.
-    probability = predictions.error_sizes
+    probability = predictions.task.confidences(predictions.logits)
     correct = ~predictions.errors
     # The axis begins at a tenth: no confidence is lower than one by the number of classes.
     lowest = np.clip(np.floor(probability.min() * 10) / 10, 0, 0.9)
@@ -246,11 +246,71 @@ def draw_residuals(predictions: ReportedPredictions) -> Markup:
         return to_svg(figure, "residuals", "Distribution of the residuals")
 
 
-def draw_error_sizes(predictions: ReportedPredictions) -> dict[str, Markup]:
-    """Return the histogram of the errors, by its name: confidence of classes, or residuals of numbers."""
+def draw_predictions(predictions: ReportedPredictions) -> dict[str, Markup]:
+    """Return the figures that need the predictions of every row, by name.
+
+    They are the histogram of the errors, confidence of classes or residuals of numbers, and which labels
+    occur together where a row has several.
+    """
     drawn_by = {"confidence": draw_confidence, "residuals": draw_residuals}
     name = predictions.task.error_figure
-    return {name: drawn_by[name](predictions)}
+    figures = {name: drawn_by[name](predictions)}
+    together = Cooccurrence.of(predictions)
+    if together is not None:
+        figures |= draw_cooccurrence(together)
+    return figures
+
+
+SHOWN_NAME = 14
+"""Characters of a label's name in the figure of labels that occur together."""
+WIDEST_DOT = 0.9
+"""Diameter of the dot of all rows there, in distances of two labels."""
+
+
+def draw_cooccurrence(together: Cooccurrence) -> dict[str, Markup]:
+    """Return two figures of which labels occur together, by name: in the labels, and in the predictions."""
+    return {
+        "together_labels": _draw_together(
+            together.names, together.labelled, FIRST, "together_labels", "Labels that rows have together"
+        ),
+        "together_predictions": _draw_together(
+            together.names,
+            together.predicted,
+            SECOND,
+            "together_predictions",
+            "Labels that the model gives together",
+        ),
+    }
+
+
+def _draw_together(
+    names: Sequence[str], rows: NDArray[np.float64], colour: str, name: str, title: str
+) -> Markup:
+    """Draw for each label, in a row, the share of its rows that have each other label, as the area of a dot.
+
+    ``rows`` has the rows with both labels, ``(labels, labels)``, and the rows with a label on the diagonal.
+    """
+    from matplotlib.patches import Circle
+
+    with_label = np.diag(rows)[:, None]
+    shares = np.divide(rows, with_label, out=np.zeros_like(rows), where=with_label > 0)
+    np.fill_diagonal(shares, 0.0)
+    shown = []
+    for label in names:
+        shown.append(label if len(label) <= SHOWN_NAME else f"{label[: SHOWN_NAME - 1]}…")
+
+    with canvas((FIGURE_WIDTH, FIGURE_WIDTH)) as (figure, axes):
+        for down, across in np.argwhere(shares > 0).tolist():
+            radius = WIDEST_DOT / 2 * np.sqrt(shares[down, across])
+            axes.add_patch(Circle((across, down), radius, color=colour, alpha=0.8, linewidth=0))
+
+        last = len(names) - 0.5
+        axes.set(xlim=(-0.5, last), ylim=(last, -0.5), aspect="equal")
+        axes.set_xticks(range(len(names)), shown, rotation=90)
+        axes.set_yticks(range(len(names)), shown)
+        axes.xaxis.tick_top()
+        axes.spines[["left", "bottom"]].set_visible(False)
+        return to_svg(figure, name, title)
 
 
 class _HeadlineRow(NamedTuple):
@@ -337,7 +397,7 @@ def draw_figures(
             figures[name] = draw(curve, _read_previous(comparable, path))
 
     if predictions is not None and len(predictions.labels):
-        figures |= draw_error_sizes(predictions)
+        figures |= draw_predictions(predictions)
     return figures
 
 

@@ -37,7 +37,7 @@ from tuneline.core.records import Record, Timing
 from tuneline.core.tables import SplitReader, split_files
 from tuneline.core.terminal import say, visible
 from tuneline.evaluation.records import Behaviour, Slices
-from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
+from tuneline.metrics.table import AGREEMENT_TITLES, METRIC_TABLE, custom_metrics, title_of
 from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord, Flip, Flips, UsageRecord
 from tuneline.project import latency
 from tuneline.project.dvc import Lock, read_lock
@@ -59,7 +59,9 @@ from tuneline.results.exported import is_stale
 from tuneline.results.figures import draw_figures
 from tuneline.results.findings import Finding
 from tuneline.results.predictions import (
+    ClassMetrics,
     Confusion,
+    Cooccurrence,
     Headline,
     ModelError,
     ReportedPredictions,
@@ -221,6 +223,10 @@ class Report:
     Attributes:
         metrics, training: ``metrics/evaluate.json`` and ``metrics/train.json``.
         params: Parameters of the run, by dotted key.
+        classes: The metrics of each class on the reported split; empty for numbers.
+        confusion: The confusion matrix, where a row has one class.
+        cooccurrence: Which labels occur together, where a row has several.
+        curves_note: What the curves are of, in words.
         errors: The largest errors on the reported split.
         key: Key of the result, by which a page of another one is known.
         outdated: What of the project is of another run, in words.
@@ -237,7 +243,10 @@ class Report:
     training: Mapping[str, float]
     params: Mapping[str, Any]
     headline: Headline | None
+    classes: list[ClassMetrics]
     confusion: Confusion | None
+    cooccurrence: Cooccurrence | None
+    curves_note: str
     errors: list[ModelError]
     slices: Slices | None
     behaviour: Behaviour | None
@@ -351,13 +360,19 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
     if top and top.stale:
         predictions = None
 
-    # errors
+    # predictions
+    classes: list[ClassMetrics] = []
     confusion = None
+    cooccurrence = None
+    curves_note = ""
     errors: list[ModelError] = []
     errors_note = ""
     raw = SplitReader.find(root / RAW, str(params.get("evaluate.split", "test")))
     if predictions is not None:
+        classes = predictions.classes
         confusion = Confusion.of(predictions)
+        cooccurrence = Cooccurrence.of(predictions)
+        curves_note = predictions.task.curves_note
         errors = largest_errors(predictions, raw, list(params.get("data.text_columns") or []))
         errors_note = predictions.about_errors
 
@@ -372,7 +387,10 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         training=run.training,
         params=params,
         headline=top,
+        classes=classes,
         confusion=confusion,
+        cooccurrence=cooccurrence,
+        curves_note=curves_note,
         errors=errors,
         slices=Slices.read_if_valid(root / REPORTS / "slices.json"),
         behaviour=Behaviour.read_if_valid(root / REPORTS / "behaviour.json"),
@@ -419,6 +437,7 @@ def render_report(report: Any, template: str = "page.html.j2") -> str:
 
 def _templates() -> "Environment":
     templates = template_environment(TEMPLATES)
+    templates.globals["agreement_titles"] = AGREEMENT_TITLES
     templates.filters |= {"signed": signed, "title_of": title_of, "digest": _digest, "md": escape}
     return templates
 

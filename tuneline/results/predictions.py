@@ -1,4 +1,7 @@
-"""Predictions on the reported split: confusion matrix, metrics of each class, and the largest errors."""
+"""Predictions on the reported split: confusion matrix, metrics of each class, and the largest errors.
+
+Where a row has several labels, there is no confusion matrix, but which labels occur together.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +22,9 @@ from tuneline.results.verdict import PRIMARY_METRICS, about_errors, rivals
 from tuneline.tasks import Task, read_task
 
 MAX_CONFUSED_PAIRS = 15
+MAX_TOGETHER = 16
+"""Most labels of the figure of labels that occur together: the names of more would overlap."""
+MAX_PAIRS_TOGETHER = 10
 MAX_ERRORS = 20
 
 
@@ -52,7 +58,7 @@ class ReportedPredictions:
 
     @property
     def predicted(self) -> NDArray[Any]:
-        """Predicted class ids or numbers, of shape ``(rows,)``."""
+        """Predictions, of the shape of ``labels``."""
         return self.task.predictions(self.logits)
 
     @property
@@ -66,6 +72,26 @@ class ReportedPredictions:
         return self.task.error_sizes(self.logits, self.labels)
 
     @property
+    def classes(self) -> "list[ClassMetrics]":
+        """The metrics of each class; empty for numbers."""
+        predicted = self.predicted
+        thresholds = self.task.thresholds_by_name
+        classes = []
+        for index, name in enumerate(self.task.class_names):
+            has_class = self.task.members(self.labels, index)
+            gets_class = self.task.members(predicted, index)
+            classes.append(
+                ClassMetrics.of(
+                    name,
+                    labelled=int(has_class.sum()),
+                    predicted=int(gets_class.sum()),
+                    correct=int((has_class & gets_class).sum()),
+                    threshold=thresholds.get(name),
+                )
+            )
+        return classes
+
+    @property
     def about_errors(self) -> str:
         """What the largest errors are, in words."""
         if self.task.errors_note:
@@ -76,13 +102,33 @@ class ReportedPredictions:
 
 @dataclass(frozen=True)
 class ClassMetrics:
-    """Number of rows and metrics of one class; a metric is ``None`` where it is undefined."""
+    """Number of rows and metrics of one class; a metric is ``None`` where it is undefined.
+
+    Attributes:
+        threshold: Probability above which a row gets the class; ``None`` where the most probable class is
+            predicted.
+    """
 
     name: str
     rows: int
     precision: float | None
     recall: float | None
     f1: float | None
+    threshold: float | None = None
+
+    @classmethod
+    def of(
+        cls, name: str, *, labelled: int, predicted: int, correct: int, threshold: float | None = None
+    ) -> Self:
+        """Return the metrics, given the rows that have the class, the rows that get it, and both."""
+        return cls(
+            name,
+            rows=labelled,
+            precision=_quotient(correct, predicted),
+            recall=_quotient(correct, labelled),
+            f1=_quotient(2 * correct, labelled + predicted),
+            threshold=threshold,
+        )
 
 
 @dataclass(frozen=True)
@@ -94,15 +140,14 @@ class Confusion:
 
     names: Sequence[str]
     counts: Floats
-    classes: list[ClassMetrics]
     most_confused: list[tuple[str, str, int]]
 
     @classmethod
     def of(cls, predictions: ReportedPredictions) -> Self | None:
-        """Return the confusion matrix and the metrics of the classes; ``None`` for numbers."""
-        names = predictions.task.class_names
-        if not names:
+        """Return the confusion matrix; ``None`` unless a row has one class."""
+        if not predictions.task.one_class:
             return None
+        names = predictions.task.class_names
         counts = confusion_matrix(predictions.labels, predictions.predicted, len(names))
 
         # errors, the most frequent first
@@ -114,29 +159,72 @@ class Confusion:
             rows = int(errors[label, predicted])
             if rows > 0:
                 most_confused.append((names[label], names[predicted], rows))
-
-        # metrics of each class
-        rows_by_label = counts.sum(axis=1)
-        rows_by_prediction = counts.sum(axis=0)
-        classes = []
-        for index, name in enumerate(names):
-            correct = counts[index, index]
-            labelled = rows_by_label[index]
-            predicted = rows_by_prediction[index]
-            classes.append(
-                ClassMetrics(
-                    name,
-                    rows=int(labelled),
-                    precision=_quotient(correct, predicted),
-                    recall=_quotient(correct, labelled),
-                    f1=_quotient(2 * correct, labelled + predicted),
-                )
-            )
-        return cls(names, counts, classes, most_confused)
+        return cls(names, counts, most_confused)
 
     def fraction(self, label: int, predicted: int) -> float:
         """Return the fraction of a label's rows with the given prediction; 0 for a label without rows."""
         return _quotient(self.counts[label, predicted], self.counts[label].sum()) or 0.0
+
+
+@dataclass(frozen=True)
+class LabelPair:
+    """Two labels, and the number of rows that have both, and that get both."""
+
+    first: str
+    second: str
+    labelled: int
+    predicted: int
+
+
+@dataclass(frozen=True)
+class Cooccurrence:
+    """How often labels occur together, of the most frequent labels.
+
+    ``labelled`` and ``predicted`` are the rows that have, and that get, both labels, ``(labels, labels)``;
+    the diagonal has the rows with a label at all. ``pairs`` has the most frequent pairs.
+    """
+
+    names: Sequence[str]
+    labelled: Floats
+    predicted: Floats
+    pairs: list[LabelPair]
+
+    @classmethod
+    def of(cls, predictions: ReportedPredictions) -> Self | None:
+        """Return which labels occur together; ``None`` unless a row has several labels."""
+        task = predictions.task
+        if task.one_class or not task.class_names:
+            return None
+        predicted_sets = predictions.predicted
+
+        # the most frequent labels, in the order of their ids
+        rows = predictions.labels.sum(axis=0, dtype=np.int64) + predicted_sets.sum(axis=0, dtype=np.int64)
+        frequent = np.sort(np.argsort(-rows, kind="stable")[:MAX_TOGETHER])
+        names = [task.class_names[index] for index in frequent]
+        labelled = _rows_together(predictions.labels[:, frequent])
+        predicted = _rows_together(predicted_sets[:, frequent])
+
+        # pairs, above the diagonal because a matrix is symmetric
+        either = np.triu(np.maximum(labelled, predicted), k=1)
+        pairs = []
+        for index in np.argsort(-either, axis=None, kind="stable")[:MAX_PAIRS_TOGETHER]:
+            first, second = np.unravel_index(index, either.shape)
+            if either[first, second] > 0:
+                pairs.append(
+                    LabelPair(
+                        names[first],
+                        names[second],
+                        labelled=int(labelled[first, second]),
+                        predicted=int(predicted[first, second]),
+                    )
+                )
+        return cls(names, labelled, predicted, pairs)
+
+
+def _rows_together(sets: NDArray[Any]) -> Floats:
+    """Return the number of rows that have both of two labels, given 0 or 1 for each label."""
+    numbers = sets.astype(np.float64)  # a product of int8 overflows
+    return numbers.T @ numbers
 
 
 def _quotient(part: float, whole: float) -> float | None:
@@ -150,7 +238,7 @@ class ModelError:
 
     Attributes:
         texts: Name and text of each text column.
-        size: Probability of the predicted class, or the absolute error of a number.
+        size: As ``Task.error_sizes`` has it: a probability, or the absolute error of a number.
         measure: The size with its name, as people read it.
     """
 

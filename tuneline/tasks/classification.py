@@ -277,6 +277,10 @@ class Classification(Task):
         """Return the probability of the predicted class."""
         return float(probabilities(logits).max())
 
+    def confidences(self, logits: Logits) -> NDArray[np.float64]:
+        """Return the probability of each predicted class."""
+        return Softmax.of(logits).highest
+
     def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:  # noqa: ARG002
         """Return which rows keep their class."""
         return np.asarray(self.predictions(after) == self.predictions(before))
@@ -432,6 +436,13 @@ class Classification(Task):
             if score is not None:
                 scores[metric.name] = score
         return scores
+
+    @property
+    def curves_note(self) -> str:
+        """With two classes, the curves are of class 1."""
+        if self.outputs <= 2:
+            return ""
+        return "Curves are means over the classes, each against the rest."
 
     def agreement(
         self,

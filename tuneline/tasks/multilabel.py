@@ -20,6 +20,8 @@ from tuneline.core.tables import UNLABELLED, numpy_values
 from tuneline.metrics.curves import Sigmoid, sigmoid
 from tuneline.metrics.stats import Interval, paired_difference
 from tuneline.metrics.table import (
+    LABEL_AGREEMENT,
+    LOWEST_LABEL_AGREEMENT,
     METRIC_TABLE,
     MOST_PREDICTED,
     NEVER_PREDICTED,
@@ -76,7 +78,10 @@ class Multilabel(Task):
     metric_kind: ClassVar[MetricKind] = "multilabel"
     has_classes: ClassVar[bool] = True
     one_class: ClassVar[bool] = False
-    errors_note: ClassVar[str] = ""
+    errors_note: ClassVar[str] = (
+        "Rows that do not get exactly their labels. The confidence is of the wrong decision on a label that"
+        " the model is surest of."
+    )
     error_figure: ClassVar[str] = "confidence"
     prediction_column: ClassVar[str] = "labels"
     errors_title: ClassVar[str] = "Most confident errors"
@@ -177,6 +182,11 @@ class Multilabel(Task):
         for label in range(self.outputs):
             thresholds.append(best_threshold(probability[:, label], labels[:, label] == 1, rule))
         return replace(self, thresholds=tuple(thresholds), at_least_one=rule.at_least_one)
+
+    @property
+    def thresholds_by_name(self) -> Mapping[str, float]:
+        """The threshold of each label, 0.5 if none was chosen."""
+        return dict(zip(self.names, self._cuts.tolist(), strict=True))
 
     @property
     def _cuts(self) -> NDArray[np.float64]:
@@ -440,7 +450,7 @@ class Multilabel(Task):
     @property
     def prediction_types(self) -> tuple[pa.DataType, ...]:
         """A list of names, and numbers."""
-        return (pa.list_(pa.string()), *[pa.float64()] * self.outputs)
+        return (pa.list_(pa.string()), *[pa.float32()] * self.outputs)
 
     def prediction_rows(self, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
         """Yield lists of names, and probabilities."""
@@ -522,8 +532,13 @@ class Multilabel(Task):
 
     def confidence(self, logits: Logits) -> float | None:
         """Return the probability of the least certain decision."""
+        return float(self.confidences(logits)[0])
+
+    def confidences(self, logits: Logits) -> NDArray[np.float64]:
+        """Return the probability of the least certain decision of each row."""
         probability = sigmoid(logits)
-        return float(np.where(self._decided_sets(probability) == 1, probability, 1 - probability).min())
+        sets = self._decided_sets(probability)
+        return np.asarray(np.where(sets == 1, probability, 1 - probability).min(axis=1))
 
     def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:  # noqa: ARG002
         """Return which rows keep all their labels."""
@@ -690,6 +705,14 @@ class Multilabel(Task):
                 scores[metric.name] = score
         return scores
 
+    @property
+    def curves_note(self) -> str:
+        """The curves are of labels, and calibration is of all decisions."""
+        return (
+            "Curves are means over the labels. Calibration compares the probability of each label with how"
+            " often rows have it."
+        )
+
     def agreement(
         self,
         trained: Logits,
@@ -703,7 +726,7 @@ class Multilabel(Task):
     def agreement_metrics(self, trained: Logits, exported: Logits) -> dict[str, float]:
         """Return the share of equal decisions, and its lowest value of a label."""
         by_label = (self.predictions(trained) == self.predictions(exported)).mean(axis=0)
-        return {"label_agreement": float(by_label.mean()), "lowest_label_agreement": float(by_label.min())}
+        return {LABEL_AGREEMENT: float(by_label.mean()), LOWEST_LABEL_AGREEMENT: float(by_label.min())}
 
     def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
         """Return the paired bootstrap interval of the drop of macro F1."""

@@ -197,6 +197,10 @@ class Regression(Task):
         """Return nothing: a number has no probability."""
         return None
 
+    def confidences(self, logits: Logits) -> NDArray[np.float64]:
+        """Return NaN: numbers have no probability."""
+        return np.full(len(logits), np.nan)
+
     def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:
         """Return which numbers differ by at most the tolerance."""
         return np.asarray(np.abs(self.predictions(after) - self.predictions(before)) <= tolerance)

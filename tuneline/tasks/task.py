@@ -103,6 +103,11 @@ class Task(ABC):
         """How outputs become predictions, as the files of a model store it; empty if nothing was chosen."""
         return {}
 
+    @property
+    def thresholds_by_name(self) -> Mapping[str, float]:
+        """The probability above which a row gets a class, by class name; empty where classes compete."""
+        return {}
+
     def with_decisions(self, decisions: Mapping[str, Any]) -> Self:  # noqa: ARG002
         """Return the task with ``decisions`` that a file has stored."""
         return self
@@ -329,7 +334,7 @@ class Task(ABC):
         """Arrow types of ``prediction_columns``."""
         types = []
         for name in self.prediction_columns:
-            types.append(pa.string() if name == "label" else pa.float64())
+            types.append(pa.string() if name == "label" else pa.float32())
         return tuple(types)
 
     def cell_text(self, value: Any) -> Any:
@@ -382,6 +387,10 @@ class Task(ABC):
 
         The logits have the shape ``(1, outputs)``.
         """
+
+    @abstractmethod
+    def confidences(self, logits: Logits) -> NDArray[np.float64]:
+        """Return what ``confidence`` returns of one row for each row, shape ``(rows,)``; NaN for ``None``."""
 
     @abstractmethod
     def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:
@@ -530,6 +539,11 @@ class Task(ABC):
     @abstractmethod
     def probability_metrics(self, logits: Logits, labels: Labels) -> dict[str, float]:
         """Return the metrics of probabilities, by name; empty for a task without, or if none is defined."""
+
+    @property
+    def curves_note(self) -> str:
+        """What the curves of precision, ROC and calibration are of, in words; empty where it is clear."""
+        return ""
 
     @abstractmethod
     def agreement(

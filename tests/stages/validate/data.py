@@ -6,6 +6,7 @@ import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
@@ -14,6 +15,8 @@ from stages.validate.tables import DataFolders
 from tests.params import params
 from tuneline.core.paths import SPLITS
 from tuneline.core.tables import raw_schema, tokenized_schema, write_table
+from tuneline.model.encoding import Encoder
+from tuneline.model.long_text import LongText
 from tuneline.params import Params
 from tuneline.tasks import Classification, Multilabel, Task
 
@@ -75,6 +78,8 @@ class Data:
 
     def tokenize(self) -> "Data":
         """Tokenize the raw splits again."""
+        if self.params.tokenize.long_text != "truncate":
+            return self._tokenize_long_texts()
         self.tokenizer.enable_truncation(self.params.tokenize.max_length)
         for split, columns in self.raw.items():
             texts = [[text or "" for text in columns[name]] for name in self.columns]
@@ -87,6 +92,26 @@ class Data:
                 "token_type_ids": [list(row.type_ids) for row in encoded],
                 "labels": list(columns["labels"]),
             }
+        return self
+
+    def _tokenize_long_texts(self) -> "Data":
+        """Tokenize as the stage ``tokenize`` does it."""
+        names = ["input_ids", "attention_mask", "token_type_ids"]
+        tokenizer = SimpleNamespace(
+            backend_tokenizer=self.tokenizer,
+            truncation_side="right",
+            unk_token_id=self.tokenizer.token_to_id("[UNK]"),
+            model_input_names=names,
+            name_or_path="tokenizer",
+        )
+        tokenize = self.params.tokenize
+        for split, columns in self.raw.items():
+            encoder = Encoder(tokenizer, tokenize.max_length, len(self.columns) == 2, LongText.of(tokenize))
+            rows = list(zip(*(columns[name] for name in self.columns), strict=True))
+            texts = rows if len(self.columns) == 2 else [text for (text,) in rows]
+            encoded = encoder.columns(encoder.encode(texts))
+            self.tokenized[split] = {name: column.to_pylist() for name, column in encoded.items()}
+            self.tokenized[split]["labels"] = list(columns["labels"])
         return self
 
     def set_params(self, change: Callable[[dict], None]) -> None:
@@ -106,13 +131,13 @@ class Data:
                 {**raw, "idx": list(range(len(raw["labels"])))}, schema=raw_schema(self.columns, self.labels)
             )
             write_table(raw_table, folders.raw / f"{split}.parquet")
-            tokenized_table = pa.table(
-                tokenized, schema=tokenized_schema("token_type_ids" in tokenized, self.labels)
-            )
+            answer = LongText.of(self.params.tokenize).answer
+            schema = tokenized_schema("token_type_ids" in tokenized, self.labels, answer)
+            tokenized_table = pa.table(tokenized, schema=schema)
             write_table(tokenized_table, folders.tokenized / f"{split}.parquet")
         self.tokenizer.no_truncation()
         self.tokenizer.save(str(folders.tokenizer / "tokenizer.json"))
-        names = [name for name in self.tokenized["train"] if name != "labels"]
+        names = [name for name in self.tokenized["train"] if name not in {"labels", "window_lengths"}]
         config = {"unk_token": "[UNK]", "model_input_names": names}
         (folders.tokenizer / "tokenizer_config.json").write_text(json.dumps(config))
         return folders

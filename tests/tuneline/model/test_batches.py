@@ -100,7 +100,7 @@ def test_outputs_are_in_the_order_of_the_rows_and_computed_in_length_sorted_batc
 def test_row_that_is_computed_twice_or_not_at_all_is_an_error(monkeypatch):
     monkeypatch.setattr(
         "tuneline.model.batches.length_sorted_batches",
-        lambda lengths, size: [np.arange(44), np.array([0])],
+        lambda lengths, size, windows: [np.arange(44), np.array([0])],
     )
     out = np.zeros((45, 1), dtype=np.float32)
     with pytest.raises(AssertionError, match="2 rows of 45"):

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from tuneline.results import figures
-from tuneline.results.predictions import ReportedPredictions
-from tuneline.tasks import Classification, Regression
+from tuneline.results.predictions import Cooccurrence, ReportedPredictions
+from tuneline.tasks import Classification, Multilabel, Regression
 
 
 @pytest.mark.parametrize(("name", "best_step"), [("accuracy", 20), ("cost", 30)])
@@ -42,6 +42,26 @@ def test_confidence_histogram_counts_correct_and_wrong_predictions(axes):
     correct, wrong = ([bar.get_height() for bar in bars] for bars in drawn.containers)
     assert (sum(correct), sum(wrong)) == (3, 1)
     assert (correct[-1], wrong[-1], correct[10]) == (2, 1, 1)
+
+
+def test_confidence_of_several_labels_is_of_the_least_certain_one(axes):
+    logits = np.array([[9, 0.1], [9, 9], [9, -0.1]], dtype=np.float32)
+    labels = np.array([[1, 1], [1, 0], [1, 0]], dtype=np.int8)
+    drawn = figures.draw_confidence(ReportedPredictions(labels, logits, Multilabel(("no", "yes"))))
+    correct, wrong = ([bar.get_height() for bar in bars] for bars in drawn.containers)
+    assert (correct[10], wrong[-1]) == (2, 1)
+
+
+def test_area_of_a_dot_is_the_share_of_the_label_in_its_row(axes):
+    rows = np.array([[4.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    together = Cooccurrence(["few", "a rather long name", "none"], rows, rows, [])
+    drawn = figures.draw_cooccurrence(together)
+    assert list(drawn) == ["together_labels", "together_predictions"]
+    dots = {dot.center: dot.radius for dot in drawn["together_labels"].patches}
+    # (across, down): one of four rows of "few" has the long name, and its only row has "few"
+    assert dots.keys() == {(1, 0), (0, 1)}
+    assert (dots[0, 1] / dots[1, 0]) ** 2 == pytest.approx(4.0)
+    assert drawn["together_labels"].get_yticklabels()[1].get_text() == "a rather long…"
 
 
 def test_residuals_are_predicted_minus_actual_numbers(axes):

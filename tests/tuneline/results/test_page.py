@@ -14,6 +14,7 @@ from tuneline.cli import app
 from tuneline.core.hashes import file_hash
 from tuneline.core.outs_key import outs_key
 from tuneline.results import page
+from tuneline.tasks import Multilabel
 
 
 def write_page(*options) -> str:
@@ -238,6 +239,61 @@ def test_many_classes_are_shown_as_most_frequent_confusions(tmp_path, monkeypatc
     html = write_page()
     assert '<table class="matrix' not in html
     assert "Predicted</th>" in html
+
+
+def test_page_of_several_labels_has_thresholds_and_labels_that_occur_together(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    task = Multilabel(("billing", HOSTILE, "$5", "delivery"), thresholds=(0.5, 0.25, 0.5, 0.8125))
+    project = FinishedProject(tmp_path, task=task).run_pipeline()
+    project.commit()
+    html = write_page()
+    reader = Reader(html)
+
+    # quality
+    assert reader.text.lstrip().startswith("subject, body → queue: macro f1")
+    for tile in ("Micro F1", "Rows exactly right", "Average precision", "Macro F1 at 0.5"):
+        assert f"<dt>{tile}</dt>" in html
+    assert "Curves are means over the labels." in reader.text
+
+    # predictions
+    assert "Threshold" in reader.text
+    assert '<td class="num" data-label="Threshold"><span>0.812</span></td>' in html
+    assert "In the labels" in reader.text
+    assert "In the predictions" in reader.text
+    assert "Rows that have both" in reader.text
+    assert "Confusion matrix" not in reader.text
+    assert "most frequent labels are shown" not in reader.text
+
+    # the separator is what no name contains, and "&" of the name is escaped once
+    assert "<script>" not in html
+    assert "alert(1)" in reader.text
+    project.evaluate(skill=9.0, seed=1)
+    project.lock(seed=2)
+    assert "Most confident errors" not in Reader(write_page()).text
+
+
+def test_page_of_several_labels_says_how_many_are_shown(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = tuple(f"label {number}" for number in range(20))
+    FinishedProject(tmp_path, task=Multilabel(names)).run_pipeline().commit()
+    assert "The 16 most frequent labels are shown." in write_page()
+
+
+def test_page_of_exported_models_has_the_agreement_on_single_labels(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = FinishedProject(tmp_path, task=Multilabel(("billing", "delivery"))).run_pipeline()
+    comparison = json.loads((tmp_path / "reports/compare/comparison.json").read_text())
+    comparison["models"]["int8"] |= {"label_agreement": 0.96, "lowest_label_agreement": 0.93}
+    project.write("reports/compare/comparison.json", comparison)
+    flip = {"row": 3, "text": {"body": "hello"}, "label": "", "difference": 0.4}
+    flip |= {"trained": {"prediction": "billing", "probability": 0.51}, "exported": {"prediction": ""}}
+    project.write("reports/compare/flips.json", {"fp32": [], "int8": [flip]})
+    project.commit()
+    html = write_page()
+    assert "of single labels 96.00 %" in html
+    assert "of the worst label 93.00 %" in html
+    assert "<span>label <b>(none)</b></span>" in html
+    assert "<span>int8 <b>(none)</b></span>" in html
 
 
 def test_curves_of_two_classes_are_those_of_the_positive_class(tmp_path, monkeypatch):

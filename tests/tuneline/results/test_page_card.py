@@ -11,6 +11,7 @@ from tuneline.core.base_source import PretrainedSource
 from tuneline.core.tables import raw_schema, write_table
 from tuneline.core.terminal import CONTROL_CHARACTERS
 from tuneline.results.page import CARD, PAGE, escape
+from tuneline.tasks import Multilabel
 
 CHECKPOINT = PretrainedSource(
     name="google-bert/bert-base-uncased",
@@ -96,6 +97,27 @@ def test_card_of_a_regression_says_that_it_predicts_a_number(tmp_path, monkeypat
     model_card = card()
     assert "predicts a number" in model_card.text
     assert "pearson" in {result.metric_type for result in model_card.data.eval_results}
+
+
+def test_card_of_several_labels_has_their_thresholds(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    task = Multilabel(("billing", "delivery", "damage"), thresholds=(0.5, 0.25, 0.75))
+    FinishedProject(tmp_path, task=task).run_pipeline().commit()
+    text = card().text
+    assert "predicts any number of 3 labels, also none: queue, which are billing, delivery, damage." in text
+    assert "| label | rows | precision | recall | F1 | threshold |" in text
+    assert "| 0.250 |" in text
+    assert "Most frequent confusion" not in text
+    assert "The probability of a label differs from how often rows have it by" in text
+    assert "the most probable one if there is none" not in text
+
+
+def test_card_of_several_labels_says_that_a_text_gets_at_least_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    task = Multilabel(("billing", "delivery"), thresholds=(0.5, 0.5), at_least_one=True)
+    project = FinishedProject(tmp_path, task=task, **{"train.thresholds": {"at_least_one": True}})
+    project.run_pipeline().commit()
+    assert "and the most probable one if there is none." in card().text
 
 
 def test_card_before_the_first_run_names_the_command(tmp_path, monkeypatch):

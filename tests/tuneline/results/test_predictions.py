@@ -7,17 +7,26 @@ from tests.shards import into_shards
 from tuneline.core.tables import SplitReader
 from tuneline.results.predictions import (
     MAX_ERRORS,
+    MAX_PAIRS_TOGETHER,
+    MAX_TOGETHER,
     Confusion,
+    Cooccurrence,
+    LabelPair,
     ReportedPredictions,
     largest_errors,
     read_texts,
 )
-from tuneline.tasks import Classification, Regression
+from tuneline.tasks import Classification, Multilabel, Regression
 
 NAMES = ("billing", "delivery", "damage")
 LOGITS = np.array([[5, 0, 0], [0, 1, 0], [0, 3, 0], [9, 0, 0], [0, 0, 2]], dtype=np.float32)
 LABELS = np.array([0, 1, 0, 1, 0])
 CLASSIFIER = ReportedPredictions(LABELS, LOGITS, Classification(NAMES))
+# billing and delivery; delivery; none; billing and damage
+SETS = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 0], [1, 0, 1]], dtype=np.int8)
+# billing and delivery; billing and delivery; none; damage, at the thresholds 0.5, 0.9 and 0.2
+SET_LOGITS = np.array([[2, 3, -3], [1, 3, -3], [-2, 2, -3], [-1, -1, -1]], dtype=np.float32)
+SEVERAL = ReportedPredictions(SETS, SET_LOGITS, Multilabel(NAMES, thresholds=(0.5, 0.9, 0.2)))
 REGRESSION = ReportedPredictions(np.float32([1, 2, 3]), np.float32([[1.5], [2], [0]]), Regression())
 
 
@@ -61,7 +70,7 @@ def test_confusion_matrix_has_labels_in_rows_and_predictions_in_columns():
 
 
 def test_class_metrics_are_none_where_they_are_undefined():
-    billing, _, damage = Confusion.of(CLASSIFIER).classes
+    billing, _, damage = CLASSIFIER.classes
     assert (billing.rows, billing.precision, billing.recall, billing.f1) == (3, 1 / 2, 1 / 3, 2 / 5)
     assert (damage.rows, damage.precision, damage.recall, damage.f1) == (0, 0.0, None, 0.0)
 
@@ -91,6 +100,58 @@ def test_largest_errors_of_a_regression_are_absolute_differences():
 
 def test_numbers_have_no_confusion_matrix():
     assert Confusion.of(REGRESSION) is None
+
+
+def test_each_of_several_labels_has_its_metrics_and_its_threshold():
+    billing, delivery, damage = SEVERAL.classes
+    assert (billing.rows, billing.precision, billing.recall, billing.f1) == (2, 1 / 2, 1 / 2, 1 / 2)
+    assert (delivery.rows, delivery.precision, delivery.recall, delivery.f1) == (2, 1.0, 1.0, 1.0)
+    assert (damage.rows, damage.f1) == (1, 1.0)
+    assert [label.threshold for label in SEVERAL.classes] == [0.5, 0.9, 0.2]
+    assert [label.threshold for label in CLASSIFIER.classes] == [None] * 3
+    assert REGRESSION.classes == []
+
+
+def test_labels_that_were_given_no_threshold_have_one_half():
+    undecided = ReportedPredictions(SETS, SET_LOGITS, Multilabel(NAMES))
+    assert [label.threshold for label in undecided.classes] == [0.5] * 3
+
+
+def test_labels_that_occur_together_are_counted_in_labels_and_in_predictions():
+    together = Cooccurrence.of(SEVERAL)
+    assert together.labelled.tolist() == [[2, 1, 1], [1, 2, 0], [1, 0, 1]]
+    assert together.predicted.tolist() == [[2, 2, 0], [2, 2, 0], [0, 0, 1]]
+    assert together.pairs == [
+        LabelPair("billing", "delivery", labelled=1, predicted=2),
+        LabelPair("billing", "damage", labelled=1, predicted=0),
+    ]
+
+
+def test_only_the_most_frequent_labels_are_shown_together():
+    names = tuple(f"label {number:02}" for number in range(MAX_TOGETHER + 4))
+    sets = np.zeros((300, len(names)), np.int8)
+    sets[:, 4:] = 1  # the first four occur in no row; 300 rows do not fit into int8
+    predictions = ReportedPredictions(sets, np.full(sets.shape, -9.0, np.float32), Multilabel(names))
+    together = Cooccurrence.of(predictions)
+    assert tuple(together.names) == names[4:]
+    assert together.labelled.max() == 300
+    assert len(together.pairs) == MAX_PAIRS_TOGETHER
+
+
+def test_one_class_or_number_per_row_occurs_with_no_other():
+    assert Cooccurrence.of(CLASSIFIER) is None
+    assert Cooccurrence.of(REGRESSION) is None
+    assert Confusion.of(SEVERAL) is None
+
+
+def test_largest_errors_of_several_labels_are_the_most_confident_wrong_decisions():
+    errors = largest_errors(SEVERAL, None, [])
+    assert [(error.row, error.label, error.predicted) for error in errors] == [
+        (1, "delivery", "billing; delivery"),
+        (3, "billing; damage", "damage"),
+    ]
+    assert [error.measure for error in errors] == ["confidence 73.1 %", "confidence 73.1 %"]
+    assert "exactly their labels" in SEVERAL.about_errors
 
 
 def test_number_of_largest_errors_is_limited():

@@ -93,7 +93,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
                 policy,
                 by=by or (),
                 encoding=encoding,
-                sets=chosen.label_sets(params.data),
+                sets=chosen.label_sets,
             )
         result = evaluate_file(params, chosen, rows)
 

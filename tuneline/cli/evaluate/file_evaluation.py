@@ -64,10 +64,10 @@ from tuneline.readers.layout import detect_layout
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, listed
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DriftMeasure, RowCounts, drift_measures
-from tuneline.results.figures import CURVES, draw_confidence, draw_residuals
+from tuneline.results.figures import CURVES, draw_predictions
 from tuneline.results.findings import Finding
 from tuneline.results.page import metric_names, render_report, tiles_of
-from tuneline.results.predictions import Confusion, ReportedPredictions, largest_errors
+from tuneline.results.predictions import Confusion, Cooccurrence, ReportedPredictions, largest_errors
 from tuneline.results.verdict import RunFacts, judge_run
 from tuneline.settings import DriftLimits
 from tuneline.tasks import Task
@@ -95,14 +95,11 @@ class EvaluatedModel:
         """Parameters with which it was made, by dotted key."""
         return by_key(stage.parameters for stage in self.record.provenance.stages.values())
 
-    def label_sets(self, data: DataParams) -> LabelSetsParams | None:
-        """Return how its data write several labels of a row; where that is not recorded, as ``data`` do."""
-        recorded = self.params.get("data.label_sets")
-        if recorded is not None:
-            return LabelSetsParams.model_validate(recorded)
-        if data.task == self.classifier.task.kind:
-            return data.label_sets
-        return None
+    @property
+    def label_sets(self) -> LabelSetsParams | None:
+        """How the training data writes labels that are sets of names: ``data.label_sets``."""
+        layout = self.params.get("data.label_sets")
+        return LabelSetsParams(**layout) if layout else None
 
 
 @contextmanager
@@ -199,8 +196,8 @@ def read_labelled(
 ) -> LabelledFile:
     """Read a file, whose labels are class names of the task (or ids, if none is a name), or numbers.
 
-    ``texts``, ``label`` and ``by`` are columns; the encoding is detected by default. ``sets`` says how
-    several labels of a row are written.
+    ``texts``, ``label`` and ``by`` are columns; the encoding is detected by default. ``sets`` is how labels
+    are written that are sets of names.
 
     Raises:
         DataError: The file cannot be read, lacks a column, has no rows, or a bad row where these are an
@@ -210,8 +207,10 @@ def read_labelled(
     file = open_row_file(path, detect_layout(path, encoding), policy=policy)
     groups = dict.fromkeys(by, "--by")
     columns = LabelledColumns(tuple(texts), label, type(task), groups, sparse=True, policy=policy, sets=sets)
-    options = dict.fromkeys(texts, "--text") | dict.fromkeys(columns.label_columns, "--label") | groups
-    check_columns(file.columns, options, str(path))
+    labels_from = dict.fromkeys(columns.label_columns, "--label")
+    if columns.label_names is not None:
+        labels_from = dict.fromkeys(columns.label_columns, "data.label_sets")
+    check_columns(file.columns, dict.fromkeys(texts, "--text") | labels_from | groups, str(path))
 
     # rows
     unit = file.source.unit
@@ -226,13 +225,16 @@ def read_labelled(
         rows = pa.Table.from_batches(labelled_rows(table, columns, bad), columns.schema).combine_chunks()
 
     # labels
-    names = rows[LABEL].combine_chunks()
-    stored = task.stored(names, written_classes(task.output_names, task.observed(names)))
-    labels = task.array_of(stored.filter(stored.is_valid()))
-    is_known = np.zeros(len(rows), dtype=bool)
-    is_known[stored.is_valid().to_numpy(zero_copy_only=False)] = task.valid(labels)
+    labels = rows[LABEL].combine_chunks()
+    written: Sequence[str] = ()
+    if task.has_classes:
+        written = written_classes(task.output_names, task.observed(labels))
+        labels = task.stored(labels, written)
+    is_known = labels.is_valid().to_numpy(zero_copy_only=False)
+    is_known[is_known] = task.valid(task.array_of(labels.drop_null()))
     is_used = np.ones(len(rows), dtype=bool)
-    for index, problem in _problems(rows, is_known, texts, label, task.output_names):
+    problems = _problems(rows, is_known, texts, label, classes=task.output_names, written=written)
+    for index, problem in problems:
         is_used[index] = False
         bad.add(problem)
     bad.check(int(is_used.sum()))
@@ -246,31 +248,45 @@ def read_labelled(
         texts={name: kept[f"text_{index}"] for index, name in enumerate(texts)},
         groups={name: kept[f"other_{index}"] for index, name in enumerate(by)},
         positions=kept[POSITION],
-        labels=task.array_of(stored.filter(pa.array(is_used))),
+        labels=task.array_of(labels.filter(pa.array(is_used)).cast(task.label_type)),
         unit=unit,
         left_out=bad.count,
     )
 
 
 def _problems(
-    rows: pa.Table, is_known: NDArray[np.bool_], texts: Sequence[str], label: str, classes: Sequence[str]
+    rows: pa.Table,
+    is_known: NDArray[np.bool_],
+    texts: Sequence[str],
+    label: str,
+    *,
+    classes: Sequence[str],
+    written: Sequence[str],
 ) -> Iterator[tuple[int, RowProblem]]:
-    """Yield the rows without text, without a label, or with a label that is none of the classes."""
+    """Yield the rows without text, without a label, or with a label that is none of the classes.
+
+    Args:
+        rows: All rows.
+        is_known: Which rows have a label that the model knows.
+        texts: Names of the text columns.
+        label: Name of the label column.
+        classes: The class names.
+        written: How each class is written in the file.
+    """
     filled = has_text([rows[f"text_{index}"].combine_chunks() for index in range(len(texts))])
     is_usable = filled.to_numpy(zero_copy_only=False) & is_known
     for index in np.flatnonzero(~is_usable).tolist():
-        written = rows[LABEL][index].as_py()
+        value = rows[LABEL][index].as_py()
         position = rows[POSITION][index].as_py()
         if not filled[index].as_py():
             columns = " and ".join(map(repr, texts))
             problem = RowProblem(position, "no text", "Every row needs text.", columns)
-        elif written is None:
+        elif value is None:
             hint = "`tuneline predict` takes rows without labels."
             problem = RowProblem(position, "no label", hint, repr(label))
         else:
-            unknown = written
-            if isinstance(written, list):
-                unknown = next((name for name in written if name not in classes), written)
+            names = value if isinstance(value, list) else [value]
+            unknown = next((name for name in names if name not in written), value)
             message = f"the model has no class {unknown!r}"
             problem = RowProblem(position, message, f"It knows {listed(classes)}.", repr(label))
         yield index, problem
@@ -553,12 +569,10 @@ def write_errors(path: Path, result: FileEvaluation, data: DataParams) -> int:
     file = result.file
     texts = {name: text.take(rows) for name, text in file.texts.items()}
     added = free_names((file.unit, "label", "predicted", task.error_size), list(texts))
-    labels = [task.label_value(label) for label in predictions.labels[order].tolist()]
-    predicted = [task.label_value(label) for label in predictions.predicted[order].tolist()]
     columns = {added[file.unit]: file.positions.take(rows)}
     columns |= texts
-    columns[added["label"]] = pa.array(labels)
-    columns[added["predicted"]] = pa.array(predicted)
+    columns[added["label"]] = pa.array(task.decoded(predictions.labels[order]).to_pylist())
+    columns[added["predicted"]] = pa.array(task.decoded(predictions.predicted[order]).to_pylist())
     columns[added[task.error_size]] = pa.array(sizes[order].round(6))
     table = pa.table(columns)
 
@@ -568,7 +582,9 @@ def write_errors(path: Path, result: FileEvaluation, data: DataParams) -> int:
     else:
         # The names of columns are data, too: others wrote the file
         header = [harmless(name) for name in table.column_names]
-        values = [column.to_pylist() for column in table.columns]
+        values = []
+        for column in table.columns:
+            values.append([task.cell_text(value) for value in column.to_pylist()])
         write_csv(path, data, header, zip(*values, strict=True))
     return len(order)
 
@@ -591,7 +607,10 @@ def write_page(path: Path, result: FileEvaluation) -> None:
         "simple": result.simple,
         "tiles": tiles_of(result.metrics, result.slices.metric, {}),
         "figures": draw(predictions),
+        "classes": predictions.classes,
         "confusion": Confusion.of(predictions),
+        "cooccurrence": Cooccurrence.of(predictions),
+        "curves_note": predictions.task.curves_note,
         "errors": errors,
         "about_errors": predictions.about_errors,
         "behaviour": None,
@@ -605,7 +624,7 @@ def draw(predictions: ReportedPredictions) -> dict[str, Markup]:
     labels = predictions.labels
     if not predictions.task.has_classes:
         points = {"actual": labels.astype(np.float64), "predicted": logits[:, 0].astype(np.float64)}
-        return {"scatter": CURVES["scatter"](points, None), "residuals": draw_residuals(predictions)}
+        return {"scatter": CURVES["scatter"](points, None)} | draw_predictions(predictions)
 
     figures = {}
     computations = {"precision_recall": precision_recall_curve, "roc": roc_curve, "calibration": calibration}
@@ -614,5 +633,4 @@ def draw(predictions: ReportedPredictions) -> dict[str, Markup]:
         points_of_curve = next(iter(curve.values()))
         if len(points_of_curve):  # there is nothing to draw where the curve is not defined
             figures[name] = CURVES[name](curve, None)
-    figures["confidence"] = draw_confidence(predictions)
-    return figures
+    return figures | draw_predictions(predictions)

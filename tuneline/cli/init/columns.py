@@ -6,16 +6,18 @@ true of a text and the name, city or address in its row.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
-from tuneline.cli.init.profiles import WORD, Cells, ColumnProfile
+from tuneline.cli.init.label_layouts import LabelLayout, layout_of_column, layout_of_columns
+from tuneline.cli.init.profiles import WORD_PATTERN, Cells, ColumnProfile
 from tuneline.core.errors import DataError
-from tuneline.params.data import TaskKind
-from tuneline.readers.names import LABEL_NAMES, PAIRS, TEXT_NAMES
+from tuneline.params.data import SET_KINDS, LabelSetsParams, TaskKind
+from tuneline.readers.names import LABEL_NAMES, ONLY_LABEL_NAMES, PAIRS, SET_NAMES, TEXT_NAMES
 from tuneline.readers.rows import listed
 from tuneline.tasks import TASKS
 
@@ -57,8 +59,8 @@ def pair(rows: Sequence[Cells], first: int, second: int) -> tuple[float, str] | 
         first_text = row[first]
         second_text = row[second]
         if first_text and second_text:
-            left.append(WORD.findall(first_text.casefold()))
-            right.append(WORD.findall(second_text.casefold()))
+            left.append(WORD_PATTERN.findall(first_text.casefold()))
+            right.append(WORD_PATTERN.findall(second_text.casefold()))
     if len(left) < 3:
         return None
     if not _are_texts(left) or not _are_texts(right):
@@ -140,10 +142,60 @@ MOST_INTEGER_CLASSES = 20
 
 
 @dataclass(frozen=True)
+class NamedColumns:
+    """What the user said about columns and labels; ``None`` or empty is left to ``tuneline init``.
+
+    Attributes:
+        label: The label column, or a column of 0 and 1 for each label.
+        separator: What separates the labels of a row.
+    """
+
+    text: tuple[str, ...] = ()
+    label: tuple[str, ...] = ()
+    task: TaskKind | None = None
+    separator: str | None = None
+
+    @property
+    def one_label(self) -> bool:
+        """True if a row has one label."""
+        return self.task is not None and self.task not in SET_KINDS
+
+
+@dataclass(frozen=True)
+class LabelDecision:
+    """The label column, and how rows have several labels.
+
+    Attributes:
+        column: The label column; one of them if each label has a column.
+        why: The reason.
+        layout: How several labels per row are written; ``None`` for one label.
+        doubt: How several labels would be written, where the values do not tell whether there are several.
+    """
+
+    column: ColumnProfile
+    why: str
+    layout: LabelLayout | None = None
+    doubt: LabelLayout | None = None
+
+    @property
+    def name(self) -> str:
+        """The label column, or what the labels of several columns are called."""
+        return self.layout.label if self.layout else self.column.name
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that have the labels."""
+        return self.layout.columns if self.layout else (self.column.name,)
+
+
+@dataclass(frozen=True)
 class ColumnChoice:
     """The columns to learn from, the task, and a phrase with the reason of each decision, for the user.
 
-    ``decimal`` is the character before the decimals of labels that are numbers.
+    Attributes:
+        decimal: The character before the decimals of labels that are numbers.
+        layout: How several labels per row are written; ``None`` for one label.
+        doubt: How several labels would be written, where the values do not tell whether there are several.
     """
 
     text_columns: tuple[str, ...]
@@ -151,14 +203,33 @@ class ColumnChoice:
     task: TaskKind
     reasons: tuple[str, ...]
     decimal: str = "."
+    layout: LabelLayout | None = None
+    doubt: LabelLayout | None = None
+
+    @property
+    def sets(self) -> LabelSetsParams | None:
+        """How several labels per row are written, as ``data.label_sets``."""
+        return self.layout.sets if self.layout else None
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns that have the labels."""
+        return self.layout.columns if self.layout else (self.label_column,)
+
+    def with_layout(self, layout: LabelLayout) -> Self:
+        """Return the choice of the same columns, with several labels per text."""
+        reasons = []
+        for reason in self.reasons:
+            if reason.startswith("task: "):
+                reason = f"task: {SET_KINDS[0]} (a text has several labels)"  # noqa: PLW2901
+            reasons.append(reason)
+        return replace(self, task=SET_KINDS[0], reasons=tuple(reasons), layout=layout, doubt=None)
 
 
 def decide_columns(
     profiles: Sequence[ColumnProfile],
     sample: Sequence[Cells] = (),
-    text: Sequence[str] = (),
-    label: str | None = None,
-    task: TaskKind | None = None,
+    named: NamedColumns = NamedColumns(),
 ) -> ColumnChoice:
     """Decide on text columns, label column and task: what the user named, else by names, else by values.
 
@@ -167,56 +238,101 @@ def decide_columns(
     Raises:
         DataError: A named column is missing, or no column looks like text or like a label.
     """
-    names = [profile.name for profile in profiles]
-    by_name = dict(zip(names, profiles, strict=True))
-    user_columns = list(text)
-    if label:
-        user_columns.append(label)
-    for name in user_columns:
-        if name not in by_name:
-            raise DataError(f"There is no column {name!r}.", f"Columns: {listed(by_name)}.")
-    named_by_user = "named by you"
+    columns = [profile.name for profile in profiles]
+    for name in (*named.text, *named.label):
+        if name not in columns:
+            raise DataError(f"There is no column {name!r}.", f"Columns: {listed(columns)}.")
 
-    # label
-    if label:
-        labels = by_name[label]
-        why_label = named_by_user
+    # texts, among the columns that are not labels
+    labels = decide_labels(profiles, named)
+    if named.text:
+        texts = named.text
+        why_text = NAMED_BY_USER
     else:
-        candidates = [profile for profile in profiles if profile.name not in text]
-        labels, why_label = label_of(candidates)
-    check_label(labels, named=label is not None)
-
-    # texts, among the columns that are not the label
-    if text:
-        texts = tuple(text)
-        why_text = named_by_user
-    else:
-        candidates = [profile for profile in profiles if profile is not labels]
-        texts, why_text = text_of(candidates, sample, names)
+        candidates = [profile for profile in profiles if profile.name not in labels.columns]
+        texts, why_text = text_of(candidates, sample, columns)
 
     # task
-    if task:
-        chosen = task
-        why_task = named_by_user
+    if named.task:
+        task = named.task
+        why_task = NAMED_BY_USER
+    elif labels.layout:
+        task = SET_KINDS[0]
+        why_task = "a row can have several labels"
     else:
-        chosen, why_task = task_by_labels(labels)
-    has_decimals = pa.types.is_floating(TASKS[chosen].staged_type)
-    decimal = "," if has_decimals and labels.has_decimal_commas else "."
+        task, why_task = task_by_labels(labels.column)
+    has_decimals = pa.types.is_floating(TASKS[task].staged_type)
+    decimal = "," if has_decimals and labels.column.has_decimal_commas else "."
 
     # what the user is told
-    reasons = [
-        f"text: {' and '.join(map(repr, texts))} ({why_text})",
-        f"label: {labels.name!r} ({why_label})",
-        f"task: {chosen} ({why_task})",
-    ]
-    read = (*texts, labels.name)
+    reasons = [f"text: {' and '.join(map(repr, texts))} ({why_text})"]
+    if labels.name == labels.column.name:
+        reasons.append(f"label: {labels.name!r} ({labels.why})")
+    reasons.append(f"task: {task} ({why_task})")
+    read = (*texts, *labels.columns)
     unread = []
     for profile in profiles:
         if profile.filled and profile.name not in read:
             unread.append(profile.name)
     if unread:
         reasons.append(f"not read: {listed(unread)}")
-    return ColumnChoice(texts, labels.name, chosen, tuple(reasons), decimal)
+    return ColumnChoice(texts, labels.name, task, tuple(reasons), decimal, labels.layout, labels.doubt)
+
+
+NAMED_BY_USER = "named by you"
+
+
+def decide_labels(profiles: Sequence[ColumnProfile], named: NamedColumns) -> LabelDecision:
+    """Decide on the label column, and on whether a row has several labels.
+
+    Raises:
+        DataError: No column looks like a label, or a column that the user named is none.
+    """
+    candidates = [profile for profile in profiles if profile.name not in named.text]
+    named_labels = [profile for name in named.label for profile in profiles if profile.name == name]
+    if named_labels:
+        column = named_labels[0]
+        why = NAMED_BY_USER
+    else:
+        column, why = label_of(candidates, named.one_label)
+
+    layout = None
+    if not named.one_label:
+        layout = find_layout(candidates, column, named_labels, named.separator)
+    # Of a column with too many values, only the parts can be labels.
+    is_needed = layout is not None and layout.label == column.name and not _can_be_label(column)
+    if layout is not None and layout.doubt and named.task is None and not is_needed:
+        check_label(column, named=bool(named.label))
+        return LabelDecision(column, why, doubt=layout)
+
+    if layout is None or layout.label == column.name:
+        check_label(column, named=layout is not None or bool(named.label))
+    return LabelDecision(column, why, layout)
+
+
+def find_layout(
+    candidates: Sequence[ColumnProfile],
+    labels: ColumnProfile,
+    named: Sequence[ColumnProfile],
+    separator: str | None,
+) -> LabelLayout | None:
+    """Return how rows have several labels; ``None`` if they have one.
+
+    Args:
+        candidates: The columns that can be labels.
+        labels: The column that is the label, if there is only one.
+        named: The label columns that the user named.
+        separator: What separates the labels, as the user says.
+    """
+    if len(named) > 1:
+        return layout_of_columns(named, named=True)
+    layout = layout_of_column(labels, separator)
+    if layout is not None or named:
+        return layout
+    columns = layout_of_columns(candidates)
+    if columns is None or labels.name not in columns.columns or _is_called_label(labels):
+        return None
+    return columns
 
 
 def check_label(label: ColumnProfile, named: bool) -> None:
@@ -256,21 +372,33 @@ WORDS_OF_TEXT = 4
 """Mean words from which a column of mostly distinct values holds texts."""
 
 
-def label_of(profiles: Sequence[ColumnProfile]) -> tuple[ColumnProfile, str]:
+def label_of(profiles: Sequence[ColumnProfile], one_label: bool = False) -> tuple[ColumnProfile, str]:
     """Return the label column and the reason.
 
-    It is one with a known name, else the one with the fewest classes, else the one with fractions.
-    """
-    candidates = list(filter(_can_be_label, profiles))
+    It is one with a known name, else one with several labels per row, else the one with the fewest classes,
+    else the one with fractions.
 
-    # the first of the known names counts, not the first column
-    named = []
-    for name in LABEL_NAMES:
-        for profile in candidates:
-            if profile.name.strip().lower() == name:
-                named.append(profile)
+    Args:
+        profiles: The columns.
+        one_label: True if a row has one label, as the user says.
+    """
+    layouts = {}
+    if not one_label:
+        for profile in profiles:
+            layout = layout_of_column(profile)
+            if layout is not None:
+                layouts[profile.name] = layout
+    candidates = [profile for profile in profiles if _can_be_label(profile) or profile.name in layouts]
+
+    named = _named_as_label(candidates, layouts)
     if named:
         return named[0], f"by its name{_also(named[1:])}"
+    several = []
+    for profile in candidates:
+        if profile.name in layouts and not layouts[profile.name].doubt:
+            several.append(profile)
+    if several:
+        return several[0], f"it has several labels per row{_also(several[1:])}"
 
     categorical = []
     for profile in candidates:
@@ -289,10 +417,31 @@ def label_of(profiles: Sequence[ColumnProfile]) -> tuple[ColumnProfile, str]:
     )
 
 
+def _named_as_label(
+    candidates: Sequence[ColumnProfile], layouts: Mapping[str, LabelLayout]
+) -> list[ColumnProfile]:
+    """Return the columns with a known name: the first of the known names counts, not the first column."""
+    named = []
+    for name in LABEL_NAMES:
+        for profile in candidates:
+            if profile.name.strip().lower() == name:
+                named.append(profile)
+    for name in SET_NAMES:
+        for profile in candidates:
+            if profile.name.strip().lower() == name and profile.name in layouts:
+                named.append(profile)
+    return named
+
+
 def _can_be_label(profile: ColumnProfile) -> bool:
     if not profile.filled or profile.nested:
         return False
     return profile.is_numeric or profile.has_decimal_commas or not profile.many
+
+
+def _is_called_label(profile: ColumnProfile) -> bool:
+    """Return True if the name of a column says that it is the only label."""
+    return profile.name.strip().lower() in ONLY_LABEL_NAMES
 
 
 def _also(others: Sequence[ColumnProfile]) -> str:

@@ -6,27 +6,29 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tuneline.cli.init.label_parts import CellParts
+
 Cells = tuple[str | None, ...]
 """Cells in the order of the columns; ``None`` for a missing one."""
 NESTED = "\x00nested"
-"""Cell that holds a list or an object, which is neither text nor label."""
+"""Beginning of a cell that holds a list or an object, which is no text. A list follows it, as JSON."""
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Chinese and Japanese characters: each counts as a word, because no spaces separate words."""
-WORD = re.compile(f"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\\W_])+")
+WORD_PATTERN = re.compile(f"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\\W_])+")
 
 
 def count_words(text: str) -> int:
     """Return the number of words."""
     if text.isascii():
         return len(text.split())
-    return len(WORD.findall(text))
+    return len(WORD_PATTERN.findall(text))
 
 
 DECIMAL_COMMA = re.compile(r"[+-]?\d{1,15},\d{1,15}")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 MOST_VALUES = 1000
 """Distinct values that are counted; a column with more does not hold classes."""
-EMPTY_LABELS = {"", "-1"}
+EMPTY_LABELS = {"", "-1", "[]"}
 
 
 @dataclass
@@ -43,6 +45,7 @@ class ColumnProfile:
         nested: Cells that are lists or objects.
         values: Number of cells by value, for the first ``MOST_VALUES`` values.
         many: There are more values.
+        parts: The parts of the cells, if they have several.
         numbered: Each cell is the whole number after the number of the cell before.
     """
 
@@ -57,6 +60,7 @@ class ColumnProfile:
     values: Counter[str] = field(default_factory=Counter)
     many: bool = False
     numbered: bool = True
+    parts: CellParts = field(default_factory=CellParts)
     _last: float | None = None
 
     def add(self, cell: str | None) -> None:
@@ -66,8 +70,10 @@ class ColumnProfile:
         if not text:
             return
         self.filled += 1
-        if cell == NESTED:
+        if text.startswith(NESTED):
             self.nested += 1
+            text = text.removeprefix(NESTED) or text
+        self.parts.add(text)
         self.lengths[count_words(text)] += 1
 
         number = None
@@ -127,7 +133,7 @@ class ColumnProfile:
 
     @property
     def is_unlabelled(self) -> bool:
-        """True if all cells are empty or -1, the values of a missing label."""
+        """True if all cells are empty, -1 or an empty list: the values of a missing label."""
         return not self.many and not set(self.values) - EMPTY_LABELS
 
 

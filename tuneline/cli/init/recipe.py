@@ -451,7 +451,7 @@ def kept_weights(plan: Plan) -> str:
     The rate has come down to 0 at the last step. With 37 and 125 rows, the last weights were as good as the
     weights of the epoch that validation chose, or up to 3 points better (docs/benchmarks.md).
     """
-    if plan.classes["validation"].total() >= FEW_TO_CHOOSE_BY:
+    if plan.counts["validation"].rows >= FEW_TO_CHOOSE_BY:
         return "best"
     return "last"
 
@@ -479,7 +479,7 @@ SMOOTHING = 0.1
 
 def kept_reason(plan: Plan) -> str:
     """Return why these weights are kept."""
-    rows = plan.classes["validation"].total()
+    rows = plan.counts["validation"].rows
     if kept_weights(plan) == "best":
         return f"best weights by validation ({rows:,} rows)"
     reason = (
@@ -493,7 +493,7 @@ def kept_reason(plan: Plan) -> str:
 
 def train_rows(plan: Plan, params: Params) -> int:
     """Return the number of rows that are trained on in one epoch."""
-    rows = plan.classes["train"].total()
+    rows = plan.counts["train"].rows
     if params.data.max_rows is not None:
         rows = min(rows, params.data.max_rows)
     return max(1, rows)
@@ -665,7 +665,7 @@ def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Param
     lengths = batch_lengths(tokens, values["tokenize.max_length"], batch)
     spec = TrialSpec(
         config=checkpoint.config,
-        labels=len(plan.classes["train"]),
+        labels=len(plan.counts["train"].classes),
         rows=batch,
         tokens=values["train.micro_batch_tokens"],
         lengths=lengths,
@@ -681,7 +681,7 @@ def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Param
     training = epochs * math.ceil(train_rows(plan, params) / batch) * step
     evaluations = 4 if values["train.evaluate_every_steps"] else epochs
     forward = result.row_seconds * FORWARD
-    evaluation = plan.classes["validation"].total() * forward
+    evaluation = plan.counts["validation"].rows * forward
     busy = ""
     if is_busy():
         busy = "; less when no other programs use the processor"

@@ -123,7 +123,7 @@ class OutputColumns:
 
     @property
     def predicted(self) -> tuple[str, ...]:
-        """The columns of the prediction; all are numbers except ``label``."""
+        """The columns of the prediction."""
         return self.task.prediction_columns
 
     @property
@@ -211,9 +211,12 @@ class TextWriter(Writer):
         return json_line(cells | prediction)
 
     def _cells(self, values: Sequence[Any]) -> Sequence[Any]:
+        copied = len(self.columns.copied)
+        predicted = [self.columns.task.cell_text(value) for value in values[copied:]]
+        cells = [*values[:copied], *predicted]
         if not self._excel_safe:
-            return values
-        return [harmless(value) for value in values]
+            return cells
+        return [harmless(cell) for cell in cells]
 
     def _csv_line(self, _: str, values: Sequence[Any]) -> str:
         # Up to Python 3.12, the module quotes only those line ends that it writes itself: told to write LF,
@@ -245,8 +248,8 @@ class ParquetWriter(Writer):
         fields = [pa.field("row", pa.int64())]
         for name in columns.renamed:
             fields.append(pa.field(name, pa.string()))
-        for name in columns.predicted:
-            fields.append(pa.field(name, pa.string() if name == "label" else pa.float32()))
+        for name, data_type in zip(columns.predicted, columns.task.prediction_types, strict=True):
+            fields.append(pa.field(name, data_type))
         self._schema = pa.schema(fields)
         self._file = pq.ParquetWriter(file, self._schema, compression="zstd")
         self._waiting: list[list[Any]] = []

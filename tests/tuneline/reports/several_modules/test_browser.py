@@ -12,6 +12,7 @@ from tests.small_pipeline import QUEUES
 from tests.stages.validate.data import good_data
 from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
+from tuneline.tasks import Classification, Multilabel, Regression
 
 pytestmark = [needs_browser, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -22,14 +23,21 @@ BAD_PAGE = """<!doctype html>
 
 
 def report_pages(folder):
-    """Return the report of few and of many classes, and of a regression."""
+    """Return the report of few and of many classes, of a regression, and of few and of many labels."""
     pages = []
-    many = tuple(f"a rather long class name {i}" for i in range(12))
-    for kind, names in (("few", ("billing", "delivery")), ("many", many), ("regression", None)):
+    many = tuple(f"a rather long class name {i}" for i in range(18))
+    tasks = {
+        "few": Classification(("billing", "delivery")),
+        "many": Classification(many[:12]),
+        "regression": Regression(),
+        "labels": Multilabel(("billing", "delivery")),
+        "many_labels": Multilabel(many),
+    }
+    for kind, task in tasks.items():
         (folder / kind).mkdir()
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder / kind)
-            FinishedProject(folder / kind, names).run_pipeline().commit()
+            FinishedProject(folder / kind, task=task).run_pipeline().commit()
             assert CliRunner().invoke(app, ["report", "--no-latency"]).exit_code == 0
         pages.append(folder / kind / "reports/index.html")
     return pages

@@ -1,0 +1,268 @@
+"""Several labels per text in the layouts that people have, each with its look-alike that has one label."""
+
+import csv
+import json
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tuneline.cli.init.planning import UserChoices, plan
+from tuneline.params.loading import load_params
+
+TAGS = ["billing", "delivery", "quality", "refund"]
+WORDS = "the parcel came late and the box was broken so we sent it back to you".split()
+
+
+def sets_of(rows=60, names=TAGS, least=0):
+    """Random sets of names, some of them empty; the first rows are sorted by size, as exports are."""
+    generator = random.Random(0)
+    sets = [[name for name in names if generator.random() < 0.4] for _ in range(rows)]
+    return sorted((labels for labels in sets if len(labels) >= least), key=len)
+
+
+def texts_of(rows):
+    generator = random.Random(1)
+    return [f"{' '.join(generator.choices(WORDS, k=8))} {row}" for row in range(rows)]
+
+
+def write_csv(folder, header, columns, texts=None):
+    """Write columns of cells beside a column of texts."""
+    texts = texts or texts_of(len(columns[0]))
+    with (folder / "in.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "text", *header])
+        for number, row in enumerate(zip(texts, *columns, strict=True)):
+            writer.writerow([number * 7, *row])
+    return folder / "in.csv"
+
+
+def write_jsonl(folder, header, columns):
+    texts = texts_of(len(columns[0]))
+    rows = [dict(zip(["text", *header], row, strict=True)) for row in zip(texts, *columns, strict=True)]
+    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / "in.jsonl"
+
+
+def write_parquet(folder, header, columns):
+    texts = texts_of(len(columns[0]))
+    pq.write_table(
+        pa.table(dict(zip(["text", *header], [texts, *columns], strict=True))), folder / "in.parquet"
+    )
+    return folder / "in.parquet"
+
+
+def joined(separator, **options):
+    return [separator.join(labels) for labels in sets_of(**options)]
+
+
+def ones(yes=1, no=0, names=TAGS):
+    return [[yes if name in labels else no for labels in sets_of(names=names)] for name in names]
+
+
+def cycle(*values, rows=60):
+    return [values[row % len(values)] for row in range(rows)]
+
+
+def rows_of_labels():
+    """A row for each label of a text; a row with an empty cell for a text without any."""
+    pairs = []
+    for text, labels in zip(texts_of(60), sets_of(), strict=True):
+        pairs += [(text, label) for label in labels or [""]]
+    random.Random(2).shuffle(pairs)
+    return [text for text, _ in pairs], [label for _, label in pairs]
+
+
+def semicolons(folder):
+    return write_csv(folder, ["tags"], [joined(";")])
+
+
+def bars_with_spaces(folder):
+    return write_csv(folder, ["tags"], [joined(" | ")])
+
+
+def commas(folder):
+    return write_csv(folder, ["tags"], [joined(", ")])
+
+
+def commas_of_numbers(folder):
+    return write_csv(folder, ["codes"], [joined(",", names=["1", "4", "17", "23"])])
+
+
+def lists_of_json(folder):
+    return write_jsonl(folder, ["tags"], [sets_of()])
+
+
+def lists_of_parquet(folder):
+    return write_parquet(folder, ["tags"], [sets_of()])
+
+
+def lists_of_python(folder):
+    return write_csv(folder, ["tags"], [[str(labels) for labels in sets_of()]])
+
+
+def lists_of_numpy(folder):
+    return write_csv(folder, ["tags"], [[str(labels).replace(",", "") for labels in sets_of()]])
+
+
+def columns_of_numbers(folder):
+    return write_csv(folder, TAGS, ones())
+
+
+def columns_of_words(folder):
+    return write_parquet(folder, TAGS, ones(yes=True, no=False))
+
+
+def columns_among_others(folder):
+    header = ["billing", "language", "delivery", "length", "quality", "urgent", "refund"]
+    billing, delivery, quality, refund = ones()
+    urgent = cycle("yes", "no")
+    return write_csv(
+        folder, header, [billing, cycle("en", "de"), delivery, cycle("9", "4"), quality, urgent, refund]
+    )
+
+
+def one_row_per_label(folder):
+    texts, labels = rows_of_labels()
+    return write_csv(folder, ["tag"], [labels], texts)
+
+
+SEPARATED = {"layout": "separated"}
+COLUMNS = {"layout": "columns", "columns": TAGS}
+LAYOUTS = [
+    (semicolons, "tags", {**SEPARATED, "separator": ";"}),
+    (bars_with_spaces, "tags", {**SEPARATED, "separator": "|"}),
+    (commas, "tags", {**SEPARATED, "separator": ","}),
+    (commas_of_numbers, "codes", {**SEPARATED, "separator": ","}),
+    (lists_of_json, "tags", {"layout": "lists"}),
+    (lists_of_parquet, "tags", {"layout": "lists"}),
+    (lists_of_python, "tags", {"layout": "lists"}),
+    (lists_of_numpy, "tags", {"layout": "lists"}),
+    (columns_of_numbers, "labels", COLUMNS),
+    (columns_of_words, "labels", COLUMNS),
+    (columns_among_others, "labels", COLUMNS),
+    (one_row_per_label, "tag", {"layout": "rows"}),
+]
+
+
+def free_text_with_semicolons(folder):
+    generator = random.Random(3)
+    notes = ["; ".join(" ".join(generator.choices(WORDS, k=3)) for _ in range(2)) for _ in range(60)]
+    return write_csv(folder, ["notes", "label"], [notes, cycle("a", "b", "c")])
+
+
+def paths_with_bars(folder):
+    """Levels of a hierarchy: the second is never the first."""
+    return write_csv(
+        folder, ["label"], [cycle("goods|books", "goods|music", "services|repair", "services|advice")]
+    )
+
+
+def names_with_commas(folder):
+    return write_csv(folder, ["label"], [cycle("Books, used", "Books, new", "Music, used", "Music")])
+
+
+def decimal_commas(folder):
+    return write_csv(folder, ["label"], [[f"{row % 5},{row % 9}" for row in range(60)]])
+
+
+def objects_of_json(folder):
+    return write_jsonl(folder, ["more", "label"], [cycle({"a": 1}, {"a": 2}), cycle("a", "b")])
+
+
+def embeddings_of_parquet(folder):
+    vectors = [[row / 7, row / 3, 0.5] for row in range(60)]
+    return write_parquet(folder, ["vector", "label"], [vectors, cycle("a", "b")])
+
+
+def names_in_brackets(folder):
+    return write_csv(folder, ["label"], [cycle("[draft", "final", "sent")])
+
+
+def dates(folder):
+    days = [f"Jan {1 + row % 28}, {2020 + row % 4}" for row in range(60)]
+    return write_csv(folder, ["date", "label"], [days, cycle("a", "b", "c")])
+
+
+def one_column_of_numbers(folder):
+    return write_csv(folder, ["label", "verified", "stars"], [cycle(1, 0), cycle(0, 0, 1), cycle(5, 4, 1)])
+
+
+def one_column_of_words(folder):
+    return write_parquet(folder, ["spam"], [cycle(True, False)])
+
+
+def label_beside_properties(folder):
+    """The name of a column says that it is the label, whatever other columns of 0 and 1 there are."""
+    header = ["label", "has_image", "has_link", "verified"]
+    return write_csv(folder, header, [cycle("x", "y", "z"), cycle(0, 1), cycle(1, 1, 0), cycle(0, 0, 1)])
+
+
+def texts_that_contradict(folder):
+    """Two of sixty texts are there twice, with another label."""
+    texts = texts_of(58)
+    return write_csv(folder, ["tag"], [cycle("a", "b", "c")], [*texts, texts[0], texts[1]])
+
+
+def texts_of_several_people(folder):
+    """Three people have labelled each text, and mostly agree."""
+    texts = [text for text in texts_of(20) for _ in range(3)]
+    labels = [("a", "b")[row // 3 % 2] if row % 7 else "c" for row in range(60)]
+    return write_csv(folder, ["tag"], [labels], texts)
+
+
+def names_with_slashes(folder):
+    return write_csv(folder, ["label"], [cycle("TCP/IP", "I/O", "I/P", "TCP")])
+
+
+def cities(folder):
+    return write_csv(
+        folder, ["place", "label"], [cycle("Rome, Italy", "Pisa, Italy", "Oslo, Norway"), cycle("a", "b")]
+    )
+
+
+LOOK_ALIKES = [
+    free_text_with_semicolons,
+    paths_with_bars,
+    names_with_commas,
+    objects_of_json,
+    embeddings_of_parquet,
+    names_in_brackets,
+    dates,
+    one_column_of_numbers,
+    one_column_of_words,
+    label_beside_properties,
+    texts_that_contradict,
+    texts_of_several_people,
+    names_with_slashes,
+    cities,
+]
+
+
+def decided(path, **choices):
+    return plan([path], UserChoices(**choices), load_params()).decision
+
+
+@pytest.mark.parametrize(
+    ("write", "label", "sets"), LAYOUTS, ids=lambda value: getattr(value, "__name__", None)
+)
+def test_layout_of_several_labels_is_recognised(project, write, label, sets):
+    made = plan([write(project)], UserChoices(), load_params())
+    decision = made.decision
+    assert (decision.task, decision.label_column, decision.doubt) == ("multilabel", label, None)
+    assert decision.sets.model_dump(exclude_none=True) == sets
+    assert decision.text_columns == ("text",)
+    rows = sum(counts.rows for counts in made.counts.values())
+    unlabelled = sum(counts.unlabelled for counts in made.counts.values())
+    assert (rows, unlabelled) == (60, sum(not labels for labels in sets_of()))
+
+
+@pytest.mark.parametrize("write", LOOK_ALIKES, ids=lambda write: write.__name__)
+def test_look_alike_has_one_label(project, write):
+    decision = decided(write(project))
+    assert (decision.task, decision.sets, decision.doubt) == ("classification", None, None)
+
+
+def test_decimal_commas_are_numbers(project):
+    assert decided(decimal_commas(project)).task == "regression"
