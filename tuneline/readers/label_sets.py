@@ -252,7 +252,7 @@ def parse_list(text: str) -> list[Any]:
         ValueProblemError: It is not a flat list.
     """
     text = text.strip()
-    if not text:
+    if text in {"", "set()"}:
         return []
     if text.startswith("["):
         try:

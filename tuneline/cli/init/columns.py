@@ -6,7 +6,7 @@ true of a text and the name, city or address in its row.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -294,14 +294,24 @@ def decide_labels(profiles: Sequence[ColumnProfile], named: NamedColumns) -> Lab
         column = named_labels[0]
         why = NAMED_BY_USER
     else:
-        column, why = label_of(candidates, named.one_label)
+        try:
+            column, why = label_of(candidates, named.one_label)
+        except DataError:
+            # Columns of 1 and empty cells have one value each.
+            columns = layout_of_columns(candidates)
+            if columns is None or named.one_label:
+                raise
+            column = next(profile for profile in candidates if profile.name in columns.columns)
+            return LabelDecision(column, "", columns)
 
     layout = None
     if not named.one_label:
         layout = find_layout(candidates, column, named_labels, named.separator)
+    if layout is not None and named.task is not None:
+        layout = replace(layout, doubt="")
     # Of a column with too many values, only the parts can be labels.
     is_needed = layout is not None and layout.label == column.name and not _can_be_label(column)
-    if layout is not None and layout.doubt and named.task is None and not is_needed:
+    if layout is not None and layout.doubt and not is_needed:
         check_label(column, named=bool(named.label))
         return LabelDecision(column, why, doubt=layout)
 
@@ -384,10 +394,7 @@ def label_of(profiles: Sequence[ColumnProfile], one_label: bool = False) -> tupl
     """
     layouts = {}
     if not one_label:
-        for profile in profiles:
-            layout = layout_of_column(profile)
-            if layout is not None:
-                layouts[profile.name] = layout
+        layouts = layouts_of(profiles)
     candidates = [profile for profile in profiles if _can_be_label(profile) or profile.name in layouts]
 
     named = _named_as_label(candidates, layouts)
@@ -412,9 +419,21 @@ def label_of(profiles: Sequence[ColumnProfile], one_label: bool = False) -> tupl
     fractions = [profile for profile in candidates if profile.fractions]
     if fractions:
         return fractions[-1], "the last column of numbers with fractions"
-    raise DataError(
-        "No column looks like a label: few distinct values, or numbers.", "Name it: --label COLUMN"
-    )
+    hint = "Name it: --label COLUMN"
+    nested = [profile.name for profile in profiles if profile.nested]
+    if nested:
+        hint = f"{listed(nested)}: several labels are a flat list of names, or one text. {hint}"
+    raise DataError("No column looks like a label: few distinct values, or numbers.", hint)
+
+
+def layouts_of(profiles: Iterable[ColumnProfile]) -> dict[str, LabelLayout]:
+    """Return the layout of each column that has several labels per row, by its name."""
+    layouts = {}
+    for profile in profiles:
+        layout = layout_of_column(profile)
+        if layout is not None:
+            layouts[profile.name] = layout
+    return layouts
 
 
 def _named_as_label(

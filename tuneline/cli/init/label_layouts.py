@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tuneline.cli.init.label_parts import SEPARATORS, PartCounts
+from tuneline.cli.init.label_parts import LABEL_SEPARATORS, PartCounts
 from tuneline.cli.init.profiles import ColumnProfile
 from tuneline.core.errors import DataError
 from tuneline.params.data import LABELS_OF_COLUMNS, LabelSetsParams
@@ -16,12 +16,20 @@ from tuneline.readers.rows import listed
 
 LEAST_RECURRENCE = 2.0
 """Mean cells of a part from which parts can be labels."""
+LEAST_LISTS = 0.9
+"""Share of cells that are lists, from which the others are broken ones."""
 CLEAR_MIXING = 0.5
 """Share of later parts that also occur alone or first, from which a separator is clear."""
 POSSIBLE_MIXING = 0.2
 """The same, from which a separator is possible."""
 LEAST_COMBINATIONS = 3
 """Distinct sets of several parts from which a comma is clear: one or two can be names with a comma."""
+RICH = 3
+"""Distinct cells per word from which words can be labels, separated by spaces; the user is asked."""
+RICH_MIXING = 0.8
+"""The share of later parts that also occur alone or first, from which words can be labels."""
+LEAST_INDICATORS = 0.99
+"""Share of cells that are 0 or 1, from which the others are mistakes."""
 STRONG_SEPARATORS = (";", "|")
 """Separators that names of classes seldom contain."""
 CLEAR_COLUMNS = 3
@@ -73,7 +81,7 @@ def layout_of_column(profile: ColumnProfile, separator: str | None = None) -> La
     if separator is not None:
         return _separated(profile.name, separator)
     parts = profile.parts
-    if parts.lists == profile.filled > 0 and not parts.listed.refused:
+    if parts.lists >= LEAST_LISTS * profile.filled > 0 and not parts.listed.refused:
         recur = parts.listed.recurrence >= LEAST_RECURRENCE or len(parts.listed.labels) < profile.filled
         if recur and not all(_is_fraction(name) for name in parts.listed.labels):
             return LabelLayout(profile.name, LabelSetsParams(layout="lists"), "in lists")
@@ -82,9 +90,11 @@ def layout_of_column(profile: ColumnProfile, separator: str | None = None) -> La
         return None
 
     doubtful = None
-    for character in SEPARATORS:
+    for character in LABEL_SEPARATORS:
         counts = parts.separated[character]
         if not _is_possible(counts):
+            continue
+        if character == " " and not _is_rich(counts, profile):
             continue
         if _is_clear(character, counts, profile):
             return _separated(profile.name, character)
@@ -115,9 +125,15 @@ def _is_possible(counts: PartCounts) -> bool:
     )
 
 
+def _is_rich(counts: PartCounts, profile: ColumnProfile) -> bool:
+    """Return True if there are far more combinations of words than names of several words would be."""
+    has_many_sets = profile.many or len(profile.values) >= RICH * len(counts.labels)
+    return has_many_sets and counts.mixing >= RICH_MIXING
+
+
 def _is_clear(separator: str, counts: PartCounts, profile: ColumnProfile) -> bool:
     """Return True if the parts are labels: there are more combinations of them than names with a comma."""
-    if counts.mixing < CLEAR_MIXING:
+    if counts.mixing < CLEAR_MIXING or separator == " ":
         return False
     if separator in STRONG_SEPARATORS:
         return True
@@ -191,10 +207,14 @@ def _words(profile: ColumnProfile) -> frozenset[str] | None:
     """Return which words for 0 and 1 a column has; ``None`` if it has anything else."""
     if profile.many or profile.nested or not profile.filled:
         return None
-    values = {NUMBERS.get(value.lower(), value.lower()) for value in profile.values}
-    if not values <= INDICATORS.keys():
-        return None
-    if len({INDICATORS[value] for value in values}) < len(values):
+    values = set()
+    cells = 0
+    for value, count in profile.values.items():
+        word = NUMBERS.get(value.lower(), value.lower())
+        if word in INDICATORS:
+            values.add(word)
+            cells += count
+    if not values or cells < LEAST_INDICATORS * profile.filled:
         return None
     # A column of one value has the words of all columns with that value.
     for words in (("0", "1"), ("false", "true"), ("f", "t"), ("no", "yes"), ("n", "y"), ("", "x")):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tuneline.readers.label_sets import parse_list
 from tuneline.readers.label_values import ValueProblemError, plain_text
 
-SEPARATORS = (";", "|", ",", "\t")
+LABEL_SEPARATORS = (";", "|", ",", "\t", " ")
 """What may be between two labels of a cell; the first that divides a column well is taken."""
 MOST_LABELS = 1000
 """Distinct parts that are counted: more are no labels."""
@@ -86,7 +86,7 @@ class CellParts:
     """
 
     separated: dict[str, PartCounts] = field(
-        default_factory=lambda: {separator: PartCounts() for separator in SEPARATORS}
+        default_factory=lambda: {separator: PartCounts() for separator in LABEL_SEPARATORS}
     )
     listed: PartCounts = field(default_factory=PartCounts)
     lists: int = 0

@@ -160,7 +160,7 @@ def decide_rows(decision: ColumnChoice, train: RowFile, choices: UserChoices) ->
         return decision
     if layout.doubt and not is_required:
         return replace(decision, doubt=decision.doubt or layout)
-    return decision.with_layout(layout)
+    return decision.with_layout(replace(layout, doubt=""))
 
 
 def open_files(paths: Mapping[str, Path], choices: UserChoices, current: DataParams) -> dict[str, RowFile]:

@@ -3,13 +3,18 @@
 import csv
 import json
 import random
+import shlex
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from stages.download.__main__ import main
+from tests.tuneline.cli.init.test_init import Terminal
+from tests.tuneline.cli.init.test_planning import init
 from tuneline.cli.init.planning import UserChoices, plan
 from tuneline.params.loading import load_params
+from tuneline.tasks import read_task
 
 TAGS = ["billing", "delivery", "quality", "refund"]
 WORDS = "the parcel came late and the box was broken so we sent it back to you".split()
@@ -222,7 +227,13 @@ def cities(folder):
     )
 
 
+def names_of_several_words(folder):
+    names = ["order status", "order late", "card lost", "card stolen", "status", "lost card fee"]
+    return write_csv(folder, ["intent"], [cycle(*names)])
+
+
 LOOK_ALIKES = [
+    names_of_several_words,
     free_text_with_semicolons,
     paths_with_bars,
     names_with_commas,
@@ -266,3 +277,145 @@ def test_look_alike_has_one_label(project, write):
 
 def test_decimal_commas_are_numbers(project):
     assert decided(decimal_commas(project)).task == "regression"
+
+
+def names_with_and_without_commas(folder):
+    """A name with a comma, whose parts are names, too."""
+    return write_csv(folder, ["topic"], [cycle("Health", "Fitness", "Health, Fitness", "Sleep")])
+
+
+def two_columns(folder):
+    return write_csv(folder, ["toxic", "obscene"], [cycle(0, 1), cycle(0, 0, 1)])
+
+
+def some_repeated_texts(folder):
+    """Six of sixty texts are there twice, with another label."""
+    texts = texts_of(54)
+    return write_csv(folder, ["tag"], [cycle("a", "b", "c", "d", "e", "f", "g")], [*texts, *texts[:6]])
+
+
+def spaces(folder):
+    return write_csv(folder, ["topic"], [joined(" ")])
+
+
+DOUBTS = [
+    (spaces, "--separator ' '", {**SEPARATED, "separator": " "}),
+    (names_with_and_without_commas, "--separator ','", {**SEPARATED, "separator": ","}),
+    (
+        two_columns,
+        "--label 'toxic' --label 'obscene'",
+        {"layout": "columns", "columns": ["toxic", "obscene"]},
+    ),
+    (some_repeated_texts, "--task multilabel", {"layout": "rows"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("write", "option", "sets"), DOUBTS, ids=lambda value: getattr(value, "__name__", None)
+)
+def test_doubt_is_told_with_the_option_for_several_labels(project, write, option, sets):
+    done = init(write(project), "--yes", "--no-trial")
+    assert done.exit_code == 0, done.output
+    assert load_params().data.task == "classification"
+    assert f"Taken as one label per row; if there are several: {option}" in done.output
+
+    done = init(project / "in.csv", *shlex.split(option), "--yes", "--no-trial")
+    assert done.exit_code == 0, done.output
+    assert load_params().data.label_sets.model_dump(exclude_none=True) == sets
+    assert "Taken as" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("write", "sets"),
+    [(write, sets) for write, _, sets in DOUBTS],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+@pytest.mark.parametrize("answer", ["y", "n"])
+@pytest.mark.usefixtures("project")
+def test_doubt_is_asked_where_there_is_a_terminal(tmp_path, monkeypatch, write, sets, answer):
+    monkeypatch.setattr("tuneline.cli.init.sys", Terminal)
+    # several labels, no checkpoint, write, no hook of git
+    done = init(write(tmp_path), "--no-trial", input=f"{answer}\n6\ny\nn\n")
+    assert "Can a row have several labels?" in done.output
+    found = load_params().data.label_sets
+    assert (found and found.model_dump(exclude_none=True)) == (sets if answer == "y" else None)
+
+
+def test_one_label_per_row_can_be_asked_for(project):
+    decision = decided(semicolons(project), task="classification")
+    assert (decision.task, decision.sets, decision.doubt) == ("classification", None, None)
+
+
+def test_several_labels_that_no_column_has_are_refused(project):
+    with pytest.raises(DataError, match="'label' has one label per row") as refused:
+        decided(names_in_brackets(project), task="multilabel")
+    assert "--separator" in refused.value.hint
+
+
+def test_named_columns_of_labels_must_have_0_and_1(project):
+    with pytest.raises(DataError, match="Column 'length' has more values than 0 and 1"):
+        decided(columns_among_others(project), label=("billing", "length"))
+
+
+def test_named_columns_are_labels_also_if_their_words_differ(project):
+    decision = decided(columns_among_others(project), label=("billing", "urgent"))
+    assert decision.label_columns == ("billing", "urgent")
+
+
+def test_column_of_labels_is_preferred_to_a_column_of_few_values(project):
+    path = write_csv(project, ["lang", "keywords"], [cycle("en", "de"), joined(";")])
+    assert decided(path).label_column == "keywords"
+
+
+def test_parameters_are_those_that_download_reads(project):
+    done = init(columns_among_others(project), "--yes", "--no-trial")
+    assert done.exit_code == 0, done.output
+    data = load_params().data
+    assert (data.task, data.label_column, data.label_sets.columns) == ("multilabel", "labels", TAGS)
+    assert "labels: several per row, in a column of 0 and 1 for each: 'billing', 'delivery'" in done.output
+    main()
+    assert read_task(pq.read_schema("data/raw/train.parquet")).names == tuple(TAGS)
+
+
+def test_one_label_after_several_sets_label_sets_back(project):
+    init(semicolons(project), "--yes", "--no-trial")
+    assert load_params().data.label_sets is not None
+    init(names_in_brackets(project), "--yes", "--no-trial", "--force")
+    assert load_params().data.label_sets is None
+
+
+def test_files_of_other_splits_without_labels_are_left_out(project):
+    for split in ("train", "validation"):
+        semicolons(project).rename(project / f"{split}.csv")
+    write_csv(project, ["tags"], [[""] * 60]).rename(project / "test.csv")
+    done = init(
+        project / "train.csv", project / "validation.csv", project / "test.csv", "--yes", "--no-trial"
+    )
+    assert "test.csv has no labels" in done.output
+
+
+def test_broken_list_is_left_out_and_named_with_its_line(project):
+    cells = [str(labels) for labels in sets_of()]
+    cells[-1] = "['billing', "
+    done = init(write_csv(project, ["tags"], [cells]), "--label", "tags", "--yes", "--no-trial")
+    assert "line 61, column 'tags': the labels are not a list" in done.output
+
+
+def test_columns_of_ones_and_empty_cells_are_labels(project):
+    decision = decided(write_csv(project, TAGS, ones(yes=1, no="")))
+    assert decision.sets.columns == TAGS
+
+
+def test_number_that_is_a_mistake_in_a_column_of_a_label_is_told(project):
+    columns = [column * 5 for column in ones()]
+    columns[1][7] = 2
+    done = init(write_csv(project, TAGS, columns), "--yes", "--no-trial")
+    assert done.exit_code == 0, done.output
+    assert "line 9, column 'delivery': the value is not 0 or 1" in done.output
+
+
+def test_lists_of_objects_are_refused_with_what_to_write(project):
+    path = write_jsonl(project, ["tags"], [[[{"name": name} for name in labels] for labels in sets_of()]])
+    with pytest.raises(DataError) as refused:
+        decided(path)
+    assert "'tags': several labels are a flat list of names" in refused.value.hint

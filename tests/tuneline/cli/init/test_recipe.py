@@ -1,9 +1,11 @@
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tuneline.cli.init import planning
+from tuneline.cli.init.class_counts import SplitCounts
 from tuneline.cli.init.recipe import Lengths, fine_tuning, from_scratch, open_checkpoint
 from tuneline.params.loading import load_params
 
@@ -14,9 +16,7 @@ def plan(tickets):
 
 
 def of_rows(plan, rows):
-    classes = dict(plan.classes)
-    classes["train"] = type(classes["train"])({"a": rows})
-    return replace(plan, classes=classes)
+    return replace(plan, counts={**plan.counts, "train": SplitCounts(rows, Counter(a=rows))})
 
 
 def lengths(*tokens, limit=512):
@@ -116,9 +116,9 @@ def test_head_is_left_to_validation(plan, checkpoint, columns):
 
 @pytest.mark.parametrize(("rows", "keep"), [(40, "last"), (499, "last"), (500, "best")])
 def test_few_validation_rows_do_not_choose_among_the_epochs(plan, checkpoint, rows, keep):
-    classes = {**plan.classes, "validation": type(plan.classes["validation"])({"a": rows})}
+    counts = {**plan.counts, "validation": SplitCounts(rows, Counter(a=rows))}
     recipe = fine_tuning(
-        open_checkpoint(checkpoint, None), lengths(30), replace(plan, classes=classes), load_params()
+        open_checkpoint(checkpoint, None), lengths(30), replace(plan, counts=counts), load_params()
     )
     assert recipe.params["train.keep"] == keep
     assert recipe.params["train.label_smoothing"] == (0.1 if keep == "last" else 0.0)
@@ -129,7 +129,7 @@ def test_label_smoothing_of_the_user_stays_and_numbers_have_none(plan, checkpoin
     params, opened = load_params(), open_checkpoint(checkpoint, None)
     own = params.model_copy(update={"train": params.train.model_copy(update={"label_smoothing": 0.2})})
     assert fine_tuning(opened, lengths(30), plan, own).params["train.label_smoothing"] == 0.2
-    many = replace(plan, classes={**plan.classes, "validation": type(plan.classes["validation"])({"a": 500})})
+    many = replace(plan, counts={**plan.counts, "validation": SplitCounts(500, Counter(a=500))})
     of_few_rows = params.model_copy(
         update={"train": params.train.model_copy(update={"label_smoothing": 0.1, "keep": "last"})}
     )
