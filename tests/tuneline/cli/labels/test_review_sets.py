@@ -44,7 +44,7 @@ def tickets() -> tuple[list[str], list[list[int]]]:
     generator = random.Random(0)
     texts = []
     labels = []
-    for row in range(400):
+    for _ in range(400):
         ids = [label for label in range(3) if generator.random() < 0.4]
         words = generator.sample(FILLERS, 5)
         for label in ids:
