@@ -403,6 +403,17 @@ class Task(ABC):
     def scales_targets(self) -> bool:
         """True if a model learns labels with mean 0 and deviation 1, and its last layer scales them back."""
 
+    def new_bias(
+        self,
+        labels: Labels,  # noqa: ARG002
+        class_weights: NDArray[np.float32] | None,  # noqa: ARG002
+    ) -> NDArray[np.float32] | None:
+        """Return the bias with which a new head starts, shape ``(outputs,)``; ``None`` to leave it at 0.
+
+        ``labels`` are those of train, with the weights of their classes.
+        """
+        return None
+
     @property
     @abstractmethod
     def uniform_logits(self) -> Logits | None:
