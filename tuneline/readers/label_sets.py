@@ -1,7 +1,8 @@
 """What the values of a file mean where a label is a set of names, in each layout of ``data.label_sets``.
 
 A set has each name once, sorted, so that equal sets are equal however they are written. The empty set is a
-label: no name applies. A missing label is null, and says nothing.
+label: no name applies. A missing label is null, and says nothing; in a cell of text it is ``?``, because an
+empty one is the empty set.
 """
 
 import ast
@@ -31,6 +32,7 @@ from tuneline.readers.label_columns import (
 from tuneline.readers.label_values import ValueProblemError, class_name, declared_class, plain_text
 from tuneline.readers.parquet import is_list
 from tuneline.readers.rows import json_type, text_problem
+from tuneline.tasks.task import UNFILLED
 
 NAME_SETS = pa.list_(pa.string())
 """Arrow type of sets of names."""
@@ -63,7 +65,7 @@ class NameSetColumn(LabelColumn):
             )
             raise ValueProblemError("the labels are a list, not text", hint)
         if isinstance(value, str):
-            return self._of_text(value)
+            return None if value.strip() == UNFILLED else self._of_text(value)
         name = class_name(value)
         if name is None:
             return None
@@ -102,7 +104,7 @@ class ListedNames(NameSetColumn):
         if isinstance(value, list):
             return self._of_elements(value)
         if isinstance(value, str):
-            return self._of_text(value)
+            return None if value.strip() == UNFILLED else self._of_text(value)
         if plain_text(value) is None:
             return None
         hint = f"It is {_shown(value)}. {LIST_HINT}"
@@ -188,7 +190,7 @@ INDICATORS = {
 def indicator(value: Any) -> bool | None:
     """Return True if a label applies: 1, or a word for it; False for 0 and for an empty cell.
 
-    ``None`` for a missing value: null, NaN, or -1.
+    ``None`` for a missing value: null, NaN, -1, or ``?``.
 
     Raises:
         ValueProblemError: It is something else.
@@ -202,7 +204,7 @@ def indicator(value: Any) -> bool | None:
     if text is None:
         return None
     text = text.lower().removesuffix(".0")
-    if text == str(UNLABELLED):
+    if text in (str(UNLABELLED), UNFILLED):
         return None
     if text not in INDICATORS:
         hint = (

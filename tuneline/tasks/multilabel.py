@@ -31,7 +31,7 @@ from tuneline.metrics.table import (
     MetricKind,
 )
 from tuneline.params.train import ThresholdParams
-from tuneline.tasks.task import Labels, Logits, RowLosses, Task
+from tuneline.tasks.task import UNFILLED, Labels, Logits, RowLosses, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -90,6 +90,7 @@ class Multilabel(Task):
     ordered: ClassVar[bool] = False
     correlates: ClassVar[bool] = False
     takes_class_params: ClassVar[bool] = True
+    unfilled: ClassVar[str] = UNFILLED
 
     @classmethod
     def strata(cls, labels: pa.Array) -> pa.Array:
@@ -403,8 +404,12 @@ class Multilabel(Task):
             names = set(self._listed(label))
             known = [name for name in self.names if name in names]
             unknown = sorted(names.difference(self.names))
-            return self.separator.join([*known, *unknown])
-        return self.separator.join(self._names_of(label))
+            return self.separator.join([*known, *unknown]) or NO_LABELS
+        return self.separator.join(self._names_of(label)) or NO_LABELS
+
+    def unknown_names(self, text: str) -> list[str]:
+        """Return the names in a text that are no label."""
+        return [name for name in self._listed(text) if name not in self.names]
 
     def label_text(self, label: Any) -> str:
         """Return the names of a row's labels."""
@@ -468,6 +473,21 @@ class Multilabel(Task):
         """Return the labels, joined, and all probabilities."""
         (labels,) = self._decided_sets(np.array([scores])).tolist()
         return self.label_text(labels), dict(zip(self.names, scores, strict=True))
+
+    def margin(self, probabilities: Mapping[str, float]) -> float:
+        """Return the smallest distance of a probability from its threshold."""
+        return min(self._distances(probabilities).values(), default=0.0)
+
+    def by_doubt(self, probabilities: Mapping[str, float]) -> list[str]:
+        """Return the labels by the distance of their probability from their threshold."""
+        distances = self._distances(probabilities)
+        return sorted(distances, key=lambda name: distances[name])
+
+    def _distances(self, probabilities: Mapping[str, float]) -> dict[str, float]:
+        distances = {}
+        for name, cut in zip(self.names, self._cuts.tolist(), strict=True):
+            distances[name] = abs(probabilities[name] - cut)
+        return distances
 
     def constant_prediction(self, batches: Iterable[Labels]) -> Any:
         """Return the most frequent set, of equally frequent ones the first in the order of the ids."""

@@ -25,6 +25,8 @@ Logits = NDArray[np.float32]
 RowLosses = NDArray[np.float64]
 """Loss of each row, of shape ``(rows,)``."""
 
+UNFILLED = "?"
+"""What people replace by a label, where an empty cell is one."""
 TYPICAL = 0.8
 """Accuracy, or correlation; ``Task.resolution`` says how exactly a test measures it."""
 DEVIATIONS = 1.96
@@ -66,6 +68,8 @@ class Task(ABC):
     """True if the primary metric is a correlation, which rows with equal labels do not have."""
     one_class: ClassVar[bool]
     """True if a label is one class."""
+    unfilled: ClassVar[str] = ""
+    """What is in the cell of a label that people fill in."""
     takes_class_params: ClassVar[bool]
     """True if ``train.class_weights`` and ``train.label_smoothing`` can be set."""
 
@@ -286,6 +290,10 @@ class Task(ABC):
             ValueError: The label of a regression is not numeric.
         """
 
+    def unknown_names(self, text: str) -> list[str]:  # noqa: ARG002
+        """Return the names in a text of ``exact_text`` that are no class; none of a number."""
+        return []
+
     @abstractmethod
     def label_text(self, label: Any) -> str:
         """Return a label or a prediction as people read it."""
@@ -344,6 +352,14 @@ class Task(ABC):
     @abstractmethod
     def named_scores(self, scores: Sequence[float]) -> tuple[str | float, dict[str, float]]:
         """Return the prediction of one row, and its probabilities by class name: none for a number."""
+
+    def margin(self, probabilities: Mapping[str, float]) -> float:  # noqa: ARG002
+        """Return how far the named scores of a row are from another prediction; 0 for a number."""
+        return 0.0
+
+    def by_doubt(self, probabilities: Mapping[str, float]) -> list[str]:
+        """Return the names of scores of a row, first the ones that another prediction is about."""
+        return list(probabilities)
 
     @abstractmethod
     def constant_prediction(self, batches: Iterable[Labels]) -> Any:
