@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -84,7 +84,8 @@ class Contradictions:
         texts = zip(*text_columns, strict=True)
         labels = table[columns.label].to_pylist()
         for position, row_texts, label in zip(positions.tolist(), texts, labels, strict=True):
-            contradiction = Contradiction(source, place(position), row_texts, str(label))
+            text = _label_text(columns, label)
+            contradiction = Contradiction(source, place(position), row_texts, text)
             self._rows.append(_Row(contradiction, int(hashes.texts[position]), int(hashes.keys[position])))
 
     def resolved(self, root: Path, layout: DataLayout, files: FilesParams) -> list[Contradiction]:
@@ -95,7 +96,7 @@ class Contradictions:
         if not self._rows:
             return []
 
-        rows_of_data = _find(self._rows, _batches(root, layout, self.columns, files))
+        rows_of_data = _find(self._rows, _batches(root, layout, self.columns, files), self.columns)
         resolved = []
         for row in self._rows:
             row_of_data = rows_of_data.get(("text", row.text)) or rows_of_data.get(("key", row.key))
@@ -146,8 +147,16 @@ def _batches(
             yield from known_rows(path, columns, files)
 
 
+def _label_text(columns: BatchColumns, label: Any) -> str:
+    """Return a label as people write it; of a set, its names."""
+    if isinstance(label, list):
+        has_label = [1] * len(label)
+        return columns.kind.of_outputs(label).exact_text(has_label)
+    return str(label)
+
+
 def _find(
-    contradicting: Sequence[_Row], batches: Iterable[KnownRows]
+    contradicting: Sequence[_Row], batches: Iterable[KnownRows], columns: BatchColumns
 ) -> dict[tuple[str, int], tuple[tuple[str, ...], str]]:
     """Return texts and label of the first row of the data with each hash: of its texts, or of its key."""
     required_texts = np.array([row.text for row in contradicting], np.uint64)
@@ -162,7 +171,8 @@ def _find(
         ):
             for row in np.flatnonzero(np.isin(values, required)).tolist():
                 row_texts = tuple(text[row].as_py() for text in texts)
-                rows.setdefault((name, int(values[row])), (row_texts, str(labels[row].as_py())))
+                label = _label_text(columns, labels[row].as_py())
+                rows.setdefault((name, int(values[row])), (row_texts, label))
     return rows
 
 

@@ -31,6 +31,8 @@ from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
 from tuneline.readers.rows import ENDINGS, STOP, BadRowPolicy, BadRows, listed
 from tuneline.tasks import TASKS, Classification, Task
 
+NAME_END = "\x1f"
+"""What is between the names of a set of labels where it is hashed."""
 NO_HASH = np.uint64(0)
 """Hash of a key or label that is missing."""
 
@@ -72,6 +74,8 @@ class RowHashes:
         missing = np.zeros(len(labels), np.uint64)
         text_hashes = row_hashes(texts, None, 0) if len(labels) else missing
         key_hashes = missing if keys is None else hashes(keys)
+        if pa.types.is_list(labels.type):
+            labels = pc.binary_join(labels, NAME_END)  # the names of a set are sorted
         # A regression has numbers.
         if not pa.types.is_string(labels.type):
             labels = labels.cast(pa.string())
@@ -475,6 +479,8 @@ class ClassNames:
         Without both, any label is written as it is.
         """
         if not data.label_names:
+            if data.label_sets is not None and data.label_sets.columns is not None:
+                labels = frozenset(data.label_sets.columns)
             return cls({label: label for label in labels} if labels else None)
 
         names_by_id: dict[str, str] = {}
@@ -502,14 +508,22 @@ class ClassNames:
         if self.written is None:
             return labels
 
-        written: list[str] = []
+        translated: list[str | list[str]] = []
         for row, label in enumerate(labels.to_pylist()):
-            if label not in self.written:
-                classes = listed(sorted(set(self.written.values())))
-                hint = (
-                    f"It is {label!r}. Correct it; a new class must be listed in data.label_names, with all"
-                    " others."
-                )
-                raise DataError(f"{place(row)}: the label is not one of {classes}.", hint)
-            written.append(self.written[label])
-        return pa.array(written, pa.string())
+            if isinstance(label, list):
+                names = {self._translated(name, self.written, place, row) for name in label}
+                translated.append(sorted(names))
+            else:
+                translated.append(self._translated(label, self.written, place, row))
+        return pa.array(translated, labels.type)
+
+    @staticmethod
+    def _translated(label: str, written: Mapping[str, str], place: Callable[[int], str], row: int) -> str:
+        if label not in written:
+            classes = listed(sorted(set(written.values())))
+            hint = (
+                f"It is {label!r}. Correct it; a new class must be listed in data.label_names, with all"
+                " others."
+            )
+            raise DataError(f"{place(row)}: the label is not one of {classes}.", hint)
+        return written[label]
