@@ -5,7 +5,6 @@ expected rank is predicted.
 -m`` does, one after the other.
 """
 
-import runpy
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.several_modules import run_modules
 from tuneline.metrics.curves import probabilities
 from tuneline.tasks import Classification, register
 from tuneline.tasks.task import Labels, Logits
@@ -48,11 +48,4 @@ def nearest_ranks(scores: NDArray[np.float64]) -> Labels:
 
 if __name__ == "__main__":
     register(Ordinal)
-    modules, _, arguments = " ".join(sys.argv[1:]).partition(" -- ")
-    for module in modules.split():
-        sys.argv = [module, *arguments.split()]
-        try:
-            runpy.run_module(module, run_name="__main__")
-        except SystemExit as end:
-            if end.code:
-                raise
+    run_modules(sys.argv[1:])

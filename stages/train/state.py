@@ -28,13 +28,14 @@ from stages.train.devices import (
 )
 from stages.train.embeddings import fold_embeddings, train_used_embeddings, used_embeddings
 from stages.train.interruption import Coordinator, Interruption
-from stages.train.model import TargetScale, adapt, build_model, compute_first_token_only
+from stages.train.model import TargetScale, adapt, build_model, compute_first_token_only, start_head
 from stages.train.optimization import (
     Loss,
     ValidationMetric,
     build_loss,
     build_optimizer,
     build_schedule,
+    class_weights,
     total_steps,
 )
 from stages.train.progress import TrainingLogger, TrainingProgress
@@ -196,6 +197,11 @@ def _set_up_model(
     torch.manual_seed(params.training_seed)  # new weights are drawn from torch's generator
     model, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
     check_fit(inputs, model.config)
+
+    # what a new head can know before the first step
+    bias = inputs.labels.new_bias(inputs.train.labels, class_weights(params.train, inputs.train))
+    if bias is not None:
+        start_head(model, drawn, bias)
 
     # changes of the forward pass, then of what is trained
     first_token_only = params.train.first_token_only and compute_first_token_only(model)

@@ -375,6 +375,12 @@ class TokenizedRows:
         lengths: NDArray[np.int64] = self.windows.offsets[1:][numbers] - self.windows.offsets[:-1][numbers]
         return lengths
 
+    def window_numbers(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the numbers of the windows of these rows; a row that is not divided is one window."""
+        if self.windows is None:
+            return rows.astype(np.int64)
+        return self.windows.numbers(rows)
+
     def answers(self, values: NDArray[np.float32], rows: NDArray[np.integer]) -> NDArray[np.float32]:
         """Return one answer for each of these rows, float32 ``(rows, outputs)``.
 

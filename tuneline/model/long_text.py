@@ -75,6 +75,12 @@ class LongText(Record):
         return max_length if self.windows is None else max_length * self.windows.max_windows
 
 
+def longer_text(encoding: "Encoding") -> int:
+    """Return the number of the text that has more tokens, the first one of equal ones."""
+    lengths = [positions.stop - positions.start for positions in text_positions(encoding)]
+    return lengths.index(max(lengths))
+
+
 def text_positions(encoding: "Encoding") -> list[slice]:
     """Return the positions of the tokens of each text in an encoded row; special tokens are around them."""
     sequence_ids = encoding.sequence_ids
@@ -130,8 +136,7 @@ def cut_windows(
     Raises:
         DataError: The shorter text of a pair leaves too little room for the longer one.
     """
-    texts = text_positions(encoding)
-    text = max(texts, key=lambda positions: positions.stop - positions.start)
+    text = text_positions(encoding)[longer_text(encoding)]
     room = max_length - (len(encoding) - (text.stop - text.start))
     stride = windows.stride
     if room < max(max_length // LEAST_SHARE, stride + 1):

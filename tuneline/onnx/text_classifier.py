@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from tuneline.core.errors import StageError
 from tuneline.model.batches import RowWindows, TokenizedRows, row_offsets
 from tuneline.model.encoding import ModelInputs, encode_batch, flat_array
-from tuneline.model.long_text import LongText
+from tuneline.model.long_text import LongText, cut_windows, longer_text
 from tuneline.onnx.records import TokenizerRecord, exported_file
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.tasks import TASKS, Task
@@ -24,6 +24,19 @@ class EncodedRows(TokenizedRows):
     """Tokenized rows, with the number of rows that were longer than the model reads and lost tokens."""
 
     truncated: int
+
+
+@dataclass(frozen=True)
+class DecidingWindow:
+    """The window of a document that supports its prediction most (``Task.window_support``).
+
+    Attributes:
+        number: Its number, from 1.
+        text: The part of the text that it has.
+    """
+
+    number: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -93,6 +106,15 @@ class TextClassifier:
         """Tokens that the model reads at once, special tokens included."""
         return int(self.classifier.metadata["max_length"])
 
+    @property
+    def unread(self) -> str:
+        """What of long rows the model does not read, in words: the end of a sentence about such rows."""
+        if self.long_text.windows is not None:
+            limit = f"{self.long_text.windows.max_windows} windows of {self.max_length}"
+            return f"longer than {limit} tokens: the model did not read the rest"
+        part = "the rest" if self.long_text.is_truncated else "their middle"
+        return f"longer than {self.max_length} tokens: the model did not read {part}"
+
     def encode(self, texts: Sequence[tuple[str, ...]]) -> EncodedRows:
         """Tokenize rows of one or two texts, exactly as the stage ``tokenize`` does.
 
@@ -134,6 +156,44 @@ class TextClassifier:
             Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
         """
         return self.task.scores(self.logits(rows, batch_size))
+
+    def outputs_with_windows(
+        self, texts: Sequence[tuple[str, ...]], rows: TokenizedRows, batch_size: int
+    ) -> tuple[NDArray[np.float64], list[DecidingWindow]]:
+        """Predict ``rows``, which are ``texts`` tokenized; return the ``outputs``, and what decided each."""
+        numbers = rows.window_numbers(np.arange(len(rows)))
+        window_logits = np.empty((len(numbers), self.task.outputs), dtype=np.float32)
+        logits = logits_of(
+            self.classifier,
+            rows,
+            self.task.outputs,
+            self.pad_token_id,
+            batch_size,
+            window_logits=window_logits,
+        )
+
+        # the window with the most support, of each row
+        counts = rows.window_counts_of(np.arange(len(rows)))
+        support = self.task.window_support(window_logits, np.repeat(logits, counts, axis=0))
+        deciding = []
+        for row, row_support in enumerate(np.split(support, np.cumsum(counts)[:-1])):
+            number = int(row_support.argmax())
+            deciding.append(DecidingWindow(number + 1, self._window_text(texts[row], number)))
+        return self.task.scores(logits), deciding
+
+    def _window_text(self, texts: tuple[str, ...], number: int) -> str:
+        """Return the text of a window of a row, of the longer one of its texts."""
+        # with the places of the tokens in the text, which the fast encoding of batches lacks
+        pair = texts[1] if len(texts) > 1 else None
+        encoding = self.tokenizer.encode(texts[0], pair)
+        text = longer_text(encoding)
+        if self.long_text.windows is None or len(encoding) <= self.max_length:
+            return texts[text]
+        cuts, _ = cut_windows(encoding, self.max_length, self.long_text.windows, self.truncation_side)
+        _, tokens, _ = cuts[number]
+        start, _ = encoding.offsets[tokens.start]
+        _, end = encoding.offsets[tokens.stop - 1]
+        return texts[text][start:end]
 
     def predict(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> NDArray[np.float64]:
         """Predict rows of one or two texts; the result is the one of ``outputs``."""

@@ -210,6 +210,12 @@ class Classification(Task):
         """Return the probabilities of the classes."""
         return probabilities(logits)
 
+    def window_support(self, windows: Logits, answers: Logits) -> NDArray[np.float64]:
+        """Return the probability that each window alone gives the class of its document."""
+        classes = self.predictions(answers)
+        scores = self.scores(windows)
+        return scores[np.arange(len(scores)), classes]
+
     @property
     def prediction_columns(self) -> tuple[str, ...]:
         """The class, its probability, and the probability of each class."""

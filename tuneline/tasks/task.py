@@ -324,6 +324,19 @@ class Task(ABC):
         """Return the probabilities of the classes of a split, where there are classes."""
         return Softmax.of(logits)
 
+    def window_support(self, windows: Logits, answers: Logits) -> NDArray[np.float64]:
+        """Return how much each window of a document supports the answer for it, shape ``(windows,)``.
+
+        Where nothing else is known of the outputs, it is how far they are from the answer: without that
+        window, the answer would be another one.
+
+        Args:
+            windows: Outputs for the windows, ``(windows, outputs)``.
+            answers: Outputs for the document of each window, of the same shape.
+        """
+        distances: NDArray[np.float64] = np.linalg.norm(windows - answers.astype(np.float64), axis=1)
+        return distances
+
     @property
     @abstractmethod
     def prediction_columns(self) -> tuple[str, ...]:
@@ -402,6 +415,17 @@ class Task(ABC):
     @abstractmethod
     def scales_targets(self) -> bool:
         """True if a model learns labels with mean 0 and deviation 1, and its last layer scales them back."""
+
+    def new_bias(
+        self,
+        labels: Labels,  # noqa: ARG002
+        class_weights: NDArray[np.float32] | None,  # noqa: ARG002
+    ) -> NDArray[np.float32] | None:
+        """Return the bias with which a new head starts, shape ``(outputs,)``; ``None`` to leave it at 0.
+
+        ``labels`` are those of train, with the weights of their classes.
+        """
+        return None
 
     @property
     @abstractmethod

@@ -1,0 +1,223 @@
+"""Several labels per text, from the file to the report: the stages, and what people do with the model."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import ROOT
+from tests.params import write_params
+from tests.several_labels import DATA, MODEL, ROWS, TAGS, TRAIN, tagged_texts, write_tagged_file
+from tuneline.core.tables import read_table
+from tuneline.tasks import Multilabel, read_task
+
+STAGES = (
+    "base",
+    "download",
+    "tokenize",
+    "baseline",
+    "train",
+    "evaluate",
+    "export",
+    "compare",
+    "report",
+)
+BEHAVIOUR = """
+tests:
+  - name: an invoice is about billing
+    kind: minimum_functionality
+    templates: [["{opening} number 5. the invoice is wrong"], ["{opening}. great shop. I was charged twice"]]
+    fill: {opening: [hello, dear team]}
+    expect: billing
+    min_pass_rate: 0.9
+  - name: thanks add praise
+    kind: direction
+    where: billing
+    change: {append: ". thank you for the help"}
+    label: praise
+    moves: up
+    min_pass_rate: 0.9
+  - name: upper case
+    kind: invariance
+    change: upper_case
+    min_pass_rate: 1
+  - name: praise alone is about nothing else
+    kind: minimum_functionality
+    templates: [[hello number 5. great shop]]
+    expect: delivery
+"""
+FRESH = (
+    ("hello number 3. the box was crushed. the parcel is late", ["damaged", "delivery"]),
+    ("dear team number 4. great shop", ["praise"]),
+    ("hi there number 5", []),
+)
+
+
+def run(folder, *words):
+    """Run modules of the project in a folder, and return what they print."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ACCELERATE_USE_CPU": "true"}
+    command = [sys.executable, "-m", "tests.several_modules", *map(str, words)]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A project with texts about parcels, after the stages of the pipeline."""
+    folder = tmp_path_factory.mktemp("parcels")
+    write_tagged_file(folder / "data/source/parcels/all.jsonl", ROWS)
+    (folder / "data/corrections").mkdir()
+    shutil.copytree(ROOT / "conf", folder / "conf", symlinks=True)
+    (folder / "conf/behaviour/parcels.yaml").write_text(BEHAVIOUR)
+    write_params(
+        folder,
+        data=DATA,
+        model=MODEL,
+        train=TRAIN,
+        tokenize={"max_length": 32, "vocab_size": 300},
+        evaluate={"behaviour": "parcels"},
+    )
+    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+    run(folder, *(f"stages.{stage}" for stage in STAGES))
+    return folder
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """A file of labelled texts."""
+    lines = [json.dumps({"text": text, "tags": tags}) for text, tags in FRESH]
+    (tmp_path / "fresh.jsonl").write_text("\n".join(lines) + "\n")
+    return tmp_path / "fresh.jsonl"
+
+
+def predict(project, fresh, output):
+    """Predict the fresh texts into a file."""
+    words = ["predict", fresh, "--model", project / "models/onnx", "-o", output]
+    run(project, "tuneline.cli", "--", *words)
+
+
+def test_rows_without_a_label_are_rows_of_the_data():
+    without = [tags for _, tags in tagged_texts(ROWS) if not tags]
+    assert len(without) > 50
+
+
+def test_every_metric_of_sets_is_measured_and_the_model_has_learned(project):
+    metrics = json.loads((project / "metrics/evaluate.json").read_text())
+    assert metrics["macro_f1"] > 0.9
+    for name in ("micro_f1", "samples_f1", "subset_accuracy", "mean_average_precision", "macro_f1_at_half"):
+        assert metrics[name] > 0.8
+    assert metrics["hamming_loss"] < 0.1
+    assert metrics["macro_f1"] > metrics["majority_macro_f1"]
+    assert "tfidf_macro_f1" in metrics
+
+
+def test_predictions_follow_the_thresholds_that_the_model_stores(project):
+    config = json.loads((project / "models/classifier/config.json").read_text())
+    thresholds = tuple(config["decisions"]["thresholds"][name] for name in TAGS)
+    assert len(set(thresholds)) > 1, "chosen on validation"
+    table = read_table(project / "reports/predictions.parquet")
+    task = read_task(table.schema, "label")
+    assert task == Multilabel(TAGS)
+    assert task.thresholds == thresholds
+    logits = np.array(table["logits"].to_pylist(), np.float32)
+    expected = 1 / (1 + np.exp(-logits.astype(float))) > np.array(thresholds)
+    assert (task.array_of(table["prediction"]) == expected).all()
+
+
+def test_exported_models_decide_as_the_trained_one(project):
+    record = json.loads((project / "models/onnx/export.json").read_text())
+    assert record["task"] == "multilabel"
+    assert record["decisions"]["thresholds"].keys() == set(TAGS)
+    compared = json.loads((project / "metrics/compare.json").read_text())
+    assert compared["fp32_agreement"] == compared["fp32_lowest_label_agreement"] == 1.0
+
+
+def test_behaviour_tests_are_about_single_labels(project):
+    tests = json.loads((project / "reports/behaviour.json").read_text())["tests"]
+    rates = {test["name"]: test["pass_rate"] for test in tests}
+    assert rates["an invoice is about billing"] == 1.0
+    assert rates["thanks add praise"] >= 0.9
+    assert rates["upper case"] == 1.0
+    assert rates["praise alone is about nothing else"] == 0.0
+
+
+def test_page_and_card_show_the_labels(project):
+    html = (project / "reports/index.html").read_text()
+    assert "Rows exactly right" in html
+    assert "In the predictions" in html
+    assert "Threshold" in html
+    card = (project / "reports/model_card.md").read_text()
+    assert "| label | rows | precision | recall | F1 | threshold |" in card
+
+
+def test_example_of_the_card_predicts_with_the_thresholds(project):
+    """The example is run with the published model."""
+    card = (project / "reports/model_card.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    text, tags = FRESH[0]
+    *lines, last = example.replace("this repository", "models/classifier").replace("...", text).splitlines()
+    code = "\n".join([*lines, f"print(sorted({last}))"])
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip().splitlines()[-1] == str(tags)
+
+
+def test_predict_joins_labels_in_csv(project, fresh, tmp_path):
+    predict(project, fresh, tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["labels"] for row in rows] == [";".join(tags) for _, tags in FRESH]
+    assert list(rows[0]) == ["row", "labels", *(f"probability_{name}" for name in TAGS)]
+
+
+def test_predict_writes_lists_in_json_lines(project, fresh, tmp_path):
+    predict(project, fresh, tmp_path / "out.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [row["labels"] for row in rows] == [tags for _, tags in FRESH]
+    assert rows[0]["probabilities"].keys() == set(TAGS)
+
+
+def test_predict_writes_lists_in_parquet(project, fresh, tmp_path):
+    predict(project, fresh, tmp_path / "out.parquet")
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table["labels"].to_pylist() == [tags for _, tags in FRESH]
+    assert str(table.schema.field("labels").type) == "list<element: string>"
+    assert str(table.schema.field("probability_praise").type) == "float"
+
+
+def test_file_is_evaluated_with_page_and_errors(project, fresh, tmp_path):
+    with fresh.open("a") as file:
+        file.write(json.dumps({"text": "hello number 6. great shop", "tags": ["billing", "praise"]}) + "\n")
+    page = tmp_path / "page.html"
+    words = ["--html", page, "--errors", tmp_path / "errors.csv", "--json", tmp_path / "metrics.json"]
+    printed = run(project, "tuneline.cli", "--", "evaluate", fresh, *words)
+    assert "Macro F1" in printed
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert metrics["subset_accuracy"] == 0.75
+    with (tmp_path / "errors.csv").open(newline="", encoding="utf-8-sig") as file:
+        (error,) = csv.DictReader(file)
+    assert (error["line"], error["label"], error["predicted"]) == ("4", "billing;praise", "praise")
+    assert "In the labels" in page.read_text()
+
+    run(project, "tuneline.cli", "--", "evaluate", fresh, "--errors", tmp_path / "errors.parquet")
+    assert pq.read_table(tmp_path / "errors.parquet")["label"].to_pylist() == [["billing", "praise"]]
+
+
+def test_label_that_the_model_does_not_know_is_named(project, fresh):
+    with fresh.open("a") as file:
+        file.write(json.dumps({"text": "hello", "tags": ["billing", "new"]}) + "\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tuneline.cli", "evaluate", str(fresh)]
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 65
+    assert "line 4" in done.stderr
+    assert "the model has no class 'new'" in done.stderr
