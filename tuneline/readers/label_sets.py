@@ -238,6 +238,8 @@ _QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _NEXT = rf"\s*,\s*(?:{_QUOTED}|{_WORDS})|\s+(?:{_QUOTED})"  # NumPy writes no commas
 _LIST = re.compile(rf"[\[({{]\s*(?:(?:{_QUOTED}|{_WORDS})(?:{_NEXT})*\s*,?\s*)?[\])}}]", re.DOTALL)
 _ITEMS = re.compile(rf"{_QUOTED}|{_WORDS}", re.DOTALL)
+EMPTY_SET = "set()"
+"""How Python writes an empty set."""
 NO_VALUE = {"None", "null", "nan", "NaN"}
 """How a list as text has a missing value."""
 
@@ -252,7 +254,7 @@ def parse_list(text: str) -> list[Any]:
         ValueProblemError: It is not a flat list.
     """
     text = text.strip()
-    if text in {"", "set()"}:
+    if text in {"", EMPTY_SET}:
         return []
     if text.startswith("["):
         try:

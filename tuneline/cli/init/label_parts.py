@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tuneline.readers.label_sets import parse_list
+from tuneline.readers.label_sets import EMPTY_SET, parse_list
 from tuneline.readers.label_values import ValueProblemError, plain_text
 
 LABEL_SEPARATORS = (";", "|", ",", "\t", " ")
@@ -96,7 +96,7 @@ class CellParts:
         for separator, counts in self.separated.items():
             if not counts.refused:
                 counts.add(names_in(text, separator))
-        if text[0] in "[({" and len(text) <= LONGEST_LIST:
+        if (text[0] in "[({" or text == EMPTY_SET) and len(text) <= LONGEST_LIST:
             self._add_list(text)
 
     def _add_list(self, text: str) -> None:

@@ -108,6 +108,10 @@ def lists_of_python(folder):
     return write_csv(folder, ["tags"], [[str(labels) for labels in sets_of()]])
 
 
+def sets_of_python(folder):
+    return write_csv(folder, ["tags"], [[str(set(labels)) for labels in sets_of()]])
+
+
 def lists_of_numpy(folder):
     return write_csv(folder, ["tags"], [[str(labels).replace(",", "") for labels in sets_of()]])
 
@@ -145,6 +149,7 @@ LAYOUTS = [
     (lists_of_parquet, "tags", {"layout": "lists"}),
     (lists_of_python, "tags", {"layout": "lists"}),
     (lists_of_numpy, "tags", {"layout": "lists"}),
+    (sets_of_python, "tags", {"layout": "lists"}),
     (columns_of_numbers, "labels", COLUMNS),
     (columns_of_words, "labels", COLUMNS),
     (columns_among_others, "labels", COLUMNS),
