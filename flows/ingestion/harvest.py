@@ -469,7 +469,10 @@ class Harvester:
         self.layout = DataLayout.of(data)
         self._columns = BatchColumns.of(data, key)
         rows, labels = read_known(checkout, self.layout, self._columns, data.files, log)
+        # each label may have a column, also one that no row has
+        labels |= frozenset(self._columns.labelled().label_names or ())
         self._classes = ClassNames.of(data, labels)
+        self._task = self._columns.kind.of_outputs(data.label_names or sorted(labels))
         self._selection = NewRowSelection(rows)
         self._ledger = Ledger.of(checkout)
 
@@ -479,7 +482,7 @@ class Harvester:
         ``scratch`` is a folder for temporary files.
         """
         result = NewRows()
-        contradictions = Contradictions(self._columns)
+        contradictions = Contradictions(self._columns, self._task)
         for source in sources:
             folder = scratch / source.name
             folder.mkdir(parents=True)
@@ -560,7 +563,8 @@ class Harvester:
                 table = self._with_class_names(labelled, file)
                 texts = [table[column].combine_chunks() for column in columns.texts]
                 keys = table[columns.key].combine_chunks() if columns.key else None
-                hashes.append(RowHashes.of(texts, table[columns.label].combine_chunks(), keys))
+                labels = columns.kind.label_texts(table[columns.label].combine_chunks())
+                hashes.append(RowHashes.of(texts, labels, keys))
                 positions.append(numpy_values(table[POSITION]))
                 writer.write_table(table.select(schema.names))
 
