@@ -469,10 +469,9 @@ class Harvester:
         self.layout = DataLayout.of(data)
         self._columns = BatchColumns.of(data, key)
         rows, labels = read_known(checkout, self.layout, self._columns, data.files, log)
-        # each label may have a column, also one that no row has
-        labels |= frozenset(self._columns.labelled().label_names or ())
         self._classes = ClassNames.of(data, labels)
-        self._task = self._columns.kind.of_outputs(data.label_names or sorted(labels))
+        names = data.label_names or self._columns.labelled().label_names or sorted(labels)
+        self._task = self._columns.kind.of_outputs(names)
         self._selection = NewRowSelection(rows)
         self._ledger = Ledger.of(checkout)
 

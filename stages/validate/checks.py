@@ -728,7 +728,7 @@ _CHECKS = (
         metric="truncation_rate",
         title="Few rows fill tokenize.max_length.",
         hint=(
-            "Longer texts are truncated. Raise tokenize.max_length (and the model's positions), or"
+            "Longer texts are cut. The notes of train name what reads more of them, and its time. Or"
             " accept it by raising validate.truncation_rate.max."
         ),
     ),

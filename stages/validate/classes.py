@@ -24,7 +24,7 @@ SHOWN_CHARACTERS = 60
 """Characters of a name in a note."""
 MISSING_VALUES = frozenset({"nan", "null", "none", "nil", "na", "n/a", "#n/a", "<na>", "nat", "undefined"})
 """How programs write a missing value, in lower case."""
-SEPARATORS = re.compile(r"(?<=\w)[\s_\-\u2010-\u2015]+(?=\w)")
+NAME_SEPARATORS = re.compile(r"(?<=\w)[\s_\-\u2010-\u2015]+(?=\w)")
 """White space, underscores and hyphens between letters or digits.
 
 ``not_spam`` is like ``not spam``, but ``-1`` is not like ``1``.
@@ -182,7 +182,7 @@ def name_key(name: str) -> str:
             characters.append(character)
 
     words = "".join(characters).split()
-    text = SEPARATORS.sub(" ", " ".join(words))
+    text = NAME_SEPARATORS.sub(" ", " ".join(words))
     text = text.rstrip(".,;: ").strip("'\" ").translate(LOOK_ALIKE)
     return text or name
 

@@ -18,6 +18,7 @@ from stages.validate.labels import LabelFindings, examine_labels
 from stages.validate.near_duplicates import NearDuplicateRows, copy_columns, copy_notes, find_near_duplicates
 from stages.validate.raw import RawSplit, broken_character_notes, read_raw
 from stages.validate.tokenized import Vocabulary, decoding_matches, read_tokenized
+from stages.validate.truncation import TruncationNotes, model_limit, whole_lengths
 from tuneline.analysis.drift import (
     Distance,
     Distribution,
@@ -51,11 +52,12 @@ MIN_RANGE = np.log(1.5)
 
 @dataclass(frozen=True)
 class DataFolders:
-    """The folders of the raw and of the tokenized splits, and of what is derived from them.
+    """The folders of the base model, of the raw and the tokenized splits, and of what is derived from them.
 
     The latter is removed in the end.
     """
 
+    base: Path
     raw: Path
     tokenized: Path
     derived: Path
@@ -280,7 +282,26 @@ def _tokenized_table(
         columns = columns.with_columns(data.written("decoded", split.split, {"decoded": decoded}))
         columns = columns.with_columns(current.columns, raw_labels=LABELS)
     limits = tokenized_limits(vocabulary, data.params.tokenize, raw.rows)
-    return Table("tokenized", split.split, columns, limits)
+    return Table("tokenized", split.split, columns, limits, _truncation_notes(data, raw, columns))
+
+
+def _truncation_notes(data: DerivedData, raw: SplitReader, tokenized: StoredColumns) -> dict[str, list[str]]:
+    """Return the notes of the check ``truncation_rate``, where a row may be longer than a model input."""
+    params = data.params
+    current = data.raw.get(raw.split)
+    if current is None or not tokenized.rows:
+        return {}
+    if tokenized.column("tokens").max() < params.tokenize.max_length:
+        return {}
+    phase(f"lengths of {raw.split}")
+    characters = float(current.columns.column("characters").mean())
+    lengths = whole_lengths(raw, characters, params.data.text_columns, data.folders.tokenizer)
+    limit = model_limit(data.folders.base)
+    notes = TruncationNotes(lengths, raw.rows, params, limit)
+    lines = notes.losses()
+    if raw.split == "train":  # once is enough, and it is trained on
+        lines += notes.options()
+    return {"truncation_rate": lines} if lines else {}
 
 
 def tokenized_limits(vocabulary: Vocabulary, params: TokenizeParams, raw_rows: int) -> dict[str, Any]:

@@ -448,6 +448,21 @@ class MappedSplit(TokenizedSplit):
     tokens: TokenMap
 
 
+USUAL_TOKENS = 512
+"""Tokens of a model input for which the sizes of batches are meant."""
+
+
+def inputs_at_once(batch_size: int, longest: int) -> int:
+    """Return the model inputs of a batch that is computed without gradients: fewer if they are long.
+
+    Attention takes memory by the square of the length: 64 inputs of 8,192 tokens would take as much as
+    16,384 of 512.
+    """
+    if longest <= USUAL_TOKENS:
+        return batch_size
+    return max(1, batch_size * USUAL_TOKENS**2 // longest**2)
+
+
 def length_sorted_batches(
     lengths: NDArray[np.int64], batch_size: int, windows: NDArray[np.int64] | None = None
 ) -> list[NDArray[np.int64]]:
@@ -458,18 +473,24 @@ def length_sorted_batches(
 
     Args:
         lengths: Tokens of each row, ``(rows,)``.
-        batch_size: Rows of a batch at most, or windows of its rows. A row with more windows is a batch alone.
+        batch_size: Rows of a batch at most, or windows of its rows, of at most ``USUAL_TOKENS`` tokens each.
+            A row with more windows is a batch alone.
         windows: Number of windows of each row; ``None`` for one each.
     """
     order = np.argsort(-lengths, kind="stable")
     if windows is None:
-        return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+        windows = np.ones(len(lengths), dtype=np.int64)
+
+    # the longest input of each row and of those behind it: the windows of a row are about equally long
+    inputs = -(-lengths[order] // windows[order])
+    longest = np.maximum.accumulate(inputs[::-1])[::-1]
 
     batches = []
     ends = row_offsets(windows[order])  # windows before each row, and of all rows
     start = 0
     while start < len(order):
-        end = int(np.searchsorted(ends, ends[start] + batch_size, side="right")) - 1
+        size = inputs_at_once(batch_size, int(longest[start]))
+        end = int(np.searchsorted(ends, ends[start] + size, side="right")) - 1
         end = max(end, start + 1)
         batches.append(order[start:end])
         start = end

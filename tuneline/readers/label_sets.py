@@ -32,7 +32,7 @@ from tuneline.readers.label_columns import (
 from tuneline.readers.label_values import ValueProblemError, class_name, declared_class, plain_text
 from tuneline.readers.parquet import is_list
 from tuneline.readers.rows import json_type, text_problem
-from tuneline.tasks.task import UNDECIDED
+from tuneline.tasks.task import UNFILLED
 
 NAME_SETS = pa.list_(pa.string())
 """Arrow type of sets of names."""
@@ -65,7 +65,7 @@ class NameSetColumn(LabelColumn):
             )
             raise ValueProblemError("the labels are a list, not text", hint)
         if isinstance(value, str):
-            return None if value.strip() == UNDECIDED else self._of_text(value)
+            return None if value.strip() == UNFILLED else self._of_text(value)
         name = class_name(value)
         if name is None:
             return None
@@ -104,7 +104,7 @@ class ListedNames(NameSetColumn):
         if isinstance(value, list):
             return self._of_elements(value)
         if isinstance(value, str):
-            return None if value.strip() == UNDECIDED else self._of_text(value)
+            return None if value.strip() == UNFILLED else self._of_text(value)
         if plain_text(value) is None:
             return None
         hint = f"It is {_shown(value)}. {LIST_HINT}"
@@ -204,7 +204,7 @@ def indicator(value: Any) -> bool | None:
     if text is None:
         return None
     text = text.lower().removesuffix(".0")
-    if text in (str(UNLABELLED), UNDECIDED):
+    if text in (str(UNLABELLED), UNFILLED):
         return None
     if text not in INDICATORS:
         hint = (

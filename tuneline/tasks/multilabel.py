@@ -31,7 +31,7 @@ from tuneline.metrics.table import (
     MetricKind,
 )
 from tuneline.params.train import ThresholdParams
-from tuneline.tasks.task import UNDECIDED, Labels, Logits, RowLosses, Task
+from tuneline.tasks.task import UNFILLED, Labels, Logits, RowLosses, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -90,7 +90,7 @@ class Multilabel(Task):
     ordered: ClassVar[bool] = False
     correlates: ClassVar[bool] = False
     takes_class_params: ClassVar[bool] = True
-    unfilled: ClassVar[str] = UNDECIDED
+    unfilled: ClassVar[str] = UNFILLED
 
     @classmethod
     def strata(cls, labels: pa.Array) -> pa.Array:

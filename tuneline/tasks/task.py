@@ -25,7 +25,7 @@ Logits = NDArray[np.float32]
 RowLosses = NDArray[np.float64]
 """Loss of each row, of shape ``(rows,)``."""
 
-UNDECIDED = "?"
+UNFILLED = "?"
 """What people replace by a label, where an empty cell is one."""
 TYPICAL = 0.8
 """Accuracy, or correlation; ``Task.resolution`` says how exactly a test measures it."""

@@ -2,7 +2,6 @@
 
 import csv
 
-import pyarrow.parquet as pq
 import pytest
 
 from flows.ingestion.conflicts import write_contradictions
@@ -84,15 +83,6 @@ def test_every_layout_becomes_a_batch_of_lists_and_open_rows_are_left_out(tmp_pa
     assert desk.harvest(**{**TASK, "label_sets": sets}).rows == 0
 
 
-def test_unknown_name_in_a_set_is_refused_with_its_line(desk):
-    desk.put("data/labelled/a.csv", lines([("fine", ["billing"]), ("typo", ["billing", "delivry"])]))
-    harvest = desk.harvest(**TASK)
-    assert not harvest.rows
-    assert harvest.problems == [
-        "labels: a.csv, line 3, column 'tags': the label is not one of 'billing', 'delivery'."
-    ]
-
-
 def test_conflicting_sets_are_listed_as_people_write_them(desk):
     desk.put("data/labelled/a.csv", lines([("late parcel", ["delivery", "billing"]), ("hello", ["billing"])]))
     harvest = desk.harvest(**TASK)
@@ -109,9 +99,3 @@ def test_conflicting_sets_are_listed_as_people_write_them(desk):
         ("delivery", "billing;delivery"),
         ("(none)", "billing"),
     ]
-
-
-def test_batch_has_a_column_of_lists_of_sorted_names(desk):
-    desk.put("data/labelled/a.csv", lines([("new", ["delivery", "billing"])]))
-    (batch,) = desk.harvest(**TASK).batches
-    assert pq.read_table(desk.root / batch)["tags"].to_pylist() == [["billing", "delivery"]]

@@ -6,15 +6,18 @@ import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from stages.tokenize.tokenizer import SavedTokenizer
 from stages.validate.tables import DataFolders
 from tests.params import params
+from tuneline.core.base_source import BaseSource
 from tuneline.core.paths import SPLITS
-from tuneline.core.tables import raw_schema, tokenized_schema, write_table
+from tuneline.core.tables import WINDOW_LENGTHS, raw_schema, tokenized_schema, write_table
 from tuneline.model.encoding import Encoder
 from tuneline.model.long_text import LongText
 from tuneline.params import Params
@@ -120,9 +123,31 @@ class Data:
         change(values)
         self.params = Params.model_validate(values)
 
+    def _tokenize_long_texts(self) -> "Data":
+        """Tokenize with the encoder of the stage ``tokenize``."""
+        tokenize = self.params.tokenize
+        with TemporaryDirectory() as folder:
+            self.tokenizer.save(f"{folder}/tokenizer.json")
+            saved = SavedTokenizer(
+                path=Path(folder, "tokenizer.json"),
+                truncation_side="right",
+                unk_token_id=self.tokenizer.token_to_id("[UNK]"),
+                model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+            )
+            encoder = Encoder(saved, tokenize.max_length, len(self.columns) == 2, LongText.of(tokenize))
+        for split, columns in self.raw.items():
+            texts = columns[self.columns[0]]
+            if len(self.columns) == 2:
+                texts = list(zip(*(columns[name] for name in self.columns), strict=True))
+            encoded = encoder.columns(encoder.encode(texts))
+            self.tokenized[split] = {name: values.to_pylist() for name, values in encoded.items()}
+            self.tokenized[split]["labels"] = list(columns["labels"])
+        return self
+
     def write(self, folder: Path) -> DataFolders:
         """Write the files that the stage reads."""
-        folders = DataFolders(folder / "raw", folder / "tokenized", folder / "derived")
+        folders = DataFolders(folder / "base", folder / "raw", folder / "tokenized", folder / "derived")
+        BaseSource(checkpoint=None, tokenizer=None).write(folders.base / "source.json")
         folders.raw.mkdir(parents=True)
         folders.tokenizer.mkdir(parents=True)
         for split in SPLITS:
@@ -137,7 +162,7 @@ class Data:
             write_table(tokenized_table, folders.tokenized / f"{split}.parquet")
         self.tokenizer.no_truncation()
         self.tokenizer.save(str(folders.tokenizer / "tokenizer.json"))
-        names = [name for name in self.tokenized["train"] if name not in {"labels", "window_lengths"}]
+        names = [name for name in self.tokenized["train"] if name not in ("labels", WINDOW_LENGTHS)]
         config = {"unk_token": "[UNK]", "model_input_names": names}
         (folders.tokenizer / "tokenizer_config.json").write_text(json.dumps(config))
         return folders

@@ -72,6 +72,18 @@ def test_every_row_is_in_one_batch_and_the_longest_are_first(lengths, size):
     assert all(len(batch) == size for batch in batches[:-1])
 
 
+def test_long_rows_are_in_smaller_batches():
+    lengths = np.array([8192] + [2048] * 5 + [1024] * 20 + [512] * 80, dtype=np.int64)
+    assert list(map(len, length_sorted_batches(lengths, 64))) == [1, 4, 4, 16, 16, 64, 1]
+
+
+def test_windows_of_long_inputs_are_in_smaller_batches():
+    lengths = np.array([8192] * 4 + [600] * 4, dtype=np.int64)
+    windows = np.array([8] * 4 + [1] * 4)
+    batches = [batch.tolist() for batch in length_sorted_batches(lengths, 32, windows)]
+    assert batches == [[0], [1], [2], [3], [4, 5, 6, 7]]
+
+
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(1, 3), min_size=1, max_size=30))
 def test_rows_of_the_same_length_keep_their_order(lengths):

@@ -13,6 +13,7 @@ from stages.download.__main__ import main
 from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.test_planning import init
 from tuneline.cli.init.planning import UserChoices, plan
+from tuneline.core.errors import DataError
 from tuneline.params.loading import load_params
 from tuneline.tasks import read_task
 
