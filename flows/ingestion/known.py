@@ -31,8 +31,6 @@ from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
 from tuneline.readers.rows import ENDINGS, STOP, BadRowPolicy, BadRows, listed
 from tuneline.tasks import TASKS, Classification, Task
 
-NAME_END = "\x1f"
-"""What is between the names of a set of labels where it is hashed."""
 NO_HASH = np.uint64(0)
 """Hash of a key or label that is missing."""
 
@@ -70,15 +68,10 @@ class RowHashes:
     def of(
         cls, texts: list[pa.Array], labels: pa.Array, keys: pa.Array | None, *, held_out: bool = False
     ) -> Self:
-        """Hash rows."""
+        """Hash rows; their labels are text (``Task.label_texts``)."""
         missing = np.zeros(len(labels), np.uint64)
         text_hashes = row_hashes(texts, None, 0) if len(labels) else missing
         key_hashes = missing if keys is None else hashes(keys)
-        if pa.types.is_list(labels.type):
-            labels = pc.binary_join(labels, NAME_END)  # the names of a set are sorted
-        # A regression has numbers.
-        if not pa.types.is_string(labels.type):
-            labels = labels.cast(pa.string())
         return cls(text_hashes, key_hashes, hashes(labels), np.full(len(labels), held_out))
 
     @classmethod
@@ -432,7 +425,8 @@ def read_known(
     for split in layout.splits:
         for path in layout.files(root, split):
             for texts, label, keys in known_rows(path, columns, files):
-                parts.append(RowHashes.of(texts, label, keys, held_out=split != layout.split))
+                label_texts = columns.kind.label_texts(label)
+                parts.append(RowHashes.of(texts, label_texts, keys, held_out=split != layout.split))
                 if split == layout.split:
                     labels.update(columns.kind.observed(label))
     rows = RowHashes.joined(parts)
@@ -480,7 +474,7 @@ class ClassNames:
         """
         if not data.label_names:
             if data.label_sets is not None and data.label_sets.columns is not None:
-                labels = frozenset(data.label_sets.columns)
+                labels = frozenset(data.label_sets.columns)  # also one that no row has
             return cls({label: label for label in labels} if labels else None)
 
         names_by_id: dict[str, str] = {}
@@ -508,22 +502,23 @@ class ClassNames:
         if self.written is None:
             return labels
 
-        translated: list[str | list[str]] = []
+        written: list[str | list[str]] = []
         for row, label in enumerate(labels.to_pylist()):
             if isinstance(label, list):
-                names = {self._translated(name, self.written, place, row) for name in label}
-                translated.append(sorted(names))
+                names = {self._name(self.written, name, place, row) for name in label}
+                written.append(sorted(names))
             else:
-                translated.append(self._translated(label, self.written, place, row))
-        return pa.array(translated, labels.type)
+                written.append(self._name(self.written, label, place, row))
+        return pa.array(written, labels.type)
 
     @staticmethod
-    def _translated(label: str, written: Mapping[str, str], place: Callable[[int], str], row: int) -> str:
+    def _name(written: Mapping[str, str], label: str, place: Callable[[int], str], row: int) -> str:
+        """Return a class as it is written in the data."""
         if label not in written:
             classes = listed(sorted(set(written.values())))
             hint = (
-                f"It is {label!r}. Correct it; a new class must be listed in data.label_names, with all"
-                " others."
+                f"It is {label!r}. Correct it; a new class must be listed in data.label_names,"
+                " with all others."
             )
             raise DataError(f"{place(row)}: the label is not one of {classes}.", hint)
         return written[label]

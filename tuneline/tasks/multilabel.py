@@ -407,6 +407,10 @@ class Multilabel(Task):
             return self.separator.join([*known, *unknown]) or NO_LABELS
         return self.separator.join(self._names_of(label)) or NO_LABELS
 
+    def staged_text(self, label: Any) -> str:
+        """Return the names, joined in the order of their ids."""
+        return self.exact_text(self.separator.join(label))
+
     def unknown_names(self, text: str) -> list[str]:
         """Return the names in a text that are no label."""
         return [name for name in self._listed(text) if name not in self.names]

@@ -290,6 +290,10 @@ class Task(ABC):
             ValueError: The label of a regression is not numeric.
         """
 
+    def staged_text(self, label: Any) -> str:
+        """Return a label of ``staged_type`` as ``exact_text`` has it."""
+        return str(label)
+
     def unknown_names(self, text: str) -> list[str]:  # noqa: ARG002
         """Return the names in a text of ``exact_text`` that are no class; none of a number."""
         return []

@@ -134,7 +134,7 @@ def test_unknown_name_in_a_set_is_named_with_line_and_column(tickets):
     write(rows)
     done = run("apply", REVIEW)
     assert done.exit_code != 0
-    assert "line 2, column 'correct': 'parcle' is not one of" in str(done.exception or done.output)
+    assert "line 2, column 'correct': 'parcle' is not one of" in done.output + done.stderr
     assert not Corrections.read().labels.num_rows
 
 
