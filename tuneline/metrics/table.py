@@ -41,6 +41,26 @@ if TYPE_CHECKING:
 Averaging = Literal["binary", "macro"]
 MetricKind = Literal["classification", "regression", "multilabel"]
 """What a metric scores: classes, numbers, or sets of labels."""
+
+
+@dataclass(frozen=True)
+class PredictionTerms:
+    """What people call what a metric scores.
+
+    Attributes:
+        prediction: What a row gets.
+        classes: What predictions are made of.
+    """
+
+    prediction: str
+    classes: str
+
+
+PREDICTION_TERMS: Mapping[MetricKind, PredictionTerms] = {
+    "classification": PredictionTerms("class", "classes"),
+    "regression": PredictionTerms("number", "numbers"),
+    "multilabel": PredictionTerms("set of labels", "labels"),
+}
 LEAKED_ROWS = "leaked_rows"
 """Key in ``metrics/evaluate.json`` of the number of leaked rows: they repeat or resemble an earlier row."""
 MAJORITY = "majority"
@@ -55,11 +75,13 @@ SIMPLE_MODELS: Mapping[str, str] = {
 Those after TF-IDF need a checkpoint.
 """
 PREDICTED_CLASSES = "predicted_classes"
-"""Key of the number of predicted classes."""
+"""Key of the number of predicted classes, or labels."""
 NEVER_PREDICTED = "never_predicted_classes"
-"""Key of the number of classes with rows that are never predicted."""
+"""Key of the number of classes, or labels, with rows that are never predicted."""
 MOST_PREDICTED = "most_predicted_share"
-"""Key of the share of the most predicted class."""
+"""Key of the share of the most predicted class, or set of labels."""
+AT_HALF = "macro_f1_at_half"
+"""Key of the macro F1 of labels whose thresholds are 0.5, whatever thresholds the model has."""
 LABEL_AGREEMENT = "label_agreement"
 """Key of the share of decisions on single labels that an exported model shares with the trained one."""
 LOWEST_LABEL_AGREEMENT = "lowest_label_agreement"
@@ -407,7 +429,7 @@ _METRICS = (
         probability_score=_average_precision,
     ),
     Metric(
-        name="macro_f1_at_half",
+        name=AT_HALF,
         title="Macro F1 at 0.5",
         kinds=SETS,
         probability_score=_macro_f1_at_half,

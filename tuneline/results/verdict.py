@@ -17,11 +17,14 @@ from typing import Any, Self, get_args
 from tuneline.core.paths import FIRST_SWEEP, METRICS, PLOTS, TIMING
 from tuneline.core.records import Metrics, Timing
 from tuneline.metrics.table import (
+    AT_HALF,
     LEAKED_ROWS,
     MAJORITY,
+    METRIC_TABLE,
     MOST_PREDICTED,
     NEVER_PREDICTED,
     PREDICTED_CLASSES,
+    PREDICTION_TERMS,
     SIMPLE_MODELS,
     Metric,
     MetricKind,
@@ -188,7 +191,7 @@ def judge_run(run: RunFacts) -> list[Finding]:
         return []
 
     findings = _collapsed(run, metric) or _against_simple_models(run, metric)
-    candidates = [_chosen_head(run), _never_predicted(run)]
+    candidates = [_chosen_head(run), _never_predicted(run, metric), _thresholds(run, metric)]
     if not run.is_frozen:  # the curves say nothing of a linear model, which is fitted in one go
         candidates += [_diverged(run), _still_improving(run), _overfitting(run)]
     candidates += [leak_finding(run), _few_rows(run, metric)]
@@ -201,15 +204,25 @@ def judge_run(run: RunFacts) -> list[Finding]:
     return findings
 
 
+def _has_collapsed(run: RunFacts, metric: Metric) -> bool:
+    """Return True if all rows get the same prediction, unless it is right for all of them."""
+    return run.evaluated.get(MOST_PREDICTED) == 1 and run.evaluated[metric.name] < 1
+
+
 def _collapsed(run: RunFacts, metric: Metric) -> list[Finding]:
-    # A split with one class has no class that is never predicted: one prediction is right there.
-    if run.evaluated.get(PREDICTED_CLASSES) != 1 or not run.evaluated.get(NEVER_PREDICTED):
+    if not _has_collapsed(run, metric):
         return []
     majority = run.evaluated.get(str(metric.baseline), 0.0)
+    prediction = PREDICTION_TERMS[metric.kinds[0]].prediction
     sentence = (
-        f"The model predicts the same class for all {run.rows:,} rows: it has learned nothing from the texts "
-        f"({metric.title} {run.evaluated[metric.name]:.3f}, the majority baseline {majority:.3f})."
+        f"The model predicts the same {prediction} for all {run.rows:,} rows: it has learned nothing from the"
+        f" texts ({metric.title} {run.evaluated[metric.name]:.3f}, the majority baseline {majority:.3f})."
     )
+    # No label at all can also mean that the probabilities are below the thresholds.
+    lower_thresholds = _lower_thresholds(run)
+    if lower_thresholds and run.evaluated.get(PREDICTED_CLASSES) == 0:
+        advice = f"First {lower_thresholds}: no probability is above a threshold."
+        return [Finding("one class", "bad", sentence, advice)]
     if run.is_frozen:
         return [Finding("one class", "bad", sentence, _learn_more(run))]
 
@@ -401,23 +414,63 @@ def _praise(run: RunFacts, metric: Metric, compared: Sequence[Comparison]) -> st
     return f"Good: {metric.title} {value} on {run.rows:,} rows, clearly above {rival} ({difference})."
 
 
-def _never_predicted(run: RunFacts) -> Finding | None:
+def _never_predicted(run: RunFacts, metric: Metric) -> Finding | None:
     never = int(run.evaluated.get(NEVER_PREDICTED, 0))
     predicted = int(run.evaluated.get(PREDICTED_CLASSES, 0))
-    if not never or predicted == 1:  # ``_collapsed`` has said it of a model with one class
+    if not never or _has_collapsed(run, metric):
         return None
 
+    terms = PREDICTION_TERMS[metric.kinds[0]]
     verb = "is" if never == 1 else "are"
     fraction = run.evaluated.get(MOST_PREDICTED, 0.0)
     sentence = (
-        f"{never} of {never + predicted} classes {verb} never predicted; {fraction:.0%} of the rows get the"
-        " same class."
+        f"{never} of {never + predicted} {terms.classes} {verb} never predicted; {fraction:.0%} of the rows"
+        f" get the same {terms.prediction}."
     )
-    weights = ", try train.class_weights=balanced,"
-    if run.params.get("train.class_weights") or run.is_frozen:
-        weights = ""
-    advice = f"Get more rows of the classes without predictions{weights} or join rare ones."
+    remedy = ", try train.class_weights=balanced,"
+    lower_thresholds = _lower_thresholds(run)
+    if lower_thresholds:
+        remedy = f", {lower_thresholds},"
+    elif run.params.get("train.class_weights") or run.is_frozen:
+        remedy = ""
+    advice = f"Get more rows of the {terms.classes} without predictions{remedy} or join rare ones."
     return Finding("never predicted", "warning", sentence, advice)
+
+
+def _lower_thresholds(run: RunFacts) -> str:
+    """Return how rows can get more labels; empty where thresholds are chosen for that, or there are none."""
+    if AT_HALF not in run.evaluated:
+        return ""
+    rule = _threshold_rule(run)
+    if rule["choose"] == "half":
+        return "choose the thresholds on validation (train.thresholds.choose=f1)"
+    if rule["choose"] == "precision":
+        return f"ask for less precision (train.thresholds.target was {rule['target']:g})"
+    return ""
+
+
+def _threshold_rule(run: RunFacts) -> Mapping[str, Any]:
+    """Return ``train.thresholds``, by key."""
+    return {"choose": "f1", **(run.params.get("train.thresholds") or {})}
+
+
+def _thresholds(run: RunFacts, metric: Metric) -> Finding | None:
+    """Return that thresholds of 0.5 would clearly be better than the chosen ones, where there are any."""
+    _, high_key = metric.ends
+    high = run.evaluated.get(high_key)
+    at_half = run.evaluated.get(AT_HALF)
+    if high is None or at_half is None or at_half <= high:
+        return None
+    sentence = (
+        f"With thresholds of 0.5, {metric.title} would be {at_half:.3f} instead of"
+        f" {run.evaluated[metric.name]:.3f}"
+    )
+    choose = _threshold_rule(run)["choose"]
+    if choose in ("precision", "recall"):
+        return Finding("thresholds", "note", f"{sentence}: the thresholds are chosen for the {choose}.")
+    sentence += ": the thresholds that suit validation do not suit these rows."
+    advice = "Get more rows of validation, or set train.thresholds.choose=half."
+    return Finding("thresholds", "warning", sentence, advice)
 
 
 def _chosen_head(run: RunFacts) -> Finding | None:
@@ -492,7 +545,7 @@ def _validated(run: RunFacts) -> tuple[str, Sequence[float]]:
     """Return the name and values of the metric that chooses the kept weights, higher being better."""
     name = next((column for column in run.validation if column not in ("step", "loss")), "loss")
     values = run.validation.get(name, ())
-    if name in ("loss", "mse"):
+    if name in METRIC_TABLE and not METRIC_TABLE[name].greater_is_better:
         return name, [-value for value in values]
     return name, values
 

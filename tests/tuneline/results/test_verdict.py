@@ -98,6 +98,114 @@ def test_class_that_is_never_predicted_is_a_warning(weights, advised):
     assert ("train.class_weights=balanced" in finding.advice) == advised
 
 
+SETS = {
+    "rows": 500,
+    "macro_f1": 0.7,
+    "macro_f1_low": 0.67,
+    "macro_f1_high": 0.73,
+    "macro_f1_at_half": 0.65,
+    "majority_macro_f1": 0.1,
+    "macro_f1_over_majority_low": 0.5,
+    "macro_f1_over_majority_high": 0.7,
+    "tfidf_macro_f1": 0.6,
+    "macro_f1_over_tfidf_low": 0.05,
+    "macro_f1_over_tfidf_high": 0.15,
+    "predicted_classes": 5,
+    "never_predicted_classes": 0,
+    "most_predicted_share": 0.6,
+}
+"""Metrics of several labels per row, without a fault."""
+
+
+def with_thresholds(choose, target=None):
+    """Return parameters with a rule for thresholds."""
+    return SCRATCH | {"train.thresholds": {"choose": choose, "target": target, "at_least_one": False}}
+
+
+def test_several_labels_are_praised_by_macro_f1_against_the_best_simple_model():
+    (finding,) = judge_run(RunFacts(SETS, params=with_thresholds("f1")))
+    assert "Macro F1 0.700 (95 % interval 0.670 to 0.730) on 500 rows" in finding.sentence
+    assert "clearly above TF-IDF, the best of the simple models (0.600" in finding.sentence
+
+
+@pytest.mark.parametrize("predicted", [2, 1])
+def test_model_that_gives_all_rows_the_same_labels_has_collapsed(predicted):
+    collapsed = SETS | {"most_predicted_share": 1.0, "predicted_classes": predicted, "macro_f1": 0.2}
+    finding = named(collapsed | {"never_predicted_classes": 0})["one class"]
+    assert "predicts the same set of labels for all 500 rows" in finding.sentence
+    assert "train.epochs=6" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("params", "advice"),
+    [
+        (with_thresholds("half"), "First choose the thresholds on validation (train.thresholds.choose=f1)"),
+        (
+            with_thresholds("precision", 0.95),
+            "First ask for less precision (train.thresholds.target was 0.95)",
+        ),
+        (with_thresholds("f1"), "Train longer (train.epochs=6)"),
+        (SCRATCH, "Train longer (train.epochs=6)"),
+    ],
+)
+def test_model_that_gives_no_label_at_all_is_told_of_thresholds_above_all_probabilities(params, advice):
+    silent = SETS | {"most_predicted_share": 1.0, "predicted_classes": 0, "never_predicted_classes": 5}
+    assert named(silent | {"macro_f1": 0.0}, params)["one class"].advice.startswith(advice)
+
+
+def test_same_labels_in_every_row_of_the_split_are_no_collapse():
+    findings = named(SETS | {"most_predicted_share": 1.0, "predicted_classes": 2, "macro_f1": 1.0})
+    assert "one class" not in findings
+
+
+@pytest.mark.parametrize(
+    ("params", "advice"),
+    [
+        (with_thresholds("f1"), "try train.class_weights=balanced, or"),
+        (
+            with_thresholds("f1") | {"train.class_weights": "balanced"},
+            "without predictions or join rare ones",
+        ),
+        (with_thresholds("half"), "choose the thresholds on validation (train.thresholds.choose=f1), or"),
+        (with_thresholds("precision", 0.9), "ask for less precision (train.thresholds.target was 0.9), or"),
+        (with_thresholds("recall", 0.9), "try train.class_weights=balanced, or"),
+    ],
+)
+def test_labels_that_are_never_given_are_a_warning_although_rows_differ(params, advice):
+    evaluated = SETS | {"predicted_classes": 1, "never_predicted_classes": 4, "most_predicted_share": 0.8}
+    findings = named(evaluated, params)
+    sentence = "4 of 5 labels are never predicted; 80% of the rows get the same set of labels."
+    assert findings["never predicted"].sentence == sentence
+    assert advice in findings["never predicted"].advice
+    assert "one class" not in findings
+
+
+def test_class_of_a_classification_is_not_told_of_thresholds():
+    evaluated = BEATEN | {"never_predicted_classes": 2, "predicted_classes": 3}
+    assert "class_weights" in named(evaluated, with_thresholds("half"))["never predicted"].advice
+
+
+def test_thresholds_that_do_not_suit_the_rows_are_a_warning():
+    finding = named(SETS | {"macro_f1_at_half": 0.75}, with_thresholds("f1"))["thresholds"]
+    assert finding.level == "warning"
+    assert "With thresholds of 0.5, Macro F1 would be 0.750 instead of 0.700" in finding.sentence
+    assert "train.thresholds.choose=half" in finding.advice
+    assert "thresholds" not in named(SETS | {"macro_f1_at_half": 0.72}, with_thresholds("f1"))
+
+
+def test_thresholds_that_are_chosen_for_precision_are_no_mistake():
+    finding = named(SETS | {"macro_f1_at_half": 0.75}, with_thresholds("precision", 0.9))["thresholds"]
+    assert (finding.level, finding.advice) == ("note", "")
+    assert "chosen for the precision" in finding.sentence
+
+
+def test_validation_by_hamming_loss_improves_as_it_falls():
+    curve = {"step": (10, 20), "loss": (0.5, 0.3), "hamming_loss": (0.2, 0.1)}
+    assert "still improving" in named(SETS, with_thresholds("f1"), validation=curve)
+    curve = {"step": (10, 20), "loss": (0.5, 0.3), "hamming_loss": (0.1, 0.2)}
+    assert "still improving" not in named(SETS, with_thresholds("f1"), validation=curve)
+
+
 def test_model_that_is_not_clearly_above_the_majority_is_told_so_whatever_tfidf_reaches():
     evaluated = BEATEN | {"accuracy_over_majority_low": -0.01, "accuracy_over_majority_high": 0.05}
     name, *_ = named(evaluated)
