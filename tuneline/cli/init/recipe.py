@@ -510,9 +510,13 @@ def label_smoothing(plan: Plan, params: Params) -> float:
     These weights come from many epochs on few rows, and are too sure of themselves. Smoothing cost no
     accuracy, and took the loss on test from 1.27 to 0.67 on 300 rows of movies (docs/benchmarks.md).
     """
-    if not TASKS[plan.decision.task].takes_class_params:
+    kind = TASKS[plan.decision.task]
+    if not kind.takes_class_params:
         return 0.0
     current = params.train.label_smoothing
+    if not kind.one_class:
+        # Half of the share would be more than the frequency of most labels.
+        return current
     if kept_weights(plan) == "last":
         return current or SMOOTHING
     # An earlier `tuneline init` wrote these values for few rows.

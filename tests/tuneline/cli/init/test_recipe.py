@@ -179,3 +179,12 @@ def test_label_smoothing_of_the_user_stays_and_numbers_have_none(plan, checkpoin
     )
     numbers = replace(plan, decision=replace(plan.decision, task="regression"))
     assert fine_tuning(opened, lengths(30), numbers, own).params["train.label_smoothing"] == 0.0
+
+
+def test_several_labels_are_not_smoothed_unless_the_user_does(plan, checkpoint):
+    params, opened = load_params(), open_checkpoint(checkpoint, None)
+    few = {**plan.counts, "validation": SplitCounts(40, Counter(a=40))}
+    sets = replace(plan, counts=few, decision=replace(plan.decision, task="multilabel"))
+    assert fine_tuning(opened, lengths(30), sets, params).params["train.label_smoothing"] == 0.0
+    own = params.model_copy(update={"train": params.train.model_copy(update={"label_smoothing": 0.2})})
+    assert fine_tuning(opened, lengths(30), sets, own).params["train.label_smoothing"] == 0.2
