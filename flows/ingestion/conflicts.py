@@ -21,6 +21,7 @@ from flows.ingestion.known import NO_HASH, BatchColumns, DataLayout, RowHashes, 
 from tuneline.analysis.corrections import row_keys
 from tuneline.params.data import DataParams, FilesParams
 from tuneline.project.label_review import Suspect, write_review
+from tuneline.tasks import Task
 
 LISTED = 10_000
 """Contradicting rows of a run that are listed; all are counted."""
@@ -56,9 +57,10 @@ class _Row(NamedTuple):
 
 @dataclass
 class Contradictions:
-    """Collects the contradicting rows of a run."""
+    """Collects the contradicting rows of a run; the task says how their labels are written."""
 
     columns: BatchColumns
+    task: Task
     _rows: list[_Row] = field(default_factory=list)
 
     def add(
@@ -84,7 +86,7 @@ class Contradictions:
         texts = zip(*text_columns, strict=True)
         labels = table[columns.label].to_pylist()
         for position, row_texts, label in zip(positions.tolist(), texts, labels, strict=True):
-            contradiction = Contradiction(source, place(position), row_texts, str(label))
+            contradiction = Contradiction(source, place(position), row_texts, self.task.staged_text(label))
             self._rows.append(_Row(contradiction, int(hashes.texts[position]), int(hashes.keys[position])))
 
     def resolved(self, root: Path, layout: DataLayout, files: FilesParams) -> list[Contradiction]:
@@ -95,7 +97,7 @@ class Contradictions:
         if not self._rows:
             return []
 
-        rows_of_data = _find(self._rows, _batches(root, layout, self.columns, files))
+        rows_of_data = _find(self._rows, _batches(root, layout, self.columns, files), self.task)
         resolved = []
         for row in self._rows:
             row_of_data = rows_of_data.get(("text", row.text)) or rows_of_data.get(("key", row.key))
@@ -147,7 +149,7 @@ def _batches(
 
 
 def _find(
-    contradicting: Sequence[_Row], batches: Iterable[KnownRows]
+    contradicting: Sequence[_Row], batches: Iterable[KnownRows], task: Task
 ) -> dict[tuple[str, int], tuple[tuple[str, ...], str]]:
     """Return texts and label of the first row of the data with each hash: of its texts, or of its key."""
     required_texts = np.array([row.text for row in contradicting], np.uint64)
@@ -155,14 +157,15 @@ def _find(
     required_keys = np.array([row.key for row in contradicting if row.key != NO_HASH], np.uint64)
     rows: dict[tuple[str, int], tuple[tuple[str, ...], str]] = {}
     for texts, labels, keys in batches:
-        hashes = RowHashes.of(texts, labels, keys)
+        hashes = RowHashes.of(texts, task.label_texts(labels), keys)
         for name, values, required in (
             ("text", hashes.texts, required_texts),
             ("key", hashes.keys, required_keys),
         ):
             for row in np.flatnonzero(np.isin(values, required)).tolist():
                 row_texts = tuple(text[row].as_py() for text in texts)
-                rows.setdefault((name, int(values[row])), (row_texts, str(labels[row].as_py())))
+                label = task.staged_text(labels[row].as_py())
+                rows.setdefault((name, int(values[row])), (row_texts, label))
     return rows
 
 

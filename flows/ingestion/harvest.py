@@ -470,6 +470,8 @@ class Harvester:
         self._columns = BatchColumns.of(data, key)
         rows, labels = read_known(checkout, self.layout, self._columns, data.files, log)
         self._classes = ClassNames.of(data, labels)
+        names = data.label_names or self._columns.labelled().label_names or sorted(labels)
+        self._task = self._columns.kind.of_outputs(names)
         self._selection = NewRowSelection(rows)
         self._ledger = Ledger.of(checkout)
 
@@ -479,7 +481,7 @@ class Harvester:
         ``scratch`` is a folder for temporary files.
         """
         result = NewRows()
-        contradictions = Contradictions(self._columns)
+        contradictions = Contradictions(self._columns, self._task)
         for source in sources:
             folder = scratch / source.name
             folder.mkdir(parents=True)
@@ -560,7 +562,8 @@ class Harvester:
                 table = self._with_class_names(labelled, file)
                 texts = [table[column].combine_chunks() for column in columns.texts]
                 keys = table[columns.key].combine_chunks() if columns.key else None
-                hashes.append(RowHashes.of(texts, table[columns.label].combine_chunks(), keys))
+                labels = columns.kind.label_texts(table[columns.label].combine_chunks())
+                hashes.append(RowHashes.of(texts, labels, keys))
                 positions.append(numpy_values(table[POSITION]))
                 writer.write_table(table.select(schema.names))
 

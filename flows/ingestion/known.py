@@ -68,13 +68,10 @@ class RowHashes:
     def of(
         cls, texts: list[pa.Array], labels: pa.Array, keys: pa.Array | None, *, held_out: bool = False
     ) -> Self:
-        """Hash rows."""
+        """Hash rows; their labels are text (``Task.label_texts``)."""
         missing = np.zeros(len(labels), np.uint64)
         text_hashes = row_hashes(texts, None, 0) if len(labels) else missing
         key_hashes = missing if keys is None else hashes(keys)
-        # A regression has numbers.
-        if not pa.types.is_string(labels.type):
-            labels = labels.cast(pa.string())
         return cls(text_hashes, key_hashes, hashes(labels), np.full(len(labels), held_out))
 
     @classmethod
@@ -428,7 +425,8 @@ def read_known(
     for split in layout.splits:
         for path in layout.files(root, split):
             for texts, label, keys in known_rows(path, columns, files):
-                parts.append(RowHashes.of(texts, label, keys, held_out=split != layout.split))
+                label_texts = columns.kind.label_texts(label)
+                parts.append(RowHashes.of(texts, label_texts, keys, held_out=split != layout.split))
                 if split == layout.split:
                     labels.update(columns.kind.observed(label))
     rows = RowHashes.joined(parts)
@@ -475,6 +473,8 @@ class ClassNames:
         Without both, any label is written as it is.
         """
         if not data.label_names:
+            if data.label_sets is not None and data.label_sets.columns is not None:
+                labels = frozenset(data.label_sets.columns)  # also one that no row has
             return cls({label: label for label in labels} if labels else None)
 
         names_by_id: dict[str, str] = {}
@@ -502,14 +502,23 @@ class ClassNames:
         if self.written is None:
             return labels
 
-        written: list[str] = []
+        written: list[str | list[str]] = []
         for row, label in enumerate(labels.to_pylist()):
-            if label not in self.written:
-                classes = listed(sorted(set(self.written.values())))
-                hint = (
-                    f"It is {label!r}. Correct it; a new class must be listed in data.label_names, with all"
-                    " others."
-                )
-                raise DataError(f"{place(row)}: the label is not one of {classes}.", hint)
-            written.append(self.written[label])
-        return pa.array(written, pa.string())
+            if isinstance(label, list):
+                names = {self._name(self.written, name, place, row) for name in label}
+                written.append(sorted(names))
+            else:
+                written.append(self._name(self.written, label, place, row))
+        return pa.array(written, labels.type)
+
+    @staticmethod
+    def _name(written: Mapping[str, str], label: str, place: Callable[[int], str], row: int) -> str:
+        """Return a class as it is written in the data."""
+        if label not in written:
+            classes = listed(sorted(set(written.values())))
+            hint = (
+                f"It is {label!r}. Correct it; a new class must be listed in data.label_names,"
+                " with all others."
+            )
+            raise DataError(f"{place(row)}: the label is not one of {classes}.", hint)
+        return written[label]

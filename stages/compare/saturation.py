@@ -41,7 +41,7 @@ def exported_saturation(record: ExportRecord, split: TokenizedSplit) -> dict[str
     rows = split.take(np.arange(min(SATURATION_ROWS, len(split))))
     batches = (
         rows.pad(batch, record.pad_token_id)
-        for batch in length_sorted_batches(rows.lengths, SATURATION_BATCH)
+        for batch in length_sorted_batches(rows.lengths, SATURATION_BATCH, rows.window_counts)
     )
     return {"int8": check_saturation(CANDIDATES / record.models["int8"].file, batches)}
 

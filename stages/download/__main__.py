@@ -263,7 +263,7 @@ def write_splits(
     if data.label_names is None:
         empty = corrector.emptied_classes()
     if empty:
-        names = listed(map(labels.label_text, empty))
+        names = listed(labels.output_names[label] for label in empty)
         say(f"download: the corrections leave no row of {names}: no class any more.")
         labels = remove_classes(files, labels, empty)
     else:

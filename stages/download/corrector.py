@@ -5,6 +5,7 @@ They are applied after the division into splits, so that no other row changes it
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,8 +58,9 @@ class Corrector:
 
         self._labels = corrections.labels
         self._by_label = Lookup(self._labels[KEY])
-        self._before = task.parsed(self._labels["before"])
+        self._before = task.codes(task.parsed(self._labels["before"]))
         self._after = task.parsed(self._labels["after"])
+        self._after_codes = task.codes(self._after)
         self._usable = task.valid(self._after)
         # Of each label correction: a row has its texts; it applied; a row has its texts and a label of
         # neither side.
@@ -90,7 +92,8 @@ class Corrector:
             kept = pa.array(self._keep(split, keys))
             corrected = self._relabel(batch, keys)
 
-            taken = pc.or_(pc.not_equal(batch[LABELS], corrected[LABELS]), pc.invert(kept))
+            changed = self._codes(batch[LABELS]) != self._codes(corrected[LABELS])
+            taken = pc.or_(pa.array(changed), pc.invert(kept))
             self._taken |= self._task.observed(batch[LABELS].filter(taken))
             self._present |= self._task.observed(corrected[LABELS].filter(kept))
             yield corrected.filter(kept)
@@ -101,18 +104,22 @@ class Corrector:
         if not len(rows):
             return batch
         column = batch.schema.get_field_index(LABELS)
-        labels = batch.column(column).to_numpy(zero_copy_only=False).copy()
-        current = labels[rows]
+        labels = self._task.array_of(batch.column(column)).copy()
+        current = self._task.codes(labels[rows])
 
         self._found[entries] = True
         applies = (current == self._before[entries]) & self._usable[entries]
         self._applied[entries[applies]] = True
-        self._differs[entries[~applies & (current != self._after[entries])]] = True
+        self._differs[entries[~applies & (current != self._after_codes[entries])]] = True
 
         labels[rows[applies]] = self._after[entries[applies]]
         self.relabelled += int(applies.sum())
         field = batch.schema.field(column)
-        return batch.set_column(column, field, pa.array(labels, field.type))
+        return batch.set_column(column, field, self._task.column_of(labels).cast(field.type))
+
+    def _codes(self, labels: pa.Array) -> NDArray[Any]:
+        """Return numbers that are equal for equal labels, of shape ``(rows,)``."""
+        return self._task.codes(self._task.array_of(labels))
 
     def _keep(self, split: str, keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
         """Return a mask of the rows that are not left out, of shape ``(rows,)``."""

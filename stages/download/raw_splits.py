@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -107,6 +106,8 @@ class RawWriter:
             return
         row = int(unknown.argmax())
         label = batch[LABEL][row].as_py()
+        if isinstance(label, list):
+            label = next(name for name in label if name not in self.encoder.written)
         if batch[POSITION][row].as_py() == 1:
             hint = (
                 "It is in the first line: if that is a header, set data.files.columns to null (`tuneline"
@@ -152,22 +153,27 @@ def remove_classes(files: Iterable[tuple[Path, Path]], labels: Task, empty: Coll
     Returns:
         The task with the classes that are left, which get new ids.
     """
-    kept = [label for label in range(labels.outputs) if label not in empty]
-    fewer = labels.of_outputs(list(map(labels.label_text, kept)))
+    kept = []
+    for label, name in enumerate(labels.output_names):
+        if label not in empty:
+            kept.append(name)
+    fewer = labels.of_outputs(kept)
     for path, target in files:
         with pq.ParquetFile(path) as file:
             texts = file.schema_arrow.names[:-2]  # without labels and idx
             schema = raw_schema(texts, fewer)
-            write_batches(target, schema, _renumbered(file.iter_batches(ROW_GROUP), schema, kept))
+            write_batches(target, schema, _renumbered(file.iter_batches(ROW_GROUP), schema, labels, fewer))
     return fewer
 
 
 def _renumbered(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, kept: list[int]
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, before: Task, after: Task
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows with the position of their label in ``kept`` as label."""
+    """Yield rows with the labels of one task as labels of another; what is missing stays missing."""
     column = schema.get_field_index(LABELS)
     for batch in batches:
-        positions = pc.index_in(batch[LABELS], value_set=pa.array(kept, pa.int64()))
-        ids = pc.fill_null(positions, UNLABELLED).cast(pa.int64())
-        yield batch.set_column(column, LABELS, ids).cast(schema)
+        labels = before.array_of(batch[LABELS])
+        valid = before.valid(labels)
+        translated = np.full((len(labels), *after.label_shape), UNLABELLED, after.label_dtype)
+        translated[valid] = after.translated(labels[valid], before)
+        yield batch.set_column(column, LABELS, after.column_of(translated)).cast(schema)

@@ -81,7 +81,7 @@ class StagedSplit:
 
     Attributes:
         path: A Parquet file: ``LabelledColumns.schema``, ``idx``, the row number from 0, and ``has_text``.
-        labelled: True if any label is neither null nor -1.
+        labelled: True if any label is neither null nor -1; of sets of names, if any has a name.
         gaps: True if any row has no text or a null for its label.
     """
 

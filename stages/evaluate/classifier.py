@@ -17,6 +17,7 @@ from tuneline.core.machine import threads
 from tuneline.model.batches import TokenizedRows, compute_by_length
 from tuneline.model.encoding import Encoder
 from tuneline.model.frozen_classifier import TrainedModel, load_classifier
+from tuneline.model.long_text import LongText
 from tuneline.tasks import Task
 from tuneline.tasks.task import Logits
 
@@ -28,6 +29,7 @@ class Classifier:
     model: TrainedModel
     tokenizer: PreTrainedTokenizerFast
     device: torch.device
+    long_text: LongText
 
     @classmethod
     def load(cls, folder: Path, labels: Task) -> "Classifier":
@@ -48,25 +50,27 @@ class Classifier:
                 "Train again: `dvc repro train`.",
             )
         device = PartialState().device
-        return cls(model.to(device).eval(), tokenizer, device)
+        return cls(model.to(device).eval(), tokenizer, device, LongText.beside(folder))
 
     def logits(self, rows: TokenizedRows, batch_size: int, out: Logits | None = None) -> Logits:
         """Return the logits of every row, float32 ``(rows, outputs)``.
 
-        Rows of similar length share a batch. ``out`` is an array for the result, which may be mapped to a
-        file; without it, one is made in memory.
+        Rows of similar length share a batch, which has ``batch_size`` rows, or windows of rows, at most.
+        ``out`` is an array for the result, which may be mapped to a file; without it, one is made in memory.
         """
 
         def compute(batch: NDArray[np.int64]) -> Logits:
             padded = rows.pad(batch, self.tokenizer.pad_token_id)
             inputs = {name: torch.from_numpy(values).to(self.device) for name, values in padded.items()}
             logits: Logits = self.model(**inputs).logits.float().cpu().numpy()
-            return logits
+            return rows.answers(logits, batch)
 
         if out is None:
             out = np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32)
         with torch.inference_mode():
-            return compute_by_length(compute, rows.lengths, batch_size, out, title="predict")
+            return compute_by_length(
+                compute, rows.lengths, batch_size, out, title="predict", windows=rows.window_counts
+            )
 
     def logits_of_texts(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> Logits:
         """Return the logits of rows of one or two texts, shape ``(rows, outputs)``.
@@ -74,12 +78,10 @@ class Classifier:
         They are tokenized as the stage ``tokenize`` does it.
         """
         pairs = len(texts[0]) == 2
-        encoder = Encoder(self.tokenizer, self.tokenizer.model_max_length, pairs)
+        encoder = Encoder(self.tokenizer, self.tokenizer.model_max_length, pairs, self.long_text)
         if pairs:
             encoded = encoder.encode(list(texts))
         else:
             encoded = encoder.encode([row[0] for row in texts])
-        columns = encoder.columns(encoded)
-        values = {name: column.values.to_numpy() for name, column in columns.items()}
-        offsets = columns["input_ids"].offsets.to_numpy().astype(np.int64)
-        return self.logits(TokenizedRows(values, offsets), batch_size)
+        rows = TokenizedRows.of_columns(encoder.columns(encoded), self.long_text.answer)
+        return self.logits(rows, batch_size)

@@ -27,8 +27,14 @@ from tuneline.core.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS
 from tuneline.core.provenance import StageProvenance, provenance_file, stage_provenance
 from tuneline.core.raw_source import RawSource
 from tuneline.core.stage import Measurements, require, run_stage
-from tuneline.core.tables import LABELS, SplitReader
-from tuneline.core.tokenizer_files import FAST_TOKENIZER_FILES, TOKENIZER_CONFIG, TOKENIZER_JSON
+from tuneline.core.tables import SplitReader, input_columns
+from tuneline.core.tokenizer_files import (
+    FAST_TOKENIZER_FILES,
+    LONG_TEXT_JSON,
+    TOKENIZER_CONFIG,
+    TOKENIZER_JSON,
+)
+from tuneline.model.long_text import LongText
 from tuneline.onnx.records import (
     EXPORT_RECORD,
     FORMAT,
@@ -112,6 +118,8 @@ def write_models(
     # tokenizer
     for name in COPIED_FILES:
         shutil.copyfile(require(classifier / name, "train"), folder / name)
+    if record.long_text is not None:
+        shutil.copyfile(classifier / LONG_TEXT_JSON, folder / LONG_TEXT_JSON)
 
     # models: one with large weights has a second file
     models = {}
@@ -141,6 +149,7 @@ def write_models(
 def new_record(classifier: Path, task: Task, params: Params) -> ExportRecord:
     """Return the record of a trained model of a task before its export."""
     config: dict[str, Any] = json.loads((classifier / "config.json").read_text(encoding="utf-8"))
+    long_text = LongText.beside(classifier)
     return ExportRecord(
         format=FORMAT,
         task=task.kind,
@@ -148,6 +157,7 @@ def new_record(classifier: Path, task: Task, params: Params) -> ExportRecord:
         decisions=task.decisions or None,
         text_columns=params.data.text_columns,
         max_length=params.tokenize.max_length,
+        long_text=None if long_text.is_truncated else long_text,
         pad_token_id=config.get("pad_token_id") or 0,
         tokenizer=tokenizer_record(classifier),
         architecture=config["model_type"],
@@ -213,7 +223,7 @@ def main() -> Measurements:
     record = new_record(CLASSIFIER, trained_task(read_task(train.schema), CLASSIFIER), params)
 
     # models
-    inputs = [name for name in train.schema.names if name != LABELS]
+    inputs = input_columns(train.schema)
     rows = QuantizationRows(train, validation, record.pad_token_id, params.seed, params.compare.close_rmse)
     exported = export(load_for_tracing(CLASSIFIER), inputs, params.export, rows)
 

@@ -38,7 +38,7 @@ FROZEN_HEAD = "head.weight"
 Its features and weights differ by orders of magnitude, so rounding them to int8 changes most predictions.
 """
 CALIBRATION_BATCH = 16
-"""Rows of a batch of the calibration."""
+"""Rows, or windows of rows, of a batch of the calibration."""
 SELECTION_ROWS = 256
 """Maximal number of rows of the validation split on which ``best`` compares quantized models."""
 SENSITIVITY_ROWS = 64
@@ -71,7 +71,7 @@ class QuantizationRows:
     def calibration(self, count: int) -> Iterator[Batch]:
         """Yield padded batches of at most ``count`` rows of the train split, of similar length each."""
         split = self._sample(self.train, count)
-        for rows in length_sorted_batches(split.lengths, CALIBRATION_BATCH):
+        for rows in length_sorted_batches(split.lengths, CALIBRATION_BATCH, split.window_counts):
             yield split.pad(rows, self.pad_token_id)
 
     def selection(self) -> TokenizedSplit:

@@ -2,10 +2,11 @@
 
 Reads: ``data/raw/*.parquet``, ``models/base/``; the parameters ``tokenize``, ``data.text_columns`` and, for a
 model made from scratch, ``model.config``. Computes: a tokenizer (from ``models/base/tokenizer/``, or
-WordPiece trained on the train split) and the token ids of every row. Long texts are truncated; nothing is
-padded, because the collator pads each batch. Each raw file is a task of its own (``run.engine``), and what a
-killed run has finished is not done again. Writes: ``data/tokenized/`` with one file for each raw file,
-``data/tokenized/tokenizer/``, ``metrics/tokenize.json``.
+WordPiece trained on the train split) and the token ids of every row. Long texts are truncated, lose their
+middle, or are divided into windows (``tokenize.long_text``); nothing is padded, because the collator pads
+each batch. Each raw file is a task of its own (``run.engine``), and what a killed run has finished is not
+done again. Writes: ``data/tokenized/`` with one file for each raw file, ``data/tokenized/tokenizer/``,
+``metrics/tokenize.json``.
 """
 
 import json
@@ -22,6 +23,7 @@ from stages.tokenize.tokenizer import (
     SavedTokenizer,
     Shard,
     check_length,
+    check_stride,
     save_tokenizer,
     tokenize_shard,
     train_wordpiece,
@@ -41,6 +43,7 @@ from tuneline.core.tokenizer_files import TOKENIZER_JSON
 from tuneline.engines import map_tasks
 from tuneline.model.architectures import has_token_type_ids, read_base, token_limit
 from tuneline.model.encoding import EncodingCounts
+from tuneline.model.long_text import LongText
 from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
 from tuneline.params import Params
 from tuneline.params.loading import load_params
@@ -92,7 +95,7 @@ def saved_tokenizer(params: Params, base: BaseSource, train: RawTexts, target: P
     if not record.exists():
         tokenizer = build_tokenizer(params, base, train)
         with replace_directory(folder) as new:
-            save_tokenizer(tokenizer, params.tokenize.max_length, new)
+            save_tokenizer(tokenizer, params.tokenize.max_length, new, LongText.of(params.tokenize))
         # last: the tokenizer is finished where the record exists
         attributes = {
             "truncation_side": tokenizer.truncation_side,
@@ -123,6 +126,8 @@ def build_tokenizer(params: Params, base: BaseSource, train: RawTexts) -> "PreTr
     texts = len(train.text_columns)
     special_tokens = tokenizer.num_special_tokens_to_add(pair=texts == 2)
     check_length(params.tokenize.max_length, limit, special_tokens, texts)
+    if params.tokenize.long_text == "windows":
+        check_stride(params.tokenize.windows.stride, params.tokenize.max_length, special_tokens)
     return tokenizer
 
 
@@ -141,6 +146,7 @@ def shards_of(
                 tokenizer=tokenizer,
                 text_columns=params.data.text_columns,
                 max_length=params.tokenize.max_length,
+                long_text=LongText.of(params.tokenize),
             )
             shards.append(shard)
     return shards

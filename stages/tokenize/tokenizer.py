@@ -19,8 +19,9 @@ from tuneline.core.atomic_files import replace_file, write_json
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.tables import LABELS, SplitReader, tokenized_schema, write_batches
 from tuneline.core.terminal import progress
-from tuneline.core.tokenizer_files import TOKENIZER_CONFIG
+from tuneline.core.tokenizer_files import LONG_TEXT_JSON, TOKENIZER_CONFIG
 from tuneline.model.encoding import Encoder, EncodingCounts, EncodingError, encode_rows
+from tuneline.model.long_text import LongText
 from tuneline.tasks import read_task
 
 if TYPE_CHECKING:
@@ -234,10 +235,27 @@ def check_length(max_length: int, limit: int | None, special_tokens: int, texts:
         )
 
 
-def save_tokenizer(tokenizer: "PreTrainedTokenizerFast", max_length: int, folder: Path) -> None:
+def check_stride(stride: int, max_length: int, special_tokens: int) -> None:
+    """Check that a window has room for more tokens of a text than it shares with the one before it."""
+    room = max_length - special_tokens
+    if stride >= room:
+        raise ParamsError(
+            f"tokenize.windows.stride: {stride} leaves nothing new for the next window: of max_length"
+            f" {max_length}, {special_tokens} tokens are special and {room} of the text.",
+            f"Set it to {room // 2} or less.",
+        )
+
+
+def save_tokenizer(
+    tokenizer: "PreTrainedTokenizerFast",
+    max_length: int,
+    folder: Path,
+    long_text: LongText | None = None,
+) -> None:
     """Write ``tokenizer.json`` and ``tokenizer_config.json`` for ``AutoTokenizer.from_pretrained``.
 
-    They have no paths of this machine. Truncation and padding are switched off.
+    They have no paths of this machine. Truncation and padding are switched off. Beside them is what becomes
+    of long texts, unless they are truncated.
     """
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
@@ -251,6 +269,8 @@ def save_tokenizer(tokenizer: "PreTrainedTokenizerFast", max_length: int, folder
     config["model_input_names"] = list(tokenizer.model_input_names)
     text = json.dumps(dict(sorted(config.items())), indent=2, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
+    if long_text is not None and not long_text.is_truncated:
+        long_text.write(folder / LONG_TEXT_JSON)
 
 
 @dataclass(frozen=True)
@@ -290,6 +310,7 @@ class Shard:
     tokenizer: SavedTokenizer
     text_columns: Sequence[str]
     max_length: int
+    long_text: LongText
 
     def __str__(self) -> str:
         return str(self.raw)
@@ -298,8 +319,9 @@ class Shard:
 def tokenize_shard(shard: Shard) -> EncodingCounts:
     """Encode one raw file into a tokenized one, in bounded memory."""
     source = RawTexts(SplitReader(shard.raw.parent, shard.split, (shard.raw,)), shard.text_columns)
-    encoder = Encoder(shard.tokenizer, shard.max_length, pairs=len(shard.text_columns) == 2)
-    schema = tokenized_schema(encoder.token_type_ids, source.labels)
+    pairs = len(shard.text_columns) == 2
+    encoder = Encoder(shard.tokenizer, shard.max_length, pairs, shard.long_text)
+    schema = tokenized_schema(encoder.token_type_ids, source.labels, shard.long_text.answer)
     rows = source.batches([*shard.text_columns, LABELS])
     with (
         progress(f"tokenize: {shard.raw.stem}", source.rows) as step,

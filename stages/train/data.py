@@ -20,6 +20,7 @@ from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import BASE_MODEL, TOKENIZED, TOKENIZER
 from tuneline.core.stage import require
 from tuneline.core.tables import SplitReader, split_files
+from tuneline.model.answers import document_tensor
 from tuneline.model.architectures import token_limit
 from tuneline.model.batches import MappedSplit, TokenizedRows, TokenizedSplit
 from tuneline.params import TrainParams
@@ -117,18 +118,45 @@ def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:
             )
 
 
-def split_into_micro_batches(batch: Rows, micro_batch_size: int, processes: int) -> list[Rows]:
+def split_into_micro_batches(
+    batch: Rows, micro_batch_size: int, processes: int, windows: NDArray[np.int64] | None = None
+) -> list[Rows]:
     """Split a batch into micro-batches whose sizes differ by at most one, as many for each process.
 
     Processes compute in lockstep, so a batch with fewer rows than processes gives empty micro-batches.
+
+    Args:
+        batch: Rows of an optimizer step.
+        micro_batch_size: Rows of a micro-batch at most, or windows of its rows. A row with more windows is a
+            micro-batch alone.
+        processes: Number of processes.
+        windows: Number of windows of each row of the batch; ``None`` for one each.
     """
-    rounds = math.ceil(len(batch) / (micro_batch_size * processes))
+    if windows is None:
+        rounds = math.ceil(len(batch) / (micro_batch_size * processes))
+        return np.array_split(batch, rounds * processes)
+
+    # as few rounds as the window counts allow; with one row in each micro-batch, nothing is left to split
+    most_rounds = math.ceil(len(batch) / processes)
+    rounds = min(math.ceil(windows.sum() / (micro_batch_size * processes)), most_rounds)
+    while rounds < most_rounds:
+        parts = np.array_split(windows, rounds * processes)
+        if all(part.sum() <= micro_batch_size or len(part) == 1 for part in parts):
+            break
+        rounds += 1
     return np.array_split(batch, rounds * processes)
 
 
-def shard_batch(batch: Rows, micro_batch_size: int, processes: int, process_index: int) -> list[Rows]:
+def shard_batch(
+    batch: Rows,
+    micro_batch_size: int,
+    processes: int,
+    process_index: int,
+    windows: NDArray[np.int64] | None = None,
+) -> list[Rows]:
     """Return the micro-batches of one process; see ``split_into_micro_batches``."""
-    return split_into_micro_batches(batch, micro_batch_size, processes)[process_index::processes]
+    parts = split_into_micro_batches(batch, micro_batch_size, processes, windows)
+    return parts[process_index::processes]
 
 
 @dataclass(frozen=True)
@@ -144,17 +172,17 @@ class BatchLoader:
     multiple: int = 1
     """A batch is padded to a multiple of this number of tokens.
 
-    But not beyond the longest row of the split: a model may have no more positions.
+    But not beyond the longest row or window of the split: a model may have no more positions.
     """
 
     def width(self, rows: Rows) -> int:
         """Return the tokens to which a batch of these rows is padded."""
-        longest_row = int(self.split.lengths_of(rows).max(initial=0))  # 0 without rows
+        longest_row = int(self.split.input_lengths_of(rows).max(initial=0))  # 0 without rows
         rounded_up = math.ceil(longest_row / self.multiple) * self.multiple
         return max(longest_row, min(rounded_up, self.split.tokens.longest))
 
     def inputs(self, rows: Rows) -> dict[str, Tensor]:
-        """Return the model inputs, int64 of shape ``(examples, width)``.
+        """Return the model inputs, int64 of shape ``(examples, width)``, or ``(windows, width)``.
 
         An empty micro-batch becomes the first row of the split, whose logits the caller drops: every process
         must call the model equally often, or the others wait forever for its gradients.
@@ -163,6 +191,22 @@ class BatchLoader:
             rows = np.zeros(1, dtype=np.int64)
         padded = self.split.pad(rows, self.pad_token_id, self.width(rows))
         return {name: self._to_device(torch.from_numpy(values)) for name, values in padded.items()}
+
+    def windows(self, rows: Rows) -> NDArray[np.int64] | None:
+        """Return the number of windows of each row; ``None`` if the split is not divided into windows."""
+        if self.split.windows is None:
+            return None
+        return self.split.windows.counts(rows)
+
+    def answers(self, outputs: Tensor, rows: Rows) -> Tensor:
+        """Return one answer for each row, ``(examples, outputs)``, from the outputs for ``inputs(rows)``.
+
+        The outputs of the row that stands in for an empty micro-batch are dropped.
+        """
+        windows = self.windows(rows)
+        if self.split.windows is None or windows is None:
+            return outputs[: len(rows)]
+        return document_tensor(outputs[: windows.sum()], windows, self.split.windows.answer)
 
     def labels(self, rows: Rows) -> Tensor:
         """Return the labels, int64 or float32 of shape ``(examples,)``."""

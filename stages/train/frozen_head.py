@@ -156,15 +156,25 @@ def _computed(
     batch_size: int,
     compute: Callable[[dict[str, Tensor]], Tensor],
 ) -> Vectors:
-    """Return what the model computes of some rows of a split, float32 of shape ``(rows, width)``."""
+    """Return what the model computes of some rows of a split, float32 of shape ``(rows, width)``.
+
+    Of a row in several windows, it is the mean of theirs: the logits of a linear model of the mean vector are
+    the mean of the logits, which is the answer of the published model, too.
+    """
 
     def compute_batch(batch: NDArray[np.int64]) -> Vectors:
         vectors: Vectors = compute(loader.inputs(rows[batch])).float().cpu().numpy()
-        return vectors
+        return loader.split.answers(vectors, rows[batch])
 
     values = np.empty((len(rows), width), dtype=np.float32)
     with torch.inference_mode():
-        return compute_by_length(compute_batch, loader.split.lengths_of(rows), batch_size, values)
+        return compute_by_length(
+            compute_batch,
+            loader.split.lengths_of(rows),
+            batch_size,
+            values,
+            windows=loader.windows(rows),
+        )
 
 
 def _fit_head(

@@ -117,7 +117,8 @@ def retry_on_out_of_memory(
             raise ParamsError(
                 f"Out of memory with train.micro_batch_size {max(size, 1)}.",
                 "Halve it (global_batch_size can stay), lower tokenize.max_length, or set"
-                " train.gradient_checkpointing.",
+                " train.gradient_checkpointing. With tokenize.long_text: windows, the windows of a document"
+                " go through the model together: lower tokenize.windows.max_windows.",
             ) from None
         raise
     return result
@@ -202,7 +203,13 @@ def train_batch(state: TrainState, batch: Rows) -> TrainingStep:
     rows_at_once = state.rows_at_once(batch)
 
     # batch: each process takes its micro-batches; the weight is of the whole batch, in every process
-    micro_batches = shard_batch(batch, rows_at_once, accelerator.num_processes, accelerator.process_index)
+    micro_batches = shard_batch(
+        batch,
+        rows_at_once,
+        accelerator.num_processes,
+        accelerator.process_index,
+        loader.windows(batch),
+    )
     total_weight = state.loss.total_weight(loader.split.labels[batch])
     total_loss = torch.zeros((), device=accelerator.device)
 
@@ -211,8 +218,9 @@ def train_batch(state: TrainState, batch: Rows) -> TrainingStep:
         state.coordinator.check_interruption()
         _seed_dropout(state, index)
         with gradient_synchronization(accelerator, state.model, last=is_last):
-            # forward: an empty micro-batch gives the logits of a stand-in row, which are cut off
-            logits = state.model(**loader.inputs(rows)).logits[: len(rows)]
+            # forward: an empty micro-batch gives the logits of a stand-in row, which are cut off. A row in
+            # several windows has one answer, and gradients to all of them.
+            logits = loader.answers(state.model(**loader.inputs(rows)).logits, rows)
             losses = state.loss.per_example(logits, loader.labels(rows))
             loss = losses.sum() / total_weight
 
@@ -401,7 +409,8 @@ def predict_split(
 
 
 def _shards(accelerator: Accelerator, loader: BatchLoader, batch_size: int) -> list[list[Rows]]:
-    return shard_split(loader.split.lengths, batch_size, accelerator.num_processes)
+    split = loader.split
+    return shard_split(split.lengths, batch_size, accelerator.num_processes, split.window_counts)
 
 
 def _logits(
@@ -414,12 +423,21 @@ def _logits(
     return torch.cat(logits)
 
 
-def shard_split(lengths: NDArray[np.int64], batch_size: int, processes: int) -> list[list[Rows]]:
-    """Return the batches of each process; all processes get the same number."""
+def shard_split(
+    lengths: NDArray[np.int64],
+    batch_size: int,
+    processes: int,
+    windows: NDArray[np.int64] | None = None,
+) -> list[list[Rows]]:
+    """Return the batches of each process; all processes get the same number.
+
+    ``windows`` has the number of windows of each row, if rows are divided into windows.
+    """
     shards: list[list[Rows]] = [[] for _ in range(processes)]
-    for rows in length_sorted_batches(lengths, batch_size * processes):
+    for rows in length_sorted_batches(lengths, batch_size * processes, windows):
+        row_windows = None if windows is None else windows[rows]
         for process in range(processes):
-            shards[process] += shard_batch(rows, batch_size, processes, process)
+            shards[process] += shard_batch(rows, batch_size, processes, process, row_windows)
     return shards
 
 
@@ -440,7 +458,7 @@ def _batch_logits(
 ) -> torch.Tensor:
     coordinator.check_interruption()
     logits: torch.Tensor = model(**loader.inputs(rows)).logits
-    return logits.float()[: len(rows)]
+    return loader.answers(logits.float(), rows)
 
 
 def _gather(accelerator: Accelerator, rows: Rows, logits: torch.Tensor, largest: int) -> tuple[Rows, Logits]:

@@ -238,6 +238,15 @@ def _output_layer(model: PreTrainedModel) -> str | None:
     return output_layer
 
 
+def start_head(model: PreTrainedModel, drawn: Collection[str], bias: NDArray[np.float32]) -> None:
+    """Set the bias of the output layer, shape ``(outputs,)``, if the layer was drawn and has one."""
+    head = _output_layer(model)
+    if head is None or f"{head}.bias" not in drawn:
+        return
+    with torch.no_grad():
+        model.get_parameter(f"{head}.bias").copy_(torch.from_numpy(bias))
+
+
 def adapt(model: PreTrainedModel, params: TrainParams, drawn: Collection[str]) -> nn.Module:
     """Enable gradient checkpointing, freeze modules or add LoRA adapters, as the parameters say."""
     if params.gradient_checkpointing:

@@ -172,9 +172,13 @@ class Throughput:
     tokens: int = 0
     positions: int = 0
 
-    def add(self, lengths: NDArray[np.int64], width: int) -> None:
-        """Count a micro-batch, given the tokens of its rows and those to which they are padded."""
-        self.samples += len(lengths)
+    def add(self, samples: int, lengths: NDArray[np.int64], width: int) -> None:
+        """Count a micro-batch of examples.
+
+        ``lengths`` are the tokens of its rows, or of their windows, and ``width`` those to which they are
+        padded.
+        """
+        self.samples += samples
         self.tokens += int(lengths.sum())
         self.positions += len(lengths) * width
 
@@ -241,9 +245,11 @@ class TrainingLogger:
         self, result: TrainingStep, batch: Rows, rows_at_once: int, logged: TrainingStep | None
     ) -> None:
         """Log an optimizer step; ``logged`` is its row of the training curve, if it has one."""
-        micro_batches = split_into_micro_batches(batch, rows_at_once, self._accelerator.num_processes)
-        for rows in micro_batches:
-            self.throughput.add(self._loader.split.lengths_of(rows), self._loader.width(rows))
+        processes = self._accelerator.num_processes
+        windows = self._loader.windows(batch)
+        for rows in split_into_micro_batches(batch, rows_at_once, processes, windows):
+            lengths = self._loader.split.input_lengths_of(rows)
+            self.throughput.add(len(rows), lengths, self._loader.width(rows))
         self._steps_done += 1
 
         with suppress_logging_errors():

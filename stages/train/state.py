@@ -28,13 +28,14 @@ from stages.train.devices import (
 )
 from stages.train.embeddings import fold_embeddings, train_used_embeddings, used_embeddings
 from stages.train.interruption import Coordinator, Interruption
-from stages.train.model import TargetScale, adapt, build_model, compute_first_token_only
+from stages.train.model import TargetScale, adapt, build_model, compute_first_token_only, start_head
 from stages.train.optimization import (
     Loss,
     ValidationMetric,
     build_loss,
     build_optimizer,
     build_schedule,
+    class_weights,
     total_steps,
 )
 from stages.train.progress import TrainingLogger, TrainingProgress
@@ -80,7 +81,10 @@ class TrainState:
     """Logits of the weights to publish so far; ``None`` if they were computed before this process resumed."""
 
     def rows_at_once(self, batch: Rows) -> int:
-        """Return the number of examples of a batch that go through the model at once, in each process."""
+        """Return the number of examples of a batch that go through the model at once, in each process.
+
+        Of examples in several windows, each window counts.
+        """
         tokens = self.params.micro_batch_tokens
         if tokens is None:
             return self.micro_batch_size
@@ -193,6 +197,11 @@ def _set_up_model(
     torch.manual_seed(params.training_seed)  # new weights are drawn from torch's generator
     model, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
     check_fit(inputs, model.config)
+
+    # what a new head can know before the first step
+    bias = inputs.labels.new_bias(inputs.train.labels, class_weights(params.train, inputs.train))
+    if bias is not None:
+        start_head(model, drawn, bias)
 
     # changes of the forward pass, then of what is trained
     first_token_only = params.train.first_token_only and compute_first_token_only(model)
@@ -358,13 +367,18 @@ def _print_first_micro_batch(state: TrainState) -> None:
 
     # forward
     batch = state.sampler.epoch(0)[0]
-    rows_at_once = state.rows_at_once(batch)
-    rows = shard_batch(batch, rows_at_once, accelerator.num_processes, accelerator.process_index)[0]
+    rows = shard_batch(
+        batch,
+        state.rows_at_once(batch),
+        accelerator.num_processes,
+        accelerator.process_index,
+        loader.windows(batch),
+    )[0]
     inputs = loader.inputs(rows)
     labels = loader.labels(rows)
     state.model.eval()  # without dropout
     with torch.no_grad():
-        logits = state.model(**inputs).logits[: len(rows)]
+        logits = loader.answers(state.model(**inputs).logits, rows)
     state.model.train()
 
     shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in inputs.items())

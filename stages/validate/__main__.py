@@ -18,6 +18,7 @@ from tuneline.core.atomic_files import replace_directory, working_directory
 from tuneline.core.errors import GateError
 from tuneline.core.launch import check_launch
 from tuneline.core.paths import (
+    BASE,
     CHECKS,
     FAILING_ROWS,
     METRICS,
@@ -37,6 +38,8 @@ from tuneline.reports.checks import Profile
 if TYPE_CHECKING:
     from stages.validate.expectations import CheckResults
 
+TRUNCATION = "truncation_rate"
+"""The check whose notes say what to do."""
 FETCH_REFERENCE = "Fetch it again (`python -m flows.promotion reference`), or remove the file."
 
 DERIVED = REPORTS / "columns"
@@ -65,7 +68,7 @@ def main() -> dict[str, float]:
 
     # tables, checks and report
     with progress("validate") as step, working_directory(DERIVED) as derived:
-        data = derive_tables(params, DataFolders(RAW, TOKENIZED, derived), promoted)
+        data = derive_tables(params, DataFolders(BASE, RAW, TOKENIZED, derived), promoted)
         step.detail = "checks"
         results = check_tables(data)
         step.detail = "report"
@@ -102,10 +105,15 @@ def stop_on_errors(results: "CheckResults") -> None:
         if error.status == "crashed":
             limit = "the check itself crashed"
         lines.append(f"{error.check}, {error.split}: {error.found}; {limit}.")
+        if error.check == TRUNCATION:
+            lines += [f"  {note}" for note in error.notes]
 
-    # hint
+    # hint: long texts can be read, and are no reason to leave rows out
     hint = f"{CHECKS / 'index.html'} shows the rows."
     failed = dict.fromkeys(error.check for error in results.errors)
+    if TRUNCATION in failed:
+        hint += " Long texts: docs/long-documents.md."
+        failed.pop(TRUNCATION)
     commands = [drop_command(check) for check in failed if row_file(check).exists()]
     if commands:
         hint += f" To leave them out: {' && '.join(commands)}; then `dvc repro`."

@@ -68,13 +68,14 @@ class Requirement:
 
     ``arguments`` returns its arguments for the parameters of the check and a table; ``None`` if it does not
     apply to the table. ``allowed`` returns the limit in words, for the parameters of the check and the
-    arguments, ``found`` what was found.
+    arguments, ``found`` what was found. ``table`` is the kind of its table, if it is not the check's.
     """
 
     expectation: type[Expectation]
     arguments: Callable[[Any, Table], Mapping[str, Any] | None]
     allowed: Callable[[Any, Mapping[str, Any]], str]
     found: Callable[["CheckOutcome"], str]
+    table: TableKind | None = None
 
 
 def percent(fraction: float) -> str:
@@ -241,6 +242,7 @@ class Check:
         relation: What a violating row does to the other row that its column names, in words.
         ranks: A column of the tokenized split. The rows where it is not 0 are listed with the measurement of
             the check.
+        for_sets: True if it is about several labels of a row, and no check for data with one label.
     """
 
     key: str
@@ -252,6 +254,7 @@ class Check:
     shows: tuple[str, ...] | None = None
     relation: str | None = None
     ranks: str | None = None
+    for_sets: bool = False
 
 
 @dataclass(frozen=True)
@@ -300,10 +303,10 @@ def expectations(table: Table, params: ValidateParams) -> Iterator[Expectation]:
     Their ``meta`` has the key of the check and the position of the requirement in it.
     """
     for check in CHECK_TABLE.values():
-        if check.table != table.kind:
-            continue
         rule: Rule = getattr(params, check.key)
         for position, requirement in enumerate(check.requires):
+            if (requirement.table or check.table) != table.kind:
+                continue
             arguments = requirement.arguments(rule, table)
             if arguments is not None:
                 meta = {"check": check.key, "requirement": position}
@@ -349,6 +352,25 @@ _EVERY_CLASS = Requirement(
     allowed=lambda *_: "no differences",
     found=_missing_classes,
 )
+
+
+def _absent_labels(outcome: CheckOutcome) -> str:
+    count = int(outcome.measured["absent_labels"])
+    if not count:
+        return "complete"
+    return "1 label without a row" if count == 1 else f"{count:,} labels without a row"
+
+
+_EVERY_LABEL = Requirement(
+    ExpectColumnValuesToBeBetween,
+    arguments=lambda _, table: (
+        {"column": "absent_labels", "max_value": 0} if "absent_labels" in table.columns.names else None
+    ),
+    allowed=lambda *_: "no differences",
+    found=_absent_labels,
+    table="between",
+)
+"""Where a row has several labels: a column with one value for each row does not have all of them."""
 
 _CHECKS = (
     Check(
@@ -432,7 +454,11 @@ _CHECKS = (
     Check(
         "label_set",
         "raw",
-        (one_of(LABELS, "class_ids"), one_of("is_number", [1], optional=True)),
+        (
+            one_of(LABELS, "class_ids"),
+            one_of("is_number", [1], optional=True),
+            between(LABELS, low="smallest_code"),
+        ),
         title="Every label is one of the label names (regression: a finite number).",
         hint=(
             "Look at data.label_column and data.label_names. A split without labels (-1) cannot be"
@@ -442,7 +468,7 @@ _CHECKS = (
     Check(
         "absent_classes",
         "raw",
-        (_EVERY_CLASS,),
+        (_EVERY_CLASS, _EVERY_LABEL),
         title="Every class has a row in train.",
         hint=(
             "A class without training rows cannot be learnt. Remove it from data.label_names, or"
@@ -489,6 +515,18 @@ _CHECKS = (
             " collect more rows of the rare classes, or raise validate.class_balance.max if the"
             " real distribution is like this."
         ),
+    ),
+    Check(
+        "inseparable_labels",
+        "between",
+        (measured("inseparable_labels", most="max"),),
+        metric="inseparable_labels",
+        title="No two labels occur almost always together.",
+        hint=(
+            "Find out whether two names mean the same: then join them in the source. If a model shall tell"
+            " them apart, collect rows that have only one of them."
+        ),
+        for_sets=True,
     ),
     Check(
         "conflicting_labels",
@@ -619,14 +657,21 @@ _CHECKS = (
     Check(
         "max_length",
         "tokenized",
-        (between("tokens", high="max_length"),),
+        (
+            between("tokens", high="max_length"),
+            between("longest_window", high="window_length", optional=True),
+        ),
         title="No row is longer than tokenize.max_length.",
         hint=_TOKENIZE_AGAIN,
     ),
     Check(
         "column_lengths",
         "tokenized",
-        (equal("tokens", "mask_tokens"), equal("tokens", "type_tokens", optional=True)),
+        (
+            equal("tokens", "mask_tokens"),
+            equal("tokens", "type_tokens", optional=True),
+            equal("tokens", "window_tokens", optional=True),
+        ),
         title="Ids, mask and type ids of a row have the same length.",
         hint=_TOKENIZE_AGAIN,
     ),
@@ -683,7 +728,7 @@ _CHECKS = (
         metric="truncation_rate",
         title="Few rows fill tokenize.max_length.",
         hint=(
-            "Longer texts are truncated. Raise tokenize.max_length (and the model's positions), or"
+            "Longer texts are cut. The notes of train name what reads more of them, and its time. Or"
             " accept it by raising validate.truncation_rate.max."
         ),
     ),

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from stages.validate.raw import BOM, RawSplit
 from tuneline.analysis.text import repaired
-from tuneline.core.tables import LABELS
 from tuneline.params import Params
 from tuneline.tasks import Task
+from tuneline.tasks.task import Labels
 
 LONGEST_NAME = 100
 """Characters. A longer name is a text in the label column."""
@@ -25,7 +24,7 @@ SHOWN_CHARACTERS = 60
 """Characters of a name in a note."""
 MISSING_VALUES = frozenset({"nan", "null", "none", "nil", "na", "n/a", "#n/a", "<na>", "nat", "undefined"})
 """How programs write a missing value, in lower case."""
-SEPARATORS = re.compile(r"(?<=\w)[\s_\-\u2010-\u2015]+(?=\w)")
+NAME_SEPARATORS = re.compile(r"(?<=\w)[\s_\-\u2010-\u2015]+(?=\w)")
 """White space, underscores and hyphens between letters or digits.
 
 ``not_spam`` is like ``not spam``, but ``-1`` is not like ``1``.
@@ -40,15 +39,17 @@ LOOK_ALIKE = str.maketrans(
 
 @dataclass(frozen=True)
 class ClassFindings:
-    """The classes of a classification, and what a person would question about them.
+    """The classes of a task, and what a person would question about them.
 
     Attributes:
+        task: The task.
         names: Names of the classes.
         counts: Rows of each class by split, without splits that have no labels.
         is_rare: True for classes with too few rows in train, or none in a split that is measured.
         faults: What is wrong with the name of each class.
     """
 
+    task: Task
     names: tuple[str, ...]
     counts: Mapping[str, NDArray[np.int64]]
     is_rare: NDArray[np.bool_]
@@ -59,7 +60,7 @@ class ClassFindings:
         """Count and compare the classes of all raw splits.
 
         A name that ``data.label_names`` lists is meant, even if it reads like a missing value. The result is
-        ``None`` for a regression, or without labels in train.
+        ``None`` where labels are no classes, or without labels in train.
         """
         if not labels.class_names or "train" not in raw or not raw["train"].is_labelled:
             return None
@@ -69,7 +70,7 @@ class ClassFindings:
         counts = {}
         for split, current in raw.items():
             if current.is_labelled:
-                counts[split] = _counts(current, len(names))
+                counts[split] = _counts(current)
         is_rare = counts["train"] < params.validate_.rare_classes.min_rows
         for split in {"validation", params.evaluate.split} & counts.keys():
             is_rare |= counts[split] == 0
@@ -82,26 +83,31 @@ class ClassFindings:
         for name in names:
             label_column = None if name in declared else params.data.label_column
             faults.append(alike.get(name, []) + list(name_faults(name, label_column)))
-        return cls(names, counts, is_rare, faults)
+        return cls(labels, names, counts, is_rare, faults)
 
-    def columns(self, split: str, rows: pd.DataFrame) -> dict[str, NDArray[Any]]:
-        """Return columns of shape ``(rows,)`` for rows of a split, given their ``labels`` and ``is_header``.
+    def columns(self, split: str, labels: Labels, is_header: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+        """Return columns of shape ``(rows,)`` for rows of a split, given their labels.
 
-        ``class`` is the name in quotes; ``rare_class``, of train, is 1 or 0; ``name_faults`` counts what is
-        wrong with the name.
+        ``class`` is the name in quotes, or several; ``rare_class``, of train, is 1 or 0; ``name_faults``
+        counts what is wrong with the name.
         """
-        # one entry for each class, and one for a label that is none
-        faults_of = np.array([*map(len, self.faults), 0], np.int8)
-        name_of = np.array([*map(quoted_name, self.names), "none"], dtype=object)
-        is_rare = np.append(self.is_rare, False).astype(np.int8)
+        # each different label once: a batch has many rows, and few of them
+        _, first, inverse = np.unique(self.task.codes(labels), return_index=True, return_inverse=True)
+        distinct = labels[first]
+        names: list[list[str]] = [[] for _ in distinct]
+        faults = np.zeros(len(distinct), np.int8)
+        is_rare = np.zeros(len(distinct), np.int8)
+        for index, name in enumerate(self.names):
+            has_class = self.task.members(distinct, index)
+            for position in np.flatnonzero(has_class).tolist():
+                names[position].append(quoted_name(name))
+            faults[has_class] += len(self.faults[index])
+            is_rare[has_class] |= self.is_rare[index]
 
-        ids = _ids(rows[LABELS].to_numpy(), len(self.names))
-        columns = {
-            "name_faults": faults_of[ids] + rows["is_header"].to_numpy(np.int8),
-            "class": name_of[ids],
-        }
+        name_of = np.array([", ".join(listed) or "none" for listed in names], dtype=object)
+        columns = {"name_faults": faults[inverse] + is_header.astype(np.int8), "class": name_of[inverse]}
         if split == "train":
-            columns["rare_class"] = is_rare[ids]
+            columns["rare_class"] = is_rare[inverse]
         return columns
 
     def notes(self, split: str, current: RawSplit) -> dict[str, list[str]]:
@@ -176,7 +182,7 @@ def name_key(name: str) -> str:
             characters.append(character)
 
     words = "".join(characters).split()
-    text = SEPARATORS.sub(" ", " ".join(words))
+    text = NAME_SEPARATORS.sub(" ", " ".join(words))
     text = text.rstrip(".,;: ").strip("'\" ").translate(LOOK_ALIKE)
     return text or name
 
@@ -225,15 +231,16 @@ def _described(numbers: NDArray[np.int64], describe: Callable[[int], str]) -> li
     return lines
 
 
-def _counts(split: RawSplit, classes: int) -> NDArray[np.int64]:
+def shortened(lines: Sequence[str]) -> list[str]:
+    """Return the first lines, and how many more there are."""
+    return _described(np.arange(len(lines)), lines.__getitem__)
+
+
+def _counts(split: RawSplit) -> NDArray[np.int64]:
     """Count the rows of each class, reading a part of the rows at a time."""
+    classes = split.task.outputs
     counts = np.zeros(classes, np.int64)
-    for part in split.columns.frames([LABELS]):
-        ids = _ids(part[LABELS].to_numpy(), classes)
-        counts += np.bincount(ids, minlength=classes + 1)[:classes]
+    for labels in split.label_batches():
+        valid = labels[split.task.valid(labels)]
+        counts += np.bincount(split.task.bin_values(valid), minlength=classes)
     return counts
-
-
-def _ids(labels: NDArray[Any], classes: int) -> NDArray[np.int64]:
-    """Return the class of each label; the number of classes for a label that is none."""
-    return np.where((labels >= 0) & (labels < classes), labels, classes).astype(np.int64)

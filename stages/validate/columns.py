@@ -140,11 +140,15 @@ def write_columns(path: Path, columns: Arrays) -> StoredColumns:
     return stored(path)
 
 
-def read_batches(files: SplitReader) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files in batches; without rows one empty batch, so that the columns are known."""
+def read_batches(files: SplitReader, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files, or some columns of them, in batches.
+
+    Without rows, one empty batch is yielded, so that the columns are known.
+    """
     if not files.rows:
-        yield pa.RecordBatch.from_pylist([], schema=files.schema)
-    yield from files.batches(at_most=BATCH_ROWS)
+        schema = files.schema if columns is None else files.fields(columns)
+        yield pa.RecordBatch.from_pylist([], schema=schema)
+    yield from files.batches(columns, BATCH_ROWS)
 
 
 def files_of(split: SplitReader) -> list[SplitReader]:
@@ -192,6 +196,21 @@ class RaggedArray:
     def last(self) -> NDArray[np.int64]:
         """Return the last value of each row, -1 for an empty row."""
         return self._at(self._starts + self.lengths[self._is_filled] - 1)
+
+    def first_other(self, values: NDArray[Any], expected: int | None) -> NDArray[np.int64]:
+        """Return the first of the values of each row that is not the expected one; else the expected one.
+
+        ``values`` have the shape of ``self.values``; no row is empty. If nothing is expected, it is the first
+        value.
+        """
+        last = len(values)
+        positions = np.arange(last)
+        if expected is not None:
+            positions[values == expected] = last
+        positions = self.reduce(np.minimum, positions)
+        is_expected = positions == last
+        positions[is_expected] = self._starts[is_expected]
+        return values[positions].astype(np.int64)
 
     def drops(self) -> NDArray[np.int64]:
         """Count the values of each row that are smaller than the value before them."""

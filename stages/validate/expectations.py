@@ -366,7 +366,7 @@ def check_tables(data: DerivedData) -> CheckResults:
     entries.sort(key=lambda entry: order.index(entry.check))
     violations.sort(key=lambda violating: order.index(violating.check.key))
 
-    profile = Profile(version=1, labels=data.labels.names, splits=data.profiles)
+    profile = Profile.of(data.labels, data.profiles)
     return CheckResults(_checks_record(entries, metrics, data), violations, suites, profile)
 
 
@@ -387,7 +387,10 @@ def _checks_record(
     """Return the content of ``checks.json``."""
     errors = 0
     warnings = 0
-    not_run = dict.fromkeys(CHECK_TABLE)
+    not_run = {}
+    for key, check in CHECK_TABLE.items():
+        if data.labels.label_shape or not check.for_sets:
+            not_run[key] = check
     for entry in entries:
         not_run.pop(entry.check, None)
         if entry.status == "passed":
@@ -397,7 +400,10 @@ def _checks_record(
         else:
             warnings += 1
 
-    flat_metrics = {}
+    flat_metrics: dict[str, float] = {}
+    for split, profile in data.profiles.items():
+        for name, value in (profile.label_figures or {}).items():
+            flat_metrics[f"{split}_{name}"] = value
     for split, values in metrics.items():
         for name, value in values.items():
             flat_metrics[f"{split}_{name}"] = value

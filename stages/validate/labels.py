@@ -25,6 +25,7 @@ from tuneline.metrics.stats import Interval, wilson_interval
 from tuneline.params import ValidateParams
 from tuneline.params.validate import Revealing
 from tuneline.tasks import Task
+from tuneline.tasks.task import Labels
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -76,10 +77,46 @@ class LabelBins:
         """Prepare for the labels of a data set, given the labels of train."""
         return cls(task, *task.bins(train))
 
-    def ids(self, labels: NDArray[Any]) -> Ids:
-        """Return the class id of each label, -1 for a label that is invalid or missing."""
+    def ids(self, labels: Labels) -> Ids:
+        """Return the class id of each label, -1 for a label that is invalid or missing.
+
+        Where a row can have several labels, they stay 0 and 1 for each class, shape ``(rows, classes)``.
+        """
+        if self.task.label_shape:
+            return labels
         ids = np.searchsorted(self.edges, labels, side="left")
         return np.where(self.task.valid(labels), ids, UNLABELLED).astype(np.int64)
+
+
+def members(labels: Ids, label: int | Ids) -> NDArray[np.bool_]:
+    """Return which rows have a label, or each row its own one, shape ``(rows,)``.
+
+    ``labels`` are class ids, or 0 and 1 for each class.
+    """
+    if labels.ndim == 1:
+        return np.asarray(labels == label)
+    return np.asarray(labels[np.arange(len(labels)), label] == 1)
+
+
+def rows_of_labels(labels: Ids, classes: int) -> Ids:
+    """Return the number of rows that have each label, shape ``(classes,)``."""
+    if labels.ndim == 1:
+        return np.bincount(labels, minlength=classes)
+    return np.asarray(labels.sum(axis=0))
+
+
+def label_counts(values: Ids, labels: Ids, rows: Ids | slice, size: int, classes: int) -> Ids:
+    """Count how often each value, below ``size``, is in a row with each label, shape ``(size, classes)``.
+
+    ``rows`` is the row of each value, as a position in ``labels``.
+    """
+    if labels.ndim == 1:
+        cells = values * classes + labels[rows]
+        return np.bincount(cells, minlength=size * classes).reshape(size, classes)
+    counts = np.empty((size, classes), np.int64)
+    for label in range(classes):
+        counts[:, label] = np.bincount(values[members(labels, label)[rows]], minlength=size)
+    return counts
 
 
 def examine_labels(
@@ -100,7 +137,7 @@ def examine_labels(
         if not split.rows:
             continue
         split_texts, split_ids = _sample(split.source, text_columns, classes)
-        if len(np.unique(split_ids)) > 1:
+        if len(np.unique(split_ids, axis=0)) > 1:
             texts[name] = split_texts
             ids[name] = split_ids
     if not ids:
@@ -133,8 +170,9 @@ def _sample(split: SplitReader, text_columns: list[str], classes: LabelBins) -> 
     """Return texts, one array for each column, and class ids of rows of a split with a valid label."""
     number = len(classes.names)
     table = read_sample(split, text_columns, number, SEED, max_rows=min(MAX_ROWS, MAX_SCORES // number))
-    ids = classes.ids(pc.fill_null(table[LABELS], UNLABELLED).to_numpy())
-    is_valid = ids != UNLABELLED
+    labels = classes.task.labels_of(table[LABELS])
+    is_valid = classes.task.valid(labels)
+    ids = classes.ids(labels)
     table = table.filter(pa.array(is_valid))
     return [table[name].combine_chunks() for name in text_columns], ids[is_valid]
 
@@ -261,8 +299,11 @@ def _learnability(
     if not is_train.any():
         return {}
     fold = np.full(len(labels), -1)
-    fold[is_train] = stratified_folds(labels[is_train], FOLDS, SEED)
-    odds = log_odds(features, labels, fold, classes)
+    fold[is_train] = stratified_folds(_strata(labels[is_train]), FOLDS, SEED)
+    if labels.ndim == 1:
+        odds = log_odds(features, labels, fold, classes)
+    else:
+        odds = log_odds_of_each(features, labels, fold)
 
     columns: dict[str, dict[str, float]] = {}
     for split in np.unique(splits):
@@ -277,6 +318,24 @@ def _learnability(
             for name in ("disagreement", "disagreement_low", "disagreement_high"):
                 del measured[name]
     return columns
+
+
+def _strata(labels: Ids) -> Ids:
+    """Return the class of each row; where a row has several, the number of its set."""
+    if labels.ndim == 1:
+        return labels
+    _, sets = np.unique(labels, axis=0, return_inverse=True)
+    return sets.ravel()
+
+
+def log_odds_of_each(features: WordFeatures, labels: Ids, fold: Ids) -> Floats:
+    """Return the log-odds of each label that a row can have beside others, as ``log_odds`` of two classes.
+
+    The classes are rows without the label, and rows with it. ``labels`` are 0 and 1, shape ``(rows,
+    classes)``.
+    """
+    columns = [log_odds(features, label, fold, 2)[:, 1] for label in labels.T]
+    return np.stack(columns, axis=1)
 
 
 def log_odds(features: WordFeatures, labels: Ids, fold: Ids, classes: int) -> Floats:
@@ -331,8 +390,10 @@ def learnability(odds: Floats, labels: Ids) -> dict[str, float]:
     """
     auc, error = area_under_curve(odds, labels)
 
-    surest = np.argsort(-odds.max(axis=1), kind="stable")[: max(1, int(SUREST * len(labels)))]
-    wrong = int(np.count_nonzero(odds[surest].argmax(axis=1) != labels[surest]))
+    # a row that may have no label has nothing that the model could be sure of
+    labelled = len(labels) if labels.ndim == 1 else int(labels.any(axis=1).sum())
+    surest = np.argsort(-odds.max(axis=1), kind="stable")[: max(1, int(SUREST * labelled))]
+    wrong = int(np.count_nonzero(~members(labels[surest], odds[surest].argmax(axis=1))))
     low, high = wilson_interval(wrong, len(surest))
     return {
         "learnable_labels": auc,
@@ -347,25 +408,28 @@ def learnability(odds: Floats, labels: Ids) -> dict[str, float]:
 def area_under_curve(scores: Floats, labels: Ids) -> tuple[float, float]:
     """Return the area under the ROC curve of each class against the others, and its standard error.
 
-    Classes are weighted by their rows. The error is as in DeLong, DeLong and Clarke-Pearson (Biometrics 44,
-    1988), for the weighted sum: each row adds its mean rank among the rows of the other side.
+    Classes are weighted by their rows; labels are class ids, or 0 and 1 for each class. The error is as in
+    DeLong, DeLong and Clarke-Pearson (Biometrics 44, 1988), for the weighted sum: each row adds its mean rank
+    among the rows of the other side.
     """
     total = len(labels)
+    own_rows = rows_of_labels(labels, scores.shape[1])
+    weights = own_rows.sum()  # the number of rows, or of their labels
     area = 0.0
     influence = np.zeros(total)
-    for label, own in enumerate(np.bincount(labels, minlength=scores.shape[1])):
+    for label, own in enumerate(own_rows):
         others = total - own
         if not own or not others:
             continue
-        is_own = labels == label
+        is_own = members(labels, label)
         ranks = _ranks(scores[:, label])
         # fraction of the rows of the other side that are below a row of the class, or above a row of another
         placed = np.empty(total)
         placed[is_own] = (ranks[is_own] - _ranks(scores[is_own, label])) / others
         placed[~is_own] = 1 - (ranks[~is_own] - _ranks(scores[~is_own, label])) / own
         class_area = float(placed[is_own].mean())
-        area += class_area * own / total
-        influence += (placed - class_area) * np.where(is_own, 1.0, own / others)
+        area += class_area * own / weights
+        influence += (placed - class_area) * np.where(is_own, 1.0, own / others) * (total / weights)
     return area, float(influence.std() / np.sqrt(total))
 
 
@@ -423,11 +487,17 @@ class Criterion:
 
     rows: Ids
     precision: float
+    total: int
+
+    @classmethod
+    def of(cls, labels: Ids, classes: int, precision: float) -> Self:
+        """Return the criterion for rows with these labels."""
+        return cls(rows_of_labels(labels, classes), precision, len(labels))
 
     @property
     def least(self) -> NDArray[np.float64]:
         """Least lower end for each label, of shape ``(classes,)``."""
-        share: NDArray[np.float64] = self.rows / self.rows.sum()
+        share: NDArray[np.float64] = self.rows / self.total
         return share + self.precision * (1 - share)
 
     def apply(self, name: str, label: int, own: int, rows: int) -> Giveaway | None:
@@ -447,12 +517,11 @@ def revealing_words(
     """
     # rows by word and label
     inside = rows[features.rows]
-    cells = features.ids[inside] * classes + labels[features.rows[inside]]
-    counts = np.bincount(cells, minlength=len(features) * classes).reshape(-1, classes)
-    total = counts.sum(axis=1)
+    counts = label_counts(features.ids[inside], labels, features.rows[inside], len(features), classes)
+    total = np.bincount(features.ids[inside], minlength=len(features))
 
     # the interval is computed for few: its lower end is below the precision
-    criterion = Criterion(np.bincount(labels[rows], minlength=classes), precision)
+    criterion = Criterion.of(labels[rows], classes, precision)
     candidates = np.nonzero((counts >= criterion.least * total[:, None]) & (counts >= MIN_ROWS))
     giveaways = []
     for word, label in zip(*candidates, strict=True):
@@ -476,7 +545,7 @@ def revealing_numbers(
     is_number = ~np.isnan(values)
     if not is_number.any():
         return []
-    criterion = Criterion(np.bincount(labels, minlength=classes), precision)  # also of rows without a number
+    criterion = Criterion.of(labels, classes, precision)  # also of rows without a number
     if not is_number.all():  # else no copies of ten million numbers
         values = values[is_number]
         labels = labels[is_number]
@@ -484,8 +553,8 @@ def revealing_numbers(
     # rows by bin and label
     edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)[1:-1], method="inverted_cdf"))
     bins = np.searchsorted(edges, values, side="left")
-    counts = np.bincount(bins * classes + labels, minlength=(len(edges) + 1) * classes).reshape(-1, classes)
-    total = counts.sum(axis=1)
+    counts = label_counts(bins, labels, slice(None), len(edges) + 1, classes)
+    total = np.bincount(bins, minlength=len(edges) + 1)
 
     giveaways = []
     for label, least in enumerate(criterion.least):
@@ -515,9 +584,9 @@ def _revealing_lengths(
     The position of a row is in the notes only: the model does not see it.
     """
     number = len(classes.names)
-    all_ids = classes.ids(split.labels)
-    is_valid = all_ids != UNLABELLED
-    ids = all_ids[is_valid]
+    all_labels = split.labels
+    is_valid = classes.task.valid(all_labels)
+    ids = classes.ids(all_labels)[is_valid]
 
     # lengths of all rows, and numbers in the sample of texts
     lengths = split.columns.column("characters")[is_valid].astype(np.float64)

@@ -320,8 +320,8 @@ def copy_columns(
     current = raw[split]
     columns: dict[str, NDArray[np.generic]] = {"duplicate_of": first_copies(current.keys)}
     if current.is_labelled:
-        tolerance = labels.label_tolerance(current.labels)
-        columns["conflict_with"] = label_conflicts(current.keys, current.labels, tolerance)
+        codes = current.label_codes
+        columns["conflict_with"] = label_conflicts(current.keys, codes, labels.label_tolerance(codes))
     names = list(raw)
     earlier = names[: names.index(split)]
     if earlier:

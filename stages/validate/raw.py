@@ -29,6 +29,8 @@ from tuneline.core.tables import LABELS, UNLABELLED, SplitReader, read_table, wr
 from tuneline.core.terminal import phase
 from tuneline.engines import map_tasks
 from tuneline.params import RunParams
+from tuneline.tasks import Task
+from tuneline.tasks.task import Labels
 
 BOM = "\ufeff"
 """Byte order mark: the start of a file that was appended to another."""
@@ -45,6 +47,7 @@ class RawShard:
 
     source: SplitReader
     text_columns: tuple[str, ...]
+    task: Task
     folder: Path
 
     @property
@@ -63,7 +66,7 @@ class RawShard:
                 # columns
                 texts = [normalized(pc.fill_null(batch[name], "")) for name in self.text_columns]
                 hashes = list(map(text_keys, texts))
-                columns = scalar_columns(batch, self.text_columns)
+                columns = scalar_columns(batch, self.text_columns, self.task)
                 columns["is_header"] = is_header(texts, self.text_columns)
                 columns["key"] = combined_keys(hashes)
                 columns["unordered_key"] = unordered_row_keys(hashes)
@@ -94,7 +97,7 @@ class RawShard:
         return VocabularyCounts(table["hashes"].to_numpy(), table["counts"].to_numpy())
 
 
-def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str]) -> dict[str, NDArray[Any]]:
+def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Task) -> dict[str, NDArray[Any]]:
     """Return the scalar columns of a batch: all of ``RawSplit`` except the keys and ``is_header``."""
     rows = batch.num_rows
     missing = np.zeros(rows, dtype=np.int64)
@@ -123,7 +126,7 @@ def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str]) -> dict[s
         "control_characters": control_characters,
         "broken_characters": broken,
         "visible_characters": visible,
-        LABELS: pc.fill_null(labels, UNLABELLED).to_numpy(zero_copy_only=False),
+        LABELS: task.codes(task.labels_of(labels)),
         "beyond_ascii": beyond_ascii,
     }
 
@@ -152,11 +155,12 @@ class RawSplit:
 
     Attributes:
         columns: Scalar columns: ``missing``, ``visible_characters`` (of the shorter text), ``characters``,
-            ``control_characters``, ``broken_characters``, ``labels``; masks: ``beyond_ascii``, and
-            ``is_header`` where each text is the name of its column; ``key``, and ``unordered_key``, which
-            does not depend on the order of the texts in a row.
+            ``control_characters``, ``broken_characters``, ``labels`` (``Task.codes``); masks:
+            ``beyond_ascii``, and ``is_header`` where each text is the name of its column; ``key``, and
+            ``unordered_key``, which does not depend on the order of the texts in a row.
     """
 
+    task: Task
     source: SplitReader
     shards: Sequence[RawShard]
     columns: StoredColumns
@@ -168,9 +172,19 @@ class RawSplit:
         return self.columns.rows
 
     @property
-    def labels(self) -> NDArray[Any]:
-        """Labels of shape ``(rows,)``."""
+    def labels(self) -> Labels:
+        """Labels of shape ``(rows, *label_shape)``."""
+        return self.task.labels_of(self.source.read([LABELS])[LABELS])
+
+    @property
+    def label_codes(self) -> NDArray[Any]:
+        """One number for each row, shape ``(rows,)``, equal for equal labels."""
         return self.columns.column(LABELS)
+
+    def label_batches(self) -> Iterator[Labels]:
+        """Yield the labels of a part of the rows at a time, of no rows if there are none."""
+        for batch in read_batches(self.source, [LABELS]):
+            yield self.task.labels_of(batch[LABELS])
 
     @property
     def keys(self) -> Keys:
@@ -197,7 +211,7 @@ class RawSplit:
 
 
 def read_raw(
-    splits: Mapping[str, SplitReader], text_columns: Sequence[str], folder: Path, run: RunParams
+    splits: Mapping[str, SplitReader], text_columns: Sequence[str], task: Task, folder: Path, run: RunParams
 ) -> dict[str, RawSplit]:
     """Derive the columns, keys and words of raw splits, one file at a time.
 
@@ -206,7 +220,7 @@ def read_raw(
     shards: dict[str, list[RawShard]] = {}
     tasks: list[RawShard] = []
     for name, split in splits.items():
-        shards[name] = [RawShard(part, tuple(text_columns), folder) for part in files_of(split)]
+        shards[name] = [RawShard(part, tuple(text_columns), task, folder) for part in files_of(split)]
         tasks += shards[name]
     for _ in map_tasks(RawShard.derive, tasks, run, name="texts"):
         pass  # the results are in files
@@ -215,7 +229,7 @@ def read_raw(
     for name, split in splits.items():
         columns = StoredColumns.of(SplitReader.open(folder / "columns", split.split, "validate"))
         vocabulary = reduce(VocabularyCounts.plus, (shard.vocabulary() for shard in shards[name]))
-        raw[name] = RawSplit(split, shards[name], columns, vocabulary)
+        raw[name] = RawSplit(task, split, shards[name], columns, vocabulary)
     return raw
 
 

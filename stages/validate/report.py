@@ -16,6 +16,7 @@ from great_expectations.render.renderer.page_renderer import ValidationResultsPa
 from great_expectations.render.view.view import DefaultJinjaPageView
 from jinja2 import BaseLoader, ChoiceLoader, FileSystemLoader
 
+from stages.validate.checks import percent
 from stages.validate.expectations import CheckResults, excerpt
 from tuneline.analysis.drift import Distribution
 from tuneline.core.paths import SPLITS
@@ -40,21 +41,28 @@ def data_overview(profile: Profile) -> dict[str, Any]:
 
     They are rows by split, figures of lengths and of the targets of a regression, and the shares of classes,
     the most frequent in train first; empty for a regression. The largest share is the full width of a bar.
+    Where a row can have several labels, ``sets`` has their figures by split, in words.
     """
     rows = {}
     characters = {}
     labels = {}
+    sets = {}
     for split, profiled in profile.splits.items():
         rows[split] = profiled.rows
         characters[split] = profiled.characters
         if profiled.labels is not None:
             labels[split] = profiled.labels
+        if profiled.label_figures:
+            sets[split] = described_sets(profiled.label_figures)
 
     targets = None
     if profile.task.ordered:
         targets = draw_histograms("label", "Label", labels, logarithmic=False)
 
-    classes = class_shares(profile.labels or (), labels)
+    if sets:
+        classes = label_shares(profile.labels or (), labels, rows)
+    else:
+        classes = class_shares(profile.labels or (), labels)
     fractions: list[float] = []
     for share in classes:
         fractions += share.fractions.values()
@@ -63,22 +71,42 @@ def data_overview(profile: Profile) -> dict[str, Any]:
         "lengths": draw_histograms("length", "Length", characters, logarithmic=True),
         "targets": targets,
         "classes": classes,
+        "sets": sets,
         "largest": max(fractions, default=0.0) or 1.0,
     }
 
 
 def class_shares(names: Sequence[str], labels: Mapping[str, Distribution]) -> list[ClassShare]:
     """Return the share of each class in each split, given the rows per class id of the splits with labels."""
-    first = next(iter(labels.values()), Distribution((), ()))
-    order = sorted(range(len(names)), key=lambda index: (-_count(first, index), index))
-    shown = MAX_CLASSES
-    if len(order) == shown + 1:  # one class more takes as much space as "1 other class"
-        shown += 1
-    shares = [_share(excerpt(names[index]), [index], labels) for index in order[:shown]]
-    rest = order[shown:]
+    first, rest = _most_frequent(names, labels)
+    shares = [_share(excerpt(names[index]), [index], labels) for index in first]
     if rest:
         shares.append(_share(f"{len(rest):,} other classes", rest, labels))
     return shares
+
+
+def label_shares(
+    names: Sequence[str], labels: Mapping[str, Distribution], rows: Mapping[str, int]
+) -> list[ClassShare]:
+    """Return the share of the rows with each label in each split: a row has any number of them.
+
+    Of the labels that are not shown, the most frequent in train counts: several can be in one row.
+    """
+    first, rest = _most_frequent(names, labels)
+    shares = [_share_of_rows(excerpt(names[index]), index, labels, rows) for index in first]
+    if rest:
+        shares.append(_share_of_rows(f"each of {len(rest):,} others, at most", rest[0], labels, rows))
+    return shares
+
+
+def _most_frequent(names: Sequence[str], labels: Mapping[str, Distribution]) -> tuple[list[int], list[int]]:
+    """Return the ids of the classes that are shown, the most frequent in train first, and of all others."""
+    train = next(iter(labels.values()), Distribution((), ()))
+    order = sorted(range(len(names)), key=lambda index: (-_count(train, index), index))
+    shown = MAX_CLASSES
+    if len(order) == shown + 1:  # one class more takes as much space as "1 other class"
+        shown += 1
+    return order[:shown], order[shown:]
 
 
 def _count(distribution: Distribution, index: int) -> int:
@@ -96,6 +124,27 @@ def _share(name: str, indices: Sequence[int], labels: Mapping[str, Distribution]
         rows[split] = sum(_count(distribution, index) for index in indices)
         fractions[split] = rows[split] / max(sum(distribution.counts), 1)
     return ClassShare(name, rows, fractions)
+
+
+def _share_of_rows(
+    name: str, index: int, labels: Mapping[str, Distribution], rows: Mapping[str, int]
+) -> ClassShare:
+    """Return the share of the rows of each split that have a label."""
+    counts = {}
+    fractions = {}
+    for split, distribution in labels.items():
+        counts[split] = _count(distribution, index)
+        fractions[split] = counts[split] / max(rows[split], 1)
+    return ClassShare(name, counts, fractions)
+
+
+def described_sets(figures: Mapping[str, float]) -> dict[str, str]:
+    """Return figures of sets of labels as people read them, by their names in the page."""
+    return {
+        "Labels per row": f"{figures['labels_per_row']:.2f}",
+        "Share of all labels": percent(figures["label_density"]),
+        "Rows without a label": percent(figures["rows_without_label"]),
+    }
 
 
 @dataclass(frozen=True)

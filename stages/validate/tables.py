@@ -7,22 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from stages.validate.checks import Table
-from stages.validate.classes import ClassFindings
+from stages.validate.checks import Table, percent
+from stages.validate.classes import ClassFindings, quoted_name, shortened
 from stages.validate.columns import Arrays, StoredColumns, column_writer, stored, write_columns
+from stages.validate.label_sets import examine_sets
 from stages.validate.labels import LabelFindings, examine_labels
 from stages.validate.near_duplicates import NearDuplicateRows, copy_columns, copy_notes, find_near_duplicates
 from stages.validate.raw import RawSplit, broken_character_notes, read_raw
 from stages.validate.tokenized import Vocabulary, decoding_matches, read_tokenized
+from stages.validate.truncation import TruncationNotes, model_limit, whole_lengths
 from tuneline.analysis.drift import (
+    Distance,
     Distribution,
     Numbers,
     bin_counts,
     kolmogorov_smirnov,
+    most_drifted,
+    population_stabilities,
     population_stability,
 )
 from tuneline.core.errors import DataError
@@ -30,7 +34,7 @@ from tuneline.core.paths import SPLITS, TOKENIZER
 from tuneline.core.tables import LABELS, UNLABELLED, SplitReader, raw_schema, tokenized_schema
 from tuneline.core.terminal import phase
 from tuneline.engines import engine
-from tuneline.params import Params
+from tuneline.params import Params, TokenizeParams
 from tuneline.params.validate import DriftRule
 from tuneline.reports.checks import Profile, SplitProfile, Words
 from tuneline.tasks import TASKS, Task, read_task
@@ -48,11 +52,12 @@ MIN_RANGE = np.log(1.5)
 
 @dataclass(frozen=True)
 class DataFolders:
-    """The folders of the raw and of the tokenized splits, and of what is derived from them.
+    """The folders of the base model, of the raw and the tokenized splits, and of what is derived from them.
 
     The latter is removed in the end.
     """
 
+    base: Path
     raw: Path
     tokenized: Path
     derived: Path
@@ -99,16 +104,20 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
         tokenized_files[split] = SplitReader.open(folders.tokenized, split, "tokenize")
     labels = _train_labels(params, raw_files["train"])
     raw_expected = raw_schema(text_columns, labels)
-    tokenized_expected = tokenized_schema(vocabulary.has_type_ids, labels)
+    answer = None
+    if params.tokenize.long_text == "windows":
+        answer = params.tokenize.windows.answer
+    tokenized_expected = tokenized_schema(vocabulary.has_type_ids, labels, answer)
 
     # columns of the splits that can be read
     with engine(params.run):
         raw = read_raw(
-            _with_schema(raw_files, raw_expected), text_columns, folders.derived / "raw", params.run
+            _with_schema(raw_files, raw_expected), text_columns, labels, folders.derived / "raw", params.run
         )
         tokenized = read_tokenized(
             _with_schema(tokenized_files, tokenized_expected),
             vocabulary,
+            labels,
             folders.derived / "tokenized",
             params.run,
         )
@@ -143,13 +152,17 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     # tables of measurements
     phase("labels")
     findings = examine_labels(raw, text_columns, labels, params.validate_)
+    findings_of_sets = examine_sets(raw, classes, params.validate_)
     for split in raw:
         label_findings = findings.get(split, LabelFindings())
-        measured = measurements(data, split, tokenized.get(split)) | label_findings.columns
+        set_findings = findings_of_sets.get(split, LabelFindings())
+        measured = measurements(data, split, tokenized.get(split))
+        measured |= label_findings.columns | set_findings.columns
         if measured:
             row = {name: np.array([value]) for name, value in measured.items()}
             columns = data.written("measured", split, row)
-            data.tables.append(Table("between", split, columns, notes=label_findings.notes))
+            notes = label_findings.notes | set_findings.notes | drift_notes(data, split)
+            data.tables.append(Table("between", split, columns, notes=notes))
     return data
 
 
@@ -227,7 +240,7 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows
         limits |= data.labels.label_limits
     if data.classes:
         notes |= data.classes.notes(split, current)
-    if data.classes or "class_ids" not in limits:
+    if data.classes or not limits:
         columns = columns.with_columns(_label_columns(data, split))
     if split == "train" and "class_ids" in limits:
         limits["every_class"] = limits["class_ids"]
@@ -244,13 +257,17 @@ def _label_columns(data: DerivedData, split: str) -> StoredColumns:
     """Return the columns about the label of each row; in a split without labels, no row has a number."""
     current = data.raw[split]
     path = data.folders.derived / "labels" / f"{split}.parquet"
+    is_header = current.columns.column("is_header")
+    first = 0
     with column_writer(path) as write:
-        for rows in current.columns.frames([LABELS, "is_header"]):
+        for labels in current.label_batches():
+            end = first + len(labels)
             if data.classes:
-                write(data.classes.columns(split, rows))
+                write(data.classes.columns(split, labels, is_header[first:end]))
             else:
-                is_number = np.isfinite(rows[LABELS].to_numpy()) & current.is_labelled
+                is_number = data.labels.valid(labels) & current.is_labelled
                 write({"is_number": is_number.astype(np.int64)})
+            first = end
     return stored(path)
 
 
@@ -264,20 +281,43 @@ def _tokenized_table(
         decoded = decoding_matches(raw, split, data.params, data.folders.tokenizer, vocabulary)
         columns = columns.with_columns(data.written("decoded", split.split, {"decoded": decoded}))
         columns = columns.with_columns(current.columns, raw_labels=LABELS)
-    limits = tokenized_limits(vocabulary, data.params.tokenize.max_length, raw.rows)
-    return Table("tokenized", split.split, columns, limits)
+    limits = tokenized_limits(vocabulary, data.params.tokenize, raw.rows)
+    return Table("tokenized", split.split, columns, limits, _truncation_notes(data, raw, columns))
 
 
-def tokenized_limits(vocabulary: Vocabulary, max_length: int, raw_rows: int) -> dict[str, Any]:
+def _truncation_notes(data: DerivedData, raw: SplitReader, tokenized: StoredColumns) -> dict[str, list[str]]:
+    """Return the notes of the check ``truncation_rate``, where a row may be longer than a model input."""
+    params = data.params
+    current = data.raw.get(raw.split)
+    if current is None or not tokenized.rows:
+        return {}
+    if tokenized.column("tokens").max() < params.tokenize.max_length:
+        return {}
+    phase(f"lengths of {raw.split}")
+    characters = float(current.columns.column("characters").mean())
+    lengths = whole_lengths(raw, characters, params.data.text_columns, data.folders.tokenizer)
+    limit = model_limit(data.folders.base)
+    notes = TruncationNotes(lengths, raw.rows, params, limit)
+    lines = notes.losses()
+    if raw.split == "train":  # once is enough, and it is trained on
+        lines += notes.options()
+    return {"truncation_rate": lines} if lines else {}
+
+
+def tokenized_limits(vocabulary: Vocabulary, params: TokenizeParams, raw_rows: int) -> dict[str, Any]:
     """Return the limits of a tokenized split.
 
     A tokenizer without special tokens at the ends has no limits for them.
     """
+    max_length = params.max_length  # of a row
+    if params.long_text == "windows":
+        max_length *= params.windows.max_windows
     limits: dict[str, Any] = {
         "largest_id": vocabulary.largest_id,
         "largest_type_id": vocabulary.largest_type_id,
         "template_tokens": len(vocabulary.template),
         "max_length": max_length,
+        "window_length": params.max_length,
         "untruncated_length": max_length - 1,
         "raw_rows": raw_rows,
     }
@@ -300,8 +340,7 @@ def measurements(data: DerivedData, split: str, tokenized: StoredColumns | None)
 
     # the split itself
     if current.is_labelled and current.rows:
-        shares = pd.Series(current.labels).value_counts(normalize=True)
-        measured["class_balance"] = float(shares.max())
+        measured["class_balance"] = data.labels.largest_share(current.labels)
     if tokenized is not None:
         unknown = tokenized.column("unknown_tokens").sum()
         content = tokenized.column("content_tokens").sum()
@@ -321,25 +360,85 @@ def measurements(data: DerivedData, split: str, tokenized: StoredColumns | None)
         measured["promoted_vocabulary"] = coverage / max(promoted.words.known, 1e-9)
 
     # drift of labels and lengths
+    for check, reference in label_references(data, split).items():
+        measured |= label_drift(data, split, check, reference)
     if train is not None:
-        measured |= label_drift(data, split, "label_drift", train.labels)
         measured |= length_drift(data, split, "length_drift", train.characters)
-    if data.promoted is not None and promoted is not None:
-        promoted_labels = labels_as(data.promoted, data.labels, split)
-        measured |= label_drift(data, split, "promoted_labels", promoted_labels)
+    if promoted is not None:
         measured |= length_drift(data, split, "promoted_lengths", promoted.characters)
     return measured
 
 
-def label_drift(
-    data: DerivedData, split: str, check: str, reference: Distribution | None
-) -> dict[str, float]:
-    """Return the distances of the labels of a split from a reference; empty if one of them has no labels."""
-    current = data.raw[split]
-    if reference is None or not current.is_labelled:
-        return {}
+@dataclass(frozen=True)
+class LabelReference:
+    """The labels that the labels of a split are compared with, and the number of their rows."""
+
+    labels: Distribution
+    rows: int
+
+
+def label_references(data: DerivedData, split: str) -> dict[str, LabelReference]:
+    """Return what the labels of a split are compared with, by check; empty for a split without labels."""
+    references: dict[str, LabelReference] = {}
+    if not data.raw[split].is_labelled:
+        return references
+    if split != "train" and "train" in data.raw:
+        train = data.profiles["train"]
+        if train.labels is not None:
+            references["label_drift"] = LabelReference(train.labels, train.rows)
+    if data.promoted is not None and split in data.promoted.splits:
+        labels = labels_as(data.promoted, data.labels, split)
+        if labels is not None:
+            references["promoted_labels"] = LabelReference(labels, data.promoted.splits[split].rows)
+    return references
+
+
+def label_drift(data: DerivedData, split: str, check: str, reference: LabelReference) -> dict[str, float]:
+    """Return the distances of the labels of a split from a reference.
+
+    Where a row has several labels, they are the distances of the label that has drifted most.
+    """
     rule: DriftRule = getattr(data.params.validate_, check)
-    return drift_columns(check, rule, current.labels, reference, ordered=data.labels.ordered)
+    if data.labels.ordered:
+        return drift_columns(check, rule, data.raw[split].labels, reference.labels, ordered=True)
+    distances = label_distances(data, split, reference)
+    return significant_columns({check: distances[most_drifted(distances, rule.significance)]}, rule)
+
+
+def label_distances(data: DerivedData, split: str, reference: LabelReference) -> list[Distance]:
+    """Return the distance of each histogram of the labels of a split from its reference."""
+    # a reference of other classes has one bin more
+    counts = np.zeros(len(reference.labels.counts), np.int64)
+    profile = data.profiles[split]
+    if profile.labels is not None:
+        counts[: len(profile.labels.counts)] = profile.labels.counts
+    return population_stabilities(
+        data.labels.histograms(counts, profile.rows),
+        data.labels.histograms(np.array(reference.labels.counts), reference.rows),
+    )
+
+
+def drift_notes(data: DerivedData, split: str) -> dict[str, list[str]]:
+    """Return which labels have drifted, by check, where each label is compared by itself."""
+    notes = {}
+    profile = data.profiles[split]
+    for check, reference in label_references(data, split).items():
+        rule: DriftRule = getattr(data.params.validate_, check)
+        if data.labels.ordered or profile.labels is None:
+            continue
+        distances = label_distances(data, split, reference)
+        if len(distances) == 1:
+            continue
+        lines = []
+        for position, name in enumerate(data.labels.class_names):
+            value, p_value = distances[position]
+            if value > rule.max_psi and p_value <= rule.significance:
+                share = percent(profile.labels.counts[position] / profile.rows)
+                before = percent(reference.labels.counts[position] / max(reference.rows, 1))
+                lines.append(f"label {quoted_name(name)}: {share} of the rows, {before} in the reference")
+        if lines:
+            notes[check] = shortened(lines)
+    return notes
 
 
 def length_drift(data: DerivedData, split: str, check: str, reference: Distribution) -> dict[str, float]:
@@ -363,7 +462,11 @@ def drift_columns(
     distances = {check: population_stability(counts, expected)}
     if ordered:
         distances[f"{check}_ks"] = kolmogorov_smirnov(counts, expected)
+    return significant_columns(distances, rule)
 
+
+def significant_columns(distances: Mapping[str, Distance], rule: DriftRule) -> dict[str, float]:
+    """Return distances by name, and as ``significant_NAME`` the distance, or 0 if it is not significant."""
     values_by_name = {}
     significant = {}
     for name, distance in distances.items():
@@ -379,15 +482,19 @@ def profile_split(split: RawSplit, labels: Task) -> SplitProfile:
     Labels are counted by class, or binned at percentiles for a regression.
     """
     distribution = None
+    figures = None
+    if split.is_labelled:
+        figures = labels.label_figures(split.labels) or None
     if split.is_labelled and labels.ordered:
         distribution = Distribution.of_numbers(split.labels.astype(np.float64))
     elif split.is_labelled:
-        distribution = Distribution.of_classes(split.labels.astype(np.int64), labels.outputs)
+        distribution = Distribution.of_classes(labels.bin_values(split.labels), labels.outputs)
     words = split.vocabulary.most_common(WORDS)
     hashes = [f"{value:016x}" for value in words.tolist()]
     return SplitProfile(
         rows=split.rows,
         labels=distribution,
+        label_figures=figures,
         characters=Distribution.of_numbers(split.columns.column("characters")),
         words=Words(hashes=hashes, known=split.vocabulary.coverage(words)),
     )

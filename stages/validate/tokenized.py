@@ -28,11 +28,15 @@ from stages.validate.columns import (
     read_batches,
 )
 from tuneline.core.stage import require
-from tuneline.core.tables import LABELS, SplitReader
+from tuneline.core.tables import LABELS, WINDOW_LENGTHS, SplitReader
 from tuneline.core.terminal import phase
 from tuneline.core.tokenizer_files import TOKENIZER_CONFIG, TOKENIZER_JSON
 from tuneline.engines import map_tasks
-from tuneline.params import Params, RunParams
+from tuneline.params import Params, RunParams, TokenizeParams
+from tuneline.tasks import Task
+
+CONTINUATION = "##"
+"""What WordPiece writes before a token that continues a word, if no token is before it."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +112,20 @@ def decoding_matches(
     of the sample.
     """
     rows = evenly_spaced(tokenized.rows, params.validate_.decoded_text.rows)
-    decoder = Decoder(load_plain_tokenizer(tokenizer), vocabulary, params.tokenize.max_length)
+    decoder = Decoder(load_plain_tokenizer(tokenizer), vocabulary, params.tokenize)
     ids = tokenized.take(rows, ["input_ids"])["input_ids"].to_pylist()
+    lengths = [[len(row_ids)] for row_ids in ids]  # of the inputs of each row
+    if WINDOW_LENGTHS in tokenized.schema.names:
+        lengths = tokenized.take(rows, [WINDOW_LENGTHS])[WINDOW_LENGTHS].to_pylist()
     columns = [raw.take(rows, [name])[name].to_pylist() for name in params.data.text_columns]
 
     result = np.full(tokenized.rows, np.nan)
-    for row, row_ids, *texts in zip(rows, ids, *columns, strict=True):
-        result[row] = decoder.matches(row_ids, [text or "" for text in texts])
+    for row, row_ids, row_lengths, *texts in zip(rows, ids, lengths, *columns, strict=True):
+        row_texts = [text or "" for text in texts]
+        if len(row_lengths) == 1:
+            result[row] = decoder.matches(row_ids, row_texts)
+        else:
+            result[row] = decoder.windows_match(row_ids, row_lengths, row_texts)
     return result
 
 
@@ -124,12 +135,12 @@ def evenly_spaced(total: int, number: int) -> RowNumbers:
 
 
 class Decoder:
-    """Compares rows of ids with their texts. Rows of ``max_length`` may be truncated."""
+    """Compares rows of ids with their texts. Rows of ``max_length`` may have lost tokens."""
 
-    def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary, max_length: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary, params: TokenizeParams) -> None:
         self._tokenizer = tokenizer
         self._vocabulary = vocabulary
-        self._max_length = max_length
+        self._params = params
         if isinstance(tokenizer.decoder, decoders.WordPiece):
             tokenizer.decoder = decoders.WordPiece(cleanup=False)  # cleanup turns "do not" into "don't"
 
@@ -137,24 +148,75 @@ class Decoder:
         """Return True if the ids decode to the texts.
 
         An unknown token matches any text. If the row may be truncated, its segments need only match the
-        starts of the texts, or only their ends.
+        starts of the texts, or only their ends; if its middle may be cut out, both of them.
         """
-        # segments are between special tokens
-        segments = []
-        for special, run in groupby(ids, key=lambda token: token in self._vocabulary.special_ids):
-            if not special:
-                segments.append(self._pieces(list(run)))
+        parts = self._parts(ids)
+        segments = list(map(self._pieces, parts))
         required = list(map(comparable, texts))
-        if len(ids) < self._max_length:
+        if len(ids) < self._params.max_length:
             return pieces_match(_joined(segments), "".join(required))
 
         # without a special token between them, the end of the truncated first text is unknown
         if len(segments) != len(required):
             return True
+        if self._params.long_text == "head_tail":
+            return all(map(pieces_match, map(self._head_and_tail, parts), required))
         pairs = list(zip(segments, required, strict=True))
         if all(pieces_match(pieces, text, to_end=False) for pieces, text in pairs):
             return True
         return all(pieces_match(pieces, text, from_start=False) for pieces, text in pairs)
+
+    def windows_match(self, ids: Sequence[int], lengths: Sequence[int], texts: Sequence[str]) -> bool:
+        """Return True if each window of a row decodes to parts of the texts.
+
+        The first window has the starts of the texts, and the last one their ends. If the row may be
+        truncated, only one of both need be so.
+
+        Args:
+            ids: Token ids of all windows, one after the other.
+            lengths: Tokens of each window.
+            texts: The texts of the row.
+        """
+        required = list(map(comparable, texts))
+        has_starts = True
+        has_ends = True
+        first = 0
+        for number, length in enumerate(lengths):
+            segments = list(map(self._inner_pieces, self._parts(ids[first : first + length])))
+            first += length
+            if len(segments) != len(required):  # without a special token between them
+                continue
+            pairs = list(zip(segments, required, strict=True))
+            if not all(pieces_match(pieces, text, from_start=False, to_end=False) for pieces, text in pairs):
+                return False
+            if number == 0:
+                has_starts = all(pieces_match(pieces, text, to_end=False) for pieces, text in pairs)
+            if number == len(lengths) - 1:
+                has_ends = all(pieces_match(pieces, text, from_start=False) for pieces, text in pairs)
+        if len(ids) < self._params.max_length * self._params.windows.max_windows:
+            return has_starts and has_ends
+        return has_starts or has_ends
+
+    def _parts(self, ids: Sequence[int]) -> list[list[int]]:
+        """Return the ids between special tokens, which are those of the texts."""
+        parts = []
+        for special, run in groupby(ids, key=lambda token: token in self._vocabulary.special_ids):
+            if not special:
+                parts.append(list(run))
+        return parts
+
+    def _head_and_tail(self, ids: Sequence[int]) -> list[str]:
+        """Return the pieces of the start and of the end of a text, between which tokens may be cut out."""
+        head = round(self._params.head_share * len(ids))
+        return self._pieces(ids[:head]) + self._inner_pieces(ids[head:])
+
+    def _inner_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the pieces of a part of a text that may begin within a word."""
+        pieces = self._pieces(ids)
+        first_token = self._tokenizer.id_to_token(ids[0]) if ids else None
+        if first_token is not None and first_token.startswith(CONTINUATION):
+            pieces[0] = pieces[0].removeprefix(CONTINUATION)
+        return pieces
 
     def _pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the texts between runs of unknown tokens, one more than there are runs."""
@@ -212,16 +274,16 @@ def _joined(segments: list[list[str]]) -> list[str]:
     return joined
 
 
-def derive_columns(source: SplitReader, vocabulary: Vocabulary, folder: Path) -> None:
+def derive_columns(source: SplitReader, vocabulary: Vocabulary, task: Task, folder: Path) -> None:
     """Write the columns of ``batch_columns`` of one file under the same name, a batch of rows at a time."""
     phase(f"tokens of {source.paths[0].stem}")
     with column_writer(folder / source.paths[0].name) as write:
         for batch in read_batches(source):
-            write(batch_columns(batch, vocabulary))
+            write(batch_columns(batch, vocabulary, task))
 
 
 def read_tokenized(
-    splits: Mapping[str, SplitReader], vocabulary: Vocabulary, folder: Path, run: RunParams
+    splits: Mapping[str, SplitReader], vocabulary: Vocabulary, task: Task, folder: Path, run: RunParams
 ) -> dict[str, StoredColumns]:
     """Derive the scalar columns of tokenized splits, one file at a time.
 
@@ -230,7 +292,7 @@ def read_tokenized(
     files: list[SplitReader] = []
     for split in splits.values():
         files += files_of(split)
-    derive = partial(derive_columns, vocabulary=vocabulary, folder=folder)
+    derive = partial(derive_columns, vocabulary=vocabulary, task=task, folder=folder)
     for _ in map_tasks(derive, files, run, name="tokens"):
         pass  # the results are in files
 
@@ -240,38 +302,68 @@ def read_tokenized(
     return columns
 
 
-def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary) -> Arrays:
-    """Return the scalar columns of a batch, each of shape ``(rows,)``."""
+def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary, task: Task) -> Arrays:
+    """Return the scalar columns of a batch, each of shape ``(rows,)``.
+
+    Of a row in several windows, a column that is about one input of the model has the value of the first
+    window that is not as it should be.
+    """
     ids = RaggedArray.of(batch["input_ids"])
     mask = RaggedArray.of(batch["attention_mask"])
+    input_lengths = model_input_lengths(batch, ids)
+    inputs = RaggedArray(ids.values, input_lengths.values)
 
     # special tokens, by a table of all ids: its last entry is for ids out of the vocabulary
     outside = vocabulary.largest_id + 1
     is_special = np.zeros(outside + 1, dtype=bool)
     is_special[list(vocabulary.special_ids)] = True
     out_of_vocabulary = (ids.values < 0) | (ids.values > vocabulary.largest_id)
-    special = ids.reduce(np.add, is_special[np.where(out_of_vocabulary, outside, ids.values)])
+    is_special_token = is_special[np.where(out_of_vocabulary, outside, ids.values)]
+    special = inputs.reduce(np.add, is_special_token)
 
     columns = {
         "tokens": ids.lengths,
         "smallest_id": ids.reduce(np.minimum, ids.values),
         "largest_id": ids.reduce(np.maximum, ids.values),
-        "first_id": ids.first(),
-        "last_id": ids.last(),
-        "special_tokens": special,
-        "content_tokens": ids.lengths - special,
+        "first_id": input_lengths.first_other(inputs.first(), vocabulary.first_id),
+        "last_id": input_lengths.first_other(inputs.last(), vocabulary.last_id),
+        "special_tokens": input_lengths.first_other(special, len(vocabulary.template)),
+        "content_tokens": ids.lengths - ids.reduce(np.add, is_special_token),
         "unknown_tokens": ids.reduce(np.add, ids.values == vocabulary.unknown_id),
         "mask_tokens": mask.lengths,
         "smallest_mask": mask.reduce(np.minimum, mask.values, 1),
         "largest_mask": mask.reduce(np.maximum, mask.values, 1),
-        LABELS: batch[LABELS].to_numpy(zero_copy_only=False),
+        LABELS: task.codes(task.labels_of(batch[LABELS])),
     }
+    if WINDOW_LENGTHS in batch.schema.names:
+        windows = RaggedArray.of(batch[WINDOW_LENGTHS])
+        columns |= {
+            "window_tokens": windows.reduce(np.add, windows.values),
+            "longest_window": windows.reduce(np.maximum, windows.values),
+        }
     if "token_type_ids" in batch.schema.names:
         types = RaggedArray.of(batch["token_type_ids"])
+        drops = types.drops()
+        if np.array_equal(types.lengths, ids.lengths):  # within each window
+            input_types = RaggedArray(types.values, input_lengths.values)
+            drops = input_lengths.first_other(input_types.drops(), 0)
         columns |= {
             "type_tokens": types.lengths,
             "smallest_type": types.reduce(np.minimum, types.values),
             "largest_type": types.reduce(np.maximum, types.values),
-            "type_drops": types.drops(),
+            "type_drops": drops,
         }
     return columns
+
+
+def model_input_lengths(batch: pa.RecordBatch, ids: RaggedArray) -> RaggedArray:
+    """Return the tokens of the inputs of the model that each row is: its windows, or itself.
+
+    Rows whose windows do not have as many tokens as the row are taken as they are; a check names them.
+    """
+    if WINDOW_LENGTHS in batch.schema.names:
+        windows = RaggedArray.of(batch[WINDOW_LENGTHS])
+        tokens = windows.reduce(np.add, windows.values)
+        if windows.lengths.all() and np.array_equal(tokens, ids.lengths):
+            return windows
+    return RaggedArray(ids.lengths, np.ones_like(ids.lengths))

@@ -31,7 +31,7 @@ SETTINGS = [
     "compare.fp32.min_agreement=0.9",
     "compare.fp32.max_metric_drop=0.1",
 ]
-AFTER_BASE = ["tokenize", "baseline", "train", "evaluate", "export", "compare", "report"]
+AFTER_BASE = ["tokenize", "validate", "baseline", "train", "evaluate", "export", "compare", "report"]
 
 
 def change_weights(folder: Path) -> None:

@@ -26,6 +26,7 @@ def write_scored(
     age: int = 0,
     labels=LABELS,
     skipped=(),
+    kind: str | None = None,
 ) -> Path:
     """Write the archived input ``name`` and its predictions.
 
@@ -37,6 +38,7 @@ def write_scored(
         age: Seconds since it was scored.
         labels: Class names; ``None`` for a regression.
         skipped: Numbers of rows without a prediction.
+        kind: Kind of task, if the class names do not tell it.
     """
     archived, target = root / "data/archive" / name, root / "data/scored" / f"{name}.parquet"
     for path in (archived, target):
@@ -45,7 +47,7 @@ def write_scored(
     raw = root / "predictions.parquet"
     numbers = [number for number in range(1, len(outputs) + len(skipped) + 1) if number not in skipped]
     with raw.open("wb") as file:
-        writer = ParquetWriter(OutputColumns(task_with_names(labels), ()), file)
+        writer = ParquetWriter(OutputColumns(task_with_names(labels, kind), ()), file)
         writer.write([Row(number, (), {}) for number in numbers], np.array(outputs, np.float64))
         writer.close()
     found = archived.stat()

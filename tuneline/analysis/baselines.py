@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tuneline.core.tables import LABELS, SplitReader
 from tuneline.core.terminal import phase
 from tuneline.tasks import Task
-from tuneline.tasks.task import repeated
+from tuneline.tasks.task import Labels, repeated
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -137,17 +137,17 @@ class TfidfModel:
 
 
 def out_of_fold(
-    texts: Sequence[Sequence[str]], labels: NDArray[np.integer], outputs: int, *, folds: int, seed: int
+    texts: Sequence[Sequence[str]], labels: Labels, task: Task, *, folds: int, seed: int
 ) -> NDArray[np.float64]:
     """Return the class probabilities ``(rows, outputs)`` of each row, from a model trained without it.
 
-    Texts are one list for each column. Each class is divided evenly over the folds. Words and their weights
-    come from the texts of all rows, whose labels they do not contain. If there is nothing to learn from (no
-    word in common, or one label), the probabilities are the class frequencies of the other folds.
+    Texts are one list for each column. Each class, or each set of labels, is divided evenly over the folds.
+    Words and their weights come from the texts of all rows, whose labels they do not contain. If there is
+    nothing to learn from (no word in common, or one label), the probabilities are the class frequencies of
+    the other folds.
     """
-    from sklearn.linear_model import LogisticRegression
-
     # features of all rows
+    outputs = task.outputs
     columns = _cut_off(texts)
     vectorizer = _fit_vectorizer(columns, outputs)
     features = None
@@ -155,19 +155,21 @@ def out_of_fold(
         features = _features(vectorizer, columns)
 
     # one model for each fold
-    fold = stratified_folds(labels, folds, seed)
+    fold = stratified_folds(task.codes(labels), folds, seed)
     probabilities = np.zeros((len(labels), outputs))
     for number in range(folds):
         phase(f"fold {number + 1} of {folds}")
         held_out = fold == number
         answers = labels[~held_out]
-        if features is None or not len(answers) or np.ptp(answers) == 0:
-            probabilities[held_out] = np.bincount(answers, minlength=outputs) / max(len(answers), 1)
+        if features is None or not len(answers) or task.is_constant(answers):
+            counts = np.bincount(task.bin_values(answers), minlength=outputs)
+            probabilities[held_out] = counts / max(len(answers), 1)
         elif held_out.any():
-            model = LogisticRegression(C=INVERSE_REGULARIZATION, max_iter=MAX_ITERATIONS)
+            model = task.linear_model(INVERSE_REGULARIZATION, MAX_ITERATIONS, final=False)
             _fit(model, features[~held_out], answers)
-            # The model has only the classes of its rows; others have the probability 0.
-            probabilities[np.ix_(held_out, model.classes_)] = model.predict_proba(features[held_out])
+            # A model of one class per row has only the classes of its rows; others have the probability 0.
+            fitted = getattr(model, "classes_", np.arange(outputs))
+            probabilities[np.ix_(held_out, fitted)] = model.predict_proba(features[held_out])
     return probabilities
 
 

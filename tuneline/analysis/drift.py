@@ -7,6 +7,7 @@ properties of the population stability index", 2020), so small samples often rea
 Kolmogorov-Smirnov: the largest distance of the two cumulative distributions, with its asymptotic p-value.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -99,6 +100,26 @@ def population_stability(counts: Counts, reference: Counts) -> Distance:
     index = float(np.sum((p - q) * np.log(p / q)))
     scale = 1 / max(counts.sum(), 1) + 1 / max(reference.sum(), 1)
     return Distance(index, float(chdtrc(max(len(counts) - 1, 1), index / scale)))
+
+
+def population_stabilities(counts: Sequence[Counts], references: Sequence[Counts]) -> list[Distance]:
+    """Return the population stability index of each of several histograms and its reference.
+
+    The p-values are multiplied by their number (Bonferroni): one of many is small by chance.
+    """
+    distances = []
+    for histogram, reference in zip(counts, references, strict=True):
+        value, p_value = population_stability(histogram, reference)
+        distances.append(Distance(value, min(p_value * len(counts), 1.0)))
+    return distances
+
+
+def most_drifted(distances: Sequence[Distance], significance: float) -> int:
+    """Return the position of the largest distance with at most this p-value; without any, of the largest."""
+    return max(
+        range(len(distances)),
+        key=lambda position: (distances[position].p_value <= significance, distances[position].value),
+    )
 
 
 def kolmogorov_smirnov(counts: Counts, reference: Counts) -> Distance:

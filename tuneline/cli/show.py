@@ -297,9 +297,12 @@ def show_export(console: Console, folder: Path) -> None:
     # what it reads and predicts
     texts = ", ".join(record.text_columns)
     labels = ", ".join(record.labels or []) or "a number"
+    reads = f"at most {record.max_length} tokens"
+    if record.long_text is not None and record.long_text.windows is not None:
+        reads = f"at most {record.long_text.windows.max_windows} windows of {record.max_length} tokens"
     facts = {
         "task": f"{record.task}: {texts} -> {labels}",
-        "reads": f"at most {record.max_length} tokens, {record.architecture}",
+        "reads": f"{reads}, {record.architecture}",
     }
     for precision, model in record.models.items():
         facts[precision] = f"{model.file}, {model.bytes / 2**20:.1f} MB"

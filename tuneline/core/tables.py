@@ -26,10 +26,14 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.paths import split_file
 
 LABELS = "labels"
+WINDOW_LENGTHS = "window_lengths"
+"""Tokens of each window of a row; ``data/tokenized/`` has it if long texts are divided into windows."""
 UNLABELLED = -1
 """Label of all rows of a split that was published without labels (GLUE's test splits)."""
 ROW_GROUP = 10_000
 """Rows per Parquet row group. The number is fixed so that the same rows always give the same bytes."""
+ANSWER = b"tuneline_answer"
+"""Key in the metadata of a tokenized split: how the windows of a row give one answer."""
 FEATURES = b"huggingface"
 """Key in the metadata of a schema of what the datasets library stores."""
 
@@ -63,16 +67,30 @@ def check_text_columns(split: "SplitReader", text_columns: Sequence[str]) -> Non
         raise DataError(problem, "Run `dvc repro`, or correct data.text_columns.")
 
 
-def tokenized_schema(token_type_ids: bool, task: LabelKind) -> pa.Schema:
-    """Return the schema of ``data/tokenized/*.parquet``: unpadded lists of model inputs, and ``labels``."""
+def tokenized_schema(token_type_ids: bool, task: LabelKind, answer: str | None = None) -> pa.Schema:
+    """Return the schema of ``data/tokenized/*.parquet``: unpadded lists of model inputs, and ``labels``.
+
+    With an ``answer``, rows are divided into windows: the lists have the windows of a row, one after the
+    other, the column ``WINDOW_LENGTHS`` has their lengths, and the metadata how they give one answer.
+    """
     fields = [
         pa.field("input_ids", pa.list_(pa.int32())),
         pa.field("attention_mask", pa.list_(pa.int8())),
     ]
     if token_type_ids:
         fields.append(pa.field("token_type_ids", pa.list_(pa.int8())))
+    if answer is not None:
+        fields.append(pa.field(WINDOW_LENGTHS, pa.list_(pa.int32())))
     fields.append(pa.field(LABELS, task.label_type))
-    return _with_features(fields, task)
+    schema = _with_features(fields, task)
+    if answer is not None:
+        schema = schema.with_metadata({**schema.metadata, ANSWER: answer.encode()})
+    return schema
+
+
+def input_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns of ``data/tokenized/*.parquet`` that the model reads."""
+    return [name for name in schema.names if name not in {LABELS, WINDOW_LENGTHS}]
 
 
 def predictions_schema(task: LabelKind) -> pa.Schema:

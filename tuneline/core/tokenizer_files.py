@@ -7,6 +7,11 @@ TOKENIZER_JSON = "tokenizer.json"
 """The fast tokenizer, whole: what the library tokenizers loads."""
 TOKENIZER_CONFIG = "tokenizer_config.json"
 """Settings for transformers: class, special tokens, length, side of the truncation."""
+LONG_TEXT_JSON = "long_text.json"
+"""What becomes of texts that are longer than the model; without it, they are truncated.
+
+Tuneline writes and reads it (``tuneline/model/long_text.py``).
+"""
 FAST_TOKENIZER_FILES = (TOKENIZER_JSON, TOKENIZER_CONFIG)
 """Files of a tokenizer that this pipeline has saved."""
 TOKENIZER_FILES = (

@@ -5,20 +5,30 @@ import math
 import mmap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Self, cast
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.core.atomic_files import replace_file
 from tuneline.core.hashes import content_key, file_hash
 from tuneline.core.locks import locked
-from tuneline.core.tables import LABELS, SplitReader, numpy_values
+from tuneline.core.tables import (
+    ANSWER,
+    LABELS,
+    WINDOW_LENGTHS,
+    SplitReader,
+    input_columns,
+    numpy_values,
+)
 from tuneline.core.terminal import progress
+from tuneline.model.answers import document_values
+from tuneline.model.long_text import Answer
 from tuneline.tasks import Task, read_task
 from tuneline.tasks.task import Labels
 
@@ -26,12 +36,45 @@ VERSION = 1
 """Version of the layout: a map of another version is made anew."""
 _IDS = "input_ids"
 _OFFSETS = "offsets"
+_FIRST_WINDOWS = "first_windows"
+_WINDOW_OFFSETS = "window_offsets"
 _ALIGNMENT = 64
 """Alignment of the arrays in the file, in bytes."""
 _LENGTH_BYTES = 8
 """Bytes of the length of the description, at the end of the file."""
 _ANY = np.iinfo(np.int32)
 """Range of a column whose file does not state it."""
+
+
+@dataclass(frozen=True)
+class RowWindows:
+    """Windows of rows: a text that is longer than the model is several inputs of it, and gets one answer.
+
+    Attributes:
+        first: Number of the first window of each row, and of all windows; int64 of shape ``(rows + 1,)``.
+        offsets: Where each window begins, and the end of the last one, as the offsets of rows; int64 of shape
+            ``(windows + 1,)``.
+        answer: How the logits of the windows of a row become its own.
+    """
+
+    first: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    answer: Answer
+
+    def counts(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the number of windows of each of these rows."""
+        counts: NDArray[np.int64] = self.first[1:][rows] - self.first[:-1][rows]
+        return counts
+
+    def numbers(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the numbers of the windows of these rows, one row after the other."""
+        return joined_ranges(self.first[:-1][rows], self.counts(rows))
+
+    def take(self, rows: NDArray[np.integer]) -> "RowWindows":
+        """Return the windows of these rows, whose tokens are then one row after the other."""
+        numbers = self.numbers(rows)
+        lengths = self.offsets[1:][numbers] - self.offsets[:-1][numbers]
+        return RowWindows(row_offsets(self.counts(rows)), row_offsets(lengths), self.answer)
 
 
 @dataclass(frozen=True)
@@ -44,8 +87,9 @@ class TokenMap:
         offsets: Row ``i`` is ``values[name][offsets[i] : offsets[i + 1]]``; int64 of shape ``(rows + 1,)``.
         labels: Labels of shape ``(rows, *Task.label_shape)``, such as class ids (int64) or regression targets
             (float32).
-        longest: Tokens of the longest row.
+        longest: Tokens of the longest input of the model: of a row, or of a window.
         highest: Highest token id.
+        windows: Windows of the rows, if they are divided into windows.
     """
 
     values: Mapping[str, NDArray[np.integer]]
@@ -53,6 +97,7 @@ class TokenMap:
     labels: NDArray[Any]
     longest: int
     highest: int
+    windows: RowWindows | None = None
 
     @classmethod
     def open(cls, rows: SplitReader) -> Self:
@@ -78,10 +123,14 @@ class TokenMap:
             arrays[name] = _Array(**place).view(mapped)
         offsets = arrays.pop(_OFFSETS)
         labels = arrays.pop(LABELS)
+        windows = None
+        if _FIRST_WINDOWS in arrays:
+            answer = cast("Answer", rows.schema.metadata[ANSWER].decode())
+            windows = RowWindows(arrays.pop(_FIRST_WINDOWS), arrays.pop(_WINDOW_OFFSETS), answer)
         for name, value in description["same"].items():
             arrays[name] = np.broadcast_to(np.int8(value), offsets[-1])
-        values = {name: arrays[name] for name in rows.schema.names if name != LABELS}
-        return cls(values, offsets, labels, description["longest"], description["highest"])
+        values = {name: arrays[name] for name in input_columns(rows.schema)}
+        return cls(values, offsets, labels, description["longest"], description["highest"], windows)
 
 
 @dataclass
@@ -129,7 +178,10 @@ def _read_map(path: Path, key: str) -> tuple[dict[str, Any], mmap.mmap] | None:
 def _write(path: Path, key: str, rows: SplitReader) -> None:
     """Make the map of a split, with one batch of rows in memory."""
     arrays, constants, end = _lay_out(rows)
-    inputs = [name for name in arrays if name not in {_OFFSETS, LABELS}]
+    inputs = [name for name in input_columns(rows.schema) if name in arrays]
+    columns = [*inputs, LABELS]
+    if _FIRST_WINDOWS in arrays:
+        columns.append(WINDOW_LENGTHS)
     task = read_task(rows.schema)
     longest = 0
     highest = 0
@@ -139,12 +191,18 @@ def _write(path: Path, key: str, rows: SplitReader) -> None:
         partial.open("wb") as file,
     ):
         arrays[_OFFSETS].append(np.zeros(1), file)
-        for batch in rows.batches([*inputs, LABELS]):
+        if _FIRST_WINDOWS in arrays:
+            arrays[_FIRST_WINDOWS].append(np.zeros(1), file)
+            arrays[_WINDOW_OFFSETS].append(np.zeros(1), file)
+        for batch in rows.batches(columns):
             lengths = np.diff(numpy_values(batch[_IDS].offsets))
             ids = numpy_values(batch[_IDS].flatten())
-            longest = max(longest, int(lengths.max()))
             highest = max(highest, int(ids.max(initial=0)))
             # before the ids, whose size counts the tokens of the batches so far
+            if _FIRST_WINDOWS in arrays:
+                longest = max(longest, _append_windows(arrays, batch[WINDOW_LENGTHS], file))
+            else:
+                longest = max(longest, int(lengths.max()))
             arrays[_OFFSETS].append(np.cumsum(lengths, dtype=np.int64) + arrays[_IDS].size, file)
             arrays[LABELS].append(task.array_of(batch[LABELS]), file)
             for name in inputs:
@@ -164,25 +222,37 @@ def _write(path: Path, key: str, rows: SplitReader) -> None:
         file.write(encoded + len(encoded).to_bytes(_LENGTH_BYTES, "little"))
 
 
+def _append_windows(arrays: Mapping[str, _Array], column: pa.ListArray, file: IO[bytes]) -> int:
+    """Append the windows of a batch of rows, before its ids; return the tokens of the longest one."""
+    counts = np.diff(numpy_values(column.offsets))
+    lengths = numpy_values(column.flatten())
+    window_count = arrays[_WINDOW_OFFSETS].size - 1  # of the batches so far: an offset more than windows
+    arrays[_FIRST_WINDOWS].append(np.cumsum(counts, dtype=np.int64) + window_count, file)
+    arrays[_WINDOW_OFFSETS].append(np.cumsum(lengths, dtype=np.int64) + arrays[_IDS].size, file)
+    return int(lengths.max(initial=0))
+
+
 def _lay_out(rows: SplitReader) -> tuple[dict[str, _Array], dict[str, int], int]:
     """Return the place of each array, the inputs that are one value, and the position behind the arrays."""
     row_count = rows.rows  # the first look at each file: a damaged one is named
-    ranges, max_tokens = _statistics(rows)
+    ranges, sizes = _statistics(rows)
 
     # type and size of each array
     task = read_task(rows.schema)
-    label_shape = task.label_shape
     layout: list[tuple[str, np.dtype[Any], int, tuple[int, ...]]] = [
         (_OFFSETS, np.dtype(np.int64), row_count + 1, ()),
-        (LABELS, task.label_dtype, row_count, label_shape),
+        (LABELS, task.label_dtype, row_count, task.label_shape),
     ]
+    if WINDOW_LENGTHS in rows.schema.names:
+        layout.append((_FIRST_WINDOWS, np.dtype(np.int64), row_count + 1, ()))
+        layout.append((_WINDOW_OFFSETS, np.dtype(np.int64), sizes[WINDOW_LENGTHS] + 1, ()))
     constants = {}
     for name, (low, high) in ranges.items():
         if low == high and name != _IDS:
             constants[name] = low
         else:
             smallest_type = np.promote_types(np.min_scalar_type(low), np.min_scalar_type(high))
-            layout.append((name, smallest_type, max_tokens, ()))
+            layout.append((name, smallest_type, sizes[_IDS], ()))
 
     # their places, aligned
     arrays = {}
@@ -194,32 +264,45 @@ def _lay_out(rows: SplitReader) -> tuple[dict[str, _Array], dict[str, int], int]
     return arrays, constants, start
 
 
-def _statistics(rows: SplitReader) -> tuple[dict[str, tuple[int, int]], int]:
-    """Return the range of each model input, and an upper limit of the number of tokens.
+def _statistics(rows: SplitReader) -> tuple[dict[str, tuple[int, int]], dict[str, int]]:
+    """Return the range of each model input, and an upper limit of the numbers of tokens and of windows.
 
-    Both are from the metadata of the Parquet files; no column is read.
+    All are from the metadata of the Parquet files; no column is read.
     """
-    extremes: dict[str, list[int]] = {name: [] for name in rows.schema.names if name != LABELS}
-    max_tokens = 0
+    extremes: dict[str, list[int]] = {name: [] for name in input_columns(rows.schema)}
+    sizes = {_IDS: 0, WINDOW_LENGTHS: 0}
     for path in rows.paths:
         metadata = pq.read_metadata(path)
         for group, index in product(range(metadata.num_row_groups), range(metadata.num_columns)):
             column = metadata.row_group(group).column(index)
             name = column.path_in_schema.partition(".")[0]
+            if name in sizes:
+                sizes[name] += column.num_values
             if name not in extremes:
                 continue
             if column.statistics is not None and column.statistics.has_min_max:
                 extremes[name] += [column.statistics.min, column.statistics.max]
             else:
                 extremes[name] += [_ANY.min, _ANY.max]
-            if name == _IDS:
-                max_tokens += column.num_values
 
     # without a row group, all values are 0
     ranges = {}
     for name, values in extremes.items():
         ranges[name] = (min(values, default=0), max(values, default=0))
-    return ranges, max_tokens
+    return ranges, sizes
+
+
+def row_offsets(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return where each row begins in the values of all rows, and the end of the last; ``(rows + 1,)``."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def joined_ranges(starts: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return the numbers of ranges that begin at ``starts``, one range after the other."""
+    # how far each range is from its place in the result, added to the places
+    places = row_offsets(lengths)
+    numbers: NDArray[np.int64] = np.repeat(starts - places[:-1], lengths) + np.arange(places[-1])
+    return numbers
 
 
 Batch = dict[str, NDArray[np.int64]]
@@ -229,13 +312,32 @@ Batch = dict[str, NDArray[np.int64]]
 class TokenizedRows:
     """Tokenized rows as ragged arrays, without a Python object per row.
 
+    A row is one input of the model, or several: its windows.
+
     Attributes:
         values: Concatenated values of all rows, by model input, as in ``TokenMap``.
         offsets: Where each row begins, and the end of the last one, as in ``TokenMap``.
+        windows: Windows of the rows, if they are divided into windows.
     """
 
     values: Mapping[str, NDArray[np.integer]]
     offsets: NDArray[np.int64]
+    windows: RowWindows | None = field(default=None, kw_only=True)
+
+    @classmethod
+    def of_columns(cls, columns: Mapping[str, pa.ListArray], answer: Answer | None) -> "TokenizedRows":
+        """Return the rows in columns as an ``Encoder`` makes them."""
+        offsets = columns[_IDS].offsets.to_numpy().astype(np.int64)
+        values = {}
+        for name, column in columns.items():
+            if name != WINDOW_LENGTHS:
+                values[name] = column.values.to_numpy()
+        windows = None
+        if answer is not None:
+            window_lengths = columns[WINDOW_LENGTHS]
+            first = window_lengths.offsets.to_numpy().astype(np.int64)
+            windows = RowWindows(first, row_offsets(window_lengths.values.to_numpy()), answer)
+        return TokenizedRows(values, offsets, windows=windows)
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -243,7 +345,7 @@ class TokenizedRows:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each row, special tokens included; int64 of shape ``(rows,)``.
+        """Tokens of each row, with the special tokens, and all windows of a row; int64 of shape ``(rows,)``.
 
         They are computed anew at each access.
         """
@@ -254,8 +356,42 @@ class TokenizedRows:
         lengths: NDArray[np.int64] = self.offsets[1:][rows] - self.offsets[:-1][rows]
         return lengths
 
+    @property
+    def window_counts(self) -> NDArray[np.int64] | None:
+        """Number of windows of each row, int64 of shape ``(rows,)``; ``None``: each row is one input."""
+        return None if self.windows is None else np.diff(self.windows.first)
+
+    def window_counts_of(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the number of inputs of the model that each of these rows is."""
+        if self.windows is None:
+            return np.ones(len(rows), dtype=np.int64)
+        return self.windows.counts(rows)
+
+    def input_lengths_of(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the tokens of each input of the model that these rows are, one row after the other."""
+        if self.windows is None:
+            return self.lengths_of(rows)
+        numbers = self.windows.numbers(rows)
+        lengths: NDArray[np.int64] = self.windows.offsets[1:][numbers] - self.windows.offsets[:-1][numbers]
+        return lengths
+
+    def window_numbers(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the numbers of the windows of these rows; a row that is not divided is one window."""
+        if self.windows is None:
+            return rows.astype(np.int64)
+        return self.windows.numbers(rows)
+
+    def answers(self, values: NDArray[np.float32], rows: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Return one answer for each of these rows, float32 ``(rows, outputs)``.
+
+        ``values`` are what the model computed of their inputs, as ``pad`` returns them.
+        """
+        if self.windows is None:
+            return values
+        return document_values(values, self.windows.counts(rows), self.windows.answer)
+
     def pad(self, rows: NDArray[np.int64], pad_token_id: int, tokens: int | None = None) -> Batch:
-        """Pad rows on the right.
+        """Pad the inputs of the model that rows are, on the right.
 
         Args:
             rows: Numbers of the rows.
@@ -264,15 +400,20 @@ class TokenizedRows:
                 these.
 
         Returns:
-            The model inputs by name, int64 of shape ``(rows, tokens)``.
+            The model inputs by name, int64 of shape ``(rows, tokens)``; with windows, ``(windows, tokens)``,
+            one row after the other.
         """
-        lengths = self.lengths_of(rows)
+        lengths = self.input_lengths_of(rows)
+        if self.windows is None:
+            starts = self.offsets[rows]
+        else:
+            starts = self.windows.offsets[self.windows.numbers(rows)]
         if tokens is None:
             tokens = int(lengths.max(initial=0))
 
         # where the padded rows have tokens, and the places of these tokens in ``values``
         is_token = np.arange(tokens) < lengths[:, None]
-        source = (self.offsets[rows][:, None] + np.arange(tokens))[is_token]
+        source = (starts[:, None] + np.arange(tokens))[is_token]
 
         batch = {}
         for name, values in self.values.items():
@@ -295,16 +436,15 @@ class TokenizedSplit(TokenizedRows):
         """Map a split of ``data/tokenized/`` into memory, from all its files."""
         tokens = TokenMap.open(rows)
         task = read_task(rows.schema)
-        return MappedSplit(tokens.values, tokens.offsets, tokens.labels, task, tokens)
+        return MappedSplit(tokens.values, tokens.offsets, tokens.labels, task, tokens, windows=tokens.windows)
 
     def take(self, rows: NDArray[np.int64]) -> "TokenizedSplit":
         """Return a split of the rows with these numbers, in this order and in memory."""
         lengths = self.lengths_of(rows)
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        # the place of each token in ``values``: how far its row moves, added to its new place
-        source = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        source = joined_ranges(self.offsets[:-1][rows], lengths)
         values = {name: column[source] for name, column in self.values.items()}
-        return TokenizedSplit(values, offsets, self.labels[rows], self.task)
+        windows = None if self.windows is None else self.windows.take(rows)
+        return TokenizedSplit(values, row_offsets(lengths), self.labels[rows], self.task, windows=windows)
 
 
 @dataclass(frozen=True)
@@ -314,14 +454,53 @@ class MappedSplit(TokenizedSplit):
     tokens: TokenMap
 
 
-def length_sorted_batches(lengths: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:
+USUAL_TOKENS = 512
+"""Tokens of a model input for which the sizes of batches are meant."""
+
+
+def inputs_at_once(batch_size: int, longest: int) -> int:
+    """Return the model inputs of a batch that is computed without gradients: fewer if they are long.
+
+    Attention takes memory by the square of the length: 64 inputs of 8,192 tokens would take as much as
+    16,384 of 512.
+    """
+    if longest <= USUAL_TOKENS:
+        return batch_size
+    return max(1, batch_size * USUAL_TOKENS**2 // longest**2)
+
+
+def length_sorted_batches(
+    lengths: NDArray[np.int64], batch_size: int, windows: NDArray[np.int64] | None = None
+) -> list[NDArray[np.int64]]:
     """Return row numbers in batches of similar length, longest first.
 
     Sorting avoids almost all padding, and the longest batch first shows at once if memory suffices. Every row
     is in exactly one batch. Rows of the same length keep their order.
+
+    Args:
+        lengths: Tokens of each row, ``(rows,)``.
+        batch_size: Rows of a batch at most, or windows of its rows, of at most ``USUAL_TOKENS`` tokens each.
+            A row with more windows is a batch alone.
+        windows: Number of windows of each row; ``None`` for one each.
     """
     order = np.argsort(-lengths, kind="stable")
-    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    if windows is None:
+        windows = np.ones(len(lengths), dtype=np.int64)
+
+    # the longest input of each row and of those behind it: the windows of a row are about equally long
+    inputs = -(-lengths[order] // windows[order])
+    longest = np.maximum.accumulate(inputs[::-1])[::-1]
+
+    batches = []
+    ends = row_offsets(windows[order])  # windows before each row, and of all rows
+    start = 0
+    while start < len(order):
+        size = inputs_at_once(batch_size, int(longest[start]))
+        end = int(np.searchsorted(ends, ends[start] + size, side="right")) - 1
+        end = max(end, start + 1)
+        batches.append(order[start:end])
+        start = end
+    return batches
 
 
 def compute_by_length(
@@ -330,15 +509,18 @@ def compute_by_length(
     batch_size: int,
     out: NDArray[np.float32],
     title: str | None = None,
+    *,
+    windows: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float32]:
     """Compute the outputs of all rows by a model, with rows of similar length in one batch.
 
     Args:
         compute: Returns the outputs of a batch, float32 ``(batch, outputs)``, from its row numbers.
         lengths: Tokens of each row, int64 ``(rows,)``.
-        batch_size: Rows of a batch at most.
+        batch_size: Rows of a batch at most, or windows of its rows.
         out: Array for the outputs, float32 ``(rows, outputs)``; it may be mapped to a file.
         title: Title of a progress bar; ``None`` for no bar.
+        windows: Number of windows of each row; ``None`` for one each.
 
     Returns:
         ``out``, with the outputs in the order of the rows.
@@ -348,7 +530,7 @@ def compute_by_length(
     computed = np.zeros(len(lengths), dtype=np.int8)
     disabled = None if title else True  # None: disabled unless standard error is a terminal
     with tqdm(total=len(lengths), desc=title, unit="row", disable=disabled) as bar:
-        for rows in length_sorted_batches(lengths, batch_size):
+        for rows in length_sorted_batches(lengths, batch_size, windows):
             out[rows] = compute(rows)
             computed[rows] += 1
             bar.update(len(rows))

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from tuneline.core.errors import DataError
-from tuneline.core.tables import LABELS, ROW_GROUP
+from tuneline.core.tables import LABELS, ROW_GROUP, WINDOW_LENGTHS
+from tuneline.model.batches import row_offsets
+from tuneline.model.long_text import Cut, LongText, cut_head_and_tail, cut_windows
 
 ENCODED_AT_A_TIME = 2_000
 """Rows per call of the Rust tokenizer.
@@ -33,6 +35,13 @@ class EncodingError(DataError):
     """
 
     row = 0
+
+    @classmethod
+    def of_row(cls, row: int, problem: str, hint: str | None) -> Self:
+        """Return the error of a row."""
+        error = cls(problem, hint)
+        error.row = row
+        return error
 
     def at(self, place: str) -> DataError:
         """Return the error with the file and row of the text."""
@@ -58,9 +67,7 @@ def encode_batch(tokenizer: Tokenizer, texts: Texts, name: str) -> list[Encoding
         if not _is_of_tokenizer(error):
             raise
         row = _failing_row(tokenizer, texts)  # the library does not say which one it is
-        encoding_error = _describe(str(error), texts[row], name)
-        encoding_error.row = row
-        raise encoding_error from None
+        raise _describe(row, str(error), texts[row], name) from None
     return encodings
 
 
@@ -85,17 +92,98 @@ def _failing_row(tokenizer: Tokenizer, texts: Texts) -> int:
     raise AssertionError("the tokenizer failed on these rows together, and on none of them alone")
 
 
-def _describe(reason: str, text: str | tuple[str, ...], name: str) -> EncodingError:
+def _describe(row: int, reason: str, text: str | tuple[str, ...], name: str) -> EncodingError:
     """Return the error for a row that a tokenizer cannot encode.
 
     Only the hint quotes the row, because the problem is also shown to people who may not read the file.
     """
     longest = text if isinstance(text, str) else max(text, key=len)
-    return EncodingError(
+    return EncodingError.of_row(
+        row,
         f"the tokenizer {name} cannot encode this text of {len(longest):,} characters ({reason}).",
         f"It begins with {longest[:SHOWN]!r}. Shorten it or leave the row out; or train with another"
         " tokenizer (tokenize.tokenizer).",
     )
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """What encoded rows are to the model: each is one input, or one for each of its windows.
+
+    Attributes:
+        encodings: The rows.
+        cuts: The parts of each row that are its inputs; ``None``: each row is an input as it is.
+        truncated: Number of rows of which the model does not read all tokens.
+    """
+
+    encodings: Sequence[Encoding]
+    cuts: Sequence[Sequence[Cut]] | None
+    truncated: int
+
+    @classmethod
+    def of(
+        cls, encodings: Sequence[Encoding], long_text: LongText, max_length: int, truncation_side: str
+    ) -> Self:
+        """Return the inputs of rows, which are truncated already if ``long_text`` says it, and only then.
+
+        Raises:
+            EncodingError: The shorter text of a pair leaves no room for windows of the longer one.
+        """
+        if long_text.is_truncated:
+            return cls(encodings, None, truncated_rows(encodings, max_length))
+        cuts: list[Sequence[Cut]] = []
+        truncated = 0
+        for row, encoding in enumerate(encodings):
+            if len(encoding) <= max_length:
+                cuts.append([(slice(0, len(encoding)),)])
+            elif long_text.windows is None:
+                cuts.append([cut_head_and_tail(encoding, max_length, long_text.head_share or 0.0)])
+                truncated += 1
+            else:
+                try:
+                    windows, is_truncated = cut_windows(
+                        encoding, max_length, long_text.windows, truncation_side
+                    )
+                except DataError as error:
+                    raise EncodingError.of_row(row, error.problem, error.hint) from None
+                cuts.append(windows)
+                truncated += is_truncated
+        return cls(encodings, cuts, truncated)
+
+    @property
+    def windows(self) -> NDArray[np.int64]:
+        """Number of inputs of each row, shape ``(rows,)``."""
+        if self.cuts is None:
+            return np.ones(len(self.encodings), dtype=np.int64)
+        return np.fromiter(map(len, self.cuts), dtype=np.int64, count=len(self.cuts))
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each input, one row after the other; shape ``(inputs,)``."""
+        if self.cuts is None:
+            return np.fromiter(map(len, self.encodings), dtype=np.int64, count=len(self.encodings))
+        lengths = []
+        for row in self.cuts:
+            for cut in row:
+                lengths.append(sum(part.stop - part.start for part in cut))
+        return np.array(lengths, dtype=np.int64)
+
+    def token_ids(self) -> Iterator[list[int]]:
+        """Yield the token ids of each input."""
+        return self._cut_lists(encoding.ids for encoding in self.encodings)
+
+    def type_ids(self) -> Iterator[list[int]]:
+        """Yield the token type ids of each input."""
+        return self._cut_lists(encoding.type_ids for encoding in self.encodings)
+
+    def _cut_lists(self, rows: Iterator[list[int]]) -> Iterator[list[int]]:
+        """Yield the values of each input, from those of the rows."""
+        if self.cuts is None:
+            yield from rows
+            return
+        for values, cuts in zip(rows, self.cuts, strict=True):
+            for cut in cuts:
+                yield list(itertools.chain.from_iterable(values[part] for part in cut))
 
 
 class FastTokenizer(Protocol):
@@ -137,6 +225,8 @@ class EncodingCounts:
     """Rows that lost tokens."""
     longest: int = 0
     """Tokens of the longest row."""
+    windows: int = 0
+    """Windows of all rows; 0 if rows are not divided into windows."""
 
     def metrics(self, prefix: str = "") -> dict[str, float]:
         """Return flat metrics for ``metrics/tokenize.json``.
@@ -151,6 +241,8 @@ class EncodingCounts:
             "truncation_rate": self.truncated / max(self.rows, 1),
             "unknown_rate": self.unknown / max(self.tokens - self.special, 1),
         }
+        if self.windows:
+            values["mean_windows"] = self.windows / self.rows
         return {f"{prefix}{name}": value for name, value in values.items()}
 
     def __add__(self, other: "EncodingCounts") -> "EncodingCounts":
@@ -161,19 +253,23 @@ class EncodingCounts:
             unknown=self.unknown + other.unknown,
             truncated=self.truncated + other.truncated,
             longest=max(self.longest, other.longest),
+            windows=self.windows + other.windows,
         )
 
 
 class Encoder:
     """Encodes rows of one or two texts, without padding.
 
-    Rows are truncated to ``max_length`` tokens; of a pair, the longer text loses tokens first.
+    What becomes of rows of more than ``max_length`` tokens, ``long_text`` says. By default they are
+    truncated; of a pair, the longer text loses tokens first.
 
     A special token that stands in a text, such as ``[SEP]`` or ``</s>``, is text like any other: the model
     shall not take it for the end.
     """
 
-    def __init__(self, tokenizer: FastTokenizer, max_length: int, pairs: bool) -> None:
+    def __init__(
+        self, tokenizer: FastTokenizer, max_length: int, pairs: bool, long_text: LongText | None = None
+    ) -> None:
         """Configure a copy of the Rust tokenizer; ``tokenizer`` itself does not change."""
         self._name = tokenizer.name_or_path
         self._rust = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -185,60 +281,75 @@ class Encoder:
         self._rust.no_truncation()
         empty_row = ("", "") if pairs else ""
         template = self._rust.encode_batch_fast([empty_row])[0].ids
-        self._special_per_row = len(template)
+        self._special_per_input = len(template)
         self._unknown_id = -1  # which no token has
         if tokenizer.unk_token_id is not None:
             self._unknown_id = tokenizer.unk_token_id
         self._unknown_in_template = template.count(self._unknown_id)
 
-        self._rust.enable_truncation(
-            max_length, strategy="longest_first", direction=tokenizer.truncation_side
-        )
+        self.long_text = long_text or LongText()
+        self._truncation_side = tokenizer.truncation_side
+        if self.long_text.is_truncated:
+            self._rust.enable_truncation(
+                max_length, strategy="longest_first", direction=self._truncation_side
+            )
         self._max_length = max_length
         self.token_type_ids = "token_type_ids" in tokenizer.model_input_names
         self.counts = EncodingCounts()
 
-    def encode(self, texts: Texts) -> list[Encoding]:
+    def encode(self, texts: Texts) -> ModelInputs:
         """Encode one chunk as ``encode_batch`` does, with its error."""
-        return encode_batch(self._rust, texts, self._name)
+        encodings = encode_batch(self._rust, texts, self._name)
+        return ModelInputs.of(encodings, self.long_text, self._max_length, self._truncation_side)
 
-    def columns(self, encodings: Sequence[Encoding]) -> dict[str, pa.ListArray]:
-        """Convert encodings to columns, and add them to ``counts``."""
-        lengths = np.fromiter(map(len, encodings), dtype=np.int32, count=len(encodings))
-        offsets = np.concatenate([np.zeros(1, dtype=np.int32), np.cumsum(lengths, dtype=np.int32)])
-        token_ids = (encoding.ids for encoding in encodings)
-        ids = flat_array(token_ids, np.int32, int(offsets[-1]))
-        self.counts += self._count(encodings, lengths, ids)
+    def columns(self, inputs: ModelInputs) -> dict[str, pa.ListArray]:
+        """Convert encoded rows to columns, and add them to ``counts``.
 
+        The windows of a row are one after the other; ``WINDOW_LENGTHS`` has their lengths.
+        """
+        # lengths of the inputs, and of the rows
+        lengths = inputs.lengths.astype(np.int32)
+        windows = inputs.windows
+        first_inputs = row_offsets(windows)
+        offsets = row_offsets(lengths)[first_inputs].astype(np.int32)
+
+        ids = flat_array(inputs.token_ids(), np.int32, int(offsets[-1]))
+        self.counts += self._count(inputs, np.diff(offsets), ids)
         values: dict[str, NDArray[Any]] = {
             "input_ids": ids,
             "attention_mask": np.ones(len(ids), dtype=np.int8),
         }
         if self.token_type_ids:
-            type_ids = (encoding.type_ids for encoding in encodings)
-            values["token_type_ids"] = flat_array(type_ids, np.int8, len(ids))
-        return {name: pa.ListArray.from_arrays(offsets, pa.array(column)) for name, column in values.items()}
+            values["token_type_ids"] = flat_array(inputs.type_ids(), np.int8, len(ids))
+        columns = {}
+        for name, column in values.items():
+            columns[name] = pa.ListArray.from_arrays(offsets, pa.array(column))
+        if self.long_text.windows is not None:
+            columns[WINDOW_LENGTHS] = pa.ListArray.from_arrays(
+                first_inputs.astype(np.int32), pa.array(lengths)
+            )
+        return columns
 
-    def _count(
-        self, encodings: Sequence[Encoding], lengths: NDArray[np.int32], ids: NDArray[Any]
-    ) -> EncodingCounts:
-        rows = len(encodings)
+    def _count(self, inputs: ModelInputs, lengths: NDArray[np.int32], ids: NDArray[Any]) -> EncodingCounts:
+        """Count rows of these numbers of tokens, ``(rows,)``."""
+        input_count = int(inputs.windows.sum())
         unknown = int(np.count_nonzero(ids == self._unknown_id))
         return EncodingCounts(
-            rows=rows,
+            rows=len(lengths),
             tokens=len(ids),
-            special=rows * self._special_per_row,
-            unknown=unknown - rows * self._unknown_in_template,
-            truncated=truncated_rows(encodings, lengths, self._max_length),
+            special=input_count * self._special_per_input,
+            unknown=unknown - input_count * self._unknown_in_template,
+            truncated=inputs.truncated,
             longest=int(lengths.max(initial=0)),
+            windows=0 if self.long_text.windows is None else input_count,
         )
 
 
-def truncated_rows(encodings: Sequence[Encoding], lengths: NDArray[np.integer], max_length: int) -> int:
+def truncated_rows(encodings: Sequence[Encoding], max_length: int) -> int:
     """Return the number of rows that lost tokens; only a row of ``max_length`` tokens can be one of them."""
     truncated = 0
-    for row in np.flatnonzero(lengths == max_length).tolist():
-        if encodings[row].overflowing:
+    for encoding in encodings:
+        if len(encoding) == max_length and encoding.overflowing:
             truncated += 1
     return truncated
 
@@ -254,8 +365,8 @@ def pair_separators(tokenizer: FastTokenizer) -> tuple[int, int] | None:
     """
     limit = 8  # any: the texts are empty
     empty_pair: list[tuple[str, ...]] = [("", "")]
-    single = Encoder(tokenizer, limit, pairs=False).encode([""])[0].ids
-    pair = Encoder(tokenizer, limit, pairs=True).encode(empty_pair)[0].ids
+    single = Encoder(tokenizer, limit, pairs=False).encode([""]).encodings[0].ids
+    pair = Encoder(tokenizer, limit, pairs=True).encode(empty_pair).encodings[0].ids
     if len(single) != 2 or len(pair) <= 2:
         return None
 
@@ -282,8 +393,8 @@ def encode_rows(
         EncodingError: The tokenizer fails on a row; its ``row`` counts from the first one.
     """
     ready: list[pa.RecordBatch] = []
-    for encodings, labels in _prefetch(_encoded(encoder, rows, text_columns)):
-        columns = encoder.columns(encodings)
+    for inputs, labels in _prefetch(_encoded(encoder, rows, text_columns)):
+        columns = encoder.columns(inputs)
         columns[LABELS] = labels
         ready.append(pa.record_batch([columns[name] for name in schema.names], schema=schema))
         if sum(map(len, ready)) == ROW_GROUP:
@@ -295,18 +406,18 @@ def encode_rows(
 
 def _encoded(
     encoder: Encoder, rows: Iterator[pa.RecordBatch], text_columns: Sequence[str]
-) -> Iterator[tuple[list[Encoding], pa.Array]]:
-    """Yield the encodings and the labels of each chunk."""
+) -> Iterator[tuple[ModelInputs, pa.Array]]:
+    """Yield the encoded rows and the labels of each chunk."""
     first_row = 0
     for chunk in _chunks(rows):
         columns = [chunk[name].to_pylist() for name in text_columns]
         texts: Texts = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         try:
-            encodings = encoder.encode(texts)
+            inputs = encoder.encode(texts)
         except EncodingError as error:
             error.row += first_row
             raise
-        yield encodings, chunk[LABELS]
+        yield inputs, chunk[LABELS]
         first_row += len(chunk)
 
 

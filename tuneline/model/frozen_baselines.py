@@ -1,8 +1,8 @@
 """The frozen checkpoint: its mean-pooled vectors with a linear model on top, as it was before the training.
 
 A text is encoded alone, also in a pair, because a checkpoint was not trained on what joins two texts. Its
-vector is the mean of the last hidden states over its tokens (Reimers & Gurevych 2019). Rows are limited, so
-that time and memory are bounded for any data.
+vector is the mean of the last hidden states over its tokens (Reimers & Gurevych 2019); of a text in several
+windows, the mean of their vectors. Rows are limited, so that time and memory are bounded for any data.
 """
 
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ from tuneline.core.terminal import phase
 from tuneline.model.batches import TokenizedRows, compute_by_length
 from tuneline.model.encoding import Encoder
 from tuneline.model.linear import LinearModel, Vectors, cosine, most_rows, pair_features
+from tuneline.model.long_text import Answer, LongText
 from tuneline.tasks import Task, read_task
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class FrozenEncoder:
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerFast"
     device: "torch.device"
+    long_text: LongText
 
     @classmethod
     def load(cls, weights: Path, tokenizer: Path) -> Self:
@@ -62,7 +64,7 @@ class FrozenEncoder:
             ) from None
         device = PartialState().device
         fast_tokenizer = cast("PreTrainedTokenizerFast", AutoTokenizer.from_pretrained(tokenizer, **options))
-        return cls(model.to(device).eval(), fast_tokenizer, device)
+        return cls(model.to(device).eval(), fast_tokenizer, device, LongText.beside(tokenizer))
 
     @property
     def width(self) -> int:
@@ -87,10 +89,11 @@ class FrozenEncoder:
         from tuneline.model.frozen_classifier import mean_pooled
 
         # tokens
-        encoder = Encoder(self.tokenizer, self.tokenizer.model_max_length, pairs=False)
-        columns = encoder.columns(encoder.encode(list(texts)))
-        values = {name: column.values.to_numpy() for name, column in columns.items()}
-        rows = TokenizedRows(values, columns["input_ids"].offsets.to_numpy().astype(np.int64))
+        max_length = self.tokenizer.model_max_length
+        encoder = Encoder(self.tokenizer, max_length, pairs=False, long_text=self.long_text)
+        # a vector is a mean, also where the maximum of the logits of a trained model is the answer
+        answer: Answer | None = "mean" if self.long_text.windows is not None else None
+        rows = TokenizedRows.of_columns(encoder.columns(encoder.encode(list(texts))), answer)
 
         # vectors
         def compute(batch: NDArray[np.int64]) -> Vectors:
@@ -98,11 +101,11 @@ class FrozenEncoder:
             for name, padded in rows.pad(batch, self.tokenizer.pad_token_id).items():
                 inputs[name] = torch.from_numpy(padded).to(self.device)
             vectors: Vectors = mean_pooled(self.model, **inputs).float().cpu().numpy()
-            return vectors
+            return rows.answers(vectors, batch)
 
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
         with torch.inference_mode():
-            return compute_by_length(compute, rows.lengths, BATCH_SIZE, vectors)
+            return compute_by_length(compute, rows.lengths, BATCH_SIZE, vectors, windows=rows.window_counts)
 
 
 def features(columns: Sequence[Vectors]) -> Vectors:

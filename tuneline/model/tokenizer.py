@@ -68,6 +68,14 @@ def checkpoint_limit(tokenizer: "PreTrainedTokenizerFast", folder: Path) -> int 
     return token_limit(_read_json(folder / "config.json"))
 
 
+def stated_limit(folder: Path) -> int | None:
+    """Return the same from the files of a tokenizer, which is not loaded."""
+    stated = _read_json(folder / TOKENIZER_CONFIG).get("model_max_length", UNLIMITED)
+    if stated < UNLIMITED:
+        return int(stated)
+    return token_limit(_read_json(folder / "config.json"))
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     """Return the contents of a JSON file; empty if there is no file, or no object in it."""
     if not path.exists():

@@ -17,6 +17,7 @@ from tuneline.core.hashes import file_hash
 from tuneline.core.provenance import StageProvenance, parameters_hash
 from tuneline.core.raw_source import RawSource
 from tuneline.core.records import OMITTED, Number, Record
+from tuneline.model.long_text import LongText
 
 EXPORT_RECORD = "export.json"
 """Name of the file in a folder of models."""
@@ -74,7 +75,9 @@ class UsageRecord(Record):
     """How outputs become predictions, such as the threshold of each label, where it was chosen."""
     text_columns: Sequence[str]
     max_length: int
-    """Maximal tokens of a row, special tokens included."""
+    """Maximal tokens that the model reads at once, special tokens included."""
+    long_text: LongText | None = OMITTED
+    """What becomes of rows with more tokens; ``None``: they are truncated."""
     pad_token_id: int
     tokenizer: TokenizerRecord
     architecture: str

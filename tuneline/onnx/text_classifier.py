@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from tuneline.core.errors import StageError
-from tuneline.model.batches import TokenizedRows
-from tuneline.model.encoding import encode_batch, flat_array, truncated_rows
+from tuneline.model.batches import RowWindows, TokenizedRows, row_offsets
+from tuneline.model.encoding import ModelInputs, encode_batch, flat_array
+from tuneline.model.long_text import LongText, cut_windows, longer_text
 from tuneline.onnx.records import TokenizerRecord, exported_file
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.tasks import TASKS, Task
@@ -20,14 +21,29 @@ from tuneline.tasks import TASKS, Task
 
 @dataclass(frozen=True)
 class EncodedRows(TokenizedRows):
-    """Tokenized rows, with the number of rows that were longer than the model reads and lost an end."""
+    """Tokenized rows, with the number of rows that were longer than the model reads and lost tokens."""
 
     truncated: int
 
 
 @dataclass(frozen=True)
+class DecidingWindow:
+    """The window of a document that supports its prediction most (``Task.window_support``).
+
+    Attributes:
+        number: Its number, from 1.
+        text: The part of the text that it has.
+    """
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
 class TextClassifier:
-    """An exported model that takes texts: the ONNX model, and the tokenizer beside it, which truncates.
+    """An exported model that takes texts of any length: the ONNX model, and the tokenizer beside it.
+
+    What it reads of a text that is longer than the model is as in its training (``long_text``).
 
     ::
 
@@ -42,6 +58,8 @@ class TextClassifier:
     classifier: OnnxClassifier
     tokenizer: Tokenizer
     tokenizer_file: Path
+    truncation_side: str
+    long_text: LongText
 
     @classmethod
     def load(cls, path: Path, precision: str | None = None, threads: int | None = None) -> Self:
@@ -64,15 +82,18 @@ class TextClassifier:
             decisions = json.loads(metadata.get("decisions", "{}"))
             record = TokenizerRecord.model_validate(json.loads(metadata["tokenizer"]))
             tokenizer_file = file.parent / record.file
+            long_text = LongText.model_validate(json.loads(metadata.get("long_text", "{}")))
             return cls(
                 text_columns=tuple(text_columns),
                 task=TASKS[metadata["task"]].of_outputs(labels or ()).with_decisions(decisions),
                 pad_token_id=int(metadata["pad_token_id"]),
                 classifier=classifier,
-                tokenizer=_truncating_tokenizer(
-                    tokenizer_file, int(metadata["max_length"]), record.truncation_side
+                tokenizer=_tokenizer(
+                    tokenizer_file, int(metadata["max_length"]), record.truncation_side, long_text
                 ),
                 tokenizer_file=tokenizer_file,
+                truncation_side=record.truncation_side,
+                long_text=long_text,
             )
         except Exception as error:  # errors of the library tokenizers have no class of their own
             problem = (
@@ -82,34 +103,50 @@ class TextClassifier:
 
     @property
     def max_length(self) -> int:
-        """Tokens of a row that the model reads, special tokens included."""
+        """Tokens that the model reads at once, special tokens included."""
         return int(self.classifier.metadata["max_length"])
+
+    @property
+    def unread(self) -> str:
+        """What of long rows the model does not read, in words: the end of a sentence about such rows."""
+        if self.long_text.windows is not None:
+            limit = f"{self.long_text.windows.max_windows} windows of {self.max_length}"
+            return f"longer than {limit} tokens: the model did not read the rest"
+        part = "the rest" if self.long_text.is_truncated else "their middle"
+        return f"longer than {self.max_length} tokens: the model did not read {part}"
 
     def encode(self, texts: Sequence[tuple[str, ...]]) -> EncodedRows:
         """Tokenize rows of one or two texts, exactly as the stage ``tokenize`` does.
 
         Raises:
-            EncodingError: The tokenizer fails on a row.
+            EncodingError: The tokenizer fails on a row, or the shorter text of a pair leaves no room for
+                windows of the longer one.
         """
         is_pair = len(self.text_columns) > 1
         rows = list(texts) if is_pair else [text for (text,) in texts]
         encodings = encode_batch(self.tokenizer, rows, str(self.tokenizer_file))
-        lengths = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+        inputs = ModelInputs.of(encodings, self.long_text, self.max_length, self.truncation_side)
+        input_offsets = row_offsets(inputs.lengths)
+        first_inputs = row_offsets(inputs.windows)
 
         # Only the inputs that this model has
-        tokens = int(offsets[-1])
-        values = {"input_ids": flat_array((encoding.ids for encoding in encodings), np.int64, tokens)}
+        tokens = int(input_offsets[-1])
+        values = {"input_ids": flat_array(inputs.token_ids(), np.int64, tokens)}
         if "attention_mask" in self.classifier.inputs:
             values["attention_mask"] = np.ones(tokens, dtype=np.int64)
         if "token_type_ids" in self.classifier.inputs:
-            type_ids = (encoding.type_ids for encoding in encodings)
-            values["token_type_ids"] = flat_array(type_ids, np.int64, tokens)
+            values["token_type_ids"] = flat_array(inputs.type_ids(), np.int64, tokens)
 
-        return EncodedRows(values, offsets, truncated_rows(encodings, lengths, self.max_length))
+        windows = None
+        if self.long_text.answer is not None:
+            windows = RowWindows(first_inputs, input_offsets, self.long_text.answer)
+        return EncodedRows(values, input_offsets[first_inputs], inputs.truncated, windows=windows)
 
     def logits(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float32]:
-        """Return the logits ``(rows, outputs)`` of tokenized rows, ``batch_size`` of them in a pass."""
+        """Return the logits ``(rows, outputs)`` of tokenized rows.
+
+        A forward pass has ``batch_size`` of them, or of their windows, at most.
+        """
         return logits_of(self.classifier, rows, self.task.outputs, self.pad_token_id, batch_size)
 
     def outputs(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float64]:
@@ -120,14 +157,55 @@ class TextClassifier:
         """
         return self.task.scores(self.logits(rows, batch_size))
 
+    def outputs_with_windows(
+        self, texts: Sequence[tuple[str, ...]], rows: TokenizedRows, batch_size: int
+    ) -> tuple[NDArray[np.float64], list[DecidingWindow]]:
+        """Predict ``rows``, which are ``texts`` tokenized; return the ``outputs``, and what decided each."""
+        numbers = rows.window_numbers(np.arange(len(rows)))
+        window_logits = np.empty((len(numbers), self.task.outputs), dtype=np.float32)
+        logits = logits_of(
+            self.classifier,
+            rows,
+            self.task.outputs,
+            self.pad_token_id,
+            batch_size,
+            window_logits=window_logits,
+        )
+
+        # the window with the most support, of each row
+        counts = rows.window_counts_of(np.arange(len(rows)))
+        support = self.task.window_support(window_logits, np.repeat(logits, counts, axis=0))
+        deciding = []
+        for row, row_support in enumerate(np.split(support, np.cumsum(counts)[:-1])):
+            number = int(row_support.argmax())
+            deciding.append(DecidingWindow(number + 1, self._window_text(texts[row], number)))
+        return self.task.scores(logits), deciding
+
+    def _window_text(self, texts: tuple[str, ...], number: int) -> str:
+        """Return the text of a window of a row, of the longer one of its texts."""
+        # with the places of the tokens in the text, which the fast encoding of batches lacks
+        pair = texts[1] if len(texts) > 1 else None
+        encoding = self.tokenizer.encode(texts[0], pair)
+        text = longer_text(encoding)
+        if self.long_text.windows is None or len(encoding) <= self.max_length:
+            return texts[text]
+        cuts, _ = cut_windows(encoding, self.max_length, self.long_text.windows, self.truncation_side)
+        _, tokens, _ = cuts[number]
+        start, _ = encoding.offsets[tokens.start]
+        _, end = encoding.offsets[tokens.stop - 1]
+        return texts[text][start:end]
+
     def predict(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> NDArray[np.float64]:
         """Predict rows of one or two texts; the result is the one of ``outputs``."""
         return self.outputs(self.encode(texts), batch_size)
 
 
-def _truncating_tokenizer(file: Path, max_length: int, truncation_side: str) -> Tokenizer:
+def _tokenizer(file: Path, max_length: int, truncation_side: str, long_text: LongText) -> Tokenizer:
+    """Load the tokenizer; it truncates if nothing else becomes of long texts."""
     tokenizer = Tokenizer.from_file(str(file))
     tokenizer.encode_special_tokens = True  # as in training: a special token that stands in a text is text
     tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length, strategy="longest_first", direction=truncation_side)
+    tokenizer.no_truncation()
+    if long_text.is_truncated:
+        tokenizer.enable_truncation(max_length, strategy="longest_first", direction=truncation_side)
     return tokenizer

@@ -67,6 +67,11 @@ class Params(Section):
             functions.append(("evaluate.metrics", name))
         return functions
 
+    @property
+    def _answers_by_maximum(self) -> bool:
+        """True if the answer for a document is the maximum of the logits of its windows."""
+        return self.tokenize.long_text == "windows" and self.tokenize.windows.answer == "max"
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         same_name = self.tokenize.tokenizer is not None and self.tokenize.tokenizer == self.model.checkpoint
@@ -81,6 +86,13 @@ class Params(Section):
                 "train.keep: 'best' chooses on the validation split, and evaluate.split reports on it; keep"
                 " the last, or report on test and take validation from train (data.split: {validation: 0.1,"
                 " test: 0})"
+            )
+
+        if self.model.head is not None and self._answers_by_maximum:
+            raise ValueError(
+                f"tokenize.windows.answer: 'max' does not fit model.head: {self.model.head!r}, whose linear"
+                " model is fitted to the mean of the vectors of a document's windows; set the answer to mean,"
+                " or model.head to null"
             )
 
         may_saturate = "int8" in self.export.precisions and not self.export.int8.reduce_range

@@ -400,6 +400,28 @@ class DataParams(Section):
         return self
 
 
+class WindowsParams(Section):
+    """``tokenize.windows``: the windows of a text that is longer than the model (``long_text: windows``)."""
+
+    stride: Annotated[int, Field(ge=0)] = 64
+    """Tokens of the text that two neighbouring windows share, as in the tokenizers of transformers.
+
+    A window has room for ``max_length`` tokens less the special tokens and, of a pair, the other text; that
+    must be more than the stride.
+    """
+    max_windows: Positive = 8
+    """Maximal number of windows of a document. Only what is beyond the last one is truncated.
+
+    The windows of a document go through the model together, in training, too: memory and time of a document
+    grow with their number.
+    """
+    answer: Literal["mean", "max"] = "mean"
+    """The answer for a document, from the logits of its windows.
+
+    ``mean``: their mean. ``max``: of each class the maximum, where one passage decides.
+    """
+
+
 class TokenizeParams(Section):
     """Section ``tokenize``."""
 
@@ -416,7 +438,26 @@ class TokenizeParams(Section):
     vocab_size: Annotated[int, Field(ge=100)] = 4000
     """Maximal vocabulary size of a tokenizer trained on the train split, or on a million of its rows."""
     max_length: Annotated[int, Field(ge=4)] = 128
-    """Maximal tokens of a row, special tokens included. Longer texts are truncated."""
+    """Maximal tokens that the model reads at once, special tokens included.
+
+    ``long_text`` says what becomes of longer texts.
+    """
+    long_text: Literal["truncate", "head_tail", "windows"] = "truncate"
+    """A text that is longer than ``max_length``.
+
+    ``truncate``: its end is cut off. ``head_tail``: its beginning and its end are kept, and the middle is cut
+    out (``head_share``). ``windows``: the model reads all of it, in several windows, and gives one answer;
+    training and prediction take longer by their number (``windows``). Of a pair, the longer text is cut or
+    divided.
+    """
+    head_share: Rate = 0.25
+    """``head_tail``: fraction of the kept tokens that are from the beginning.
+
+    The default is 128 of 510 tokens, which were best in Sun et al. 2019, "How to Fine-Tune BERT for Text
+    Classification?", section 5.3.1.
+    """
+    windows: WindowsParams
+    """``windows``: the size of their overlap, their number, and the answer."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -429,4 +470,11 @@ class TokenizeParams(Section):
             problem = invalid_name(self.tokenizer, self.revision)
             if problem is not None:
                 raise ValueError(f"tokenizer: {problem}")
+        # each row has a special token at least, in nearly all tokenizers; the stage tokenize knows how many
+        stride = self.windows.stride
+        if self.long_text == "windows" and stride >= self.max_length - 1:
+            raise ValueError(
+                f"windows.stride: {stride} leaves nothing new for the next window, which has max_length:"
+                f" {self.max_length} tokens with its special ones; set it to {self.max_length // 8}"
+            )
         return self

@@ -87,7 +87,8 @@ class TrainParams(Section):
     micro_batch_size: Positive = 32
     """Examples in one forward pass of one process; must divide ``global_batch_size``.
 
-    Gradient accumulation follows from both.
+    Gradient accumulation follows from both. With ``tokenize.long_text: windows``, it counts windows; those of
+    one example stay together.
     """
     micro_batch_tokens: Positive | None = None
     """Tokens in one forward pass of one process, padding included: of longer rows, fewer than
@@ -187,9 +188,9 @@ class TrainParams(Section):
     evaluate_every_steps: Positive | None = None
     """Optimizer steps between evaluations. ``null``: one at the end of each epoch."""
     evaluation_batch_size: Positive = 64
-    """Examples in one forward pass of one process on the validation split.
+    """Examples in one forward pass of one process on the validation split, or windows of them.
 
-    It is halved when memory runs out.
+    Where they have more than 512 tokens, fewer are computed at once. It is halved when memory runs out.
     """
     keep: Literal["best", "last"] = "best"
     """Weights to publish: the best by ``metric`` on the validation split, or the last."""

@@ -29,7 +29,8 @@ class AtMost(Rule):
 
     max: Rate = 0.0
     """Largest allowed fraction of violating rows; of unknown tokens for ``unknown_rate``; of the largest
-    class for ``class_balance``.
+    class for ``class_balance``; of the rows with both of two labels, among those with either, for
+    ``inseparable_labels``.
     """
 
 
@@ -149,7 +150,9 @@ class ValidateParams(Section):
     class_names: AtMost = AtMost(severity="warning")
     """Names of classes differ visibly, and none looks like a header, a missing value or a text."""
     class_balance: AtMost = AtMost(severity="warning", max=0.9)
-    """The most frequent label does not make up almost all of a split."""
+    """The most frequent label, or no label at all, does not make up almost all of a split."""
+    inseparable_labels: AtMost = AtMost(severity="warning", max=0.95)
+    """Several labels per row: no two labels occur almost always together."""
     conflicting_labels: AtMost = AtMost(max=0.02)
     """The same text has the same label; in a regression, within one standard deviation."""
     duplicates: AtMost = AtMost(severity="warning", max=0.05)

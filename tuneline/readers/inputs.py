@@ -214,7 +214,10 @@ class InputTable:
         return self._parquet.rows if self.lines is None else self.lines.size
 
     def rows(
-        self, columns: Mapping[str, str], everywhere: Collection[str] | None = None
+        self,
+        columns: Mapping[str, str],
+        everywhere: Collection[str] | None = None,
+        lists: Collection[str] = (),
     ) -> Iterator[tuple[int, Sequence[Any] | RowProblem]]:
         """Yield the line or row number and the values of each row, or its problem.
 
@@ -222,9 +225,10 @@ class InputTable:
             columns: The columns to read, with the option or parameter that names each.
             everywhere: Keys without which a JSON object is a problem; by default all columns. Of other keys
                 that an object lacks, the value is ``None``.
+            lists: The columns of a Parquet file that may hold lists.
         """
         if self.source.kind == "parquet":
-            for batch in self._parquet_batches(columns, PREDICTED_ROWS):
+            for batch in self._parquet_batches(columns, PREDICTED_ROWS, lists):
                 arrays: list[Any] = [batch.columns[name] for name in columns]
                 rows = zip(*(array.to_pylist() for array in arrays), strict=True)
                 yield from zip(batch.positions, rows, strict=True)
@@ -270,8 +274,7 @@ class InputTable:
     ) -> Iterator[ValueBatch]:
         """Yield batches of at most ``ROW_GROUP`` rows, with the arguments of ``rows``.
 
-        Rows that cannot be read are added to ``bad``. Of the columns of a Parquet file, those in ``lists``
-        may hold lists.
+        Rows that cannot be read are added to ``bad``.
         """
         if self.source.kind == "parquet":
             yield from self._parquet_batches(columns, ROW_GROUP, lists)

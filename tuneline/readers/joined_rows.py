@@ -1,8 +1,8 @@
 """Rows of the same texts as one row, whose label is the set of all their labels.
 
 A file with one row for each pair of text and label may have the rows of a text anywhere. The rows are copied
-to a temporary file, each text once; memory holds a hash of each text (about 100 bytes), and 12 bytes for each
-row.
+to a temporary file, each text once; memory holds a hash of each text, and its labels: about 350 bytes for a
+text.
 """
 
 import hashlib

@@ -1,7 +1,8 @@
 """What the values of a file mean where a label is a set of names, in each layout of ``data.label_sets``.
 
 A set has each name once, sorted, so that equal sets are equal however they are written. The empty set is a
-label: no name applies. A missing label is null, and says nothing.
+label: no name applies. A missing label is null, and says nothing; in a cell of text it is ``?``, because an
+empty one is the empty set.
 """
 
 import ast
@@ -31,8 +32,9 @@ from tuneline.readers.label_columns import (
 from tuneline.readers.label_values import ValueProblemError, class_name, declared_class, plain_text
 from tuneline.readers.parquet import is_list
 from tuneline.readers.rows import json_type, text_problem
+from tuneline.tasks.task import UNFILLED
 
-SETS = pa.list_(pa.string())
+NAME_SETS = pa.list_(pa.string())
 """Arrow type of sets of names."""
 LISTS = LabelSetsParams(layout="lists")
 SHOWN = 80
@@ -42,7 +44,7 @@ SHOWN = 80
 class NameSetColumn(LabelColumn):
     """Reads sets from one column."""
 
-    label_type: ClassVar[pa.DataType] = SETS
+    label_type: ClassVar[pa.DataType] = NAME_SETS
 
     def of_type(self, kind: pa.DataType) -> Convert:
         """Accept text, numbers, and true and false, which can be names."""
@@ -63,7 +65,7 @@ class NameSetColumn(LabelColumn):
             )
             raise ValueProblemError("the labels are a list, not text", hint)
         if isinstance(value, str):
-            return self._of_text(value)
+            return None if value.strip() == UNFILLED else self._of_text(value)
         name = class_name(value)
         if name is None:
             return None
@@ -102,7 +104,7 @@ class ListedNames(NameSetColumn):
         if isinstance(value, list):
             return self._of_elements(value)
         if isinstance(value, str):
-            return self._of_text(value)
+            return None if value.strip() == UNFILLED else self._of_text(value)
         if plain_text(value) is None:
             return None
         hint = f"It is {_shown(value)}. {LIST_HINT}"
@@ -135,7 +137,7 @@ class ListedNames(NameSetColumn):
 class IndicatorColumns(LabelReader):
     """A column of 0 and 1 for each label."""
 
-    label_type: ClassVar[pa.DataType] = SETS
+    label_type: ClassVar[pa.DataType] = NAME_SETS
 
     def read(self, batch: ValueBatch, bad: BadValues) -> pa.Array:
         """Return the names of the columns with 1; null for a row in which any value is missing."""
@@ -188,7 +190,7 @@ INDICATORS = {
 def indicator(value: Any) -> bool | None:
     """Return True if a label applies: 1, or a word for it; False for 0 and for an empty cell.
 
-    ``None`` for a missing value: null, NaN, or -1.
+    ``None`` for a missing value: null, NaN, -1, or ``?``.
 
     Raises:
         ValueProblemError: It is something else.
@@ -202,7 +204,7 @@ def indicator(value: Any) -> bool | None:
     if text is None:
         return None
     text = text.lower().removesuffix(".0")
-    if text == str(UNLABELLED):
+    if text in (str(UNLABELLED), UNFILLED):
         return None
     if text not in INDICATORS:
         hint = (
@@ -236,6 +238,8 @@ _QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _NEXT = rf"\s*,\s*(?:{_QUOTED}|{_WORDS})|\s+(?:{_QUOTED})"  # NumPy writes no commas
 _LIST = re.compile(rf"[\[({{]\s*(?:(?:{_QUOTED}|{_WORDS})(?:{_NEXT})*\s*,?\s*)?[\])}}]", re.DOTALL)
 _ITEMS = re.compile(rf"{_QUOTED}|{_WORDS}", re.DOTALL)
+EMPTY_SET = "set()"
+"""How Python writes an empty set."""
 NO_VALUE = {"None", "null", "nan", "NaN"}
 """How a list as text has a missing value."""
 
@@ -250,7 +254,7 @@ def parse_list(text: str) -> list[Any]:
         ValueProblemError: It is not a flat list.
     """
     text = text.strip()
-    if not text:
+    if text in {"", EMPTY_SET}:
         return []
     if text.startswith("["):
         try:

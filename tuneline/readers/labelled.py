@@ -16,7 +16,7 @@ from tuneline.readers.bad_values import BadValues
 from tuneline.readers.inputs import InputTable, ValueBatch
 from tuneline.readers.joined_rows import join_rows
 from tuneline.readers.label_columns import ClassColumn, LabelFormat, LabelReader, NumberColumn, is_text
-from tuneline.readers.label_sets import LISTS, SETS, open_label_sets
+from tuneline.readers.label_sets import LISTS, NAME_SETS, open_label_sets
 from tuneline.readers.label_values import group_name
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, check_columns, text_problem
 from tuneline.tasks import Classification, Task
@@ -146,7 +146,7 @@ def _is_filled(text: pa.Array) -> pa.BooleanArray:
 _LABEL_READERS: Mapping[pa.DataType, Callable[[LabelFormat], LabelReader]] = {
     ClassColumn.label_type: ClassColumn,
     NumberColumn.label_type: NumberColumn,
-    SETS: open_label_sets,
+    NAME_SETS: open_label_sets,
 }
 """What values mean, by the type that a task has them in: ``Task.staged_type``."""
 

@@ -23,6 +23,10 @@ LABEL_NAMES = (
     "y",
     "tag",
 )
+ONLY_LABEL_NAMES = ("label", "labels", "gold_label", "class", "category", "target", "y")
+"""Names of a column that is the label, whatever other columns of 0 and 1 there are."""
+SET_NAMES = ("tags", "categories", "topics", "genres", "emotions", "intents", "classes", "keywords")
+"""Names of columns with several labels per row."""
 TEXT_NAMES = (
     "text",
     "sentence",

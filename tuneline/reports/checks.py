@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, Field
@@ -13,8 +13,8 @@ from tuneline.analysis.drift import Distribution
 from tuneline.analysis.text import Keys
 from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError
-from tuneline.core.records import Number, Record
-from tuneline.tasks import Task, task_with_names
+from tuneline.core.records import OMITTED, Number, Record
+from tuneline.tasks import Task, recorded_kind, task_with_names
 
 Severity = Literal["error", "warning"]
 Status = Literal["passed", "failed", "crashed"]
@@ -122,6 +122,8 @@ class SplitProfile(Record):
     rows: int
     labels: Histogram | None
     """Rows per class id, or the distribution of regression targets; ``None`` for a split without labels."""
+    label_figures: Mapping[str, Number] | None = OMITTED
+    """Several labels per row: mean number, its share of all labels, and share of the rows without any."""
     characters: Histogram
     """Distribution of the rows' lengths in characters."""
     words: Words
@@ -134,15 +136,22 @@ class Profile(Record):
 
     version: Literal[1]
     """Version of the format: distributions of another version have other bins."""
+    task_kind: str | None = OMITTED
+    """The kind of task; not of a classification or a regression, which the class names tell."""
     labels: Sequence[str] | None
     """Class names; ``None`` for a regression."""
     splits: Mapping[str, SplitProfile]
     """Profiles by name, of the splits that have the columns they should have."""
 
+    @classmethod
+    def of(cls, task: Task, splits: Mapping[str, SplitProfile]) -> Self:
+        """Return the profile of data with the labels of a task."""
+        return cls(version=1, task_kind=recorded_kind(task), labels=task.names, splits=splits)
+
     @property
     def task(self) -> Task:
         """The task that the labels are of."""
-        return task_with_names(self.labels)
+        return task_with_names(self.labels, self.task_kind)
 
     @property
     def train(self) -> SplitProfile:

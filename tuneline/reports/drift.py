@@ -15,7 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tuneline.analysis.drift import Counts, bin_counts, kolmogorov_smirnov, population_stability
+from tuneline.analysis.drift import (
+    Counts,
+    Distance,
+    bin_counts,
+    kolmogorov_smirnov,
+    most_drifted,
+    population_stabilities,
+    population_stability,
+)
 from tuneline.analysis.text import VocabularyCounts, normalized, words
 from tuneline.reports.checks import Profile
 from tuneline.settings import DriftLimits
@@ -111,7 +119,7 @@ def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:
         return np.zeros(0, dtype=np.int64)
     task = profile.task
     values = task.encoded(pa.chunked_array([predicted]))
-    return bin_counts(values[task.valid(values)], np.array(labels.edges))
+    return bin_counts(task.bin_values(values[task.valid(values)]), np.array(labels.edges))
 
 
 class DriftMeasure(NamedTuple):
@@ -139,9 +147,9 @@ def drift_measures(profile: Profile, counts: RowCounts, limits: DriftLimits) -> 
         ("length of texts, PSI", length_psi, limits.max_psi),
         ("length of texts, KS", length_ks, limits.max_ks),
     ]
-    if train.labels is not None and counts.labels.sum():
-        label_psi = population_stability(counts.labels, np.array(train.labels.counts))
-        distances.append(("predicted labels, PSI", label_psi, limits.max_psi))
+    label_distance = _label_distance(profile, counts, limits)
+    if label_distance is not None:
+        distances.append((*label_distance, limits.max_psi))
     measures = []
     for name, (value, p_value), limit in distances:
         drifted = value > limit and p_value < limits.significance
@@ -155,3 +163,25 @@ def drift_measures(profile: Profile, counts: RowCounts, limits: DriftLimits) -> 
             DriftMeasure("share of common words, of that in training", share, None, limit, share < limit)
         )
     return measures
+
+
+def _label_distance(profile: Profile, counts: RowCounts, limits: DriftLimits) -> tuple[str, Distance] | None:
+    """Return the distance of the predicted labels, with its name; ``None`` without labels.
+
+    Where a row can have several labels, each is compared by itself, and the one that has drifted most counts.
+    """
+    train = profile.train
+    if train.labels is None:
+        return None
+    task = profile.task
+    predicted = task.histograms(counts.labels, counts.rows)
+    trained = task.histograms(np.array(train.labels.counts), train.rows)
+    if not predicted[0].sum():
+        return None
+
+    distances = population_stabilities(predicted, trained)
+    position = most_drifted(distances, limits.significance)
+    name = "predicted labels, PSI"
+    if len(distances) > 1:
+        name = f"predicted label {task.class_names[position]!r}, PSI"
+    return name, distances[position]

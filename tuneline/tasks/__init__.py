@@ -6,7 +6,15 @@ its kind.
 
 from tuneline.tasks.classification import Classification
 from tuneline.tasks.multilabel import Multilabel
-from tuneline.tasks.reading import DECISIONS, TASKS, read_task, register, task_with_names, trained_task
+from tuneline.tasks.reading import (
+    DECISIONS,
+    TASKS,
+    read_task,
+    recorded_kind,
+    register,
+    task_with_names,
+    trained_task,
+)
 from tuneline.tasks.regression import Regression
 from tuneline.tasks.task import Task
 
@@ -18,6 +26,7 @@ __all__ = [
     "Regression",
     "Task",
     "read_task",
+    "recorded_kind",
     "register",
     "task_with_names",
     "trained_task",

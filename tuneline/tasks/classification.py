@@ -130,7 +130,7 @@ class Classification(Task):
         return np.asarray((labels >= 0) & (labels < self.outputs))
 
     @property
-    def label_limits(self) -> dict[str, list[int]]:
+    def label_limits(self) -> dict[str, Any]:
         """The class ids."""
         return {"class_ids": list(range(self.outputs))}
 
@@ -180,6 +180,10 @@ class Classification(Task):
             return label
         return self.names[int(label)]
 
+    def unknown_names(self, text: str) -> list[str]:
+        """Return the text if it is no class name."""
+        return [] if text in self.names else [text]
+
     def label_text(self, label: Any) -> str:
         """Return the name of a class id."""
         return self.names[int(label)]
@@ -206,6 +210,12 @@ class Classification(Task):
         """Return the probabilities of the classes."""
         return probabilities(logits)
 
+    def window_support(self, windows: Logits, answers: Logits) -> NDArray[np.float64]:
+        """Return the probability that each window alone gives the class of its document."""
+        classes = self.predictions(answers)
+        scores = self.scores(windows)
+        return scores[np.arange(len(scores)), classes]
+
     @property
     def prediction_columns(self) -> tuple[str, ...]:
         """The class, its probability, and the probability of each class."""
@@ -230,6 +240,15 @@ class Classification(Task):
         """Return the most probable class, and all probabilities."""
         named = dict(zip(self.names, scores, strict=True))
         return max(named, key=lambda name: named[name]), named
+
+    def margin(self, probabilities: Mapping[str, float]) -> float:
+        """Return the difference of the two largest probabilities."""
+        ascending = sorted([0.0, *probabilities.values()])
+        return ascending[-1] - ascending[-2]
+
+    def by_doubt(self, probabilities: Mapping[str, float]) -> list[str]:
+        """Return the class names by their probability."""
+        return sorted(probabilities, key=lambda name: -probabilities[name])
 
     def constant_prediction(self, batches: Iterable[Labels]) -> Any:
         """Return the most frequent class."""

@@ -56,6 +56,18 @@ def trained_task(task: Task, model: Path) -> Task:
     return task.with_decisions(config.get(DECISIONS, {}))
 
 
-def task_with_names(names: Sequence[str] | None) -> Task:
-    """Return the task of a record: a classification with these classes; a regression without any."""
+def task_with_names(names: Sequence[str] | None, kind: str | None = None) -> Task:
+    """Return the task of a record.
+
+    Without a ``kind``, it is a classification with these classes, or a regression without any.
+    """
+    if kind is not None:
+        return TASKS[kind].of_outputs(names or ())
     return Regression() if names is None else Classification(tuple(names))
+
+
+def recorded_kind(task: Task) -> str | None:
+    """Return the kind that a record has beside the class names; ``None`` if these tell it."""
+    if task_with_names(task.names) == task:
+        return None
+    return task.kind

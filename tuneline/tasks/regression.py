@@ -97,7 +97,7 @@ class Regression(Task):
         return np.asarray(np.isfinite(labels))
 
     @property
-    def label_limits(self) -> dict[str, list[int]]:
+    def label_limits(self) -> dict[str, Any]:
         """There are none."""
         return {}
 

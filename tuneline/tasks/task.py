@@ -25,6 +25,8 @@ Logits = NDArray[np.float32]
 RowLosses = NDArray[np.float64]
 """Loss of each row, of shape ``(rows,)``."""
 
+UNFILLED = "?"
+"""What people replace by a label, where an empty cell is one."""
 TYPICAL = 0.8
 """Accuracy, or correlation; ``Task.resolution`` says how exactly a test measures it."""
 DEVIATIONS = 1.96
@@ -66,6 +68,8 @@ class Task(ABC):
     """True if the primary metric is a correlation, which rows with equal labels do not have."""
     one_class: ClassVar[bool]
     """True if a label is one class."""
+    unfilled: ClassVar[str] = ""
+    """What is in the cell of a label that people fill in."""
     takes_class_params: ClassVar[bool]
     """True if ``train.class_weights`` and ``train.label_smoothing`` can be set."""
 
@@ -133,6 +137,11 @@ class Task(ABC):
     def observed(cls, labels: pa.Array) -> set[Any]:
         """Return the classes that occur in a column, of names or of ids; none where labels are no classes."""
 
+    @classmethod
+    def label_texts(cls, labels: pa.Array) -> pa.Array:
+        """Return labels of ``staged_type`` as text, the same for equal labels; null for a missing one."""
+        return labels.cast(pa.string())
+
     @abstractmethod
     def stored(self, labels: pa.Array, written: Sequence[str]) -> pa.Array:
         """Return labels of ``staged_type`` as ``label_type``; -1 for an unknown class.
@@ -157,8 +166,8 @@ class Task(ABC):
 
     @property
     @abstractmethod
-    def label_limits(self) -> dict[str, list[int]]:
-        """Limits of a column of labels, by what the data checks limit."""
+    def label_limits(self) -> dict[str, Any]:
+        """Limits of a column of ``codes``, by what the data checks limit."""
 
     @property
     @abstractmethod
@@ -175,6 +184,29 @@ class Task(ABC):
     def bin_values(self, labels: Labels) -> Labels:
         """Return what is counted in ``bins`` of valid labels, shape ``(values,)``: one for each row."""
         return labels
+
+    def codes(self, labels: Labels) -> NDArray[Any]:
+        """Return one number for each row, shape ``(rows,)``: equal for equal labels, -1 for a missing label.
+
+        A data check compares columns of numbers.
+        """
+        return labels
+
+    def histograms(self, counts: NDArray[np.int64], rows: int) -> list[NDArray[np.int64]]:  # noqa: ARG002
+        """Return what is compared with other rows to find drift, given how often each of ``bins`` occurs.
+
+        Each histogram counts every row once.
+        """
+        return [counts]
+
+    def largest_share(self, labels: Labels) -> float:
+        """Return the share of the rows that have the most frequent label, of one row or more."""
+        _, rows = np.unique(labels, return_counts=True)
+        return float(rows.max() / rows.sum())
+
+    def label_figures(self, labels: Labels) -> dict[str, float]:  # noqa: ARG002
+        """Return figures of the labels of a split, by name; empty if the counts of ``bins`` say all."""
+        return {}
 
     def members(self, labels: Labels, label: int) -> NDArray[np.bool_]:
         """Return which rows have the class of this id, shape ``(rows,)``."""
@@ -199,6 +231,14 @@ class Task(ABC):
     def array_of(self, column: pa.Array | pa.ChunkedArray) -> Labels:
         """Return a column of labels or predictions, without nulls, as an array, which may be read-only."""
         return numpy_values(column)
+
+    def labels_of(self, column: pa.Array | pa.ChunkedArray) -> Labels:
+        """Return a column of labels as an array, which may be read-only; a null is a missing label."""
+        if not column.null_count:
+            return self.array_of(column)
+        labels = np.full((len(column), *self.label_shape), UNLABELLED, self.label_dtype)
+        labels[column.is_valid().to_numpy(zero_copy_only=False)] = self.array_of(column.drop_null())
+        return labels
 
     def column_of(self, labels: Labels) -> pa.Array:
         """Return an array of labels or predictions as a column of ``label_type``."""
@@ -250,6 +290,14 @@ class Task(ABC):
             ValueError: The label of a regression is not numeric.
         """
 
+    def staged_text(self, label: Any) -> str:
+        """Return a label of ``staged_type`` as ``exact_text`` has it."""
+        return str(label)
+
+    def unknown_names(self, text: str) -> list[str]:  # noqa: ARG002
+        """Return the names in a text of ``exact_text`` that are no class; none of a number."""
+        return []
+
     @abstractmethod
     def label_text(self, label: Any) -> str:
         """Return a label or a prediction as people read it."""
@@ -280,6 +328,19 @@ class Task(ABC):
         """Return the probabilities of the classes of a split, where there are classes."""
         return Softmax.of(logits)
 
+    def window_support(self, windows: Logits, answers: Logits) -> NDArray[np.float64]:
+        """Return how much each window of a document supports the answer for it, shape ``(windows,)``.
+
+        Where nothing else is known of the outputs, it is how far they are from the answer: without that
+        window, the answer would be another one.
+
+        Args:
+            windows: Outputs for the windows, ``(windows, outputs)``.
+            answers: Outputs for the document of each window, of the same shape.
+        """
+        distances: NDArray[np.float64] = np.linalg.norm(windows - answers.astype(np.float64), axis=1)
+        return distances
+
     @property
     @abstractmethod
     def prediction_columns(self) -> tuple[str, ...]:
@@ -308,6 +369,14 @@ class Task(ABC):
     @abstractmethod
     def named_scores(self, scores: Sequence[float]) -> tuple[str | float, dict[str, float]]:
         """Return the prediction of one row, and its probabilities by class name: none for a number."""
+
+    def margin(self, probabilities: Mapping[str, float]) -> float:  # noqa: ARG002
+        """Return how far the named scores of a row are from another prediction; 0 for a number."""
+        return 0.0
+
+    def by_doubt(self, probabilities: Mapping[str, float]) -> list[str]:
+        """Return the names of scores of a row, first the ones that another prediction is about."""
+        return list(probabilities)
 
     @abstractmethod
     def constant_prediction(self, batches: Iterable[Labels]) -> Any:
@@ -350,6 +419,17 @@ class Task(ABC):
     @abstractmethod
     def scales_targets(self) -> bool:
         """True if a model learns labels with mean 0 and deviation 1, and its last layer scales them back."""
+
+    def new_bias(
+        self,
+        labels: Labels,  # noqa: ARG002
+        class_weights: NDArray[np.float32] | None,  # noqa: ARG002
+    ) -> NDArray[np.float32] | None:
+        """Return the bias with which a new head starts, shape ``(outputs,)``; ``None`` to leave it at 0.
+
+        ``labels`` are those of train, with the weights of their classes.
+        """
+        return None
 
     @property
     @abstractmethod

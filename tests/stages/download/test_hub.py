@@ -16,6 +16,7 @@ from tests.conftest import ROOT
 from tests.hub import LoopbackHub
 from tests.params import complete, write_params
 from tests.stages.download.made import parquet
+from tuneline.tasks import Multilabel, read_task
 
 ASKED = {"source": "hub", "text_columns": ["text"], "label_column": "label"}
 ONE_SPLIT = {"train": "train[:60%]", "validation": "train[60%:80%]", "test": "train[80%:]"}
@@ -67,6 +68,22 @@ def class_labels(labels: list[int], names: list[str] | None = None) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def sets_of_class_labels(labels: list[list[int]], names: list[str]) -> bytes:
+    """A Parquet file with a list of class labels in each row, as go_emotions has them on the hub."""
+    feature = {"feature": {"names": names, "_type": "ClassLabel"}, "_type": "List"}
+    features = {"text": {"dtype": "string", "_type": "Value"}, "label": feature}
+    table = pa.table(
+        {
+            "text": [f"text {row}" for row in range(len(labels))],
+            "label": pa.array(labels, pa.list_(pa.int64())),
+        }
+    )
+    sink = pa.BufferOutputStream()
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    pq.write_table(table.replace_schema_metadata(metadata), sink)
+    return sink.getvalue().to_pybytes()
+
+
 LABELLED = class_labels([1, 0, 1, 0, 1, 0, 1, 0, 1, 0])
 
 
@@ -87,6 +104,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackHub]:
             "someone/two",
             {"README.md": CARD, "first/train.parquet": LABELLED, "second/train.parquet": LABELLED},
         )
+        emotions = sets_of_class_labels([[2], [], [2, 0], [1]] * 3, ["joy", "anger", "fear"])
+        hub.add("datasets", "someone/emotions", {"train.parquet": emotions})
         hub.add("datasets", "someone/gaps", {"train.parquet": class_labels([1, 0, -1, 0, 1, 0, 1, 0, 1, 0])})
         hub.add(
             "datasets",
@@ -124,6 +143,14 @@ CASES: dict[str, dict[str, Any]] = {
         "data": {"path": "someone/lines", "splits": ONE_SPLIT, "label_names": ["no", "yes"]}
     },
     "numbers to predict": {"data": {"path": "someone/scores", "splits": ONE_SPLIT, "task": "regression"}},
+    "several labels": {
+        "data": {
+            "path": "someone/emotions",
+            "splits": ONE_SPLIT,
+            "task": "multilabel",
+            "label_sets": {"layout": "lists"},
+        }
+    },
     "names in another order": {
         "data": {"path": "someone/two", "name": "first", "splits": ONE_SPLIT, "label_names": ["good", "bad"]}
     },
@@ -254,6 +281,12 @@ def test_data_set_with_one_split_is_divided(said: dict[str, Any], out: Path):
 def test_rows_without_label_are_left_out_on_demand(said: dict[str, Any], out: Path):
     assert said["gaps left out"] == {"train": 5, "validation": 2, "test": 2}
     assert pq.read_table(out / "gaps left out/train.parquet")["idx"].to_pylist() == [0, 1, 3, 4, 5]
+
+
+def test_lists_of_class_labels_are_sets_with_the_names_of_the_data_set(out: Path):
+    table = pq.read_table(out / "several labels/train.parquet")
+    assert read_task(table.schema) == Multilabel(("joy", "anger", "fear"))
+    assert table["labels"].to_pylist() == [[2], [], [0, 2], [1], [2], [], [0, 2]]
 
 
 def test_given_names_name_plain_numbers_or_put_class_names_in_another_order(said: dict[str, Any], out: Path):

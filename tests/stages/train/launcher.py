@@ -196,8 +196,8 @@ def record_batches() -> None:
     shard = loop.shard_batch
     train_batch = loop.train_batch
 
-    def recording_shard(batch, micro_batch_size, processes, rank):
-        micro_batches = shard(batch, micro_batch_size, processes, rank)
+    def recording_shard(batch, *layout):
+        micro_batches = shard(batch, *layout)
         rows.extend(int(row) for micro_batch in micro_batches for row in micro_batch)
         return micro_batches
 

@@ -17,9 +17,9 @@ from tuneline.core.errors import ParamsError
 
 def test_throughput_counts_rows_real_tokens_and_padding():
     throughput = Throughput()
-    throughput.add(np.array([5, 3]), width=8)
-    throughput.add(np.array([4]), width=4)
-    throughput.add(np.array([], dtype=np.int64), width=0)  # a process with nothing to do
+    throughput.add(2, np.array([5, 3]), width=8)
+    throughput.add(1, np.array([4]), width=4)
+    throughput.add(0, np.array([], dtype=np.int64), width=0)  # a process with nothing to do
     assert (throughput.samples, throughput.tokens, throughput.positions) == (3, 12, 20)
     assert throughput.padding == pytest.approx(8 / 20)
 

@@ -92,6 +92,36 @@ def write_data(project: Path, rows: int = 60, labels: Task = CLASSES) -> None:
         write_table(table(count, seed, labels), folder / f"{split}.parquet")
 
 
+def documents(rows: int, seed: int, answer: str) -> pa.Table:
+    """Return documents of one to four windows of 7 to 14 tokens, of which one names the class three times."""
+    random = np.random.default_rng(seed)
+    classes = random.integers(len(NAMES), size=rows)
+    ids, lengths = [], []
+    for label in classes:
+        windows = []
+        for _ in range(random.integers(1, 5)):
+            fillers = random.integers(8, len(WORDS), size=random.integers(5, 10))
+            windows.append([2, *fillers.tolist(), 3])
+        window = windows[random.integers(len(windows))]
+        window[1:1] = [5 + label] * 3
+        ids.append([token for window in windows for token in window])
+        lengths.append(list(map(len, windows)))
+    columns = {
+        "input_ids": ids,
+        "attention_mask": [[1] * len(row) for row in ids],
+        "token_type_ids": [[0] * len(row) for row in ids],
+        "window_lengths": lengths,
+        "labels": classes,
+    }
+    return pa.table(columns, schema=tokenized_schema(True, CLASSES, answer))
+
+
+def write_documents(project: Path, rows: int = 60, answer: str = "mean") -> None:
+    """Write splits of documents in windows in the place of those of ``write_data``."""
+    for seed, (split, count) in enumerate({"train": rows, "validation": 21, "test": 21}.items()):
+        write_table(documents(count, seed, answer), project / f"data/tokenized/{split}.parquet")
+
+
 def write_checkpoint(project: Path, seed: int = 0, without: tuple[str, ...] = ()) -> None:
     """Write a checkpoint to ``models/base``, without the weights whose names begin with one of
     ``without``."""

@@ -6,16 +6,22 @@ import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from stages.tokenize.tokenizer import SavedTokenizer
 from stages.validate.tables import DataFolders
 from tests.params import params
+from tuneline.core.base_source import BaseSource
 from tuneline.core.paths import SPLITS
-from tuneline.core.tables import raw_schema, tokenized_schema, write_table
+from tuneline.core.tables import WINDOW_LENGTHS, raw_schema, tokenized_schema, write_table
+from tuneline.model.encoding import Encoder
+from tuneline.model.long_text import LongText
 from tuneline.params import Params
-from tuneline.tasks import Classification, Task
+from tuneline.tasks import Classification, Multilabel, Task
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu")
@@ -75,6 +81,8 @@ class Data:
 
     def tokenize(self) -> "Data":
         """Tokenize the raw splits again."""
+        if self.params.tokenize.long_text != "truncate":
+            return self._tokenize_long_texts()
         self.tokenizer.enable_truncation(self.params.tokenize.max_length)
         for split, columns in self.raw.items():
             texts = [[text or "" for text in columns[name]] for name in self.columns]
@@ -89,15 +97,57 @@ class Data:
             }
         return self
 
+    def _tokenize_long_texts(self) -> "Data":
+        """Tokenize as the stage ``tokenize`` does it."""
+        names = ["input_ids", "attention_mask", "token_type_ids"]
+        tokenizer = SimpleNamespace(
+            backend_tokenizer=self.tokenizer,
+            truncation_side="right",
+            unk_token_id=self.tokenizer.token_to_id("[UNK]"),
+            model_input_names=names,
+            name_or_path="tokenizer",
+        )
+        tokenize = self.params.tokenize
+        for split, columns in self.raw.items():
+            encoder = Encoder(tokenizer, tokenize.max_length, len(self.columns) == 2, LongText.of(tokenize))
+            rows = list(zip(*(columns[name] for name in self.columns), strict=True))
+            texts = rows if len(self.columns) == 2 else [text for (text,) in rows]
+            encoded = encoder.columns(encoder.encode(texts))
+            self.tokenized[split] = {name: column.to_pylist() for name, column in encoded.items()}
+            self.tokenized[split]["labels"] = list(columns["labels"])
+        return self
+
     def set_params(self, change: Callable[[dict], None]) -> None:
         """Change parameters, given as the values of a parameter file."""
         values = self.params.model_dump(by_alias=True)
         change(values)
         self.params = Params.model_validate(values)
 
+    def _tokenize_long_texts(self) -> "Data":
+        """Tokenize with the encoder of the stage ``tokenize``."""
+        tokenize = self.params.tokenize
+        with TemporaryDirectory() as folder:
+            self.tokenizer.save(f"{folder}/tokenizer.json")
+            saved = SavedTokenizer(
+                path=Path(folder, "tokenizer.json"),
+                truncation_side="right",
+                unk_token_id=self.tokenizer.token_to_id("[UNK]"),
+                model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+            )
+            encoder = Encoder(saved, tokenize.max_length, len(self.columns) == 2, LongText.of(tokenize))
+        for split, columns in self.raw.items():
+            texts = columns[self.columns[0]]
+            if len(self.columns) == 2:
+                texts = list(zip(*(columns[name] for name in self.columns), strict=True))
+            encoded = encoder.columns(encoder.encode(texts))
+            self.tokenized[split] = {name: values.to_pylist() for name, values in encoded.items()}
+            self.tokenized[split]["labels"] = list(columns["labels"])
+        return self
+
     def write(self, folder: Path) -> DataFolders:
         """Write the files that the stage reads."""
-        folders = DataFolders(folder / "raw", folder / "tokenized", folder / "derived")
+        folders = DataFolders(folder / "base", folder / "raw", folder / "tokenized", folder / "derived")
+        BaseSource(checkpoint=None, tokenizer=None).write(folders.base / "source.json")
         folders.raw.mkdir(parents=True)
         folders.tokenizer.mkdir(parents=True)
         for split in SPLITS:
@@ -106,13 +156,13 @@ class Data:
                 {**raw, "idx": list(range(len(raw["labels"])))}, schema=raw_schema(self.columns, self.labels)
             )
             write_table(raw_table, folders.raw / f"{split}.parquet")
-            tokenized_table = pa.table(
-                tokenized, schema=tokenized_schema("token_type_ids" in tokenized, self.labels)
-            )
+            answer = LongText.of(self.params.tokenize).answer
+            schema = tokenized_schema("token_type_ids" in tokenized, self.labels, answer)
+            tokenized_table = pa.table(tokenized, schema=schema)
             write_table(tokenized_table, folders.tokenized / f"{split}.parquet")
         self.tokenizer.no_truncation()
         self.tokenizer.save(str(folders.tokenizer / "tokenizer.json"))
-        names = [name for name in self.tokenized["train"] if name != "labels"]
+        names = [name for name in self.tokenized["train"] if name not in ("labels", WINDOW_LENGTHS)]
         config = {"unk_token": "[UNK]", "model_input_names": names}
         (folders.tokenizer / "tokenizer_config.json").write_text(json.dumps(config))
         return folders
@@ -132,6 +182,8 @@ def words_of(label: int, classes: int, words: Sequence[str] = WORDS) -> list[str
 def params_for(columns: Sequence[str], task: str = "classification") -> Params:
     """Return the default parameters for these columns."""
     data = {"text_columns": list(columns), "task": task}
+    if task == "multilabel":
+        data["label_sets"] = {"layout": "lists"}
     return params(
         data=data, tokenize={"max_length": 64}, model={"checkpoint": None, "config": {"model_type": "bert"}}
     )
@@ -147,3 +199,24 @@ def good_data(seed: int = 7) -> Data:
         texts = {name: [sentence(rng, words_of(label, 3)) for label in labels] for name in columns}
         raw[split] = {**texts, "labels": labels}
     return Data(columns, Classification(("no", "yes", "perhaps")), params_for(columns), raw).tokenize()
+
+
+TOPICS = ("billing", "delivery", "refund", "urgent")
+TOPIC_SHARES = (0.4, 0.3, 0.2, 0.15)
+
+
+def good_sets(seed: int = 7) -> Data:
+    """Return valid texts with any number of four labels."""
+    rng = random.Random(seed)
+    raw = {}
+    for split, rows in ROWS.items():
+        texts, labels = [], []
+        for _ in range(3 * rows):
+            topics = [topic for topic, share in enumerate(TOPIC_SHARES) if rng.random() < share]
+            words = list(WORDS)
+            for topic in topics:
+                words += words_of(topic, len(TOPICS))[len(WORDS) :]
+            texts.append(sentence(rng, words))
+            labels.append(topics)
+        raw[split] = {"text": texts, "labels": labels}
+    return Data(("text",), Multilabel(TOPICS), params_for(("text",), "multilabel"), raw).tokenize()

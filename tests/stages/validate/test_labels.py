@@ -37,7 +37,7 @@ def examine(tmp_path):
                 path,
             )
         files = {name: SplitReader.open(tmp_path, name, "download") for name in splits}
-        raw = read_raw(files, columns, tmp_path / "derived", params.run)
+        raw = read_raw(files, columns, schema, tmp_path / "derived", params.run)
         return examine_labels(raw, columns, schema, params.validate_)
 
     return run

@@ -43,7 +43,8 @@ def test_words_of_random_labels_reveal_nothing():
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.9, 0.99])
 def test_no_word_meets_the_criterion_by_chance(share):
     """The fewest rows that meet it, all with the label, are that improbable."""
-    criterion = Criterion(np.array([round(10_000 * share), round(10_000 * (1 - share))]), 0.85)
+    counts = np.array([round(10_000 * share), round(10_000 * (1 - share))])
+    criterion = Criterion(counts, 0.85, total=10_000)
     rows = next(rows for rows in range(1, 10_000) if criterion.apply("", 0, rows, rows))
     assert share**rows < 1e-11
 

@@ -10,20 +10,22 @@ from tests.params import params
 from tuneline.core.tables import SplitReader, raw_schema, write_table
 from tuneline.tasks import Classification
 
+TASK = Classification(("no", "yes"))
+
 
 @pytest.fixture
 def read(tmp_path):
     """Return a function that writes a raw split with two text columns and reads it."""
 
     def write_and_read(one, two, labels):
-        schema = raw_schema(["one", "two"], Classification(("no", "yes")))
+        schema = raw_schema(["one", "two"], TASK)
         columns = {"one": one, "two": two, "labels": labels, "idx": range(len(one))}
         write_table(
             pa.table({name: columns[name] for name in schema.names}, schema=schema),
             tmp_path / "train.parquet",
         )
         splits = {"train": SplitReader.open(tmp_path, "train", "download")}
-        return read_raw(splits, ["one", "two"], tmp_path / "derived", params().run)["train"]
+        return read_raw(splits, ["one", "two"], TASK, tmp_path / "derived", params().run)["train"]
 
     return write_and_read
 

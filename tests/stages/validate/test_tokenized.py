@@ -12,7 +12,7 @@ def columns(data, tmp_path):
         folders = data.write(tmp_path / "data")
         splits = {split: SplitReader.open(folders.tokenized, split, "tokenize")}
         vocabulary = Vocabulary.read(folders.tokenizer, len(data.columns))
-        columns = read_tokenized(splits, vocabulary, folders.derived, data.params.run)[split]
+        columns = read_tokenized(splits, vocabulary, data.labels, folders.derived, data.params.run)[split]
         (frame,) = columns.frames(sorted(columns.names))
         return frame
 

@@ -12,6 +12,7 @@ from stages.validate.tokenized import (
     load_plain_tokenizer,
     pieces_match,
 )
+from tests.params import params
 from tests.stages.validate.data import good_data, tokenizer_of
 from tuneline.core.errors import StageError
 
@@ -58,7 +59,8 @@ def decoding(tmp_path_factory):
     data = good_data()
     folders = data.write(tmp_path_factory.mktemp("decoding") / "data")
     tokenizer = load_plain_tokenizer(folders.tokenizer)
-    return tokenizer, Decoder(tokenizer, Vocabulary.read(folders.tokenizer, texts=2), max_length=16)
+    tokenize = params(tokenize={"max_length": 16}).tokenize
+    return tokenizer, Decoder(tokenizer, Vocabulary.read(folders.tokenizer, texts=2), tokenize)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ from tests.stages.tokenize.raw_splits import NO_YES, write_raw
 from tuneline.analysis import baselines
 from tuneline.analysis.baselines import out_of_fold, predict_with_tfidf, read_sample
 from tuneline.core.tables import SplitReader
-from tuneline.tasks import Regression
+from tuneline.tasks import Classification, Regression
 
 NUMBERS = Regression()
+CLASSES = {2: NO_YES, 4: Classification(("a", "b", "c", "d"))}
 WORDS = [f"word{number}" for number in range(200)]
 
 
@@ -152,20 +153,20 @@ def test_out_of_fold_probabilities_come_from_models_that_have_not_seen_the_row()
     """A label that only its own row gives away cannot be predicted: each row has a word of its own, and the
     labels are random."""
     texts, labels = topical(400, 0)
-    probabilities = out_of_fold([texts], labels, 2, folds=5, seed=1)
+    probabilities = out_of_fold([texts], labels, CLASSES[2], folds=5, seed=1)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     assert 0.8 < (probabilities.argmax(axis=1) == labels).mean() < 1
-    np.testing.assert_array_equal(probabilities, out_of_fold([texts], labels, 2, folds=5, seed=1))
-    assert not np.array_equal(probabilities, out_of_fold([texts], labels, 2, folds=5, seed=2))
+    np.testing.assert_array_equal(probabilities, out_of_fold([texts], labels, CLASSES[2], folds=5, seed=1))
+    assert not np.array_equal(probabilities, out_of_fold([texts], labels, CLASSES[2], folds=5, seed=2))
     random = np.random.default_rng(1).integers(2, size=400)
-    assert (out_of_fold([texts], random, 2, folds=5, seed=1).argmax(axis=1) == random).mean() < 0.6
+    assert (out_of_fold([texts], random, CLASSES[2], folds=5, seed=1).argmax(axis=1) == random).mean() < 0.6
 
 
 def test_out_of_fold_probabilities_of_a_rare_and_of_an_absent_class():
     """The only row of class 2 is predicted by models that do not know the class; class 3 has no row."""
     texts, labels = topical(100, 0)
     labels[7] = 2
-    probabilities = out_of_fold([texts, texts], labels, 4, folds=3, seed=1)
+    probabilities = out_of_fold([texts, texts], labels, CLASSES[4], folds=3, seed=1)
     assert probabilities.shape == (100, 4)
     assert probabilities[7, 2] == 0
     assert not probabilities[:, 3].any()
@@ -175,6 +176,6 @@ def test_out_of_fold_probabilities_of_a_rare_and_of_an_absent_class():
     ("texts", "labels"), [(["!", "?", "", "..."], [1, 0, 1, 1]), (["a b", "a c", "a b", "a"], [1, 1, 1, 1])]
 )
 def test_out_of_fold_probabilities_of_nothing_to_learn_from_are_frequencies(texts, labels):
-    probabilities = out_of_fold([texts], np.array(labels), 2, folds=2, seed=0)
+    probabilities = out_of_fold([texts], np.array(labels), CLASSES[2], folds=2, seed=0)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     assert probabilities[:, 1].mean() == np.mean(labels)

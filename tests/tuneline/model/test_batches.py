@@ -72,6 +72,18 @@ def test_every_row_is_in_one_batch_and_the_longest_are_first(lengths, size):
     assert all(len(batch) == size for batch in batches[:-1])
 
 
+def test_long_rows_are_in_smaller_batches():
+    lengths = np.array([8192] + [2048] * 5 + [1024] * 20 + [512] * 80, dtype=np.int64)
+    assert list(map(len, length_sorted_batches(lengths, 64))) == [1, 4, 4, 16, 16, 64, 1]
+
+
+def test_windows_of_long_inputs_are_in_smaller_batches():
+    lengths = np.array([8192] * 4 + [600] * 4, dtype=np.int64)
+    windows = np.array([8] * 4 + [1] * 4)
+    batches = [batch.tolist() for batch in length_sorted_batches(lengths, 32, windows)]
+    assert batches == [[0], [1], [2], [3], [4, 5, 6, 7]]
+
+
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(1, 3), min_size=1, max_size=30))
 def test_rows_of_the_same_length_keep_their_order(lengths):
@@ -100,7 +112,7 @@ def test_outputs_are_in_the_order_of_the_rows_and_computed_in_length_sorted_batc
 def test_row_that_is_computed_twice_or_not_at_all_is_an_error(monkeypatch):
     monkeypatch.setattr(
         "tuneline.model.batches.length_sorted_batches",
-        lambda lengths, size: [np.arange(44), np.array([0])],
+        lambda lengths, size, windows: [np.arange(44), np.array([0])],
     )
     out = np.zeros((45, 1), dtype=np.float32)
     with pytest.raises(AssertionError, match="2 rows of 45"):

@@ -89,7 +89,7 @@ def test_special_token_in_a_text_is_text_as_in_training(deployed, trained_tokeni
     """The rows of training and of prediction are the same, also where a text has the tokenizer's
     separator."""
     texts = [("parcel [SEP] invoice", "[CLS] the [PAD] order"), ("is </s> fine", "<s>")]
-    trained = Encoder(trained_tokenizer, deployed.max_length, pairs=True).encode(texts)
+    trained = Encoder(trained_tokenizer, deployed.max_length, pairs=True).encode(texts).encodings
     predicted = deployed.encode(texts)
     assert predicted.values["input_ids"].tolist() == [number for row in trained for number in row.ids]
     assert all(row.ids.count(trained_tokenizer.sep_token_id) == 2 for row in trained)

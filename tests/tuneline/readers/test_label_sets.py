@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.label_sets import Sets
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.params.data import LabelSetsParams
 from tuneline.readers.delimited import Dialect
@@ -15,6 +14,7 @@ from tuneline.readers.label_sets import parse_list
 from tuneline.readers.label_values import ValueProblemError
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows
+from tuneline.tasks import Multilabel
 
 SEPARATED = LabelSetsParams(layout="separated", separator=";")
 LISTS = LabelSetsParams(layout="lists")
@@ -27,7 +27,7 @@ def read(path, sets, policy=STOP, **columns):
     kind = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}[path.suffix]
     source = Input(path, kind, Dialect.default(tabs=False))
     bad = BadRows(path.name, source.unit, policy)
-    read_columns = LabelledColumns(("text",), "tags", Sets, sets=sets, policy=policy, **columns)
+    read_columns = LabelledColumns(("text",), "tags", Multilabel, sets=sets, policy=policy, **columns)
     with open_table(source) as table:
         batches = list(labelled_rows(table, read_columns, bad))
     table = pa.Table.from_batches(batches, read_columns.schema)
@@ -225,7 +225,7 @@ def test_bad_row_shows_the_columns_of_its_labels(tmp_path):
     path = write(tmp_path, ["toxic,obscene", "1,0", "0,2"])
     policy = BadRowPolicy("skip", 1.0)
     bad = BadRows("in.csv", "line", policy, reported.append)
-    columns = LabelledColumns(("text",), "tags", Sets, sets=COLUMNS, policy=policy)
+    columns = LabelledColumns(("text",), "tags", Multilabel, sets=COLUMNS, policy=policy)
     with open_table(Input(path, "csv", Dialect.default(tabs=False))) as table:
         list(labelled_rows(table, columns, bad))
     assert json.loads(reported[0].content) == {"text": "text 2", "toxic": "0", "obscene": "2"}

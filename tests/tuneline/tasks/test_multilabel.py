@@ -172,6 +172,14 @@ def test_balanced_weights_give_rows_with_and_without_a_label_the_same_total():
     assert TASK.balanced_weights(labels * [1, 1, 0])[2] == 1.0
 
 
+def test_new_head_starts_with_the_frequencies_of_the_labels():
+    labels, _ = random_rows(3_000)
+    bias = TASK.new_bias(labels, None)
+    assert TASK.scores(bias[None])[0] == pytest.approx(labels.mean(axis=0), abs=1e-3)
+    balanced = TASK.new_bias(labels, TASK.balanced_weights(labels))
+    assert TASK.scores(balanced[None])[0] == pytest.approx([0.5] * 3, abs=1e-2)
+
+
 def test_loss_of_the_user_cannot_be_weighted():
     with pytest.raises(ParamsError, match=r"train\.class_weights"):
         TASK.weighted(torch.ones(2), torch.ones((2, 3)), torch.ones(3))

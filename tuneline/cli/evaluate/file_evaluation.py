@@ -386,10 +386,7 @@ def _predicted(
         with refusing():
             raise error.at(f"{file.path}, {file.unit} {file.positions[error.row]}") from None
     if truncated:
-        notes.append(
-            f"{truncated:,} of {len(file.labels):,} rows are longer than {classifier.max_length} tokens: the"
-            " model did not read the rest."
-        )
+        notes.append(f"{truncated:,} of {len(file.labels):,} rows are {classifier.unread}.")
     return logits, lengths
 
 

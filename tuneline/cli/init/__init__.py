@@ -42,9 +42,19 @@ def command(  # noqa: PLR0917 - typer calls it by name
         list[str] | None,
         typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair of texts"),
     ] = None,
-    label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Label column")] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label", metavar="COLUMN", help="Label column; several, with 0 and 1, are a label each"
+        ),
+    ] = None,
     task: Annotated[
-        Literal["classification", "regression"] | None, typer.Option("--task", help="Default: by the labels")
+        Literal["classification", "regression", "multilabel"] | None,
+        typer.Option("--task", help="Default: by the labels"),
+    ] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option("--separator", metavar="TEXT", help="Between the labels of a row, such as ';'"),
     ] = None,
     by: Annotated[
         str | None,
@@ -91,7 +101,16 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     # data
     opened = open_named(checkpoint, revision)
-    choices = UserChoices(tuple(text or ()), label, task, header, encoding, by, name)
+    choices = UserChoices(
+        text=tuple(text or ()),
+        label=tuple(label or ()),
+        task=task,
+        separator=separator,
+        header=header,
+        encoding=encoding,
+        by=by,
+        name=name,
+    )
     plan = make_plan(files, choices, params, may_ask=may_ask)
     show_plan(plan, params)
 
@@ -133,7 +152,8 @@ def open_named(checkpoint: str | None, revision: str | None) -> "Checkpoint | No
 def make_plan(files: list[Path], choices: "UserChoices", params: "Params", *, may_ask: bool) -> "Plan":
     """Return the plan.
 
-    Where the first line can be a header or a row, ask for it, or stop with the option for each.
+    Where the first line can be a header or a row, ask for it, or stop with the option for each. Where a row
+    can have one label or several, ask for it; the plan says what it takes.
     """
     from tuneline.cli.console import Console
     from tuneline.cli.init.planning import plan
@@ -141,15 +161,21 @@ def make_plan(files: list[Path], choices: "UserChoices", params: "Params", *, ma
 
     try:
         with Console().status("Reading ..."):
-            return plan(files, choices, params)
+            made = plan(files, choices, params)
     except UnclearHeaderError as unclear:
         if not may_ask:
             raise
         say(unclear.problem)
+        choices = replace(choices, header=typer.confirm("Does it name the columns?", default=True))
+        with Console().status("Reading ..."):
+            made = plan(files, choices, params)
 
-    header = typer.confirm("Does it name the columns?", default=True)
+    if made.decision.doubt is None or not may_ask:
+        return made
+    say(f"{made.decision.doubt.doubt}.")
+    several = typer.confirm("Can a row have several labels?", default=False)
     with Console().status("Reading ..."):
-        return plan(files, replace(choices, header=header), params)
+        return plan(files, choices.answered(made.decision, several), params)
 
 
 def write_plan(plan: "Plan", content: str) -> None:

@@ -42,9 +42,33 @@ class LeftOut:
         self.share = max(self.share, (bad.count + incomplete) / max(rows + bad.count, 1))
 
 
+@dataclass
+class SplitCounts:
+    """The complete rows of a split.
+
+    Attributes:
+        rows: Number of rows.
+        classes: Number of rows of each class, or label; one class ``""`` in a regression.
+        unlabelled: Number of rows without any label, where rows can have several.
+    """
+
+    rows: int = 0
+    classes: Counter[str] = field(default_factory=Counter)
+    unlabelled: int = 0
+
+    def add(self, labels: str | list[str]) -> None:
+        """Count a row: its class, or its set of labels."""
+        self.rows += 1
+        if isinstance(labels, str):
+            self.classes[labels] += 1
+            return
+        self.classes.update(labels)
+        self.unlabelled += not labels
+
+
 def count_classes(
     files: Mapping[str, RowFile], decision: ColumnChoice, split: SplitParams | None, seed: int
-) -> tuple[dict[str, Counter[str]], LeftOut]:
+) -> tuple[dict[str, SplitCounts], LeftOut]:
     """Count the rows as the stage ``download`` will divide them.
 
     Args:
@@ -54,18 +78,18 @@ def count_classes(
         seed: Seed of the division.
 
     Returns:
-        The number of complete rows per class of each split, and the other rows.
+        The complete rows of each split, and the other rows.
     """
-    classes: dict[str, Counter[str]] = {name: Counter() for name in SPLITS}
+    counts = {name: SplitCounts() for name in SPLITS}
     left_out = LeftOut()
     for name, file in files.items():
         bad = file.bad_rows()
         labels, parts = _read_classes(name, file, decision, split, seed, bad=bad)
         for label, part in zip(labels, parts, strict=True):
             if label is not None:
-                classes[SPLITS[part]][label] += 1
+                counts[SPLITS[part]].add(label)
         left_out.add(bad, incomplete=labels.count(None), rows=len(labels))
-    return classes, left_out
+    return counts, left_out
 
 
 def _read_classes(
@@ -76,10 +100,11 @@ def _read_classes(
     seed: int,
     *,
     bad: BadRows,
-) -> tuple[list[str | None], list[int]]:
-    """Return the class of each row of the file of a split, and the position in ``SPLITS`` of the row's split.
+) -> tuple[list[str | list[str] | None], list[int]]:
+    """Return the class or the labels of each row of the file of a split, and the position of its split.
 
-    The class of an incomplete row is ``None``. Rows that cannot be read are counted in ``bad``.
+    The position is in ``SPLITS``. The class of an incomplete row is ``None``. Rows that cannot be read are
+    counted in ``bad``.
     """
     kind = TASKS[decision.task]
     # Only the train file is divided.
@@ -88,37 +113,40 @@ def _read_classes(
     if division is not None:
         by = division.by
 
-    labels: list[str | None] = []
+    labels: list[str | list[str] | None] = []
     rows = []
-    strata = []
+    columns = []
     for batch in _labelled(file, decision, by, bad):
         texts = batch.columns[: len(decision.text_columns)]
         label = batch[LABEL]
-        stratum = kind.strata(label)
 
         # labels of the complete rows
         complete = pc.and_(has_text(texts), pc.is_valid(label))
-        values = pc.if_else(complete, pc.fill_null(stratum, ""), pa.scalar(None, pa.string()))
-        labels += values.to_pylist()
+        values = label
+        if not pa.types.is_list(label.type):
+            values = pc.fill_null(kind.strata(label), "")
+        labels += pc.if_else(complete, values, pa.scalar(None, values.type)).to_pylist()
 
         # what decides on the split of a row
         groups = None
         if by is not None:
             groups = batch["other_0"]
         rows.append(row_hashes(texts, groups, seed))
-        strata.append(hashes(stratum))
+        columns.append(label)
     bad.check(len(labels))
 
     # the split of each row, as the stage computes it from its texts
     if division is None or not rows:
         return labels, [SPLITS.index(name)] * len(labels)
-    return labels, assign_splits(np.concatenate(rows), np.concatenate(strata), division).tolist()
+    strata = hashes(kind.strata(pa.concat_arrays(columns)))
+    return labels, assign_splits(np.concatenate(rows), strata, division).tolist()
 
 
 def _labelled(
     file: RowFile, decision: ColumnChoice, by: str | None, bad: BadRows
 ) -> Iterator[pa.RecordBatch]:
-    options = dict.fromkeys(decision.text_columns, "--text") | {decision.label_column: "--label"}
+    options = dict.fromkeys(decision.text_columns, "--text")
+    options |= dict.fromkeys(decision.label_columns, "--label")
     check_columns(file.columns, options, str(file.path))
     others = {} if by is None else {by: "--by"}
     columns = LabelledColumns(
@@ -128,6 +156,7 @@ def _labelled(
         others=others,
         sparse=True,
         policy=file.policy,
+        sets=decision.sets,
     )
     with open_table(file.source) as table:
         yield from labelled_rows(table, columns, bad)

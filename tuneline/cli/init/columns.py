@@ -5,25 +5,22 @@ share more words than texts of different rows, or are at least of one length and
 true of a text and the name, city or address in its row.
 """
 
-import random
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
+from tuneline.cli.init.label_layouts import LabelLayout, layout_of_column, layout_of_columns
+from tuneline.cli.init.profiles import WORD_PATTERN, Cells, ColumnProfile
 from tuneline.core.errors import DataError
-from tuneline.params.data import TaskKind
-from tuneline.readers.names import LABEL_NAMES, PAIRS, TEXT_NAMES
+from tuneline.params.data import SET_KINDS, LabelSetsParams, TaskKind
+from tuneline.readers.names import LABEL_NAMES, ONLY_LABEL_NAMES, PAIRS, SET_NAMES, TEXT_NAMES
 from tuneline.readers.rows import listed
 from tuneline.tasks import TASKS
 
-Cells = tuple[str | None, ...]
-"""Cells in the order of the columns; ``None`` for a missing one."""
-NESTED = "\x00nested"
-"""Cell that holds a list or an object, which is neither text nor label."""
 LEAST_WORDS = 3
 """Mean words of a text that can be one of a pair: names and cities have two."""
 LEAST_DISTINCT = 0.05
@@ -45,16 +42,6 @@ MOST_COPIES = 0.5
 """Share of rows with the same words in the same order, from which a column is a cleaned copy of another."""
 PROFILED_ROWS = 1000
 """Rows that are compared."""
-_UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-"""Chinese and Japanese characters: each counts as a word, because no spaces separate words."""
-WORD = re.compile(f"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\\W_])+")
-
-
-def count_words(text: str) -> int:
-    """Return the number of words."""
-    if text.isascii():
-        return len(text.split())
-    return len(WORD.findall(text))
 
 
 def pair(rows: Sequence[Cells], first: int, second: int) -> tuple[float, str] | None:
@@ -72,8 +59,8 @@ def pair(rows: Sequence[Cells], first: int, second: int) -> tuple[float, str] | 
         first_text = row[first]
         second_text = row[second]
         if first_text and second_text:
-            left.append(WORD.findall(first_text.casefold()))
-            right.append(WORD.findall(second_text.casefold()))
+            left.append(WORD_PATTERN.findall(first_text.casefold()))
+            right.append(WORD_PATTERN.findall(second_text.casefold()))
     if len(left) < 3:
         return None
     if not _are_texts(left) or not _are_texts(right):
@@ -149,159 +136,66 @@ def _is_copy(left: Sequence[str], right: Sequence[str]) -> bool:
     return len(shorter) > 0 and all(word in remaining for word in shorter)
 
 
-DECIMAL_COMMA = re.compile(r"[+-]?\d{1,15},\d{1,15}")
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-MOST_VALUES = 1000
-"""Distinct values that are counted; a column with more does not hold classes."""
-EMPTY_LABELS = {"", "-1"}
-
-
-@dataclass
-class ColumnProfile:
-    """Statistics of one column, over the whole file.
-
-    A file may be sorted, so its first rows are not representative.
-
-    Attributes:
-        filled: Rows with a value.
-        numbers, fractions: Cells that are numbers, and cells that are numbers but not whole.
-        commas: Cells that are numbers with a decimal comma.
-        lengths: Number of cells by number of words.
-        nested: Cells that are lists or objects.
-        values: Number of cells by value, for the first ``MOST_VALUES`` values.
-        many: There are more values.
-        numbered: Each cell is the whole number after the number of the cell before.
-    """
-
-    name: str
-    rows: int = 0
-    filled: int = 0
-    numbers: int = 0
-    fractions: int = 0
-    commas: int = 0
-    lengths: Counter[int] = field(default_factory=Counter)
-    nested: int = 0
-    values: Counter[str] = field(default_factory=Counter)
-    many: bool = False
-    numbered: bool = True
-    _last: float | None = None
-
-    def add(self, cell: str | None) -> None:
-        """Count one cell."""
-        self.rows += 1
-        text = (cell or "").strip()
-        if not text:
-            return
-        self.filled += 1
-        if cell == NESTED:
-            self.nested += 1
-        self.lengths[count_words(text)] += 1
-
-        number = None
-        if len(text) < 40 and NUMBER.fullmatch(text):
-            number = float(text)
-            self.numbers += 1
-            if not number.is_integer():
-                self.fractions += 1
-        elif DECIMAL_COMMA.fullmatch(text):
-            self.commas += 1
-        self._follow(number)
-
-        # Values beyond MOST_VALUES are not kept: a column of texts would take the memory of the whole file.
-        if text in self.values or len(self.values) < MOST_VALUES:
-            self.values[text] += 1
-        else:
-            self.many = True
-
-    def _follow(self, number: float | None) -> None:
-        """Note whether the next cell, a number or ``None``, follows the one before."""
-        if number is None or (self._last is not None and number != self._last + 1):
-            self.numbered = False
-        self._last = number
-
-    @property
-    def mean_words(self) -> float:
-        """Mean number of words of a filled cell."""
-        total = 0
-        for words, cells in self.lengths.items():
-            total += words * cells
-        return total / max(self.filled, 1)
-
-    def words_at(self, quantile: float) -> int:
-        """Return the number of words that this fraction of the filled cells does not exceed."""
-        lengths = sorted(self.lengths.items())
-        cells_so_far = 0
-        for words, cells in lengths:
-            cells_so_far += cells
-            if cells_so_far >= quantile * self.filled:
-                return words
-        return 0
-
-    @property
-    def is_numeric(self) -> bool:
-        """True if every filled cell is a number."""
-        return 0 < self.filled == self.numbers
-
-    @property
-    def has_decimal_commas(self) -> bool:
-        """True if every filled cell is a number, and some have a decimal comma."""
-        return self.commas > 0 and self.numbers + self.commas == self.filled and self.fractions == 0
-
-    @property
-    def classes(self) -> list[str]:
-        """The distinct values, most frequent first."""
-        return [value for value, _ in self.values.most_common()]
-
-    @property
-    def is_unlabelled(self) -> bool:
-        """True if all cells are empty or -1, the values of a missing label."""
-        return not self.many and not set(self.values) - EMPTY_LABELS
-
-
-def profile(columns: Sequence[str], rows: Iterable[Cells]) -> list[ColumnProfile]:
-    """Return the statistics of each column."""
-    profiles = [ColumnProfile(name) for name in columns]
-    for row in rows:
-        for column, cell in zip(profiles, row, strict=True):
-            column.add(cell)
-    return profiles
-
-
-SAMPLE_ROWS = 5000
-LONGEST = 1 << 15
-"""Characters that are kept of a cell: more than any encoder reads."""
-
-
-def sampling(rows: Iterable[Cells], sample: list[Cells]) -> Iterator[Cells]:
-    """Yield rows, and draw a random sample of them (reservoir sampling, algorithm R).
-
-    The sample is in no order, and the same for the same file.
-    """
-    generator = random.Random(0)  # noqa: S311 - no secret depends on it
-    for number, row in enumerate(rows):
-        if number < SAMPLE_ROWS:
-            sample.append(_shortened_cells(row))
-        else:
-            position = generator.randrange(number + 1)
-            if position < SAMPLE_ROWS:
-                sample[position] = _shortened_cells(row)
-        yield row
-
-
-def _shortened_cells(row: Cells) -> Cells:
-    return tuple(cell and cell[:LONGEST] for cell in row)
-
-
 MOST_CLASSES = 200
 MOST_INTEGER_CLASSES = 20
 """Distinct whole numbers; a label column with more is a regression."""
 
 
 @dataclass(frozen=True)
+class NamedColumns:
+    """What the user said about columns and labels; ``None`` or empty is left to ``tuneline init``.
+
+    Attributes:
+        label: The label column, or a column of 0 and 1 for each label.
+        separator: What separates the labels of a row.
+    """
+
+    text: tuple[str, ...] = ()
+    label: tuple[str, ...] = ()
+    task: TaskKind | None = None
+    separator: str | None = None
+
+    @property
+    def one_label(self) -> bool:
+        """True if a row has one label."""
+        return self.task is not None and self.task not in SET_KINDS
+
+
+@dataclass(frozen=True)
+class LabelDecision:
+    """The label column, and how rows have several labels.
+
+    Attributes:
+        column: The label column; one of them if each label has a column.
+        why: The reason.
+        layout: How several labels per row are written; ``None`` for one label.
+        doubt: How several labels would be written, where the values do not tell whether there are several.
+    """
+
+    column: ColumnProfile
+    why: str
+    layout: LabelLayout | None = None
+    doubt: LabelLayout | None = None
+
+    @property
+    def name(self) -> str:
+        """The label column, or what the labels of several columns are called."""
+        return self.layout.label if self.layout else self.column.name
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that have the labels."""
+        return self.layout.columns if self.layout else (self.column.name,)
+
+
+@dataclass(frozen=True)
 class ColumnChoice:
     """The columns to learn from, the task, and a phrase with the reason of each decision, for the user.
 
-    ``decimal`` is the character before the decimals of labels that are numbers.
+    Attributes:
+        decimal: The character before the decimals of labels that are numbers.
+        layout: How several labels per row are written; ``None`` for one label.
+        doubt: How several labels would be written, where the values do not tell whether there are several.
     """
 
     text_columns: tuple[str, ...]
@@ -309,14 +203,33 @@ class ColumnChoice:
     task: TaskKind
     reasons: tuple[str, ...]
     decimal: str = "."
+    layout: LabelLayout | None = None
+    doubt: LabelLayout | None = None
+
+    @property
+    def sets(self) -> LabelSetsParams | None:
+        """How several labels per row are written, as ``data.label_sets``."""
+        return self.layout.sets if self.layout else None
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns that have the labels."""
+        return self.layout.columns if self.layout else (self.label_column,)
+
+    def with_layout(self, layout: LabelLayout) -> Self:
+        """Return the choice of the same columns, with several labels per text."""
+        reasons = []
+        for reason in self.reasons:
+            if reason.startswith("task: "):
+                reason = f"task: {SET_KINDS[0]} (a text has several labels)"  # noqa: PLW2901
+            reasons.append(reason)
+        return replace(self, task=SET_KINDS[0], reasons=tuple(reasons), layout=layout, doubt=None)
 
 
 def decide_columns(
     profiles: Sequence[ColumnProfile],
     sample: Sequence[Cells] = (),
-    text: Sequence[str] = (),
-    label: str | None = None,
-    task: TaskKind | None = None,
+    named: NamedColumns = NamedColumns(),
 ) -> ColumnChoice:
     """Decide on text columns, label column and task: what the user named, else by names, else by values.
 
@@ -325,56 +238,111 @@ def decide_columns(
     Raises:
         DataError: A named column is missing, or no column looks like text or like a label.
     """
-    names = [profile.name for profile in profiles]
-    by_name = dict(zip(names, profiles, strict=True))
-    user_columns = list(text)
-    if label:
-        user_columns.append(label)
-    for name in user_columns:
-        if name not in by_name:
-            raise DataError(f"There is no column {name!r}.", f"Columns: {listed(by_name)}.")
-    named_by_user = "named by you"
+    columns = [profile.name for profile in profiles]
+    for name in (*named.text, *named.label):
+        if name not in columns:
+            raise DataError(f"There is no column {name!r}.", f"Columns: {listed(columns)}.")
 
-    # label
-    if label:
-        labels = by_name[label]
-        why_label = named_by_user
+    # texts, among the columns that are not labels
+    labels = decide_labels(profiles, named)
+    if named.text:
+        texts = named.text
+        why_text = NAMED_BY_USER
     else:
-        candidates = [profile for profile in profiles if profile.name not in text]
-        labels, why_label = label_of(candidates)
-    check_label(labels, named=label is not None)
-
-    # texts, among the columns that are not the label
-    if text:
-        texts = tuple(text)
-        why_text = named_by_user
-    else:
-        candidates = [profile for profile in profiles if profile is not labels]
-        texts, why_text = text_of(candidates, sample, names)
+        candidates = [profile for profile in profiles if profile.name not in labels.columns]
+        texts, why_text = text_of(candidates, sample, columns)
 
     # task
-    if task:
-        chosen = task
-        why_task = named_by_user
+    if named.task:
+        task = named.task
+        why_task = NAMED_BY_USER
+    elif labels.layout:
+        task = SET_KINDS[0]
+        why_task = "a row can have several labels"
     else:
-        chosen, why_task = task_by_labels(labels)
-    has_decimals = pa.types.is_floating(TASKS[chosen].staged_type)
-    decimal = "," if has_decimals and labels.has_decimal_commas else "."
+        task, why_task = task_by_labels(labels.column)
+    has_decimals = pa.types.is_floating(TASKS[task].staged_type)
+    decimal = "," if has_decimals and labels.column.has_decimal_commas else "."
 
     # what the user is told
-    reasons = [
-        f"text: {' and '.join(map(repr, texts))} ({why_text})",
-        f"label: {labels.name!r} ({why_label})",
-        f"task: {chosen} ({why_task})",
-    ]
-    read = (*texts, labels.name)
+    reasons = [f"text: {' and '.join(map(repr, texts))} ({why_text})"]
+    if labels.name == labels.column.name:
+        reasons.append(f"label: {labels.name!r} ({labels.why})")
+    reasons.append(f"task: {task} ({why_task})")
+    read = (*texts, *labels.columns)
     unread = []
     for profile in profiles:
         if profile.filled and profile.name not in read:
             unread.append(profile.name)
     if unread:
         reasons.append(f"not read: {listed(unread)}")
-    return ColumnChoice(texts, labels.name, chosen, tuple(reasons), decimal)
+    return ColumnChoice(texts, labels.name, task, tuple(reasons), decimal, labels.layout, labels.doubt)
+
+
+NAMED_BY_USER = "named by you"
+
+
+def decide_labels(profiles: Sequence[ColumnProfile], named: NamedColumns) -> LabelDecision:
+    """Decide on the label column, and on whether a row has several labels.
+
+    Raises:
+        DataError: No column looks like a label, or a column that the user named is none.
+    """
+    candidates = [profile for profile in profiles if profile.name not in named.text]
+    named_labels = [profile for name in named.label for profile in profiles if profile.name == name]
+    if named_labels:
+        column = named_labels[0]
+        why = NAMED_BY_USER
+    else:
+        try:
+            column, why = label_of(candidates, named.one_label)
+        except DataError:
+            # Columns of 1 and empty cells have one value each.
+            columns = layout_of_columns(candidates)
+            if columns is None or named.one_label:
+                raise
+            column = next(profile for profile in candidates if profile.name in columns.columns)
+            return LabelDecision(column, "", columns)
+
+    layout = None
+    if not named.one_label:
+        layout = find_layout(candidates, column, named_labels, named.separator)
+    if layout is not None and named.task is not None:
+        layout = replace(layout, doubt="")
+    # Of a column with too many values, only the parts can be labels.
+    is_needed = layout is not None and layout.label == column.name and not _can_be_label(column)
+    if layout is not None and layout.doubt and not is_needed:
+        check_label(column, named=bool(named.label))
+        return LabelDecision(column, why, doubt=layout)
+
+    if layout is None or layout.label == column.name:
+        check_label(column, named=layout is not None or bool(named.label))
+    return LabelDecision(column, why, layout)
+
+
+def find_layout(
+    candidates: Sequence[ColumnProfile],
+    labels: ColumnProfile,
+    named: Sequence[ColumnProfile],
+    separator: str | None,
+) -> LabelLayout | None:
+    """Return how rows have several labels; ``None`` if they have one.
+
+    Args:
+        candidates: The columns that can be labels.
+        labels: The column that is the label, if there is only one.
+        named: The label columns that the user named.
+        separator: What separates the labels, as the user says.
+    """
+    if len(named) > 1:
+        return layout_of_columns(named, named=True)
+    layout = layout_of_column(labels, separator)
+    if layout is not None or named:
+        return layout
+    columns = layout_of_columns(candidates)
+    if columns is None or labels.name not in columns.columns or _is_called_label(labels):
+        return None
+    return columns
 
 
 def check_label(label: ColumnProfile, named: bool) -> None:
@@ -414,21 +382,30 @@ WORDS_OF_TEXT = 4
 """Mean words from which a column of mostly distinct values holds texts."""
 
 
-def label_of(profiles: Sequence[ColumnProfile]) -> tuple[ColumnProfile, str]:
+def label_of(profiles: Sequence[ColumnProfile], one_label: bool = False) -> tuple[ColumnProfile, str]:
     """Return the label column and the reason.
 
-    It is one with a known name, else the one with the fewest classes, else the one with fractions.
-    """
-    candidates = list(filter(_can_be_label, profiles))
+    It is one with a known name, else one with several labels per row, else the one with the fewest classes,
+    else the one with fractions.
 
-    # the first of the known names counts, not the first column
-    named = []
-    for name in LABEL_NAMES:
-        for profile in candidates:
-            if profile.name.strip().lower() == name:
-                named.append(profile)
+    Args:
+        profiles: The columns.
+        one_label: True if a row has one label, as the user says.
+    """
+    layouts = {}
+    if not one_label:
+        layouts = layouts_of(profiles)
+    candidates = [profile for profile in profiles if _can_be_label(profile) or profile.name in layouts]
+
+    named = _named_as_label(candidates, layouts)
     if named:
         return named[0], f"by its name{_also(named[1:])}"
+    several = []
+    for profile in candidates:
+        if profile.name in layouts and not layouts[profile.name].doubt:
+            several.append(profile)
+    if several:
+        return several[0], f"it has several labels per row{_also(several[1:])}"
 
     categorical = []
     for profile in candidates:
@@ -442,15 +419,48 @@ def label_of(profiles: Sequence[ColumnProfile]) -> tuple[ColumnProfile, str]:
     fractions = [profile for profile in candidates if profile.fractions]
     if fractions:
         return fractions[-1], "the last column of numbers with fractions"
-    raise DataError(
-        "No column looks like a label: few distinct values, or numbers.", "Name it: --label COLUMN"
-    )
+    hint = "Name it: --label COLUMN"
+    nested = [profile.name for profile in profiles if profile.nested]
+    if nested:
+        hint = f"{listed(nested)}: several labels are a flat list of names, or one text. {hint}"
+    raise DataError("No column looks like a label: few distinct values, or numbers.", hint)
+
+
+def layouts_of(profiles: Iterable[ColumnProfile]) -> dict[str, LabelLayout]:
+    """Return the layout of each column that has several labels per row, by its name."""
+    layouts = {}
+    for profile in profiles:
+        layout = layout_of_column(profile)
+        if layout is not None:
+            layouts[profile.name] = layout
+    return layouts
+
+
+def _named_as_label(
+    candidates: Sequence[ColumnProfile], layouts: Mapping[str, LabelLayout]
+) -> list[ColumnProfile]:
+    """Return the columns with a known name: the first of the known names counts, not the first column."""
+    named = []
+    for name in LABEL_NAMES:
+        for profile in candidates:
+            if profile.name.strip().lower() == name:
+                named.append(profile)
+    for name in SET_NAMES:
+        for profile in candidates:
+            if profile.name.strip().lower() == name and profile.name in layouts:
+                named.append(profile)
+    return named
 
 
 def _can_be_label(profile: ColumnProfile) -> bool:
     if not profile.filled or profile.nested:
         return False
     return profile.is_numeric or profile.has_decimal_commas or not profile.many
+
+
+def _is_called_label(profile: ColumnProfile) -> bool:
+    """Return True if the name of a column says that it is the only label."""
+    return profile.name.strip().lower() in ONLY_LABEL_NAMES
 
 
 def _also(others: Sequence[ColumnProfile]) -> str:

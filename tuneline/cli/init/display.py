@@ -1,6 +1,5 @@
 """What ``tuneline init`` prints: the plan, the parameters that will change, and what to do next."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,8 +8,10 @@ from rich.text import Text
 
 from tuneline.analysis.corrections import dropped_file, label_file
 from tuneline.cli.console import Console
-from tuneline.cli.init.notes import split_notes, warnings_of_plan
+from tuneline.cli.init.class_counts import SplitCounts
+from tuneline.cli.init.notes import label_notes, split_notes, warnings_of_plan
 from tuneline.cli.init.planning import Plan
+from tuneline.cli.init.profiles import NESTED
 from tuneline.cli.init.versioning import is_followed_by_git
 from tuneline.core.paths import SPLITS
 from tuneline.core.terminal import say, visible
@@ -27,7 +28,7 @@ def show_plan(plan: Plan, params: Params) -> None:
 
     # what was decided, from the rows that the user knows
     console.print(first_rows(plan))
-    for reason in plan.decision.reasons:
+    for reason in [*plan.decision.reasons, *label_notes(plan)]:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     console.print(Text(f"  format: {plan.layout.described()}\n"), soft_wrap=True)
 
@@ -40,14 +41,14 @@ def show_plan(plan: Plan, params: Params) -> None:
 def first_rows(plan: Plan) -> Table:
     """Return the used columns of the first rows."""
     table = Table(title="First rows", title_justify="left")
-    names = [*plan.decision.text_columns, plan.decision.label_column]
+    names = [*plan.decision.text_columns, *plan.decision.label_columns[:LISTED_CLASSES]]
     positions = list(map(list(plan.columns).index, names))
     for name in names:
         table.add_column(Text(visible(name)), overflow="fold")
     for row in plan.first:
         cells = []
         for position in positions:
-            cell = visible(row[position] or "")
+            cell = visible((row[position] or "").removeprefix(NESTED))
             cells.append(Text(_shortened(cell)))
         table.add_row(*cells)
     return table
@@ -63,21 +64,22 @@ def splits_table(plan: Plan) -> Table:
     """Return the rows and classes of each split, as the stage ``download`` will write them, and its file."""
     table = Table(show_header=False, box=None)
     for split in SPLITS:
-        classes = plan.classes[split]
+        counts = plan.counts[split]
         file = ""
         if split in plan.placement.specs:
             file = str(plan.placement.file(split))
-        rows = f"{classes.total():,} rows"
-        table.add_row(Text(split), Text(rows), Text(file), Text(visible(_class_shares(classes))))
+        rows = f"{counts.rows:,} rows"
+        table.add_row(Text(split), Text(rows), Text(file), Text(visible(_class_shares(counts))))
     return table
 
 
-def _class_shares(classes: Counter[str]) -> str:
+def _class_shares(counts: SplitCounts) -> str:
     """Return the share of rows of each class, the most frequent class first; nothing in a regression."""
     shares = []
+    classes = counts.classes
     for name, rows in classes.most_common(LISTED_CLASSES):
         if name:  # The single class of a regression has no name.
-            shares.append(f"{name} {rows / classes.total():.0%}")
+            shares.append(f"{name} {rows / counts.rows:.0%}")
     text = ", ".join(shares)
     if len(classes) > LISTED_CLASSES:
         text += f", and {len(classes) - LISTED_CLASSES} more"

@@ -11,6 +11,30 @@ from tuneline.tasks import TASKS
 SHOWN_CLASSES = 5
 
 
+def label_notes(plan: Plan) -> list[str]:
+    """Return how rows have several labels, or could have; nothing where each clearly has one."""
+    decision = plan.decision
+    if decision.doubt is not None:
+        return [f"! {decision.doubt.doubt}. {decision.doubt.taken(several=False)}"]
+    if decision.layout is None:
+        return []
+
+    rows = sum(counts.rows for counts in plan.counts.values())
+    unlabelled = sum(counts.unlabelled for counts in plan.counts.values())
+    labels: Counter[str] = Counter()
+    for counts in plan.counts.values():
+        labels += counts.classes
+    per_row = labels.total() / max(rows, 1)
+    several = "several per row"
+    if decision.label_column in decision.label_columns:
+        several = f"{decision.label_column!r} has several labels per row"
+    figures = f"{per_row:.1f} per row, {len(labels)} labels, {unlabelled:,} rows without any"
+    notes = [f"labels: {several}, {decision.layout.how} ({figures})"]
+    if decision.layout.doubt:
+        notes.append(f"! {decision.layout.doubt}. {decision.layout.taken(several=True)}")
+    return notes
+
+
 def split_notes(plan: Plan) -> list[str]:
     """Return how the train file is divided, and which rows are left out."""
     notes = []
@@ -31,7 +55,7 @@ def split_notes(plan: Plan) -> list[str]:
         )
 
     # what the test rows can tell apart
-    test_rows = plan.classes["test"].total()
+    test_rows = plan.counts["test"].rows
     if test_rows:
         notes.append(TASKS[plan.decision.task].resolution(test_rows))
 
@@ -50,7 +74,7 @@ def split_notes(plan: Plan) -> list[str]:
 def warnings_of_plan(plan: Plan, params: Params) -> list[str]:
     """Return warnings: what would stop the pipeline, or give a poor model."""
     warnings = [f"{target} is replaced: its content differs." for target in plan.placement.replaced]
-    if "-1" in plan.classes["train"]:
+    if "-1" in plan.counts["train"].classes:
         warnings.append(
             "! -1 is a class like the others. If it means that a label is missing, empty these cells."
         )
@@ -60,7 +84,7 @@ def warnings_of_plan(plan: Plan, params: Params) -> list[str]:
             " to use all."
         )
     least = params.validate_.rows.min
-    small = [split for split in SPLITS if plan.classes[split].total() < least]
+    small = [split for split in SPLITS if plan.counts[split].rows < least]
     if small:
         warnings.append(
             f"! {' and '.join(small)}: fewer than {least} rows (validate.rows.min), so the data checks will"
@@ -72,7 +96,9 @@ def warnings_of_plan(plan: Plan, params: Params) -> list[str]:
 def class_warnings(plan: Plan) -> list[str]:
     """Return warnings about classes with a single row, and about splits that lack a class."""
     warnings = []
-    totals: Counter[str] = sum(plan.classes.values(), Counter())
+    totals: Counter[str] = Counter()
+    for counts in plan.counts.values():
+        totals += counts.classes
     rare = []
     for name, rows in totals.items():
         if name and rows == 1:
@@ -85,7 +111,7 @@ def class_warnings(plan: Plan) -> list[str]:
 
     # classes of the train split that another split cannot test
     for split in SPLITS[1:]:
-        absent = sorted(set(plan.classes["train"]) - set(plan.classes[split]))
+        absent = sorted(set(plan.counts["train"].classes) - set(plan.counts[split].classes))
         if absent:
             shown = ", ".join(absent[:SHOWN_CLASSES])
             if len(absent) > SHOWN_CLASSES:

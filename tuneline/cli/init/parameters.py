@@ -13,13 +13,21 @@ def is_current(plan: Plan, params: Params) -> bool:
     """Return True if ``params.yaml`` is for this data already."""
     data = params.data
     decision = plan.decision
-    now = (data.source, data.path, tuple(data.text_columns), data.label_column, data.task)
+    now = (
+        data.source,
+        data.path,
+        tuple(data.text_columns),
+        data.label_column,
+        data.task,
+        data.label_sets,
+    )
     planned = (
         "files",
         plan.placement.data_path,
         decision.text_columns,
         decision.label_column,
         decision.task,
+        decision.sets,
     )
     return now == planned
 
@@ -49,7 +57,10 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
         "data.text_columns": list(plan.decision.text_columns),
         "data.label_column": plan.decision.label_column,
         "data.task": plan.decision.task,
+        "data.label_sets": None,
     }
+    if plan.decision.sets is not None:
+        values["data.label_sets"] = plan.decision.sets.model_dump(exclude_none=True)
     values |= file_params(plan)
     if plan.left_out.share:
         values["data.bad_rows"] = "skip"

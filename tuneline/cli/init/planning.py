@@ -2,38 +2,47 @@
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
-from tuneline.cli.init.class_counts import LeftOut, count_classes
-from tuneline.cli.init.columns import Cells, ColumnChoice, ColumnProfile, decide_columns, profile, sampling
+from tuneline.cli.init.class_counts import LeftOut, SplitCounts, count_classes
+from tuneline.cli.init.columns import ColumnChoice, NamedColumns, decide_columns
 from tuneline.cli.init.placement import Placement, by_split, files_in, place
+from tuneline.cli.init.profiles import Cells, ColumnProfile, profile, sampling
+from tuneline.cli.init.repeated_texts import layout_of_rows
 from tuneline.cli.init.row_file import RowFile, open_row_file
 from tuneline.cli.init.shared_layout import guessed_encoding_notes, layouts
 from tuneline.cli.init.split_fractions import plan_split, usual_split
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS
 from tuneline.params import Params
-from tuneline.params.data import DataParams, SplitParams, TaskKind
+from tuneline.params.data import SET_KINDS, DataParams, SplitParams
 from tuneline.readers.layout import Layout
 from tuneline.readers.rows import BadRowPolicy, Limits
+from tuneline.tasks import TASKS
 
 PREVIEW_ROWS = 5
 
 
-@dataclass(frozen=True)
-class UserChoices:
+@dataclass(frozen=True, kw_only=True)
+class UserChoices(NamedColumns):
     """What the user chose on the command line; ``None`` or empty is left to ``tuneline init``."""
 
-    text: tuple[str, ...] = ()
-    label: str | None = None
-    task: TaskKind | None = None
     header: bool | None = None
     encoding: str | None = None
     by: str | None = None
     name: str | None = None
+
+    def answered(self, decision: ColumnChoice, several: bool) -> Self:
+        """Return the choices with the answer to a doubt: whether a row can have ``several`` labels."""
+        layout = decision.doubt
+        if layout is None:
+            return self
+        if not several:
+            return replace(self, task=decision.task)
+        return replace(self, task=SET_KINDS[0], label=layout.columns, separator=layout.sets.separator)
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class Plan:
         profiles: Statistics of the columns of the train file.
         sample: A random sample of its rows.
         columns, first: Its columns and first rows.
-        classes: Rows per class of each split; one class ``""`` in a regression.
+        counts: Rows of each split, and of its classes.
         max_bad_share: The limit of the fraction of rows left out: the current one, or a higher one if many
             have no text or label.
         notes: Messages for the user.
@@ -59,7 +68,7 @@ class Plan:
     sample: Sequence[Cells]
     columns: Sequence[str]
     first: Sequence[Cells]
-    classes: Mapping[str, Counter[str]]
+    counts: Mapping[str, SplitCounts]
     left_out: LeftOut
     max_bad_share: float
     notes: list[str]
@@ -86,7 +95,7 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
     profiles = profile(train.columns, sampling(train.rows(), sample))
     if not profiles or profiles[0].rows == 0:
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
-    decision = decide_columns(profiles, sample, choices.text, choices.label, choices.task)
+    decision = decide_rows(decide_columns(profiles, sample, choices), train, choices)
     for split, file in files.items():
         files[split] = file.with_decimal(decision.decimal)
     train = files["train"]
@@ -105,10 +114,11 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
         split_now = current.split  # for this data already
     without_file = [split for split in SPLITS if split not in labelled]
     division = plan_split(without_file, train, choices.by, split_now)
-    classes, left_out = count_classes(labelled, decision, division, params.seed)
-    if not classes["train"]:
+    counts, left_out = count_classes(labelled, decision, division, params.seed)
+    if not counts["train"].classes:
         text = " and ".join(map(repr, decision.text_columns))
-        problem = f"{train.path}: no row has a text in {text} and a label in {decision.label_column!r}."
+        label = " or ".join(map(repr, decision.label_columns))
+        problem = f"{train.path}: no row has a text in {text} and a label in {label}."
         raise DataError(problem, "Name others: --text, --label")
 
     # in whole percent, so that the same files satisfy the limit
@@ -122,11 +132,35 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
         sample=sample,
         columns=train.columns,
         first=list(itertools.islice(train.rows(), PREVIEW_ROWS)),
-        classes=classes,
+        counts=counts,
         left_out=left_out,
         max_bad_share=max(current.max_bad_share, share_left_out),
         notes=notes,
     )
+
+
+def decide_rows(decision: ColumnChoice, train: RowFile, choices: UserChoices) -> ColumnChoice:
+    """Return the decision, or the one on several labels per text if the file has a row for each label.
+
+    Raises:
+        DataError: The user asked for several labels, and each text has one.
+    """
+    if decision.layout is not None or choices.one_label or not TASKS[decision.task].has_classes:
+        return decision
+    layout = layout_of_rows(train, decision)
+    is_required = choices.task is not None
+    if layout is None and is_required:
+        raise DataError(
+            f"{train.path}: column {decision.label_column!r} has one label per row, and no text is in several"
+            " rows with different labels.",
+            "Name the column of the labels (--label COLUMN) and what separates them (--separator ';'), or a"
+            " column of 0 and 1 for each label (--label A --label B)",
+        )
+    if layout is None:
+        return decision
+    if layout.doubt and not is_required:
+        return replace(decision, doubt=decision.doubt or layout)
+    return decision.with_layout(replace(layout, doubt=""))
 
 
 def open_files(paths: Mapping[str, Path], choices: UserChoices, current: DataParams) -> dict[str, RowFile]:
@@ -158,12 +192,13 @@ def files_with_labels(
 
 
 def is_labelled(file: RowFile, decision: ColumnChoice) -> bool:
-    """Return True if a file has the label column, and a label in any row."""
-    if decision.label_column not in file.columns:
+    """Return True if a file has the label columns, and a label in any row."""
+    columns = decision.label_columns
+    if not set(columns) <= set(file.columns):
         return False
-    position = file.columns.index(decision.label_column)
-    labels = ((row[position],) for row in file.rows())
-    return not profile(["label"], labels)[0].is_unlabelled
+    positions = [file.columns.index(name) for name in columns]
+    labels = (tuple(row[position] for position in positions) for row in file.rows())
+    return not all(column.is_unlabelled for column in profile(columns, labels))
 
 
 def batch_notes(placement: Placement) -> list[str]:

@@ -18,14 +18,15 @@ from rich.text import Text
 
 from tuneline.checkpoints.pretrained import CONFIG, Pretrained, check_model_type, find_pretrained
 from tuneline.cli.console import Console
-from tuneline.cli.init.columns import Cells
+from tuneline.cli.init.long_text_proposal import LongTexts, plan_long_texts, truncated_texts
 from tuneline.cli.init.parameters import is_current
 from tuneline.cli.init.planning import Plan
+from tuneline.cli.init.profiles import Cells, count_words
 from tuneline.cli.init.trial import TrialSpec, batch_lengths, is_busy, run_trial
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.launch import AUTO, CPU
 from tuneline.model.architectures import token_limit
-from tuneline.model.encoding import encode_batch
+from tuneline.model.text_lengths import TextLengths, measure_texts
 from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
 from tuneline.params import Params
 from tuneline.params.loading import default_values
@@ -113,12 +114,12 @@ class Lengths:
     """Lengths of texts in tokens, special tokens included.
 
     Attributes:
-        tokens: Tokens of each row of a sample, ascending, of shape ``(rows,)``.
+        rows: Lengths of the rows of a sample.
         limit: Tokens that the model takes; ``None`` if it has no limit.
         unknown: Share of the tokens that the vocabulary does not have.
     """
 
-    tokens: NDArray[np.int64]
+    rows: TextLengths
     limit: int | None
     unknown: float = 0.0
 
@@ -129,6 +130,11 @@ class Lengths:
 
     A batch is padded to its longest row, so they cost nothing.
     """
+
+    @property
+    def tokens(self) -> NDArray[np.int64]:
+        """Tokens of each row, ascending, of shape ``(rows,)``."""
+        return np.sort(self.rows.tokens)
 
     @property
     def max_length(self) -> int:
@@ -171,22 +177,27 @@ def measure_lengths(
     backend.no_truncation()
     backend.no_padding()
 
-    # texts of the sample, or pairs of them, without the rows that have no text
+    # texts of the sample, without the rows that have no text
     rows = []
     for row in texts_of(sample, columns, text_columns):
         if any(text.strip() for text in row):
             rows.append(row)
-    texts = rows if len(text_columns) > 1 else [row[0] for row in rows]
 
-    # tokens
-    encodings = encode_batch(backend, texts, checkpoint.pretrained.label)
-    tokens = np.sort(np.fromiter(map(len, encodings), dtype=np.int64, count=len(texts)))
-    unknown = sum(encoding.ids.count(tokenizer.unk_token_id) for encoding in encodings)
+    # tokens of each text column
+    name = checkpoint.pretrained.label
+    unknown = 0
+    contents = []
+    for texts in zip(*rows, strict=True):
+        column = measure_texts(backend, texts, name, tokenizer.unk_token_id)
+        contents.append(column.tokens)
+        unknown += column.unknown
+    special_tokens = backend.num_special_tokens_to_add(is_pair=len(text_columns) > 1)
+    lengths = TextLengths.of_texts(contents, special_tokens)
 
     # the smaller limit of tokenizer and model; some state none
     limits = [checkpoint_limit(tokenizer, checkpoint.folder), token_limit(checkpoint.config)]
     limit = min((limit for limit in limits if limit is not None), default=None)
-    return Lengths(tokens, limit, unknown / max(int(tokens.sum()), 1))
+    return Lengths(lengths, limit, unknown / max(int(lengths.tokens.sum()), 1))
 
 
 def texts_of(
@@ -234,12 +245,12 @@ class Recipe:
     """Parameters by dotted key, and a line with the reason of each decision, for the user.
 
     Attributes:
-        lengths: Lengths of the texts in tokens; ``None`` without a checkpoint, whose tokenizer counts them.
+        long_texts: What the model reads of long texts.
     """
 
     params: Mapping[str, Any]
     reasons: tuple[str, ...]
-    lengths: Lengths | None = field(default=None, repr=False)
+    long_texts: LongTexts = field(repr=False)
 
 
 def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Params) -> Recipe:
@@ -253,7 +264,8 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
     max_length = lengths.max_length
     longest = min(int(lengths.tokens[-1]), max_length)
     tokens = micro_batch_tokens(batch, longest, checkpoint)
-    truncation, truncation_reasons = truncation_rate(lengths, params)
+    long_texts = plan_long_texts(lengths.rows, max_length, default_stride())
+    truncation, truncation_reasons = truncation_rate(long_texts, params)
 
     # epochs and learning rate
     steps_per_epoch = math.ceil(rows / batch)
@@ -279,15 +291,11 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
         "train.keep": kept_weights(plan),
         "train.label_smoothing": label_smoothing(plan, params),
         "train.mixed_precision": precision(params),
+        **long_texts.params,
         **truncation,
     }
-    reasons = [
-        f"checkpoint: {checkpoint.description}",
-        (
-            f"max_length {max_length}: truncates {lengths.truncated(max_length):.1%} of"
-            f" rows{_at_limit(lengths)}; {lengths.description}"
-        ),
-    ]
+    reasons = [f"checkpoint: {checkpoint.description}", max_length_reason(lengths, long_texts)]
+    reasons += long_texts.reasons
     reasons += truncation_reasons
     reasons += language_reasons(lengths, params)
     reasons += [
@@ -300,7 +308,25 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
         f"learning rate {rate:.0e} for layers of {checkpoint.width}, warmup over a tenth of the steps",
         kept_reason(plan),
     ]
-    return Recipe(values, tuple(reasons), lengths)
+    return Recipe(values, tuple(reasons), long_texts)
+
+
+def default_stride() -> int:
+    """Return the default of ``tokenize.windows.stride``."""
+    return int(get_value(default_values(), "tokenize.windows.stride"))
+
+
+def max_length_reason(lengths: Lengths, long_texts: LongTexts) -> str:
+    """Return why a model input has so many tokens, and how long the texts are."""
+    max_length = lengths.max_length
+    share = f"{lengths.truncated(max_length):.1%} of rows"
+    if long_texts.kind == "truncate":
+        reason = f"max_length {max_length}: truncates {share}{_at_limit(lengths)}"
+    else:
+        reason = f"max_length {max_length}: {share} are longer{_at_limit(lengths)}"
+    if long_texts.kind == "truncate" and max_length > Lengths.USUAL:
+        reason += ", so texts are read whole and need no windows"
+    return f"{reason}; {lengths.description}"
 
 
 def fine_tuning_epochs(rows: int, steps_per_epoch: int) -> int:
@@ -356,6 +382,11 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
     shortest, longest = SCRATCH_LENGTHS
     max_length = min(max(shortest, math.ceil(words * TOKENS_PER_WORD / 8) * 8), longest)
     config = scratch_config(params, max_length)
+    sample = estimated_lengths(plan)
+    long_texts = truncated_texts(sample, max_length)
+    if max_length == longest:  # a shorter one is that of nearly all texts
+        long_texts = plan_long_texts(sample, max_length, default_stride())
+    truncation, truncation_reasons = truncation_rate(long_texts, params)
     return Recipe(
         {
             **reset(plan, params),
@@ -370,15 +401,30 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
             "train.micro_batch_tokens": None,
             "train.learning_rate": SCRATCH_RATE,
             "train.mixed_precision": precision(params),
+            **long_texts.params,
+            **truncation,
         },
         (
             f"max_length {max_length}: one row in twenty has more than {words} words",
+            *long_texts.reasons,
+            *truncation_reasons,
             (
                 f"{epochs} epochs, {epochs * steps_per_epoch:,} steps of {SCRATCH_BATCH} rows; learning rate"
                 f" {SCRATCH_RATE:.0e}"
             ),
         ),
+        long_texts,
     )
+
+
+def estimated_lengths(plan: Plan) -> TextLengths:
+    """Estimate the tokens of the rows of the sample from their words."""
+    words = []
+    for texts in texts_of(plan.sample, plan.columns, plan.decision.text_columns):
+        words.append([count_words(text) for text in texts])
+    tokens = np.ceil(np.array(words) * TOKENS_PER_WORD).astype(np.int64)
+    special_tokens = 1 + tokens.shape[1]
+    return TextLengths.of_texts(list(tokens.T), special_tokens)
 
 
 def scratch_config(params: Params, max_length: int) -> dict[str, Any]:
@@ -393,7 +439,9 @@ def scratch_config(params: Params, max_length: int) -> dict[str, Any]:
 
 
 RESET = (
-    "model.head", "tokenize.tokenizer", "tokenize.revision", "train.max_steps", "train.optimizer",
+    "model.head", "tokenize.tokenizer", "tokenize.revision", "tokenize.long_text", "tokenize.head_share",
+    "tokenize.windows.stride", "tokenize.windows.max_windows", "tokenize.windows.answer",
+    "train.max_steps", "train.optimizer",
     "train.weight_decay", "train.max_grad_norm", "train.schedule", "train.schedule_options",
     "train.warmup_ratio", "train.warmup_steps", "train.label_smoothing", "train.class_weights",
     "train.freeze", "train.lora", "train.keep", "evaluate.split", "evaluate.metrics", "evaluate.f1",
@@ -451,7 +499,7 @@ def kept_weights(plan: Plan) -> str:
     The rate has come down to 0 at the last step. With 37 and 125 rows, the last weights were as good as the
     weights of the epoch that validation chose, or up to 3 points better (docs/benchmarks.md).
     """
-    if plan.classes["validation"].total() >= FEW_TO_CHOOSE_BY:
+    if plan.counts["validation"].rows >= FEW_TO_CHOOSE_BY:
         return "best"
     return "last"
 
@@ -479,7 +527,7 @@ SMOOTHING = 0.1
 
 def kept_reason(plan: Plan) -> str:
     """Return why these weights are kept."""
-    rows = plan.classes["validation"].total()
+    rows = plan.counts["validation"].rows
     if kept_weights(plan) == "best":
         return f"best weights by validation ({rows:,} rows)"
     reason = (
@@ -493,7 +541,7 @@ def kept_reason(plan: Plan) -> str:
 
 def train_rows(plan: Plan, params: Params) -> int:
     """Return the number of rows that are trained on in one epoch."""
-    rows = plan.classes["train"].total()
+    rows = plan.counts["train"].rows
     if params.data.max_rows is not None:
         rows = min(rows, params.data.max_rows)
     return max(1, rows)
@@ -510,20 +558,20 @@ def micro_batch_tokens(batch: int, longest: int, checkpoint: Checkpoint) -> int 
     return tokens
 
 
-def truncation_rate(lengths: Lengths, params: Params) -> tuple[dict[str, Any], list[str]]:
+def truncation_rate(long_texts: LongTexts, params: Params) -> tuple[dict[str, Any], list[str]]:
     """Return a larger ``validate.truncation_rate.max`` and the reason.
 
-    Both are empty if the data check passes at the limit of the model.
+    Both are empty if the data check passes.
     """
-    share = lengths.truncated(lengths.max_length)
+    share = long_texts.reading.incomplete
     limit = params.validate_.truncation_rate.max
     if share <= limit:
         return {}, []
     allowed = min(1.0, math.ceil(share * 20 + 1) / 20)
     reason = (
-        f"! {share:.0%} of the rows are truncated even at the model's limit. The data check truncation_rate"
-        f" allows {limit:.0%}; it becomes {allowed:.0%}. A checkpoint that takes longer texts (such as"
-        " ModernBERT, 8,192 tokens) reads all of them."
+        f"! {share:.0%} of the rows lose tokens all the same. The data check truncation_rate allows"
+        f" {limit:.0%}; it becomes {allowed:.0%}. A checkpoint that takes longer texts (such as ModernBERT,"
+        " 8,192 tokens) reads all of them."
     )
     return {"validate.truncation_rate.max": allowed}, [reason]
 
@@ -659,13 +707,11 @@ def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Param
     values = recipe.params
     batch = values["train.global_batch_size"]
     epochs = values["train.epochs"]
-    tokens: list[int] = []
-    if recipe.lengths is not None:
-        tokens = recipe.lengths.tokens.tolist()
-    lengths = batch_lengths(tokens, values["tokenize.max_length"], batch)
+    long_texts = recipe.long_texts
+    lengths = batch_lengths(long_texts.input_lengths.tolist(), values["tokenize.max_length"], batch)
     spec = TrialSpec(
         config=checkpoint.config,
-        labels=len(plan.classes["train"]),
+        labels=len(plan.counts["train"].classes),
         rows=batch,
         tokens=values["train.micro_batch_tokens"],
         lengths=lengths,
@@ -677,11 +723,11 @@ def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Param
         return f"cost: not measured, because the trial failed: {result}"
 
     # seconds of training and evaluation
-    step = result.step_seconds(batch)
+    step = result.step_seconds(batch * long_texts.inputs_per_row)
     training = epochs * math.ceil(train_rows(plan, params) / batch) * step
     evaluations = 4 if values["train.evaluate_every_steps"] else epochs
-    forward = result.row_seconds * FORWARD
-    evaluation = plan.classes["validation"].total() * forward
+    forward = result.row_seconds * long_texts.inputs_per_row * FORWARD
+    evaluation = plan.counts["validation"].rows * forward
     busy = ""
     if is_busy():
         busy = "; less when no other programs use the processor"

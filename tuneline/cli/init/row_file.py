@@ -1,11 +1,12 @@
 """A source file of the user: its columns, and its rows, read by the rules of the stage ``download``."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from tuneline.cli.init.columns import NESTED, Cells
+from tuneline.cli.init.profiles import NESTED, Cells
 from tuneline.readers.delimited import numbered_column
 from tuneline.readers.inputs import Input, open_table, readable
 from tuneline.readers.label_values import plain_text
@@ -55,15 +56,15 @@ class RowFile:
         bad = self.bad_rows()
         number = 0
         with open_table(self.source) as table:
-            # Columns of lists and objects are not read: all their cells are NESTED.
+            # Columns of objects are not read: all their cells are NESTED.
             flat = []
             positions = []
             for position, name in enumerate(self.columns):
-                if not table.is_nested(name):
+                if not table.is_nested(name) or table.has_lists(name):
                     flat.append(name)
                     positions.append(position)
 
-            rows = table.rows(dict(zip(flat, flat, strict=True)), everywhere=())
+            rows = table.rows(dict(zip(flat, flat, strict=True)), everywhere=(), lists=flat)
             for _, values in readable(rows, bad):
                 number += 1
                 cells: list[str | None] = [NESTED] * len(self.columns)
@@ -77,8 +78,10 @@ def _cell(value: object) -> str | None:
     """Return a value as the text of a cell."""
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, (list, dict)):
+    if isinstance(value, dict):
         return NESTED
+    if isinstance(value, list):
+        return NESTED + json.dumps(value, ensure_ascii=False, default=str)
     return plain_text(value)
 
 

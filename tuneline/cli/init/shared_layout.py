@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tuneline.cli.init.columns import Cells
+from tuneline.cli.init.profiles import Cells
 from tuneline.core.errors import DataError
 from tuneline.readers.delimited import numbered_column
 from tuneline.readers.layout import SOURCES, WESTERN_ENCODING, Layout, detect_layout

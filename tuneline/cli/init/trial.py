@@ -62,14 +62,14 @@ class TrialSpec:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """Mean seconds of a forward and backward pass of a row, and seconds of an update of the weights."""
+    """Mean seconds of a forward and backward pass of a model input, and seconds of a weight update."""
 
     device: str
     row_seconds: float
     optimizer_seconds: float
 
-    def step_seconds(self, rows: int) -> float:
-        """Return the seconds of an optimizer step."""
+    def step_seconds(self, rows: float) -> float:
+        """Return the seconds of an optimizer step; a row with windows counts as so many rows."""
         return rows * self.row_seconds + self.optimizer_seconds
 
 

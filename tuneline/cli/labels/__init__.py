@@ -69,15 +69,17 @@ def queue(  # noqa: PLR0917 - typer calls it by name
         write_queue,
     )
     from tuneline.params.loading import load_params
+    from tuneline.readers.rows import listed
+    from tuneline.tasks import TASKS
 
     params = load_params()
     data = params.data
-    if id_column in {*data.text_columns, data.label_column}:
+    if id_column in {*data.text_columns, *data.label_columns}:
         raise StageError(
             f"--id: {id_column!r} is a text column or the label column.",
             "Name a column with ids, or leave it out.",
         )
-    check_replaced(output, data, force, data.label_column, "Put it into the drop folder of flow ingest")
+    check_replaced(output, data, force, data.label_columns, "Put it into the drop folder of flow ingest")
 
     if file is None:
         candidates = _scored_candidates(scored, data, id_column, last_rows)
@@ -108,7 +110,12 @@ def queue(  # noqa: PLR0917 - typer calls it by name
         f"{len(chosen):,} of {len(candidates):,} {kind} to label, {count_labelled(candidates, labelled):,}"
         " have a label already"
     )
-    say(f"{counts}: {output}. Fill in the column {data.label_column!r}.")
+    columns = "columns" if len(data.label_columns) > 1 else "column"
+    advice = f"Fill in the {columns} {listed(data.label_columns)}."
+    unfilled = TASKS[data.task].unfilled
+    if unfilled:
+        advice += f" An empty cell says that no label applies: leave {unfilled!r} in the rows that you skip."
+    say(f"{counts}: {output}. {advice}")
 
 
 def _scored_candidates(
@@ -117,7 +124,7 @@ def _scored_candidates(
     """Return the last rows that flow ``score`` has scored, and say which files were left out."""
     from tuneline.cli.labels.queue import collect_scored_rows
 
-    candidates, problems = collect_scored_rows(outbox, data.text_columns, id_column, last_rows)
+    candidates, problems = collect_scored_rows(outbox, data, id_column, last_rows)
     for problem in problems:
         say(f"left out: {problem}", error=True)
     if not candidates:
@@ -176,7 +183,7 @@ def review(
     params = load_params()
     # The column may have another name: a text column may be called `correct`
     correct_column = free_names(ROLES, params.data.text_columns)[CORRECT]
-    check_replaced(output, params.data, force, correct_column, f"Run `tuneline labels apply {output}`")
+    check_replaced(output, params.data, force, [correct_column], f"Run `tuneline labels apply {output}`")
 
     if model == "auto":
         model, reason = choose_model(folds)

@@ -169,9 +169,11 @@ class MergedCorrections:
                 hashes = row_keys([batch[name] for name in self.text_columns])
                 is_wanted = pc.is_in(hashes, value_set=wanted)
                 chosen = batch.filter(is_wanted)
-                for key, row in zip(hashes.filter(is_wanted).to_pylist(), chosen.to_pylist(), strict=True):
+                labels = self.schema.labels_of(chosen[LABELS])
+                rows = zip(hashes.filter(is_wanted).to_pylist(), chosen.to_pylist(), labels, strict=True)
+                for key, row, label in rows:
                     self.texts[key] = tuple(row[name] for name in self.text_columns)
-                    self.labels[key].add(self.schema.exact_text(row[LABELS]))
+                    self.labels[key].add(self.schema.exact_text(label))
 
     def _check(self) -> None:
         """Refuse the whole review if a row has a problem: a half-applied file would be hard to correct."""
@@ -251,17 +253,20 @@ class MergedCorrections:
 
     def _labels(self, row: FilledRow) -> tuple[str, str] | None:
         """Return the label and its correction as ``data/raw`` writes them; ``None`` if one is invalid."""
-        names = self.schema.names
         try:
             label = self.schema.exact_text(row.label)
             correct = self.schema.exact_text(row.correct)
         except ValueError:
             self._refuse(row, self.names[CORRECT], f"{row.correct!r} is not a number")
             return None
-        if names is None or correct in names:
+        unknown = self.schema.unknown_names(correct)
+        if not unknown:
             return label, correct
+        names = self.schema.class_names
         self._refuse(
-            row, self.names[CORRECT], f"{correct!r} is not one of {listed(names)}{nearest(correct, names)}"
+            row,
+            self.names[CORRECT],
+            f"{unknown[0]!r} is not one of {listed(names)}{nearest(unknown[0], names)}",
         )
         return None
 

@@ -3,9 +3,10 @@
 People open the file in a spreadsheet, and it is read as labelled data afterwards.
 
 A row is uncertain if its two most probable classes are close (margin sampling: Scheffer et al., "Active
-Hidden Markov Models for Information Extraction", 2001), and new if many of its words are not common in
-training. The two orders are combined by reciprocal rank fusion (Cormack et al., 2009), which needs no common
-scale: the first rows of either order come first.
+Hidden Markov Models for Information Extraction", 2001), or if one of several labels is close to its
+threshold; it is new if many of its words are not common in training. The two orders are combined by
+reciprocal rank fusion (Cormack et al., 2009), which needs no common scale: the first rows of either order
+come first.
 """
 
 import csv
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -25,20 +27,21 @@ from tuneline.cli.init.row_file import open_row_file as open_detected
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
 from tuneline.cli.predict.streaming import ModelChoice, good_rows, windows
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.paths import CHECKS, RAW, REFERENCE_PROFILE, SOURCE
-from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED
+from tuneline.core.paths import CHECKS, CLASSIFIER, RAW, REFERENCE_PROFILE, SOURCE
+from tuneline.core.tables import LABELS, UNLABELLED
 from tuneline.core.terminal import progress, say
 from tuneline.model.encoding import EncodingError
 from tuneline.params import DataParams
 from tuneline.project.scored import ScoredFile, open_archived, scored_files
 from tuneline.project.spreadsheet import ENCODING, LONGEST_FIELD, delimiter, free_names, write_csv
 from tuneline.readers.files import is_url
-from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
+from tuneline.readers.inputs import Input, InputColumns, Row, open_rows, open_table
 from tuneline.readers.label_values import plain_text
+from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
 from tuneline.readers.layout import detect_layout
 from tuneline.readers.rows import ENDINGS, BadRowPolicy, BadRows, listed
 from tuneline.reports.checks import Profile, Words
-from tuneline.tasks import Classification, Regression
+from tuneline.tasks import TASKS, Task, trained_task
 
 LEFT_OUT = BadRowPolicy("skip", max_share=1.0)
 MOST_CHARACTERS = 1 << 28
@@ -47,8 +50,9 @@ MOST_CHARACTERS = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class ScoredRow:
-    """A predicted row, with its probabilities by class name; a number has none."""
+    """A row that was predicted by a model of a task, with its probabilities by class name."""
 
+    task: Task
     id: str | None
     texts: tuple[str, ...]
     prediction: str | float
@@ -56,22 +60,23 @@ class ScoredRow:
 
 
 def collect_scored_rows(
-    outbox: Path, texts: Sequence[str], id_column: str | None, last_rows: int
+    outbox: Path, data: DataParams, id_column: str | None, last_rows: int
 ) -> tuple[list[ScoredRow], list[str]]:
     """Return the last scored rows, the rows of the latest file first; and why files were left out."""
     collected: list[ScoredRow] = []
     problems: list[str] = []
     characters = 0
-    columns = _columns(texts, id_column)
+    columns = _columns(data.text_columns, id_column)
     for scored in scored_files(outbox):
         rows_before = len(collected)
         try:
+            task = scored_task(scored, TASKS[data.task])
             with open_archived(Path(), scored, columns) as rows:
-                for row, prediction, probabilities in joined(rows, scored_predictions(scored)):
+                for row, prediction, probabilities in joined(rows, scored_predictions(scored, task)):
                     if len(collected) == last_rows or characters > MOST_CHARACTERS:
                         return collected, problems
                     row_id = _id_of(row, id_column)
-                    collected.append(ScoredRow(row_id, row.texts, prediction, probabilities))
+                    collected.append(ScoredRow(task, row_id, row.texts, prediction, probabilities))
                     characters += row.characters
             if len(collected) == rows_before and scored.record.rows:
                 names = " and ".join(map(repr, columns.options))
@@ -145,7 +150,7 @@ def predict_first_rows(
             for row, values in zip(rows, outputs.tolist(), strict=True):
                 prediction, probabilities = deployed.task.named_scores(values)
                 row_id = _id_of(row, id_column)
-                predicted.append(ScoredRow(row_id, row.texts, prediction, probabilities))
+                predicted.append(ScoredRow(deployed.task, row_id, row.texts, prediction, probabilities))
                 characters += row.characters
             step.advance(len(rows))
             if characters > MOST_CHARACTERS:
@@ -157,22 +162,53 @@ NumberedPrediction = tuple[int, str | float, dict[str, float]]
 """Row number, prediction, and probabilities by class name."""
 
 
-def scored_predictions(scored: ScoredFile) -> Iterator[NumberedPrediction]:
+PROBABILITY = "probability_"
+"""What the columns of probabilities begin with."""
+
+
+def scored_task(scored: ScoredFile, kind: type[Task]) -> Task:
+    """Return the task of a scored file, whose classes have columns.
+
+    A file does not tell what decided, such as thresholds: it is what the model that was trained here says, if
+    it has the same classes.
+    """
+    task = kind.of_outputs([name.removeprefix(PROBABILITY) for name in _probability_columns(scored, kind)])
+    if not (CLASSIFIER / "config.json").exists():
+        return task
+    try:
+        return trained_task(task, CLASSIFIER)
+    except (KeyError, ValueError):  # of other classes
+        return task
+
+
+def _probability_columns(scored: ScoredFile, kind: type[Task]) -> list[str]:
+    """Return the columns with the probability of each class; a file of the user may have others before."""
+    names = _opened_names(scored)
+    if kind.prediction_column not in names:
+        raise DataError(
+            f"{scored.path} has no column {kind.prediction_column!r}: another task has scored it."
+        )
+    last_columns = names[names.index(kind.prediction_column) :]
+    return [name for name in last_columns if name.startswith(PROBABILITY)]
+
+
+def _opened_names(scored: ScoredFile) -> list[str]:
+    try:
+        return list(pq.read_schema(scored.path).names)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{scored.path} cannot be read: {error}") from None
+
+
+def scored_predictions(scored: ScoredFile, task: Task) -> Iterator[NumberedPrediction]:
     """Yield the row number, the prediction and the probabilities of each row of a scored file."""
-    prefix = "probability_"
+    classes = _probability_columns(scored, type(task))
+    label = task.prediction_column
     try:
         with pq.ParquetFile(scored.path) as file:
-            names = file.schema_arrow.names
-            # The last columns are prediction, or label, probability and one for each class; then
-            # model_version, if it is there.
-            task = Regression if Regression.prediction_column in names[-2:] else Classification
-            label = task.prediction_column
-            classes = [name for name in names[names.index(label) :] if name.startswith(prefix)]
-
             for batch in file.iter_batches(columns=["row", label, *classes]):
                 for values in batch.to_pylist():
-                    probabilities = {name.removeprefix(prefix): values[name] for name in classes}
-                    yield values["row"], values[label], probabilities
+                    probabilities = {name.removeprefix(PROBABILITY): values[name] for name in classes}
+                    yield values["row"], task.cell_text(values[label]), probabilities
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{scored.path} cannot be read: {error}") from None
 
@@ -195,7 +231,8 @@ def joined(
             yield row, value, probabilities
 
 
-NO_LABEL = (None, "", UNLABELLED, str(UNLABELLED))
+NO_LABEL = pa.array([None, str(UNLABELLED)], pa.string())
+"""Texts of a label that is missing."""
 
 
 def keys_of(texts: Sequence[tuple[str, ...]]) -> Keys:
@@ -210,6 +247,8 @@ def labelled_keys(data: DataParams) -> Keys:
     Files without the text columns or the label column are other data, and rows that cannot be read have no
     label.
     """
+    kind = TASKS[data.task]
+    texts = tuple(data.text_columns)
     if data.source == "files" and not is_url(data.path or ""):
         folder = Path(data.path or ".")
         if folder.parts[:2] != SOURCE.parts:
@@ -218,25 +257,25 @@ def labelled_keys(data: DataParams) -> Keys:
     else:
         folder = RAW
         label = LABELS
+    columns = LabelledColumns(texts, label, kind, sparse=True, policy=LEFT_OUT, sets=data.label_sets)
 
     entries = folder.rglob("[!.]*")
     files = sorted(path for path in entries if path.is_file() and path.name.endswith(ENDINGS))
     keys = [np.empty(0, np.uint64)]
     for path in files:
-        texts = _texts(path, data, label)
-        while batch := list(islice(texts, ROW_GROUP)):  # all hashes fit into memory, all texts may not
-            keys.append(keys_of(batch))
+        keys += _keys_of_labelled(Input.of_data(path, data.files), columns)
     return np.unique(np.concatenate(keys))
 
 
-def _texts(path: Path, data: DataParams, label: str) -> Iterator[tuple[str, ...]]:
-    """Yield the texts of the rows of a file that have a label."""
-    columns = InputColumns(tuple(data.text_columns), (label,))
+def _keys_of_labelled(source: Input, columns: LabelledColumns) -> Iterator[Keys]:
+    """Yield hashes of the texts of the rows of a file that have a label."""
     try:
-        with open_rows(Input.of_data(path, data.files), columns) as source:
-            for row in source.rows:
-                if isinstance(row, Row) and row.kept[label] not in NO_LABEL:
-                    yield row.texts
+        with open_table(source) as table:
+            for batch in labelled_rows(table, columns, BadRows(table.name, source.unit, LEFT_OUT)):
+                is_missing = pc.is_in(columns.kind.label_texts(batch[LABEL]), NO_LABEL)
+                labelled = batch.filter(pc.invert(is_missing))
+                texts = labelled.columns[: len(columns.texts)]
+                yield same_text_keys([pc.fill_null(text, "") for text in texts])
     except DataError:
         return
 
@@ -317,7 +356,7 @@ def rank(
         fractions = (new / np.maximum(total, 1)).tolist()
 
     # the two orders, and their fusion
-    uncertainty_ranks = rankdata([_margin(row) for row in rows])
+    uncertainty_ranks = rankdata([row.task.margin(row.probabilities) for row in rows])
     novelty_ranks = rankdata(-shares)
     fused = 1 / (FUSION + uncertainty_ranks) + 1 / (FUSION + novelty_ranks)
     order = np.argsort(-fused, kind="stable")
@@ -337,14 +376,6 @@ def _unlabelled_rows(rows: Sequence[ScoredRow], labelled: Keys) -> list[ScoredRo
     first = np.sort(first)
     unlabelled = first[~np.isin(keys[first], labelled)]
     return [rows[index] for index in unlabelled]
-
-
-def _margin(row: ScoredRow) -> float:
-    """Return the difference of the two largest probabilities; 0 for a number, which has none."""
-    if not row.probabilities:
-        return 0.0
-    ascending = sorted([0.0, *row.probabilities.values()])
-    return ascending[-1] - ascending[-2]
 
 
 def _count_new(rows: EncodedWords, known: Words | None) -> NDArray[np.int64]:
@@ -375,22 +406,22 @@ def _distinct(order: NDArray[np.int64], sets: WordSets, max_rows: int, similarit
 
 def _reason(row: ScoredRow, new_words: float | None, is_uncertain: bool) -> str:
     if row.probabilities and (is_uncertain or new_words is None):
-        descending = sorted(row.probabilities.items(), key=lambda item: -item[1])
-        best = ", ".join(f"{name} {probability:.2f}" for name, probability in descending[:2])
-        return f"uncertain: {best}"
+        names = row.task.by_doubt(row.probabilities)[:2]
+        doubtful = ", ".join(f"{name} {row.probabilities[name]:.2f}" for name in names)
+        return f"uncertain: {doubtful}"
     if new_words is None:
         return "one of the latest"
     return f"new: {new_words:.0%} of its words are not common in training"
 
 
-def check_replaced(path: Path, data: DataParams, force: bool, column: str, use: str) -> None:
+def check_replaced(path: Path, data: DataParams, force: bool, columns: Sequence[str], use: str) -> None:
     """Refuse to replace another file, or one with work of a person, unless it is forced.
 
     Args:
         path: The file to write.
         data: Parameters with the format of the file.
         force: Replace the file whatever it is.
-        column: The column that people fill in.
+        columns: The columns that people fill in.
         use: What to do with a file in which it is filled in, for the message.
 
     Raises:
@@ -406,11 +437,12 @@ def check_replaced(path: Path, data: DataParams, force: bool, column: str, use: 
     try:
         with path.open(encoding=ENCODING, errors="replace", newline="") as file:
             for row in csv.DictReader(file, delimiter=delimiter(data)):
-                if (row[column] or "").strip():
+                cells = {(row[column] or "").strip() for column in columns}
+                if cells - {"", TASKS[data.task].unfilled}:
                     filled += 1
     except (csv.Error, KeyError):
         hint = "Name another file with --output, or add --force."
-        raise StageError(f"{path} is another file: it has no column {column!r}.", hint) from None
+        raise StageError(f"{path} is another file: it has no column {listed(columns)}.", hint) from None
     if filled:
         raise StageError(
             f"{path} has {filled:,} labels, which would be lost.",
@@ -419,8 +451,8 @@ def check_replaced(path: Path, data: DataParams, force: bool, column: str, use: 
 
 
 def write_queue(path: Path, data: DataParams, id_column: str | None, choices: Sequence[QueueRow]) -> None:
-    """Write the queue, with an empty label column."""
-    header = [*data.text_columns, data.label_column]
+    """Write the queue, with a label column to fill in, or a column for each label."""
+    header = [*data.text_columns, *data.label_columns]
     if id_column:
         header.insert(0, id_column)
     header += free_names(("predicted", "probability", "new_words", "reason"), header).values()
@@ -430,12 +462,14 @@ def write_queue(path: Path, data: DataParams, id_column: str | None, choices: Se
         row = choice.row
         probability: float | str = ""
         if row.probabilities:
-            probability = round(max(row.probabilities.values()), 4)
+            most_doubtful = row.task.by_doubt(row.probabilities)[0]
+            probability = round(row.probabilities[most_doubtful], 4)
         new_words: float | str = ""
         if choice.new_words is not None:
             new_words = round(choice.new_words, 2)
-        empty_label = ""
-        values = [*row.texts, empty_label, str(row.prediction), probability, new_words, choice.reason]
+        values: list[object] = [*row.texts]
+        values += [row.task.unfilled] * len(data.label_columns)
+        values += [str(row.prediction), probability, new_words, choice.reason]
         if id_column:
             values.insert(0, row.id or "")
         rows.append(values)

@@ -45,10 +45,12 @@ from tuneline.core.tables import (
 )
 from tuneline.core.terminal import progress, say
 from tuneline.metrics.scores import compute_metric
+from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params import DataParams, Params
 from tuneline.project.label_review import Suspect
 from tuneline.project.params_file import Changes, changed
 from tuneline.tasks import Task, read_task
+from tuneline.tasks.multilabel import HALF
 
 Labels = NDArray[np.int64]
 """Given class ids, shape ``(rows,)``."""
@@ -111,6 +113,35 @@ def likely_errors(labels: Labels, probabilities: Probabilities) -> NDArray[np.in
     return np.asarray(order[is_doubtful[order]][:number])
 
 
+def likely_set_errors(
+    labels: Labels, probabilities: Probabilities
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the rows whose sets of labels are probably wrong, and which labels are wrong in each row.
+
+    Each label is a problem of two classes, with it and without it. A row is as doubtful as its most doubtful
+    label. Source: Thyagarajan, Snorrason, Northcutt & Mueller, "Identifying Incorrect Annotations in
+    Multi-Label Classification Data", 2022.
+
+    Args:
+        labels: 0 and 1, shape ``(rows, labels)``.
+        probabilities: Out-of-fold probabilities of each label, of the same shape.
+
+    Returns:
+        The numbers of the rows, the most doubtful first, and a mask of the shape of ``labels``.
+    """
+    is_wrong = np.zeros(labels.shape, bool)
+    for label in range(labels.shape[1]):
+        probability = probabilities[:, label]
+        of_both_classes = np.stack([1 - probability, probability], axis=1)
+        is_wrong[likely_errors(labels[:, label].astype(np.int64), of_both_classes), label] = True
+
+    self_confidence = np.where(labels == 1, probabilities, 1 - probabilities)
+    of_row = np.where(is_wrong, self_confidence, np.inf).min(axis=1)
+    order = np.argsort(of_row, kind="stable")
+    has_error = np.asarray(is_wrong.any(axis=1))
+    return order[has_error[order]], is_wrong
+
+
 RowNumbers = NDArray[np.int64]
 VALIDATED = 10
 """One of so many rows that are not held out is for validation."""
@@ -121,7 +152,7 @@ class LabelledRows:
     """Rows of all splits, one split after the other.
 
     Attributes:
-        labels: Class ids or numbers, shape ``(rows,)``.
+        labels: Class ids or numbers, shape ``(rows, *label_shape)``.
         splits: Split of each row, as an index into ``SPLITS``, shape ``(rows,)``.
         numbers: Number of each row in the file of its split, from 0, shape ``(rows,)``.
     """
@@ -150,7 +181,7 @@ class LabelledRows:
             check_text_columns(raw, data.text_columns)
 
             table = raw.read([*data.text_columns, LABELS])
-            values = table[LABELS].to_numpy()
+            values = schema.labels_of(table[LABELS])
             labelled = np.flatnonzero(~schema.unlabelled(values))
             tables.append(table.select(list(data.text_columns)).take(pa.array(labelled)))
             labels.append(values[labelled])
@@ -194,7 +225,8 @@ class Folds:
         # Equal texts are one unit; units are ordered by label, so that each fold gets its part of each class
         units, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         positions = np.empty(len(units), np.int64)
-        positions[np.lexsort((units, rows.labels[first]))] = np.arange(len(units))
+        codes = rows.schema.codes(rows.labels[first])
+        positions[np.lexsort((units, codes))] = np.arange(len(units))
         return cls(positions[inverse], count)
 
     def held_out(self, fold: int) -> RowNumbers:
@@ -326,7 +358,7 @@ def _write_majority(project: Path, labels: Task, rows: int) -> None:
     predicted = predict(empty_texts)
 
     schema = baselines_schema(labels, list(predicted))
-    columns = [pa.array(predicted[name], type=schema.field(name).type) for name in schema.names]
+    columns = [labels.column_of(predicted[name]) for name in schema.names]
     path = paths.split_file(project / paths.BASELINES, "test")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_table(pa.table(columns, schema=schema), path)
@@ -343,7 +375,7 @@ def _read_all(folder: Path, rows: LabelledRows) -> pa.Table:
         numbers = rows.numbers[is_of_split]
         labels = rows.labels[is_of_split]
         has_rows = len(table) > numbers.max(initial=-1)
-        if not has_rows or not np.array_equal(table[LABELS].to_numpy()[numbers], labels):
+        if not has_rows or not np.array_equal(rows.schema.labels_of(table[LABELS])[numbers], labels):
             raise DataError(
                 f"{reader.name} does not have the rows and labels of {RAW}.", "Run `dvc repro tokenize`."
             )
@@ -465,7 +497,7 @@ def review_labels(params: Params, model: Model, folds: int, max_rows: int) -> La
     rows = LabelledRows.read(params.data)
     if rows.schema.has_classes:
         outputs = _class_probabilities(rows, folds, params.seed)
-        review = _review_classes
+        review = _review_classes if rows.schema.one_class else _review_sets
     else:
         outputs = _numbers(rows, folds)
         review = _review_numbers
@@ -492,6 +524,31 @@ def _review_classes(rows: LabelledRows, outputs: NDArray[np.float64], max_rows: 
     return LabelReview(len(rows), len(doubtful), "accuracy", agreement, suspects, trust(len(rows), agreement))
 
 
+def _review_sets(rows: LabelledRows, outputs: NDArray[np.float64], max_rows: int) -> LabelReview:
+    """Find sets of labels that are probably wrong, by confident learning of each label.
+
+    Args:
+        rows: The labelled rows.
+        outputs: Out-of-fold probabilities, shape ``(rows, labels)``.
+        max_rows: Largest number of suspects.
+    """
+    doubtful, is_wrong = likely_set_errors(rows.labels, outputs)
+    chosen = doubtful[:max_rows]
+    corrected = np.where(is_wrong, 1 - rows.labels, rows.labels)
+    proposed = [rows.schema.exact_text(row) for row in corrected[chosen].tolist()]
+    # of the decisions that the proposal changes, the surest
+    probability = np.where(rows.labels == 1, 1 - outputs, outputs)
+    confidence = np.where(is_wrong, probability, 0.0).max(axis=1)[chosen]
+    suspects = _suspects(rows, chosen, proposed, confidence)
+
+    predicted = (outputs > HALF).astype(np.int8)
+    metric = rows.schema.primary_metric
+    agreement = _agreement(rows, predicted)
+    same_sets = 1 - float(rows.schema.errors(predicted, rows.labels).mean())
+    advice = trust(len(rows), same_sets)
+    return LabelReview(len(rows), len(doubtful), metric.title, agreement, suspects, advice)
+
+
 def choose_model(folds: int) -> tuple[Model, str]:
     """Return the model for a review, and why.
 
@@ -499,7 +556,7 @@ def choose_model(folds: int) -> tuple[Model, str]:
     would take more than ``QUICK_SECONDS`` to train once per fold is only recommended.
     """
     metrics = Metrics.read_values(paths.METRICS / "evaluate.json")
-    better = [metric for metric in ("accuracy", "pearson") if metrics.get(f"{metric}_over_tfidf_low", 0) > 0]
+    better = [metric for metric in METRIC_TABLE if metrics.get(f"{metric}_over_tfidf_low", 0) > 0]
     timing = Timing.read_if_valid(paths.TIMING / "train.json")
     if not better or timing is None:
         reason = (
@@ -547,7 +604,7 @@ def _class_probabilities(rows: LabelledRows, folds: int, seed: int) -> NDArray[n
 
     with progress("labels review: linear model"):
         texts = [column.to_pylist() for column in rows.texts.columns]
-        return out_of_fold(texts, rows.labels, rows.schema.outputs, folds=folds, seed=seed)
+        return out_of_fold(texts, rows.labels, rows.schema, folds=folds, seed=seed)
 
 
 def _numbers(rows: LabelledRows, folds: int) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from tuneline.core.terminal import say
 from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowPolicy, Kind, Limits
 
 if TYPE_CHECKING:
+    from tuneline.onnx.text_classifier import TextClassifier
     from tuneline.readers.delimited import Dialect
     from tuneline.readers.files import DataFile
 
@@ -36,6 +37,11 @@ EXCEL_HELP = (
 OUTPUT_HELP = (
     "JSONL, CSV, TSV or Parquet; a folder or URL that ends in /, for a file per task; - for standard output"
     " (JSONL)"
+)
+
+DECIDING_WINDOW_HELP = (
+    "Add the columns window and window_text: which part of a long text decided, of a model with"
+    " tokenize.long_text: windows"
 )
 
 
@@ -100,6 +106,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         int | None,
         typer.Option(min=1, help="Threads of the model; default: all cores, shared by the workers"),
     ] = None,
+    deciding_window: Annotated[bool, typer.Option("--deciding-window", help=DECIDING_WINDOW_HELP)] = False,
     engine: Annotated[
         Literal["local", "ray"],
         typer.Option(help="ray: on the workers of a Ray cluster (RAY_ADDRESS, else on this machine)"),
@@ -160,6 +167,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     # - model and columns
     choice = ModelChoice(model, precision, threads)
     classifier = choice.load_and_warn()
+    check_deciding_window(deciding_window, classifier)
     kept = tuple(dict.fromkeys(keep or ()))
     keeps_all = "all" in kept
     input_columns = InputColumns(
@@ -167,7 +175,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     )
 
     # predictions
-    options = StreamOptions(batch_size, window, BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS))
+    policy = BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS)
+    options = StreamOptions(batch_size, window, policy, deciding_window)
     batch = BatchPrediction(choice, input_columns, options, EngineOptions(engine, workers))
     with refusing():
         parts: list[Part] = []
@@ -240,6 +249,15 @@ def check_excel_safe(excel_safe: bool, output_kind: Kind) -> None:
             f"--excel-safe: no spreadsheet executes what is in {output_kind}, which has the texts as they"
             " are.",
             hint,
+        )
+
+
+def check_deciding_window(deciding_window: bool, model: "TextClassifier") -> None:
+    """Refuse ``--deciding-window`` for a model that reads each text at once."""
+    if deciding_window and model.long_text.windows is None:
+        raise StageError(
+            "--deciding-window: this model reads a text in one window.",
+            "Train with tokenize.long_text: windows, or leave out the option.",
         )
 
 

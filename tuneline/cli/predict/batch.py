@@ -479,7 +479,7 @@ class BatchPrediction:
         """
         started = time.perf_counter()
         tally = Tally(self.options.bad_rows)
-        columns = OutputColumns(self.model.load().task, self.columns.kept)
+        columns = OutputColumns(self.model.load().task, self.columns.kept, self.options.deciding_window)
         with ended_by_reader(), open_writer(output, columns) as writer, _scratch(output.path) as folder:
             paths = []
             tasks = []
@@ -492,7 +492,7 @@ class BatchPrediction:
                 tally.add(part, result)
                 writer.append(path)
                 path.unlink()
-        say_truncated(tally.truncated, tally.rows, self.model.load().max_length)
+        say_truncated(tally.truncated, tally.rows, self.model.load())
         say_summary(tally.rows, tally.skipped, started)
 
     def to_folder(
@@ -531,7 +531,7 @@ class BatchPrediction:
                     for number in range(part.count):
                         folder.remove(dataclasses.replace(part, number=number).result_name(kind))
                     raise
-        say_truncated(tally.truncated, tally.rows, self.model.load().max_length)
+        say_truncated(tally.truncated, tally.rows, self.model.load())
         say_summary(tally.rows, tally.skipped, started, sum(result.rows for result in kept.values()))
 
     def _task(self, part: Part, output: PredictionOutput) -> PredictionTask:
@@ -565,6 +565,8 @@ class BatchPrediction:
             ]
             if excel_safe:
                 options.append("excel-safe")
+            if self.options.deciding_window:
+                options.append("deciding-window")
             libraries = [importlib.metadata.version(name) for name in LIBRARIES]
             model = file_hash(self.model.file())
             command = content_key(model, dataclasses.asdict(self.columns), options, libraries)

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,11 +68,15 @@ REPORTED = 20
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Rows per forward pass, rows in memory at most, and what to do about rows that cannot be predicted."""
+    """Rows per forward pass, rows in memory at most, and what to do about rows that cannot be predicted.
+
+    With ``deciding_window``, the output says which window of a document decided.
+    """
 
     batch_size: int
     window: int
     bad_rows: BadRowPolicy
+    deciding_window: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,10 @@ def predict_file(
     The first bad rows are printed if ``report``.
     """
     name = "standard input" if source.path is None else str(source.path)
-    with (
-        open_rows(source, columns) as rows,
-        open_writer(output, OutputColumns(model.task, rows.columns.kept)) as writer,
-    ):
+    with ExitStack() as stack:
+        rows = stack.enter_context(open_rows(source, columns))
+        output_columns = OutputColumns(model.task, rows.columns.kept, options.deciding_window)
+        writer = stack.enter_context(open_writer(output, output_columns))
         bad = BadRows(name, rows.unit, options.bad_rows)
         predicted = predict_rows(model, rows, writer, options, bad, report=report)
     return TaskResult(predicted.rows, bad.count, tuple(bad.first), predicted.truncated)
@@ -129,19 +133,15 @@ def predict_and_say(
     started = time.perf_counter()
     with ended_by_reader():
         result = predict_file(model, source, columns, output, options)
-    say_truncated(result.truncated, result.rows, model.max_length)
+    say_truncated(result.truncated, result.rows, model)
     say_summary(result.rows, result.skipped, started)
 
 
-def say_truncated(truncated: int, rows: int, max_length: int) -> None:
+def say_truncated(truncated: int, rows: int, model: TextClassifier) -> None:
     """Print to standard error how many rows were too long for the model, if there are any."""
     if truncated:
         share = truncated / rows
-        say(
-            f"{truncated:,} of {rows:,} rows ({share:.1%}) are longer than {max_length} tokens: the model did"
-            " not read the rest",
-            error=True,
-        )
+        say(f"{truncated:,} of {rows:,} rows ({share:.1%}) are {model.unread}", error=True)
 
 
 @contextmanager
@@ -196,11 +196,16 @@ def predict_rows(
     position = source.position  # bytes of a text file that were read; None where rows are counted
     with progress(f"predict: {bad.name}", source.total, unit="" if position else "rows") as step:
         for rows in windows(good_rows(source, bad, report=report), options.batch_size, options.window):
+            texts = [row.texts for row in rows]
             try:
-                encoded = model.encode([row.texts for row in rows])
+                encoded = model.encode(texts)
             except EncodingError as error:
                 raise error.at(f"{bad.name}, row {rows[error.row].number}") from None
-            writer.write(rows, model.outputs(encoded, options.batch_size))
+            if options.deciding_window:
+                outputs, deciding = model.outputs_with_windows(texts, encoded, options.batch_size)
+                writer.write(rows, outputs, [[window.number, window.text] for window in deciding])
+            else:
+                writer.write(rows, model.outputs(encoded, options.batch_size))
             predicted += len(rows)
             truncated += encoded.truncated
             if position:

@@ -97,6 +97,8 @@ def open_target(path: DataFile) -> Iterator[BinaryIO]:
                 yield file
 
 
+WINDOW_COLUMNS = ("window", "window_text")
+"""Which window of a document decided: its number, from 1, and its text."""
 DIGITS = 6
 """Digits after the decimal point of a probability or number."""
 SEPARATORS = re.compile(r"[\t\r\n]")
@@ -120,6 +122,8 @@ class OutputColumns:
 
     task: Task
     kept: tuple[str, ...]
+    deciding_window: bool = False
+    """True if ``WINDOW_COLUMNS`` are added."""
 
     @property
     def predicted(self) -> tuple[str, ...]:
@@ -134,7 +138,7 @@ class OutputColumns:
         a header, it would be no name, and readers number such columns.
         """
         names: list[str] = []
-        taken = {"row", "probabilities", *self.predicted}
+        taken = {"row", "probabilities", *self.predicted, *self.added}
         for kept in self.kept:
             name = kept
             while name in taken or not name.strip():
@@ -149,9 +153,14 @@ class OutputColumns:
         return ("row", *self.renamed)
 
     @property
+    def added(self) -> tuple[str, ...]:
+        """The columns after the prediction."""
+        return WINDOW_COLUMNS if self.deciding_window else ()
+
+    @property
     def names(self) -> tuple[str, ...]:
         """All columns, in order."""
-        return (*self.copied, *self.predicted)
+        return (*self.copied, *self.predicted, *self.added)
 
 
 class Writer(ABC):
@@ -165,17 +174,30 @@ class Writer(ABC):
         """Copy the rows of a file that another writer of this kind has written without a header."""
 
     @abstractmethod
-    def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
+    def write(
+        self,
+        rows: Sequence[Row],
+        outputs: NDArray[np.float64],
+        added: Sequence[Sequence[Any]] | None = None,
+    ) -> None:
         """Write rows with their predictions.
 
         Args:
             rows: The rows, with the values of the kept columns.
             outputs: Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
+            added: Values of ``columns.added`` of each row; ``None`` if there are no such columns.
         """
 
-    def predicted(self, outputs: NDArray[np.float64]) -> Iterator[list[Any]]:
-        """Return the values of ``columns.predicted`` for each row."""
-        return self.columns.task.prediction_rows(outputs, DIGITS)
+    def predicted(
+        self, outputs: NDArray[np.float64], added: Sequence[Sequence[Any]] | None
+    ) -> Iterator[list[Any]]:
+        """Yield the values of ``columns.predicted`` and ``columns.added`` for each row."""
+        rows = self.columns.task.prediction_rows(outputs, DIGITS)
+        if added is None:
+            yield from rows
+            return
+        for values, more_values in zip(rows, added, strict=True):
+            yield [*values, *more_values]
 
 
 class TextWriter(Writer):
@@ -197,18 +219,25 @@ class TextWriter(Writer):
             shutil.copyfileobj(text, self._text)
             self._text.flush()
 
-    def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
+    def write(
+        self,
+        rows: Sequence[Row],
+        outputs: NDArray[np.float64],
+        added: Sequence[Sequence[Any]] | None = None,
+    ) -> None:
         """Write one line or record per row."""
-        for row, predicted in zip(rows, self.predicted(outputs), strict=True):
+        for row, predicted in zip(rows, self.predicted(outputs, added), strict=True):
             line = self._line(f"row {row.number}", [row.number, *row.kept.values(), *predicted])
             self._text.write(line)
         self._text.flush()
 
     def _json_line(self, _: str, values: Sequence[Any]) -> str:
         copied = self.columns.copied
+        added = self.columns.added
+        end = len(values) - len(added)
         cells = dict(zip(copied, values[: len(copied)], strict=True))
-        prediction = self.columns.task.json_prediction(values[len(copied) :])
-        return json_line(cells | prediction)
+        prediction = self.columns.task.json_prediction(values[len(copied) : end])
+        return json_line(cells | prediction | dict(zip(added, values[end:], strict=True)))
 
     def _cells(self, values: Sequence[Any]) -> Sequence[Any]:
         copied = len(self.columns.copied)
@@ -250,13 +279,20 @@ class ParquetWriter(Writer):
             fields.append(pa.field(name, pa.string()))
         for name, data_type in zip(columns.predicted, columns.task.prediction_types, strict=True):
             fields.append(pa.field(name, data_type))
+        for name in columns.added:
+            fields.append(pa.field(name, pa.int64() if name == "window" else pa.string()))
         self._schema = pa.schema(fields)
         self._file = pq.ParquetWriter(file, self._schema, compression="zstd")
         self._waiting: list[list[Any]] = []
 
-    def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
+    def write(
+        self,
+        rows: Sequence[Row],
+        outputs: NDArray[np.float64],
+        added: Sequence[Sequence[Any]] | None = None,
+    ) -> None:
         """Collect rows, and write each full row group."""
-        for row, predicted in zip(rows, self.predicted(outputs), strict=True):
+        for row, predicted in zip(rows, self.predicted(outputs, added), strict=True):
             kept = [None if value is None else str(value) for value in row.kept.values()]
             self._waiting.append([row.number, *kept, *predicted])
             if len(self._waiting) == ROW_GROUP:

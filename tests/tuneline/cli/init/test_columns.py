@@ -1,11 +1,17 @@
 import pytest
 
-from tuneline.cli.init.columns import decide_columns, profile
+from tuneline.cli.init.columns import NamedColumns, decide_columns
+from tuneline.cli.init.profiles import profile
 from tuneline.core.errors import DataError
 
 
+def _tuple(value):
+    return tuple(value) if isinstance(value, list) else value
+
+
 def decided(columns, rows, **choices):
-    return decide_columns(profile(columns, rows), rows, **choices)
+    named = NamedColumns(**{name: _tuple(value) for name, value in choices.items()})
+    return decide_columns(profile(columns, rows), rows, named)
 
 
 def rows_of(*makers, rows=40):
@@ -82,7 +88,7 @@ def test_minus_one_is_a_class_where_other_rows_have_other_labels():
 def test_choices_of_the_user_override_the_detection():
     rows = rows_of(sentence, sentence, klass, lambda number: str(number % 3))
     found = decided(
-        ["title", "text", "label", "stars"], rows, text=("title",), label="stars", task="regression"
+        ["title", "text", "label", "stars"], rows, text=("title",), label=["stars"], task="regression"
     )
     assert (found.text_columns, found.label_column, found.task) == (("title",), "stars", "regression")
     assert all("named by you" in reason for reason in found.reasons[:3])
@@ -91,7 +97,7 @@ def test_choices_of_the_user_override_the_detection():
 @pytest.mark.parametrize(
     ("columns", "makers", "choices", "message"),
     [
-        (["text", "label"], (sentence, klass), {"label": "queue"}, "There is no column 'queue'"),
+        (["text", "label"], (sentence, klass), {"label": ("queue",)}, "There is no column 'queue'"),
         (["text", "label"], (sentence, klass), {"text": ("txt",)}, "There is no column 'txt'"),
         (["a", "b"], (sentence, sentence), {}, "No column looks like a label"),
         (["a", "label"], (number, klass), {}, "No column looks like text"),
@@ -105,7 +111,7 @@ def test_missing_column_or_undecidable_role_is_refused(columns, makers, choices,
 def test_column_of_free_text_is_refused_as_label():
     rows = [(sentence(number), f"label {number}") for number in range(2000)]
     with pytest.raises(DataError, match="too many distinct values"):
-        decided(["text", "label"], rows, label="label")
+        decided(["text", "label"], rows, label=["label"])
 
 
 def test_lists_are_neither_text_nor_label():
@@ -199,7 +205,7 @@ def test_column_with_one_value_is_refused_as_a_label():
 def test_column_that_numbers_the_rows_is_no_label_unless_it_is_named():
     with pytest.raises(DataError, match="'label' numbers"):
         decided(["text", "label"], rows_of(sentence, number))
-    assert decided(["text", "label"], rows_of(sentence, number), label="label").task == "regression"
+    assert decided(["text", "label"], rows_of(sentence, number), label=["label"]).task == "regression"
 
 
 def test_swapped_columns_are_refused():
@@ -209,7 +215,7 @@ def test_swapped_columns_are_refused():
     ) as refused:
         decided(["text", "label"], rows_of(klass, sentence))
     assert "--label COLUMN --text COLUMN" in refused.value.hint
-    found = decided(["text", "label"], rows_of(klass, sentence), label="text", text=["label"])
+    found = decided(["text", "label"], rows_of(klass, sentence), label=["text"], text=["label"])
     assert (found.text_columns, found.label_column) == (("label",), "text")
 
 

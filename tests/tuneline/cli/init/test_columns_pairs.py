@@ -2,7 +2,8 @@ import random
 
 import pytest
 
-from tuneline.cli.init.columns import LEAST_GAIN, count_words, pair
+from tuneline.cli.init.columns import LEAST_GAIN, pair
+from tuneline.cli.init.profiles import count_words
 
 WORDS = (
     "river",

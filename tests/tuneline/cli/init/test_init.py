@@ -417,3 +417,21 @@ def test_file_beyond_a_limit_of_the_parameters_is_refused(project, name, changes
     done = init(project / name, "--force")
     assert (done.exit_code, message in done.output) == (1, True), done.output
     assert not (project / "data").exists()
+
+
+def test_long_texts_are_read_in_windows_and_short_ones_of_a_later_file_are_not(project, tickets, checkpoint):
+    """The checkpoint takes 64 tokens, and every letter is one."""
+    long = project / "long.csv"
+    rows = [f"{'a b ' * 60}{number},{number % 2}\n" for number in range(40)]
+    long.write_text("text,label\n" + "".join(rows))
+    done = init(long, "--force", "--checkpoint", checkpoint, "--no-trial")
+    assert done.exit_code == 0, done.output
+    tokenize = load_params().tokenize
+    assert (tokenize.long_text, tokenize.max_length) == ("windows", 64)
+    assert (tokenize.windows.stride, tokenize.windows.max_windows) == (8, 3)
+    assert "100% of the rows are longer than 64 tokens" in done.output
+    assert "docs/long-documents.md" in done.output
+
+    init(tickets, "--force", "--checkpoint", checkpoint, "--no-trial")
+    tokenize = load_params().tokenize
+    assert (tokenize.long_text, tokenize.windows.max_windows) == ("truncate", 8)

@@ -1,10 +1,13 @@
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tuneline.cli.init import planning
+from tuneline.cli.init.class_counts import SplitCounts
 from tuneline.cli.init.recipe import Lengths, fine_tuning, from_scratch, open_checkpoint
+from tuneline.model.text_lengths import TextLengths
 from tuneline.params.loading import load_params
 
 
@@ -14,13 +17,13 @@ def plan(tickets):
 
 
 def of_rows(plan, rows):
-    classes = dict(plan.classes)
-    classes["train"] = type(classes["train"])({"a": rows})
-    return replace(plan, classes=classes)
+    return replace(plan, counts={**plan.counts, "train": SplitCounts(rows, Counter(a=rows))})
 
 
 def lengths(*tokens, limit=512):
-    return Lengths(np.array(sorted(tokens)), limit)
+    """Lengths of rows of one text with two special tokens."""
+    contents = np.array(tokens) - 2
+    return Lengths(TextLengths.of_texts([contents], 2), limit)
 
 
 @pytest.mark.parametrize(
@@ -97,13 +100,51 @@ def test_micro_batches_of_long_texts_are_limited_by_tokens(plan, checkpoint, tok
     ) == (16, 16, limit)
 
 
-def test_truncation_check_is_widened_only_where_the_model_itself_is_too_short(plan, checkpoint):
+def test_truncation_check_is_widened_only_where_long_texts_lose_tokens_all_the_same(plan, checkpoint):
     opened, params = open_checkpoint(checkpoint, None), load_params()
     short = fine_tuning(opened, lengths(*[30] * 100), plan, params)
     long = fine_tuning(opened, lengths(*[30] * 60, *[900] * 40), plan, params)
+    very_long = fine_tuning(opened, lengths(*[30] * 60, *[30_000] * 40), plan, params)
     assert "validate.truncation_rate.max" not in short.params
-    assert long.params["validate.truncation_rate.max"] == 0.45
-    assert "40% of the rows are truncated even at the model's limit" in "\n".join(long.reasons)
+    assert "validate.truncation_rate.max" not in long.params, "windows read them whole"
+    assert very_long.params["validate.truncation_rate.max"] == 0.45
+    assert "40% of the rows lose tokens all the same" in "\n".join(very_long.reasons)
+
+
+def test_long_texts_are_said_with_the_length_of_the_model(plan, checkpoint):
+    opened, params = open_checkpoint(checkpoint, None), load_params()
+    windows = fine_tuning(opened, lengths(*[30] * 60, *[900] * 40), plan, params)
+    whole = fine_tuning(opened, lengths(*[30] * 60, *[900] * 40, limit=8192), plan, params)
+    assert windows.params["tokenize.long_text"] == "windows"
+    assert windows.params["tokenize.windows.max_windows"] == 2
+    assert "max_length 512: 40.0% of rows are longer (the model takes no more)" in "\n".join(windows.reasons)
+    assert (whole.params["tokenize.long_text"], whole.params["tokenize.max_length"]) == ("truncate", 904)
+    assert "need no windows" in "\n".join(whole.reasons)
+
+
+def test_windows_of_an_earlier_task_are_reset(plan, checkpoint):
+    recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), plan, load_params())
+    assert recipe.params["tokenize.long_text"] == "truncate"
+    assert recipe.params["tokenize.windows.max_windows"] == 8
+
+
+@pytest.mark.parametrize(("words", "kind"), [(20, "truncate"), (700, "windows"), (5000, "head_tail")])
+def test_new_model_reads_long_texts_by_their_words(project, words, kind):
+    rows = [f"word {'more ' * words}{number},{number % 2}\n" for number in range(40)]
+    (project / "long.csv").write_text("text,label\n" + "".join(rows))
+    plan = planning.plan([project / "long.csv"], planning.UserChoices(), load_params())
+    recipe = from_scratch(plan, load_params())
+    assert recipe.params["tokenize.long_text"] == kind
+    assert ("docs/long-documents.md" in "\n".join(recipe.reasons)) == (kind != "truncate")
+
+
+def test_estimated_time_has_the_windows(plan, checkpoint):
+    """A row of two windows takes twice the time of a row of one."""
+    opened, params = open_checkpoint(checkpoint, None), load_params()
+    whole = fine_tuning(opened, lengths(*[512] * 100), plan, params).long_texts
+    windows = fine_tuning(opened, lengths(*[900] * 100), plan, params).long_texts
+    assert (whole.inputs_per_row, windows.inputs_per_row) == (1, 2)
+    assert windows.input_lengths.sum() == 200 * 483, "two windows of equal length for each row"
 
 
 @pytest.mark.parametrize("columns", [["text"], ["text", "text"]])
@@ -116,9 +157,9 @@ def test_head_is_left_to_validation(plan, checkpoint, columns):
 
 @pytest.mark.parametrize(("rows", "keep"), [(40, "last"), (499, "last"), (500, "best")])
 def test_few_validation_rows_do_not_choose_among_the_epochs(plan, checkpoint, rows, keep):
-    classes = {**plan.classes, "validation": type(plan.classes["validation"])({"a": rows})}
+    counts = {**plan.counts, "validation": SplitCounts(rows, Counter(a=rows))}
     recipe = fine_tuning(
-        open_checkpoint(checkpoint, None), lengths(30), replace(plan, classes=classes), load_params()
+        open_checkpoint(checkpoint, None), lengths(30), replace(plan, counts=counts), load_params()
     )
     assert recipe.params["train.keep"] == keep
     assert recipe.params["train.label_smoothing"] == (0.1 if keep == "last" else 0.0)
@@ -129,7 +170,7 @@ def test_label_smoothing_of_the_user_stays_and_numbers_have_none(plan, checkpoin
     params, opened = load_params(), open_checkpoint(checkpoint, None)
     own = params.model_copy(update={"train": params.train.model_copy(update={"label_smoothing": 0.2})})
     assert fine_tuning(opened, lengths(30), plan, own).params["train.label_smoothing"] == 0.2
-    many = replace(plan, classes={**plan.classes, "validation": type(plan.classes["validation"])({"a": 500})})
+    many = replace(plan, counts={**plan.counts, "validation": SplitCounts(500, Counter(a=500))})
     of_few_rows = params.model_copy(
         update={"train": params.train.model_copy(update={"label_smoothing": 0.1, "keep": "last"})}
     )

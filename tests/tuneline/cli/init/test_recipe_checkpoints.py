@@ -8,6 +8,7 @@ from tests.runaway import TEXT, make_runaway
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 from tuneline.cli.init.recipe import Lengths, measure_lengths, open_checkpoint
 from tuneline.core.errors import StageError
+from tuneline.model.text_lengths import TextLengths
 
 
 def test_facts_of_a_folder_are_read_without_loading_weights(checkpoint):
@@ -62,7 +63,7 @@ def test_text_that_the_tokenizer_cannot_encode_is_an_error_that_quotes_its_begin
 def test_max_length_is_the_limit_of_the_model_and_above_512_tokens_what_the_rows_need(
     tokens, limit, expected
 ):
-    lengths = Lengths(np.sort(np.array(tokens)), limit)
+    lengths = Lengths(TextLengths.of_texts([np.array(tokens) - 2], 2), limit)
     assert lengths.max_length == expected
     assert lengths.truncated(expected) <= 0.01 or expected == limit
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.cli.init.columns import NESTED
+from tuneline.cli.init.profiles import NESTED
 from tuneline.cli.init.row_file import open_row_file
 from tuneline.core.errors import DataError
 from tuneline.readers.layout import Layout, detect_layout
@@ -40,7 +40,7 @@ def test_columns_are_the_keys_of_all_json_lines(tmp_path):
     path.write_text('{"text": "a", "tags": ["x"]}\n\n{"label": 1, "text": "b"}\n')
     file = opened(path)
     assert file.columns == ["text", "tags", "label"]
-    assert list(file.rows()) == [("a", NESTED, None), ("b", None, "1")]
+    assert list(file.rows()) == [("a", f'{NESTED}["x"]', None), ("b", None, "1")]
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_row_that_the_download_stage_would_refuse_is_refused(tmp_path, content, 
         list(open_row_file(tmp_path / "in.csv", Layout("delimited", compressed=False)).rows())
 
 
-def test_lists_in_parquet_are_neither_text_nor_label_and_are_not_read(tmp_path):
+def test_lists_of_lists_and_objects_in_parquet_are_neither_text_nor_label_and_are_not_read(tmp_path):
     pq.write_table(
-        pa.table({"tags": [["a"], None], "text": ["x", "y"], "more": [{"a": 1}, {"a": 2}]}),
+        pa.table({"tags": [[["a"]], None], "text": ["x", "y"], "more": [{"a": 1}, {"a": 2}]}),
         tmp_path / "in.parquet",
     )
     assert list(opened(tmp_path / "in.parquet").rows()) == [(NESTED, "x", NESTED), (NESTED, "y", NESTED)]

@@ -1,0 +1,85 @@
+"""Corrections of rows that have any number of labels."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.stages.download.test_corrector import correct, key
+from tuneline.analysis.corrections import label_file
+from tuneline.tasks import Multilabel, read_task
+
+SETS = ["a", "b;a", "", "c;b", "b"]
+CSV = "text,tags\n" + "".join(f"text number {row},{SETS[row % 5]}\n" for row in range(300))
+DATA = {
+    "task": "multilabel",
+    "label_column": "tags",
+    "label_sets": {"layout": "separated", "separator": ";"},
+    "splits": {"train": "all"},
+    "split": {"validation": 0.2, "test": 0.2},
+}
+
+
+def sets_of(table) -> dict[str, set[str]]:
+    """Return the names of each row's labels, by its text."""
+    names = read_task(table.schema).names
+    sets = {}
+    for row in table.select(["text", "labels"]).to_pylist():
+        sets[row["text"]] = {names[label] for label in row["labels"]}
+    return sets
+
+
+def test_correction_of_a_set_is_applied_however_it_is_ordered(download):
+    before = sets_of(download({"all.csv": CSV}, DATA)["train"])
+    pairs = [text for text, names in before.items() if names == {"a", "b"}][:3]
+    empty = next(text for text, names in before.items() if not names)
+    correct(
+        [
+            (key(pairs[0]), "train", "a;b", "c"),
+            (key(pairs[1]), "train", "b;a", "c;a"),
+            (key(pairs[2]), "train", "a", "c"),
+            (key(empty), "train", "", "b"),
+        ]
+    )
+    after = sets_of(download({"all.csv": CSV}, DATA)["train"])
+    assert after == {**before, pairs[0]: {"c"}, pairs[1]: {"a", "c"}, empty: {"b"}}
+    corrections = json.loads(Path("data/raw/source.json").read_text())["corrections"]
+    assert (corrections["labels"], corrections["stale"]) == (3, 1)
+
+
+@pytest.mark.parametrize("after", ["a;unknown", "unknown"])
+def test_correction_to_an_unknown_label_is_not_applied(download, after):
+    before = sets_of(download({"all.csv": CSV}, DATA)["train"])
+    text = next(text for text, names in before.items() if names == {"a"})
+    correct([(key(text), "train", "a", after)])
+    assert sets_of(download({"all.csv": CSV}, DATA)["train"]) == before
+    assert json.loads(Path("data/raw/source.json").read_text())["corrections"]["labels"] == 0
+
+
+def test_label_that_the_corrections_take_from_all_rows_is_none_any_more(download):
+    before = {}
+    for table in download({"all.csv": CSV}, DATA).values():
+        before |= sets_of(table)
+    correct([(key(text), "", "b;c", "b") for text, names in before.items() if names == {"b", "c"}])
+    after = {}
+    tables = download({"all.csv": CSV}, DATA)
+    for table in tables.values():
+        assert read_task(table.schema) == Multilabel(("a", "b"))
+        after |= sets_of(table)
+    assert after == {text: names - {"c"} for text, names in before.items()}
+    assert label_file().exists()
+
+
+def test_renumbered_labels_are_ascending_lists(download):
+    """Without the first label, the ids of the others are one less."""
+    texts = {f"text number {row}": SETS[row % 5] for row in range(300)}
+    corrections = []
+    for text, names in texts.items():
+        if "a" in names:
+            corrections.append((key(text), "", "a" if names == "a" else "a;b", "b"))
+    correct(corrections)
+    train = download({"all.csv": CSV}, DATA)["train"]
+    assert read_task(train.schema) == Multilabel(("b", "c"))
+    lists = train["labels"].to_pylist()
+    assert all(labels == sorted(labels) for labels in lists)
+    assert {tuple(labels) for labels in lists} == {(0,), (), (0, 1)}

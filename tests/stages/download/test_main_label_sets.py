@@ -1,0 +1,151 @@
+"""Several labels per text: the same rows in every layout, and errors that name what is wrong."""
+
+import json
+
+import pytest
+
+from tests.stages.download.made import parquet
+from tuneline.core.errors import ParamsError, StageError
+from tuneline.tasks import Multilabel, read_task
+
+ROWS = [
+    ("late parcel", ["delivery"]),
+    ("refund for a broken cup", ["quality", "refund"]),
+    ("hello", []),
+    ("wrong invoice, late", ["billing", "delivery"]),
+]
+NAMES = ["billing", "delivery", "quality", "refund"]
+
+
+def lines(header, rows):
+    return "".join(f"{line}\n" for line in [header, *rows])
+
+
+def separated(rows):
+    return lines("text,tags", [f'"{text}",{" | ".join(names)}' for text, names in rows])
+
+
+def as_text(rows):
+    return lines("text,tags", [f'"{text}","{names}"' for text, names in rows])
+
+
+def json_lines(rows):
+    return lines("", [json.dumps({"text": text, "tags": names}) for text, names in rows])
+
+
+def columns(rows):
+    ones = [",".join(str(int(name in names)) for name in NAMES) for _, names in rows]
+    return lines(
+        f"text,{','.join(NAMES)}", [f'"{text}",{line}' for (text, _), line in zip(rows, ones, strict=True)]
+    )
+
+
+def one_row_per_label(rows):
+    return lines("text,tags", [f'"{text}",{name}' for text, names in rows for name in names or [""]])
+
+
+def lists(rows):
+    return parquet([{"text": text, "tags": names} for text, names in rows])
+
+
+LAYOUTS = [
+    ("csv", separated, {"layout": "separated", "separator": "|"}),
+    ("csv", as_text, {"layout": "lists"}),
+    ("jsonl", json_lines, {"layout": "lists"}),
+    ("parquet", lists, {"layout": "lists"}),
+    ("csv", columns, {"layout": "columns", "columns": NAMES}),
+    ("csv", one_row_per_label, {"layout": "rows"}),
+]
+
+
+@pytest.fixture
+def download_sets(download):
+    """Runs the stage on rows, the same in each split, in a layout."""
+
+    def run(ending, write, sets, rows=ROWS, **data):
+        files = {f"{split}.{ending}": write(rows) for split in ("train", "validation", "test")}
+        return download(files, {"task": "multilabel", "label_column": "tags", "label_sets": sets, **data})
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("ending", "write", "sets"), LAYOUTS, ids=lambda value: getattr(value, "__name__", None)
+)
+def test_every_layout_gives_the_same_rows(download_sets, ending, write, sets):
+    train = download_sets(ending, write, sets)["train"]
+    assert read_task(train.schema) == Multilabel(tuple(NAMES))
+    assert train["text"].to_pylist() == [text for text, _ in ROWS]
+    assert train["labels"].to_pylist() == [[1], [2, 3], [], [0, 1]]
+
+
+def test_columns_are_the_names_in_their_order(download_sets):
+    names = ["refund", "quality", "delivery", "billing"]
+    train = download_sets("csv", columns, {"layout": "columns", "columns": names}, label_column=None)["train"]
+    assert read_task(train.schema).names == tuple(names)
+    assert train["labels"].to_pylist() == [[2], [0, 1], [], [2, 3]]
+
+
+def test_names_can_be_listed_for_labels_that_train_lacks(download_sets):
+    train = download_sets("jsonl", json_lines, {"layout": "lists"}, label_names=[*NAMES, "praise"])["train"]
+    assert read_task(train.schema).names == (*NAMES, "praise")
+
+
+def test_label_that_train_lacks_is_named_with_its_row(download):
+    files = {
+        "train.csv": separated(ROWS),
+        "validation.csv": separated([*ROWS, ("thanks", ["delivery", "praise"])]),
+        "test.csv": separated(ROWS),
+    }
+    data = {
+        "task": "multilabel",
+        "label_column": "tags",
+        "label_sets": {"layout": "separated", "separator": "|"},
+    }
+    with pytest.raises(
+        StageError, match=r"validation\.csv, line 6, column 'tags': label 'praise'"
+    ) as refused:
+        download(files, data)
+    assert "data.label_names" in str(refused.value)
+
+
+def test_train_split_without_any_label_is_refused(download_sets):
+    with pytest.raises(StageError, match=r"train\.csv has no labels"):
+        download_sets("csv", separated, LAYOUTS[0][2], [("a", []), ("b", [])])
+
+
+def test_test_split_whose_sets_are_all_empty_has_no_labels(download):
+    """People publish test rows with an empty column for the labels."""
+    data = {
+        "task": "multilabel",
+        "label_column": "tags",
+        "label_sets": {"layout": "separated", "separator": "|"},
+    }
+    files = {
+        "train.csv": separated(ROWS),
+        "validation.csv": separated(ROWS),
+        "test.csv": separated([(text, []) for text, _ in ROWS]),
+    }
+    tables = download(files, data, evaluate={"split": "validation"}, train={"keep": "last"})
+    assert tables["test"]["labels"].to_pylist() == [[-1]] * len(ROWS)
+
+
+def test_rows_are_divided_after_rows_of_a_text_are_joined(download_sets, download):
+    many = [(f"text {number}", ["a", "b"] if number % 2 else ["b"]) for number in range(200)]
+    data = {
+        "task": "multilabel",
+        "label_column": "tags",
+        "label_sets": {"layout": "rows"},
+        "split": {"validation": 0.2, "test": 0.2},
+    }
+    tables = download({"train.csv": one_row_per_label(many)}, data)
+    texts = [text for table in tables.values() for text in table["text"].to_pylist()]
+    assert sorted(texts) == sorted(text for text, _ in many)
+    for table in tables.values():
+        for text, labels in zip(table["text"].to_pylist(), table["labels"].to_pylist(), strict=True):
+            assert labels == ([0, 1] if int(text.split()[1]) % 2 else [1])
+
+
+def test_task_without_layout_says_what_to_set(download_sets):
+    with pytest.raises(ParamsError, match=r"data\.label_sets: task 'multilabel' needs it"):
+        download_sets("csv", separated, None)

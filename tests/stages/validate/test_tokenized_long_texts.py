@@ -1,0 +1,133 @@
+"""The checks of tokenized rows whose long texts lose their middle, or are divided into windows."""
+
+import random
+
+import pytest
+
+from stages.validate.checks import CHECK_TABLE
+from stages.validate.expectations import check_tables
+from stages.validate.tables import derive_tables
+from tests.stages.validate.data import WORDS, Data, good_data, sentence
+
+COMPOUNDS = ["bademunape"] * len(WORDS)
+"""A word that is several tokens, so that windows begin within it."""
+
+
+def failed_checks(results) -> set[str]:
+    """Return the checks of columns and of tokenized rows that failed."""
+    failed = {result.check for result in results.record.checks if result.status != "passed"}
+    return {check for check in failed if CHECK_TABLE[check].table in {"columns", "tokenized"}}
+
+
+def long_data(long_text: str, long_rows: int = 3, single: bool = False, **windows) -> Data:
+    """Return data with some long texts in test, of which no column has room for all tokens."""
+    data = good_data()
+    rng = random.Random(3)
+    for split, count in {"train": 20, "validation": 6, "test": long_rows}.items():
+        for row in range(count):
+            data.raw[split]["two"][row] += f". {sentence(rng, [*WORDS, *COMPOUNDS], 30, 45)}"
+    if single:
+        data.columns = ("two",)
+        data.raw = {split: {key: rows[key] for key in ("two", "labels")} for split, rows in data.raw.items()}
+
+    def change(values):
+        values["data"]["text_columns"] = list(data.columns)
+        values["tokenize"].update(max_length=48, long_text=long_text)
+        values["tokenize"]["windows"].update(stride=8, **windows)
+
+    data.set_params(change)
+    return data.tokenize()
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("long_text", ["head_tail", "windows"])
+def test_tokenized_long_texts_pass_every_check(long_text, single, check):
+    data = long_data(long_text, single=single)
+    if long_text == "windows":
+        assert max(map(len, data.tokenized["test"]["window_lengths"])) > 3
+    assert failed_checks(check(data)) == set()
+
+
+def truncated(results, split="test"):
+    (result,) = [
+        entry for entry in results.record.checks if (entry.check, entry.split) == ("truncation_rate", split)
+    ]
+    return result
+
+
+def test_text_without_its_middle_counts_as_truncated(check):
+    results = check(long_data("head_tail", long_rows=6))
+    assert truncated(results).found.startswith("6 of 60 rows")
+
+
+@pytest.mark.parametrize(("max_windows", "found"), [(2, "6 of 60 rows"), (20, "0 of 60 rows")])
+def test_text_in_windows_counts_as_truncated_if_it_has_more_than_all_windows_hold(max_windows, found, check):
+    results = check(long_data("windows", long_rows=6, max_windows=max_windows))
+    assert truncated(results).found.startswith(found)
+
+
+def drop_special_token(windows: list[list[int]]) -> None:
+    windows[1][0] = windows[1][1]
+
+
+def lengthen_window(windows: list[list[int]]) -> None:
+    """Move the tokens of the last window to the first one."""
+    windows[0] = [*windows[0][:-1], *windows[1][1:-1], windows[0][-1]]
+    windows[1] = [windows[1][0], *windows[2][1:]]
+    del windows[2]
+
+
+def replace_text(windows: list[list[int]]) -> None:
+    windows[1][1:-1] = windows[1][1:-1][::-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (drop_special_token, {"special_tokens"}),
+        (lengthen_window, {"max_length"}),
+        (replace_text, {"decoded_text"}),
+    ],
+)
+def test_fault_of_one_window_fails_the_check_of_its_row(change, expected, check):
+    data = long_data("windows", single=True)
+    data.set_params(lambda values: values["validate"]["decoded_text"].update(max=0.0))
+    table = data.tokenized["test"]
+    ids = table["input_ids"][0]
+    windows = []
+    for length in table["window_lengths"][0]:
+        windows.append(ids[:length])
+        ids = ids[length:]
+    change(windows)
+    row = [token for window in windows for token in window]
+    table["input_ids"][0] = row
+    table["window_lengths"][0] = list(map(len, windows))
+    table["attention_mask"][0] = [1] * len(row)
+    table["token_type_ids"][0] = [0] * len(row)
+    failed = failed_checks(check(data))
+    assert expected <= failed <= expected | {"decoded_text"}
+
+
+def test_windows_that_do_not_have_the_tokens_of_their_row_are_found(check):
+    data = long_data("windows")
+    data.tokenized["test"]["window_lengths"][2][0] -= 1
+    assert "column_lengths" in failed_checks(check(data))
+
+
+def test_text_of_another_row_is_found_by_its_windows_and_by_its_head_and_tail(check, tmp_path_factory):
+    for long_text in ("windows", "head_tail"):
+        data = long_data(long_text, long_rows=30)
+        table = data.tokenized["test"]
+        for name in set(table) - {"labels"}:
+            table[name] = [*table[name][10:], *table[name][:10]]
+        folder = tmp_path_factory.mktemp(long_text)
+        results = check_tables(derive_tables(data.params, data.write(folder / "data"), None))
+        assert "decoded_text" in failed_checks(results)
+
+
+def test_tokenized_splits_without_windows_are_refused_where_the_parameters_ask_for_them(tmp_path):
+    data = long_data("truncate")
+    folders = data.write(tmp_path / "data")
+    data.set_params(lambda values: values["tokenize"].update(long_text="windows"))
+    results = check_tables(derive_tables(data.params, folders, None))
+    assert "columns" in failed_checks(results)

@@ -1,0 +1,427 @@
+"""Several labels per text in the layouts that people have, each with its look-alike that has one label."""
+
+import csv
+import json
+import random
+import shlex
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stages.download.__main__ import main
+from tests.tuneline.cli.init.test_init import Terminal
+from tests.tuneline.cli.init.test_planning import init
+from tuneline.cli.init.planning import UserChoices, plan
+from tuneline.core.errors import DataError
+from tuneline.params.loading import load_params
+from tuneline.tasks import read_task
+
+TAGS = ["billing", "delivery", "quality", "refund"]
+WORDS = "the parcel came late and the box was broken so we sent it back to you".split()
+
+
+def sets_of(rows=60, names=TAGS, least=0):
+    """Random sets of names, some of them empty; the first rows are sorted by size, as exports are."""
+    generator = random.Random(0)
+    sets = [[name for name in names if generator.random() < 0.4] for _ in range(rows)]
+    return sorted((labels for labels in sets if len(labels) >= least), key=len)
+
+
+def texts_of(rows):
+    generator = random.Random(1)
+    return [f"{' '.join(generator.choices(WORDS, k=8))} {row}" for row in range(rows)]
+
+
+def write_csv(folder, header, columns, texts=None):
+    """Write columns of cells beside a column of texts."""
+    texts = texts or texts_of(len(columns[0]))
+    with (folder / "in.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "text", *header])
+        for number, row in enumerate(zip(texts, *columns, strict=True)):
+            writer.writerow([number * 7, *row])
+    return folder / "in.csv"
+
+
+def write_jsonl(folder, header, columns):
+    texts = texts_of(len(columns[0]))
+    rows = [dict(zip(["text", *header], row, strict=True)) for row in zip(texts, *columns, strict=True)]
+    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / "in.jsonl"
+
+
+def write_parquet(folder, header, columns):
+    texts = texts_of(len(columns[0]))
+    pq.write_table(
+        pa.table(dict(zip(["text", *header], [texts, *columns], strict=True))), folder / "in.parquet"
+    )
+    return folder / "in.parquet"
+
+
+def joined(separator, **options):
+    return [separator.join(labels) for labels in sets_of(**options)]
+
+
+def ones(yes=1, no=0, names=TAGS):
+    return [[yes if name in labels else no for labels in sets_of(names=names)] for name in names]
+
+
+def cycle(*values, rows=60):
+    return [values[row % len(values)] for row in range(rows)]
+
+
+def rows_of_labels():
+    """A row for each label of a text; a row with an empty cell for a text without any."""
+    pairs = []
+    for text, labels in zip(texts_of(60), sets_of(), strict=True):
+        pairs += [(text, label) for label in labels or [""]]
+    random.Random(2).shuffle(pairs)
+    return [text for text, _ in pairs], [label for _, label in pairs]
+
+
+def semicolons(folder):
+    return write_csv(folder, ["tags"], [joined(";")])
+
+
+def bars_with_spaces(folder):
+    return write_csv(folder, ["tags"], [joined(" | ")])
+
+
+def commas(folder):
+    return write_csv(folder, ["tags"], [joined(", ")])
+
+
+def commas_of_numbers(folder):
+    return write_csv(folder, ["codes"], [joined(",", names=["1", "4", "17", "23"])])
+
+
+def lists_of_json(folder):
+    return write_jsonl(folder, ["tags"], [sets_of()])
+
+
+def lists_of_parquet(folder):
+    return write_parquet(folder, ["tags"], [sets_of()])
+
+
+def lists_of_python(folder):
+    return write_csv(folder, ["tags"], [[str(labels) for labels in sets_of()]])
+
+
+def sets_of_python(folder):
+    return write_csv(folder, ["tags"], [[str(set(labels)) for labels in sets_of()]])
+
+
+def lists_of_numpy(folder):
+    return write_csv(folder, ["tags"], [[str(labels).replace(",", "") for labels in sets_of()]])
+
+
+def columns_of_numbers(folder):
+    return write_csv(folder, TAGS, ones())
+
+
+def columns_of_words(folder):
+    return write_parquet(folder, TAGS, ones(yes=True, no=False))
+
+
+def columns_among_others(folder):
+    header = ["billing", "language", "delivery", "length", "quality", "urgent", "refund"]
+    billing, delivery, quality, refund = ones()
+    urgent = cycle("yes", "no")
+    return write_csv(
+        folder, header, [billing, cycle("en", "de"), delivery, cycle("9", "4"), quality, urgent, refund]
+    )
+
+
+def one_row_per_label(folder):
+    texts, labels = rows_of_labels()
+    return write_csv(folder, ["tag"], [labels], texts)
+
+
+SEPARATED = {"layout": "separated"}
+COLUMNS = {"layout": "columns", "columns": TAGS}
+LAYOUTS = [
+    (semicolons, "tags", {**SEPARATED, "separator": ";"}),
+    (bars_with_spaces, "tags", {**SEPARATED, "separator": "|"}),
+    (commas, "tags", {**SEPARATED, "separator": ","}),
+    (commas_of_numbers, "codes", {**SEPARATED, "separator": ","}),
+    (lists_of_json, "tags", {"layout": "lists"}),
+    (lists_of_parquet, "tags", {"layout": "lists"}),
+    (lists_of_python, "tags", {"layout": "lists"}),
+    (lists_of_numpy, "tags", {"layout": "lists"}),
+    (sets_of_python, "tags", {"layout": "lists"}),
+    (columns_of_numbers, "labels", COLUMNS),
+    (columns_of_words, "labels", COLUMNS),
+    (columns_among_others, "labels", COLUMNS),
+    (one_row_per_label, "tag", {"layout": "rows"}),
+]
+
+
+def free_text_with_semicolons(folder):
+    generator = random.Random(3)
+    notes = ["; ".join(" ".join(generator.choices(WORDS, k=3)) for _ in range(2)) for _ in range(60)]
+    return write_csv(folder, ["notes", "label"], [notes, cycle("a", "b", "c")])
+
+
+def paths_with_bars(folder):
+    """Levels of a hierarchy: the second is never the first."""
+    return write_csv(
+        folder, ["label"], [cycle("goods|books", "goods|music", "services|repair", "services|advice")]
+    )
+
+
+def names_with_commas(folder):
+    return write_csv(folder, ["label"], [cycle("Books, used", "Books, new", "Music, used", "Music")])
+
+
+def decimal_commas(folder):
+    return write_csv(folder, ["label"], [[f"{row % 5},{row % 9}" for row in range(60)]])
+
+
+def objects_of_json(folder):
+    return write_jsonl(folder, ["more", "label"], [cycle({"a": 1}, {"a": 2}), cycle("a", "b")])
+
+
+def embeddings_of_parquet(folder):
+    vectors = [[row / 7, row / 3, 0.5] for row in range(60)]
+    return write_parquet(folder, ["vector", "label"], [vectors, cycle("a", "b")])
+
+
+def names_in_brackets(folder):
+    return write_csv(folder, ["label"], [cycle("[draft", "final", "sent")])
+
+
+def dates(folder):
+    days = [f"Jan {1 + row % 28}, {2020 + row % 4}" for row in range(60)]
+    return write_csv(folder, ["date", "label"], [days, cycle("a", "b", "c")])
+
+
+def one_column_of_numbers(folder):
+    return write_csv(folder, ["label", "verified", "stars"], [cycle(1, 0), cycle(0, 0, 1), cycle(5, 4, 1)])
+
+
+def one_column_of_words(folder):
+    return write_parquet(folder, ["spam"], [cycle(True, False)])
+
+
+def label_beside_properties(folder):
+    """The name of a column says that it is the label, whatever other columns of 0 and 1 there are."""
+    header = ["label", "has_image", "has_link", "verified"]
+    return write_csv(folder, header, [cycle("x", "y", "z"), cycle(0, 1), cycle(1, 1, 0), cycle(0, 0, 1)])
+
+
+def texts_that_contradict(folder):
+    """Two of sixty texts are there twice, with another label."""
+    texts = texts_of(58)
+    return write_csv(folder, ["tag"], [cycle("a", "b", "c")], [*texts, texts[0], texts[1]])
+
+
+def texts_of_several_people(folder):
+    """Three people have labelled each text, and mostly agree."""
+    texts = [text for text in texts_of(20) for _ in range(3)]
+    labels = [("a", "b")[row // 3 % 2] if row % 7 else "c" for row in range(60)]
+    return write_csv(folder, ["tag"], [labels], texts)
+
+
+def names_with_slashes(folder):
+    return write_csv(folder, ["label"], [cycle("TCP/IP", "I/O", "I/P", "TCP")])
+
+
+def cities(folder):
+    return write_csv(
+        folder, ["place", "label"], [cycle("Rome, Italy", "Pisa, Italy", "Oslo, Norway"), cycle("a", "b")]
+    )
+
+
+def names_of_several_words(folder):
+    names = ["order status", "order late", "card lost", "card stolen", "status", "lost card fee"]
+    return write_csv(folder, ["intent"], [cycle(*names)])
+
+
+LOOK_ALIKES = [
+    names_of_several_words,
+    free_text_with_semicolons,
+    paths_with_bars,
+    names_with_commas,
+    objects_of_json,
+    embeddings_of_parquet,
+    names_in_brackets,
+    dates,
+    one_column_of_numbers,
+    one_column_of_words,
+    label_beside_properties,
+    texts_that_contradict,
+    texts_of_several_people,
+    names_with_slashes,
+    cities,
+]
+
+
+def decided(path, **choices):
+    return plan([path], UserChoices(**choices), load_params()).decision
+
+
+@pytest.mark.parametrize(
+    ("write", "label", "sets"), LAYOUTS, ids=lambda value: getattr(value, "__name__", None)
+)
+def test_layout_of_several_labels_is_recognised(project, write, label, sets):
+    made = plan([write(project)], UserChoices(), load_params())
+    decision = made.decision
+    assert (decision.task, decision.label_column, decision.doubt) == ("multilabel", label, None)
+    assert decision.sets.model_dump(exclude_none=True) == sets
+    assert decision.text_columns == ("text",)
+    rows = sum(counts.rows for counts in made.counts.values())
+    unlabelled = sum(counts.unlabelled for counts in made.counts.values())
+    assert (rows, unlabelled) == (60, sum(not labels for labels in sets_of()))
+
+
+@pytest.mark.parametrize("write", LOOK_ALIKES, ids=lambda write: write.__name__)
+def test_look_alike_has_one_label(project, write):
+    decision = decided(write(project))
+    assert (decision.task, decision.sets, decision.doubt) == ("classification", None, None)
+
+
+def test_decimal_commas_are_numbers(project):
+    assert decided(decimal_commas(project)).task == "regression"
+
+
+def names_with_and_without_commas(folder):
+    """A name with a comma, whose parts are names, too."""
+    return write_csv(folder, ["topic"], [cycle("Health", "Fitness", "Health, Fitness", "Sleep")])
+
+
+def two_columns(folder):
+    return write_csv(folder, ["toxic", "obscene"], [cycle(0, 1), cycle(0, 0, 1)])
+
+
+def some_repeated_texts(folder):
+    """Six of sixty texts are there twice, with another label."""
+    texts = texts_of(54)
+    return write_csv(folder, ["tag"], [cycle("a", "b", "c", "d", "e", "f", "g")], [*texts, *texts[:6]])
+
+
+def spaces(folder):
+    return write_csv(folder, ["topic"], [joined(" ")])
+
+
+DOUBTS = [
+    (spaces, "--separator ' '", {**SEPARATED, "separator": " "}),
+    (names_with_and_without_commas, "--separator ','", {**SEPARATED, "separator": ","}),
+    (
+        two_columns,
+        "--label 'toxic' --label 'obscene'",
+        {"layout": "columns", "columns": ["toxic", "obscene"]},
+    ),
+    (some_repeated_texts, "--task multilabel", {"layout": "rows"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("write", "option", "sets"), DOUBTS, ids=lambda value: getattr(value, "__name__", None)
+)
+def test_doubt_is_told_with_the_option_for_several_labels(project, write, option, sets):
+    done = init(write(project), "--yes", "--no-trial")
+    assert done.exit_code == 0, done.output
+    assert load_params().data.task == "classification"
+    assert f"Taken as one label per row; if there are several: {option}" in done.output
+
+    done = init(project / "in.csv", *shlex.split(option), "--yes", "--no-trial")
+    assert done.exit_code == 0, done.output
+    assert load_params().data.label_sets.model_dump(exclude_none=True) == sets
+    assert "Taken as" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("write", "sets"),
+    [(write, sets) for write, _, sets in DOUBTS],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+@pytest.mark.parametrize("answer", ["y", "n"])
+@pytest.mark.usefixtures("project")
+def test_doubt_is_asked_where_there_is_a_terminal(tmp_path, monkeypatch, write, sets, answer):
+    monkeypatch.setattr("tuneline.cli.init.sys", Terminal)
+    # several labels, no checkpoint, write, no hook of git
+    done = init(write(tmp_path), "--no-trial", input=f"{answer}\n6\ny\nn\n")
+    assert "Can a row have several labels?" in done.output
+    found = load_params().data.label_sets
+    assert (found and found.model_dump(exclude_none=True)) == (sets if answer == "y" else None)
+
+
+def test_one_label_per_row_can_be_asked_for(project):
+    decision = decided(semicolons(project), task="classification")
+    assert (decision.task, decision.sets, decision.doubt) == ("classification", None, None)
+
+
+def test_several_labels_that_no_column_has_are_refused(project):
+    with pytest.raises(DataError, match="'label' has one label per row") as refused:
+        decided(names_in_brackets(project), task="multilabel")
+    assert "--separator" in refused.value.hint
+
+
+def test_named_columns_of_labels_must_have_0_and_1(project):
+    with pytest.raises(DataError, match="Column 'length' has more values than 0 and 1"):
+        decided(columns_among_others(project), label=("billing", "length"))
+
+
+def test_named_columns_are_labels_also_if_their_words_differ(project):
+    decision = decided(columns_among_others(project), label=("billing", "urgent"))
+    assert decision.label_columns == ("billing", "urgent")
+
+
+def test_column_of_labels_is_preferred_to_a_column_of_few_values(project):
+    path = write_csv(project, ["lang", "keywords"], [cycle("en", "de"), joined(";")])
+    assert decided(path).label_column == "keywords"
+
+
+def test_parameters_are_those_that_download_reads(project):
+    done = init(columns_among_others(project), "--yes", "--no-trial")
+    assert done.exit_code == 0, done.output
+    data = load_params().data
+    assert (data.task, data.label_column, data.label_sets.columns) == ("multilabel", "labels", TAGS)
+    assert "labels: several per row, in a column of 0 and 1 for each: 'billing', 'delivery'" in done.output
+    main()
+    assert read_task(pq.read_schema("data/raw/train.parquet")).names == tuple(TAGS)
+
+
+def test_one_label_after_several_sets_label_sets_back(project):
+    init(semicolons(project), "--yes", "--no-trial")
+    assert load_params().data.label_sets is not None
+    init(names_in_brackets(project), "--yes", "--no-trial", "--force")
+    assert load_params().data.label_sets is None
+
+
+def test_files_of_other_splits_without_labels_are_left_out(project):
+    for split in ("train", "validation"):
+        semicolons(project).rename(project / f"{split}.csv")
+    write_csv(project, ["tags"], [[""] * 60]).rename(project / "test.csv")
+    done = init(
+        project / "train.csv", project / "validation.csv", project / "test.csv", "--yes", "--no-trial"
+    )
+    assert "test.csv has no labels" in done.output
+
+
+def test_broken_list_is_left_out_and_named_with_its_line(project):
+    cells = [str(labels) for labels in sets_of()]
+    cells[-1] = "['billing', "
+    done = init(write_csv(project, ["tags"], [cells]), "--label", "tags", "--yes", "--no-trial")
+    assert "line 61, column 'tags': the labels are not a list" in done.output
+
+
+def test_columns_of_ones_and_empty_cells_are_labels(project):
+    decision = decided(write_csv(project, TAGS, ones(yes=1, no="")))
+    assert decision.sets.columns == TAGS
+
+
+def test_number_that_is_a_mistake_in_a_column_of_a_label_is_told(project):
+    columns = [column * 5 for column in ones()]
+    columns[1][7] = 2
+    done = init(write_csv(project, TAGS, columns), "--yes", "--no-trial")
+    assert done.exit_code == 0, done.output
+    assert "line 9, column 'delivery': the value is not 0 or 1" in done.output
+
+
+def test_lists_of_objects_are_refused_with_what_to_write(project):
+    path = write_jsonl(project, ["tags"], [[[{"name": name} for name in labels] for labels in sets_of()]])
+    with pytest.raises(DataError) as refused:
+        decided(path)
+    assert "'tags': several labels are a flat list of names" in refused.value.hint

@@ -1,0 +1,154 @@
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from tests.params import params
+from tuneline.core.errors import DataError
+from tuneline.model.long_text import LongText, WindowsRecord, cut_head_and_tail, cut_windows, kept_tokens
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    """A tokenizer of numbers, whose ids are the numbers, with special tokens as BERT has them."""
+    vocabulary = {str(number): number for number in range(1000)}
+    tokenizer = Tokenizer(models.WordLevel({**vocabulary, "[CLS]": 1001, "[SEP]": 1002}))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 1001), ("[SEP]", 1002)],
+    )
+    return tokenizer
+
+
+def row(tokenizer, *lengths):
+    """Encode texts of these numbers of tokens, which are numbers from 1 on."""
+    texts = []
+    start = 1
+    for length in lengths:
+        texts.append(" ".join(map(str, range(start, start + length))))
+        start += length
+    return tokenizer.encode(*texts)
+
+
+def joined(encoding, cut):
+    return [token for part in cut for token in encoding.ids[part]]
+
+
+def windows_of(encoding, max_length, stride=2, max_windows=99, side="right"):
+    record = WindowsRecord(stride=stride, max_windows=max_windows, answer="mean")
+    cuts, is_truncated = cut_windows(encoding, max_length, record, side)
+    return [joined(encoding, cut) for cut in cuts], is_truncated
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    tokens=st.integers(12, 300),
+    max_length=st.integers(7, 11),
+    limits=st.tuples(st.integers(0, 4), st.integers(1, 30)),
+    side=st.sampled_from(["left", "right"]),
+)
+def test_windows_have_every_token_of_the_text_that_they_can_hold(numbers, tokens, max_length, limits, side):
+    stride, max_windows = limits
+    windows, is_truncated = windows_of(row(numbers, tokens), max_length, stride, max_windows, side)
+    room = max_length - 2
+    capacity = max_windows * (room - stride) + stride
+    assert is_truncated == (tokens > capacity)
+    assert len(windows) <= max_windows
+
+    # each is a whole input, and they overlap by the stride
+    texts = [window[1:-1] for window in windows]
+    assert all((window[0], window[-1]) == (1001, 1002) for window in windows)
+    assert max(map(len, texts)) <= room
+    together = texts[0] + [token for text in texts[1:] for token in text[stride:]]
+    everything = list(range(1, tokens + 1))
+    kept = min(tokens, capacity)
+    assert together == (everything[-kept:] if side == "left" else everything[:kept])
+
+    # as few as transformers makes, of about equal length
+    if not is_truncated:
+        assert len(windows) == 1 + -(-(tokens - room) // (room - stride))
+    assert max(map(len, texts)) - min(map(len, texts)) <= 1
+
+
+def test_longer_text_of_a_pair_is_divided_and_the_other_one_is_whole(numbers):
+    windows, _ = windows_of(row(numbers, 9, 2), max_length=10)
+    assert windows == [
+        [1001, 1, 2, 3, 4, 1002, 10, 11, 1002],
+        [1001, 3, 4, 5, 6, 1002, 10, 11, 1002],
+        [1001, 5, 6, 7, 8, 9, 1002, 10, 11, 1002],
+    ]
+    windows, _ = windows_of(row(numbers, 2, 9), max_length=10)
+    assert windows[-1] == [1001, 1, 2, 1002, 7, 8, 9, 10, 11, 1002]
+
+
+def test_empty_text_of_a_pair_is_in_each_window(numbers):
+    windows, _ = windows_of(row(numbers, 9, 0), max_length=8)
+    assert windows[0] == [1001, 1, 2, 3, 4, 1002, 1002]
+
+
+@pytest.mark.parametrize(("shorter", "stride"), [(11, 0), (6, 7)])
+def test_text_that_leaves_too_little_room_is_refused_with_the_way_out(numbers, shorter, stride):
+    with pytest.raises(DataError, match=rf"leaves {16 - 3 - shorter} of the 16 tokens") as refused:
+        windows_of(row(numbers, shorter, 30), max_length=16, stride=stride)
+    assert "tokenize.long_text: head_tail" in refused.value.hint
+
+
+def test_head_and_tail_are_kept_and_the_middle_is_cut_out(numbers):
+    encoding = row(numbers, 100)
+    cut = cut_head_and_tail(encoding, 10, 0.25)
+    assert joined(encoding, cut) == [1001, 1, 2, 95, 96, 97, 98, 99, 100, 1002]
+
+
+@pytest.mark.parametrize(("share", "head"), [(0.0, 0), (1.0, 8), (0.25, 2)])
+def test_head_share_is_of_the_kept_tokens(numbers, share, head):
+    encoding = row(numbers, 100)
+    ids = joined(encoding, cut_head_and_tail(encoding, 10, share))
+    assert ids[1:-1] == [*range(1, head + 1), *range(101 - 8 + head, 101)]
+
+
+def test_head_share_of_the_paper_is_128_of_510(numbers):
+    encoding = row(numbers, 900)
+    ids = joined(encoding, cut_head_and_tail(encoding, 512, params().tokenize.head_share))
+    assert (ids[128], ids[129]) == (128, 900 - 381)
+
+
+def test_both_texts_of_a_pair_lose_their_middle_if_both_are_long(numbers):
+    encoding = row(numbers, 20, 20)
+    ids = joined(encoding, cut_head_and_tail(encoding, 11, 0.5))
+    assert ids == [1001, 1, 2, 19, 20, 1002, 21, 22, 39, 40, 1002]
+    encoding = row(numbers, 2, 20)
+    assert joined(encoding, cut_head_and_tail(encoding, 9, 0.5)) == [1001, 1, 2, 1002, 3, 4, 21, 22, 1002]
+
+
+@given(
+    lengths=st.tuples(st.integers(0, 40), st.integers(0, 40)).filter(lambda pair: sum(pair) > 20),
+    max_length=st.integers(4, 20),
+)
+def test_pair_keeps_as_many_tokens_of_each_text_as_a_truncation(numbers, lengths, max_length):
+    copy = Tokenizer.from_str(numbers.to_str())
+    copy.enable_truncation(max_length, strategy="longest_first")
+    truncated = row(copy, *lengths).sequence_ids
+    kept = kept_tokens(lengths, max_length - 3)
+    assert kept == [truncated.count(0), truncated.count(1)]
+
+
+def test_record_has_only_what_the_way_with_long_texts_uses(tmp_path):
+    tokenize = {"head_share": 0.5, "windows": {"stride": 3, "max_windows": 4, "answer": "max"}}
+    for long_text, values in (
+        ("truncate", {}),
+        ("head_tail", {"head_share": 0.5}),
+        ("windows", {"windows": tokenize["windows"]}),
+    ):
+        record = LongText.of(params(tokenize={"long_text": long_text, **tokenize}).tokenize)
+        record.write(tmp_path / "long_text.json")
+        written = json.loads((tmp_path / "long_text.json").read_text())
+        assert written == {"long_text": long_text, **values}
+        assert LongText.beside(tmp_path) == record
+
+
+def test_tokenizer_without_a_record_truncates(tmp_path):
+    assert LongText.beside(tmp_path).is_truncated

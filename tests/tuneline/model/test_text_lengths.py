@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
+from tuneline.model import text_lengths
+from tuneline.model.text_lengths import TextLengths, measure_texts
+
+MAX_LENGTH = 20
+STRIDE = 5
+UNKNOWN = 1
+
+
+@pytest.fixture(scope="module")
+def tokenizer_file(tmp_path_factory):
+    """A tokenizer whose tokens are single letters, with the special tokens of BERT."""
+    return write_checkpoint(tmp_path_factory.mktemp("checkpoint") / "tiny") / "tokenizer.json"
+
+
+def texts_of_words(counts):
+    return [" ".join("a" * count) for count in counts]
+
+
+def measured(tokenizer_file, columns):
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    contents = [measure_texts(tokenizer, column, "it", UNKNOWN).tokens for column in columns]
+    return TextLengths.of_texts(contents, 1 + len(columns))
+
+
+def windows_of_library(tokenizer_file, columns):
+    """Return the lengths of the windows of each document, as the tokenizers library cuts them."""
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    windows = []
+    for texts in zip(*columns, strict=True):
+        longer = "only_first" if len(texts[0]) >= len(texts[-1]) else "only_second"
+        tokenizer.enable_truncation(MAX_LENGTH, stride=STRIDE, strategy=longer)
+        encoding = tokenizer.encode(*texts)
+        windows.append([len(window) for window in (encoding, *encoding.overflowing)])
+    return windows
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("max_windows", [1, 3, 100])
+def test_windows_are_those_of_the_tokenizers_library(tokenizer_file, columns, max_windows):
+    generator = np.random.default_rng(0)
+    texts = [texts_of_words(generator.integers(1, 200, 50))]
+    if columns == 2:
+        texts.append(texts_of_words(generator.integers(1, 8, 50)))
+    lengths = measured(tokenizer_file, texts)
+    expected = windows_of_library(tokenizer_file, texts)
+
+    assert lengths.windows(MAX_LENGTH, STRIDE).tolist() == list(map(len, expected))
+    kept = [window for windows in expected for window in windows[:max_windows]]
+    processed = lengths.windowed(MAX_LENGTH, STRIDE, max_windows).processed
+    assert processed == sum(kept)
+    even = lengths.window_lengths(MAX_LENGTH, STRIDE, max_windows)
+    assert len(even) == len(kept)
+    assert processed <= even.sum() < processed + len(kept)
+
+
+def test_documents_that_are_cut_lose_the_rest(tokenizer_file):
+    lengths = measured(tokenizer_file, [texts_of_words([8, 18, 38])])
+    assert lengths.tokens.tolist() == [10, 20, 40]
+    reading = lengths.cut(MAX_LENGTH)
+    assert (reading.incomplete, reading.lost, reading.processed) == (1 / 3, pytest.approx(20 / 70), 50)
+
+
+def test_documents_of_more_windows_lose_what_is_behind_them(tokenizer_file):
+    lengths = measured(tokenizer_file, [texts_of_words([18, 18 + 13, 18 + 13 + 1])])
+    assert lengths.windows(MAX_LENGTH, STRIDE).tolist() == [1, 2, 3]
+    reading = lengths.windowed(MAX_LENGTH, STRIDE, 2)
+    assert reading.incomplete == 1 / 3
+    assert reading.lost == pytest.approx(1 / (20 + 33 + 34))
+
+
+def test_texts_are_measured_a_few_at_a_time(tokenizer_file, monkeypatch):
+    monkeypatch.setattr(text_lengths, "MEASURED_AT_A_TIME", 2)
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    column = measure_texts(tokenizer, ["a", "a 한국어", "", "a b c", "b"], "it", UNKNOWN)
+    assert column.tokens.tolist() == [1, 2, 0, 3, 1]
+    assert column.unknown == 1
+    assert measure_texts(tokenizer, ["한국어"], "it", None).unknown == 0

@@ -1,0 +1,102 @@
+"""Texts that are in several rows: one row for each label of a text, or a text that is repeated.
+
+A sample of the texts is followed through the whole file, whatever its size: all rows of a text are in the
+sample, or none (the texts with the smallest hashes; Gibbons, "Distinct Sampling for Highly-Accurate Answers",
+2001).
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tuneline.cli.init.columns import ColumnChoice
+from tuneline.cli.init.label_layouts import LabelLayout
+from tuneline.cli.init.row_file import RowFile
+from tuneline.params.data import LabelSetsParams
+
+MOST_TEXTS = 50_000
+"""Texts of the sample."""
+CLEAR_SHARE = 0.2
+"""Share of texts with several labels from which each row is one label of its text."""
+POSSIBLE_SHARE = 0.05
+"""The same, from which it is possible: below, a few texts have contradicting labels."""
+MOST_EQUAL = 0.1
+"""Largest share of repetitions with a label that the text has already.
+
+Rows of several people, or of copies, repeat a text with the same label.
+"""
+MOST_EQUAL_POSSIBLE = 0.3
+"""The same, up to which it is possible."""
+
+
+@dataclass(frozen=True)
+class RepeatedTexts:
+    """How often texts are repeated.
+
+    Attributes:
+        texts: Texts of the sample.
+        several: Texts with several labels.
+        repetitions: Rows beyond the first row of each text.
+        equal: Repetitions with a label that the text has already.
+    """
+
+    texts: int
+    several: int
+    repetitions: int
+    equal: int
+
+    @classmethod
+    def count(cls, rows: Iterable[tuple[str, str]], most_texts: int = MOST_TEXTS) -> "RepeatedTexts":
+        """Count rows with a text and a label."""
+        sample: dict[int, Counter[str]] = {}
+        step = 1  # texts whose hash is a multiple of it are in the sample
+        for text, label in rows:
+            key = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+            if key % step:
+                continue
+            sample.setdefault(key, Counter())[label] += 1
+            if len(sample) > most_texts:
+                step *= 2
+                sample = {key: labels for key, labels in sample.items() if key % step == 0}
+
+        rows_of_sample = sum(labels.total() for labels in sample.values())
+        pairs = sum(len(labels) for labels in sample.values())
+        several = sum(len(labels) > 1 for labels in sample.values())
+        return cls(len(sample), several, rows_of_sample - len(sample), rows_of_sample - pairs)
+
+    @property
+    def share(self) -> float:
+        """Share of texts with several labels."""
+        return self.several / max(self.texts, 1)
+
+    @property
+    def equal_share(self) -> float:
+        """Share of the repetitions with a label that the text has already."""
+        return self.equal / max(self.repetitions, 1)
+
+
+def layout_of_rows(file: RowFile, decision: ColumnChoice) -> LabelLayout | None:
+    """Return the layout of one row for each label of a text; ``None`` if a text has one label."""
+    repeated = RepeatedTexts.count(_labelled_texts(file, decision))
+    layout = LabelLayout(decision.label_column, LabelSetsParams(layout="rows"), "in one row for each label")
+    if repeated.share >= CLEAR_SHARE and repeated.equal_share <= MOST_EQUAL:
+        return layout
+    if repeated.share >= POSSIBLE_SHARE and repeated.equal_share <= MOST_EQUAL_POSSIBLE:
+        doubt = (
+            f"{repeated.share:.0%} of the texts are in several rows with different labels: these can be all"
+            " labels of a text, or contradict each other"
+        )
+        return LabelLayout(layout.label, layout.sets, layout.how, doubt)
+    return None
+
+
+def _labelled_texts(file: RowFile, decision: ColumnChoice) -> Iterable[tuple[str, str]]:
+    """Yield text and label of the rows that have both."""
+    positions = [file.columns.index(name) for name in decision.text_columns]
+    label_position = file.columns.index(decision.label_column)
+    for row in file.rows():
+        label = (row[label_position] or "").strip()
+        text = "\0".join(row[position] or "" for position in positions)
+        if label and text.strip("\0 "):
+            yield text, label
