@@ -20,7 +20,13 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.paths import BASE_RECORD, ONNX, PARAMS, PREDICTIONS, RAW, VALIDATION_PREDICTIONS
 from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.records import Metrics
-from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, custom_metrics, title_of
+from tuneline.metrics.table import (
+    AGREEMENT_TITLES,
+    METRIC_TABLE,
+    SIMPLE_MODELS,
+    custom_metrics,
+    title_of,
+)
 from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord
 from tuneline.params.loading import load_params
 from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
@@ -63,6 +69,7 @@ BASELINE_TITLES = _baseline_titles() | {"rows": "Rows"}
 """Titles of the numbers in metrics/evaluate.json that come after the metrics of the model, in this order."""
 COMPARED_TITLES = {
     "agreement": "agreement with the trained model",
+    **{key: f"agreement {title}" for key, title in AGREEMENT_TITLES.items()},
     **{f"{metric.name}_drop": f"{metric.title} lost" for metric in METRIC_TABLE.values() if metric.resampled},
     "max_abs_diff": "largest difference of a logit",
 }
@@ -300,6 +307,9 @@ def show_export(console: Console, folder: Path) -> None:
     for precision, model in record.models.items():
         facts[precision] = f"{model.file}, {model.bytes / 2**20:.1f} MB"
 
+    for name, decision in (record.decisions or {}).items():
+        facts[name] = _decision_text(decision)
+
     # what it was made of
     made = record.provenance
     facts |= base_facts(made.base)
@@ -313,6 +323,13 @@ def show_export(console: Console, folder: Path) -> None:
     _print_facts(console, facts)
 
 
+def _decision_text(decision: Any) -> str:
+    """Return how outputs become predictions, such as the thresholds by label, in one line."""
+    if isinstance(decision, Mapping):
+        return ", ".join(f"{name} {value:.3g}" for name, value in decision.items())
+    return str(decision).lower()
+
+
 def _print_facts(console: Console, facts: Mapping[str, str]) -> None:
     for name, value in facts.items():
         console.print(Text(f"{name:>12}  {value}"))
@@ -324,7 +341,7 @@ NumberedRows = dict[tuple[str, int], int]
 
 @dataclass(frozen=True)
 class Predicted:
-    """Predictions of a commit's model for its reported split: class ids or numbers, shape ``(rows,)``."""
+    """Predictions of a commit's model for its reported split, shape ``(rows, *Task.label_shape)``."""
 
     rows: NumberedRows
     labels: "NDArray[Any]"
@@ -452,9 +469,14 @@ def compare_revisions(
 
     from tuneline.project.paired import PairedComparison
 
-    if now.schema.kind != then.schema.kind:
+    if now.schema.has_classes != then.schema.has_classes:
         raise DataError(
             "One of the two models predicts classes, and the other numbers.", "Name another commit."
+        )
+    if now.schema.kind != then.schema.kind:
+        raise DataError(
+            f"The two models are of different kinds of task, {now.schema.kind} and {then.schema.kind}.",
+            "Name another commit.",
         )
     common = [key for key in now.rows if key in then.rows]
     if not common:
@@ -481,7 +503,8 @@ def compare_revisions(
         seed=int(params.get("seed") or 0),
     )
     left_out = (len(now.rows) - len(common), len(then.rows) - len(common))
-    return RevisionComparison(models, len(common), left_out, int((labels_then != labels).sum()), split)
+    is_relabelled = (labels_then != labels).reshape(len(common), -1).any(axis=1)
+    return RevisionComparison(models, len(common), left_out, int(is_relabelled.sum()), split)
 
 
 def comparison_table(comparison: RevisionComparison, revision: str) -> Table:

@@ -281,17 +281,22 @@ def _micro_f1(counts: Floats, labels: LabelSets, predictions: LabelSets, _averag
 def _label_counts(counts: Floats, labels: LabelSets, predictions: LabelSets) -> tuple[Floats, Floats]:
     """Return for each label how many rows have and get it, and the sum of rows that have it and that get it.
 
-    Both have the shape ``(resamples, labels)``; F1 is twice the former by the latter.
+    Both have the shape ``(resamples, labels)``; F1 is twice the former by the latter. A prediction of -1, a
+    set of another model with a label that the rows do not have, gives no label.
     """
-    return counts @ (labels & predictions), counts @ labels + counts @ predictions
+    has_label = labels == 1
+    gets_label = predictions == 1
+    return counts @ (has_label & gets_label), counts @ has_label + counts @ gets_label
 
 
 def _samples_f1(counts: Floats, labels: LabelSets, predictions: LabelSets, _average: Averaging) -> Floats:
     """Return the mean F1 of the rows; a row without labels that gets none has 1."""
     import numpy as np
 
-    both = (labels & predictions).sum(axis=1, dtype=np.float64)
-    total = labels.sum(axis=1, dtype=np.float64) + predictions.sum(axis=1, dtype=np.float64)
+    has_label = labels == 1
+    gets_label = predictions == 1
+    both = (has_label & gets_label).sum(axis=1, dtype=np.float64)
+    total = has_label.sum(axis=1, dtype=np.float64) + gets_label.sum(axis=1, dtype=np.float64)
     f1 = np.where(total > 0, _ratio(2 * both, total), 1.0)
     return np.asarray(counts @ f1 / counts.sum(axis=1))
 

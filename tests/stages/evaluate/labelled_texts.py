@@ -18,16 +18,15 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="tuneline-texts-")
 _numbers = itertools.count()
 
 
-def labelled_texts(texts: Sequence[Sequence[str]], labels: Sequence[float], task: Task) -> LabelledTexts:
+def labelled_texts(texts: Sequence[Sequence[str]], labels: Sequence[Any], task: Task) -> LabelledTexts:
     """Write texts, one list for each of one or two columns, and return their reader with their labels."""
     folder, count = Path(_FOLDER.name, str(next(_numbers))), -(-len(labels) // SHARD)
+    array = np.array(labels, task.label_dtype)
+    column = task.column_of(array)
     for number in range(count):
         rows = slice(SHARD * number, SHARD * (number + 1))
         write_raw(
-            shard_file(folder, "test", number, count), [column[rows] for column in texts], labels[rows], task
+            shard_file(folder, "test", number, count), [text[rows] for text in texts], column[rows], task
         )
     columns = ["subject", "body"][: len(texts)]
-    dtype: Any = task.label_type.to_pandas_dtype()
-    return LabelledTexts.of(
-        SplitReader.open(folder, "test", "download"), columns, np.array(labels, dtype), task
-    )
+    return LabelledTexts.of(SplitReader.open(folder, "test", "download"), columns, array, task)

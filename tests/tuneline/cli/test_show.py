@@ -1,3 +1,4 @@
+import json
 import re
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.records import export_record
+from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
 from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.hashes import file_hash
@@ -14,6 +16,7 @@ from tuneline.core.provenance import StageProvenance
 from tuneline.core.training_devices import DevicesUsed, TrainingSegment
 from tuneline.onnx.records import ComparisonRecord, ModelComparison
 from tuneline.project.dvc import md5_of
+from tuneline.tasks import Multilabel
 
 runner = CliRunner(env={"COLUMNS": "200"})
 
@@ -73,6 +76,27 @@ def test_show_of_exported_models_names_the_base_model(tmp_path):
         tmp_path / "export.json"
     )
     assert f"base  someone/bert at {'c' * 40}, licence mit" in shown(str(tmp_path))
+
+
+def test_show_of_exported_models_has_the_thresholds_of_labels(tmp_path):
+    decisions = {"thresholds": {"billing": 0.369102, "damage": 0.5}, "at_least_one": False}
+    record = export_record(task="multilabel", labels=["billing", "damage"], decisions=decisions)
+    record.write(tmp_path / "export.json")
+    output = shown(str(tmp_path))
+    assert "thresholds  billing 0.369, damage 0.5" in output
+    assert "at_least_one  false" in output
+
+
+def test_show_has_the_agreement_on_single_labels(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = FinishedProject(tmp_path, task=Multilabel(("billing", "delivery"))).run_pipeline()
+    comparison = json.loads((tmp_path / "reports/compare/comparison.json").read_text())
+    comparison["models"]["int8"]["lowest_label_agreement"] = 0.93
+    project.write("reports/compare/comparison.json", comparison)
+    project.commit()
+    output = shown()
+    assert re.search(r"ONNX int8: agreement of the worst label +│? +0\.93", output)
+    assert "Macro F1 of TF-IDF" in output
 
 
 def test_show_says_when_the_bytes_are_not_those_of_one_kind_of_machine(project):

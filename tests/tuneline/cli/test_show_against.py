@@ -12,7 +12,7 @@ from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
 from tuneline.cli.show import Predicted, compare_revisions, numbered
 from tuneline.core.errors import DataError
-from tuneline.tasks import Regression, task_with_names
+from tuneline.tasks import Multilabel, Regression, task_with_names
 
 runner = CliRunner(env={"COLUMNS": "200"})
 
@@ -42,6 +42,29 @@ def test_models_without_a_common_row_or_task_are_refused():
         compare_revisions(now, predicted("q", "a", "a"), {})
     with pytest.raises(DataError, match="the other numbers"):
         compare_revisions(now, Predicted({("p", 0): 0}, np.zeros(1), np.zeros(1), Regression()), {})
+
+
+def test_models_of_one_class_and_of_several_labels_are_refused():
+    sets = np.zeros((1, 3), np.int8)
+    then = Predicted({("p", 0): 0}, sets, sets, Multilabel(tuple("abc")))
+    with pytest.raises(DataError, match="different kinds of task, classification and multilabel"):
+        compare_revisions(predicted("p", "a", "a"), then, {})
+
+
+def test_sets_of_labels_are_compared_by_their_names():
+    rows = {("p", 0): 0, ("q", 0): 1, ("r", 0): 2}
+    labels = np.array([[1, 1], [0, 1], [0, 0]], np.int8)
+    now = Predicted(rows, labels, labels, Multilabel(("a", "b")))
+    # b and c; b; none: c is a label that the present model does not have
+    predictions_then = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 0]], np.int8)
+    labels_then = np.array([[1, 0, 1], [1, 0, 1], [0, 0, 0]], np.int8)
+    then = Predicted(rows, labels_then, predictions_then, Multilabel(("b", "c", "a")))
+    found = compare_revisions(now, then, {})
+    assert found.relabelled == 1, "q had a, too"
+    subset = found.models.differences["subset_accuracy"]
+    assert (subset.first, subset.second) == (1.0, pytest.approx(2 / 3)), "p got a label that there is no more"
+    assert found.models.differences["micro_f1"].second == pytest.approx(2 / 4)
+    assert (found.models.test.first_only, found.models.test.second_only) == (1, 0)
 
 
 def test_retrained_model_is_compared_with_the_one_before_the_corrections(project):

@@ -3,12 +3,20 @@ import pytest
 
 from stages.evaluate.behaviour import SHOWN, Suite, pass_rates, run_suite, violations_of
 from tests.stages.evaluate.labelled_texts import labelled_texts
-from tuneline.tasks import Classification, Regression
+from tuneline.tasks import Classification, Multilabel, Regression
 
 QUEUES = Classification(("billing", "delivery"))
 TEXTS = (["the invoice is wrong", "the parcel is late", "parcel and invoice"],)
 ROWS = labelled_texts(TEXTS, [0, 1, 1], QUEUES)
 NUMBERS = labelled_texts(TEXTS, [0.0, 1.0, 2.0], Regression())
+
+
+SETS = labelled_texts(TEXTS, [[1, 0], [0, 1], [1, 1]], Multilabel(QUEUES.names))
+
+
+def by_both_words(texts):
+    """Return logits of both labels, above 0 for each of the two words that is in a text."""
+    return 2 * by_words(texts) - 1
 
 
 def by_words(texts):
@@ -71,6 +79,42 @@ def test_regression_tests_have_tolerances_and_ranges():
     )
     entry = run(NUMBERS, by_length, kind="minimum_functionality", expect={"low": 0.0, "high": 1.0})
     assert entry.failures[0].after.prediction == 20.0
+
+
+def test_invariance_of_several_labels_keeps_all_of_them():
+    assert run(SETS, by_both_words, kind="invariance", change={"append": "thanks"}).pass_rate == 1.0
+    entry = run(SETS, by_both_words, kind="invariance", change={"append": "invoice"})
+    assert (entry.cases, entry.passed) == (3, 2)
+    assert entry.failures[0].before.prediction == "delivery"
+    assert entry.failures[0].after.prediction == "billing;delivery"
+
+
+def test_direction_of_several_labels_is_of_the_probability_of_one():
+    more = {"kind": "direction", "change": {"append": "parcel"}}
+    assert run(SETS, by_both_words, **more, label="delivery", moves="up").pass_rate == 1.0
+    # the probabilities of the others do not fall: they do not compete
+    assert run(SETS, by_both_words, **more, label="billing", moves="down").pass_rate == 1.0
+    down = run(SETS, by_both_words, **more, label="delivery", moves="down", tolerance=0.1)
+    assert down.passed == 0
+
+
+def test_rows_of_several_labels_are_those_that_have_one():
+    entry = run(SETS, by_both_words, kind="invariance", change="lower_case", where="delivery")
+    assert entry.cases == 0, "nothing to change"
+    entry = run(SETS, by_both_words, kind="invariance", change="upper_case", where="delivery")
+    assert entry.cases == 2
+
+
+def test_expected_label_is_among_the_predicted_ones_by_its_threshold():
+    test = {"kind": "minimum_functionality", "templates": [["the invoice of the parcel"], ["the invoice"]]}
+    assert run(SETS, by_both_words, **test, expect="billing").passed == 2
+    entry = run(SETS, by_both_words, **test, expect="delivery")
+    assert entry.passed == 1
+    assert entry.failures[0].after.prediction == "billing"
+    strict = labelled_texts(TEXTS, [[1, 0]] * 3, Multilabel(SETS.task.names, thresholds=(0.9, 0.5)))
+    entry = run(strict, by_both_words, **test, expect="billing")
+    assert entry.passed == 0
+    assert entry.failures[1].after.prediction == "", "no label"
 
 
 def test_all_behaviour_tests_share_one_model_call():

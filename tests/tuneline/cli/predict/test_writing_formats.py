@@ -4,6 +4,8 @@ are."""
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ from tuneline.project.spreadsheet import FORMULA
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.text import open_text
-from tuneline.tasks import Classification
+from tuneline.tasks import Classification, Multilabel
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.text(
     'ab\r\n\t", \ufeff', min_size=1, max_size=5
@@ -148,3 +150,53 @@ def test_kept_columns_have_names_of_their_own():
         Classification(("a",)), ("label", "input_label", "row", "id", "probability_a", " ")
     ).renamed
     assert names == ("input_label", "input_input_label", "input_row", "id", "input_probability_a", "input_ ")
+
+
+SETS = Multilabel(("billing", "=damage", "a;b"), thresholds=(0.5, 0.25, 0.5))
+SHARES = np.array([[0.75, 0.375, 0.125], [0.125, 0.125, 0.125], [0.125, 0.375, 0.125]])
+
+
+def write_sets(path, kind, *, excel_safe=False):
+    """Write predictions of several labels: two, none and one."""
+    rows = [Row(number, ("",), {"id": f"no. {number}"}) for number in (1, 2, 3)]
+    output = PredictionOutput(path, kind, excel_safe=excel_safe)
+    with open_writer(output, OutputColumns(SETS, ("id",))) as writer:
+        writer.write(rows, SHARES)
+
+
+def test_several_labels_are_joined_in_csv_by_what_no_name_contains(tmp_path):
+    write_sets(tmp_path / "out.csv", "csv")
+    header, *lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert header == "row,id,labels,probability_billing,probability_=damage,probability_a;b"
+    assert lines == [
+        "1,no. 1,billing|=damage,0.75,0.375,0.125",
+        "2,no. 2,,0.125,0.125,0.125",
+        "3,no. 3,=damage,0.125,0.375,0.125",
+    ]
+
+
+def test_several_labels_that_a_spreadsheet_would_execute_get_a_space(tmp_path):
+    write_sets(tmp_path / "out.csv", "csv", excel_safe=True)
+    assert (tmp_path / "out.csv").read_text().splitlines()[-1].startswith("3,no. 3, =damage,")
+
+
+def test_several_labels_are_lists_in_json_lines_and_parquet(tmp_path):
+    expected = [["billing", "=damage"], [], ["=damage"]]
+    write_sets(tmp_path / "out.jsonl", "jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [line["labels"] for line in lines] == expected
+    assert lines[0]["probabilities"] == {"billing": 0.75, "=damage": 0.375, "a;b": 0.125}
+    write_sets(tmp_path / "out.parquet", "parquet")
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table["labels"].to_pylist() == expected
+    assert table.schema.field("probability_a;b").type == pa.float32()
+
+
+def test_parts_of_several_labels_are_joined(tmp_path):
+    write_sets(tmp_path / "part.parquet", "parquet")
+    output = PredictionOutput(tmp_path / "whole.parquet", "parquet")
+    with open_writer(output, OutputColumns(SETS, ("id",))) as writer:
+        writer.append(tmp_path / "part.parquet")
+        writer.append(tmp_path / "part.parquet")
+    whole = pq.read_table(tmp_path / "whole.parquet")
+    assert whole["labels"].to_pylist() == 2 * [["billing", "=damage"], [], ["=damage"]]
