@@ -198,10 +198,11 @@ def _set_up_model(
     model, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
     check_fit(inputs, model.config)
 
-    # what a new head can know before the first step
-    bias = inputs.labels.new_bias(inputs.train.labels, class_weights(params.train, inputs.train))
-    if bias is not None:
-        start_head(model, drawn, bias)
+    # what a new head of a checkpoint can know before the first step
+    if params.model.checkpoint is not None:
+        bias = inputs.labels.new_bias(inputs.train.labels, class_weights(params.train, inputs.train))
+        if bias is not None:
+            start_head(model, drawn, bias)
 
     # changes of the forward pass, then of what is trained
     first_token_only = params.train.first_token_only and compute_first_token_only(model)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tuneline.core.errors import DataError
 from tuneline.core.tables import FEATURES, LABELS
-from tuneline.params.data import TASK_KINDS
+from tuneline.params.data import SET_KINDS, TASK_KINDS
 from tuneline.tasks.classification import Classification
 from tuneline.tasks.multilabel import Multilabel
 from tuneline.tasks.regression import Regression
@@ -44,6 +44,8 @@ def register(task: type[Task]) -> None:
     TASKS[task.kind] = task
     if task.kind not in TASK_KINDS:
         TASK_KINDS.append(task.kind)
+    if pa.types.is_list(task.staged_type) and task.kind not in SET_KINDS:
+        SET_KINDS.append(task.kind)
 
 
 DECISIONS = "decisions"

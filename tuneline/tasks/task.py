@@ -425,7 +425,7 @@ class Task(ABC):
         labels: Labels,  # noqa: ARG002
         class_weights: NDArray[np.float32] | None,  # noqa: ARG002
     ) -> NDArray[np.float32] | None:
-        """Return the bias with which a new head starts, shape ``(outputs,)``; ``None`` to leave it at 0.
+        """Return the bias of a new head on a checkpoint, shape ``(outputs,)``; ``None`` to leave it at 0.
 
         ``labels`` are those of train, with the weights of their classes.
         """
