@@ -12,30 +12,38 @@ import stages.compare.__main__
 import stages.export.__main__
 from tests.conftest import made_once
 from tests.small_pipeline import write_pipeline
+from tuneline.model.long_text import LongText, WindowsRecord
 
 GENEROUS = {"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0.2}
 
 
-def exported_pipeline(factory: pytest.TempPathFactory, task: str) -> Path:
+LONG_TEXTS = {
+    "truncate": LongText(),
+    "head_tail": LongText(long_text="head_tail", head_share=0.5),
+    "windows": LongText(long_text="windows", windows=WindowsRecord(stride=3, max_windows=4, answer="mean")),
+}
+
+
+def exported_pipeline(factory: pytest.TempPathFactory, task: str, long_text: str = "truncate") -> Path:
     """Return a project in which ``export`` has run, for a classification or a regression."""
 
     def make(folder: Path) -> None:
         folder.mkdir()
-        write_pipeline(folder, task == "regression", GENEROUS)
+        write_pipeline(folder, task == "regression", GENEROUS, LONG_TEXTS[long_text])
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
             stages.export.__main__.main()
 
-    return made_once(factory, f"exported-{task}", make)
+    return made_once(factory, f"exported-{task}-{long_text}", make)
 
 
-def published_pipeline(factory: pytest.TempPathFactory, task: str) -> Path:
+def published_pipeline(factory: pytest.TempPathFactory, task: str, long_text: str = "truncate") -> Path:
     """Return a project in which ``compare`` has published the models."""
 
     def make(folder: Path) -> None:
-        shutil.copytree(exported_pipeline(factory, task), folder)
+        shutil.copytree(exported_pipeline(factory, task, long_text), folder)
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
             stages.compare.__main__.main()
 
-    return made_once(factory, f"published-{task}", make)
+    return made_once(factory, f"published-{task}-{long_text}", make)

@@ -21,6 +21,8 @@ from tuneline.core.tables import (
     write_table,
 )
 from tuneline.model.batches import TokenizedSplit, compute_by_length
+from tuneline.model.encoding import Encoder
+from tuneline.model.long_text import LongText
 from tuneline.tasks import task_with_names
 from tuneline.tasks.predictions import write_predictions
 
@@ -102,13 +104,19 @@ def tiny_model(
     return model
 
 
-def write_pipeline(folder: Path, regression: bool = False, changes: dict[str, Any] | None = None) -> None:
+def write_pipeline(
+    folder: Path,
+    regression: bool = False,
+    changes: dict[str, Any] | None = None,
+    long_text: LongText | None = None,
+) -> None:
     """Write everything that ``export`` and ``compare`` read.
 
     Args:
         folder: Root of the project.
         regression: Predict a number instead of three classes.
         changes: Values for ``params.yaml`` by dotted key.
+        long_text: What becomes of long texts; ``None``: they are truncated.
     """
     from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 
@@ -119,7 +127,8 @@ def write_pipeline(folder: Path, regression: bool = False, changes: dict[str, An
         for split, rows in ROWS.items()
     }
     tokenizer = train_wordpiece(lambda: iter([WORDS] * 3), 120)
-    save_tokenizer(tokenizer, MAX_LENGTH, folder / "data/tokenized/tokenizer")
+    long_text = long_text or LongText()
+    save_tokenizer(tokenizer, MAX_LENGTH, folder / "data/tokenized/tokenizer", long_text)
     for split, rows in texts.items():
         answers = [generator.random() if regression else generator.randrange(len(QUEUES)) for _ in rows]
         subjects, bodies = zip(*rows, strict=True)
@@ -129,18 +138,16 @@ def write_pipeline(folder: Path, regression: bool = False, changes: dict[str, An
             pa.table(columns, schema=raw_schema(("subject", "body"), labels)),
             folder / f"data/raw/{split}.parquet",
         )
-        encoded = tokenizer(list(subjects), list(bodies), truncation="longest_first", max_length=MAX_LENGTH)
-        names = ("input_ids", "attention_mask", "token_type_ids")
-        table = pa.table(
-            {**{name: encoded[name] for name in names}, LABELS: answers},
-            schema=tokenized_schema(True, labels),
-        )
+        encoder = Encoder(tokenizer, MAX_LENGTH, pairs=True, long_text=long_text)
+        encoded = encoder.columns(encoder.encode(rows))
+        schema = tokenized_schema(True, labels, long_text.answer)
+        table = pa.table({**encoded, LABELS: answers}, schema=schema)
         write_table(table, folder / f"data/tokenized/{split}.parquet")
     (folder / "data/raw/source.json").write_text(
         json.dumps({"source": "sample", "splits": {}, "label_names": labels.names})
     )
     model = tiny_model("bert", labels.outputs, len(tokenizer), labels.names)
-    save_tokenizer(tokenizer, MAX_LENGTH, folder / "models/classifier")
+    save_tokenizer(tokenizer, MAX_LENGTH, folder / "models/classifier", long_text)
     model.save_pretrained(folder / "models/classifier")
     _predict(folder, model)
     _write_settings(folder, changes or {})
@@ -158,11 +165,11 @@ def _predict(folder: Path, model: Any) -> None:
 
     def compute(rows: Any) -> Any:
         inputs = {name: torch.from_numpy(values) for name, values in split.pad(rows, 0).items()}
-        return model(**inputs).logits.numpy()
+        return split.answers(model(**inputs).logits.numpy(), rows)
 
     logits = np.empty((len(split), split.task.outputs), dtype=np.float32)
     with torch.inference_mode():
-        compute_by_length(compute, split.lengths, 16, logits)
+        compute_by_length(compute, split.lengths, 16, logits, windows=split.window_counts)
     (folder / "reports/baselines").mkdir(parents=True)
     write_predictions(folder / "reports/predictions.parquet", split.labels, logits, split.task)
     simple = pa.table({"majority": [0] * len(split)}, schema=baselines_schema(split.task, ["majority"]))

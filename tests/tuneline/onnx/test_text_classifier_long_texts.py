@@ -1,0 +1,128 @@
+"""Texts that are longer than the model: an exported model reads what its training read."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from transformers import AutoTokenizer
+
+from tests.exported_pipeline import LONG_TEXTS, published_pipeline
+from tests.small_pipeline import MAX_LENGTH, WORDS
+from tuneline.core.tables import SplitReader
+from tuneline.model.batches import TokenizedSplit
+from tuneline.model.encoding import Encoder, EncodingError
+from tuneline.model.long_text import LongText
+from tuneline.onnx.records import ExportRecord
+from tuneline.onnx.text_classifier import TextClassifier
+
+LONG = tuple(WORDS * 3)
+
+
+@pytest.fixture(scope="module", params=["head_tail", "windows"])
+def project(request, tmp_path_factory):
+    return published_pipeline(tmp_path_factory, "classification", request.param)
+
+
+@pytest.fixture(scope="module")
+def deployed(project):
+    return TextClassifier.load(project / "models/onnx", threads=1)
+
+
+def raw_rows(project):
+    raw = pq.read_table(project / "data/raw/test.parquet")
+    return list(zip(raw["subject"].to_pylist(), raw["body"].to_pylist(), strict=True))
+
+
+def test_what_becomes_of_long_texts_is_stored_in_the_model_and_beside_it(project, deployed):
+    folder = project / "models/onnx"
+    assert deployed.long_text in LONG_TEXTS.values()
+    assert ExportRecord.read(folder / "export.json").long_text == deployed.long_text
+    assert LongText.beside(folder) == deployed.long_text
+    assert json.loads(deployed.classifier.metadata["long_text"])["long_text"] == deployed.long_text.long_text
+
+
+def test_model_that_truncates_stores_nothing_new(tmp_path_factory):
+    folder = published_pipeline(tmp_path_factory, "classification") / "models/onnx"
+    assert "long_text" not in json.loads((folder / "export.json").read_text())
+    assert not (folder / "long_text.json").exists()
+
+
+def test_tokenized_texts_are_those_of_the_split(project, deployed):
+    rows = deployed.encode(raw_rows(project))
+    split = TokenizedSplit.read(SplitReader.open(project / "data/tokenized", "test", "tokenize"))
+    assert rows.offsets.tolist() == split.offsets.tolist()
+    for name in ("input_ids", "token_type_ids"):
+        assert rows.values[name].tolist() == split.values[name].tolist()
+    if split.windows is not None:
+        assert rows.window_counts.max() == 2
+        assert rows.windows.offsets.tolist() == split.windows.offsets.tolist()
+
+
+def test_rows_that_lose_tokens_are_counted(project, deployed):
+    more_than_four_windows = ("the parcel", " ".join(LONG * 2))
+    assert deployed.encode([more_than_four_windows, ("refund", "late payment")]).truncated == 1
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 64])
+def test_predictions_of_texts_are_those_that_were_evaluated_and_compared(project, deployed, batch_size):
+    evaluated = np.stack(pq.read_table(project / "reports/predictions.parquet")["logits"].to_numpy())
+    logits = deployed.logits(deployed.encode(raw_rows(project)), batch_size)
+    np.testing.assert_allclose(logits, evaluated, atol=1e-3)
+
+
+def test_answer_of_a_document_is_the_mean_of_the_logits_of_its_windows(tmp_path_factory):
+    project = published_pipeline(tmp_path_factory, "classification", "windows")
+    deployed = TextClassifier.load(project / "models/onnx", threads=1)
+    rows = deployed.encode([("the parcel", " ".join(LONG))])
+    windows = rows.pad(np.array([0]), 0)
+    assert len(windows["input_ids"]) == 4
+    expected = deployed.classifier.logits(windows).mean(axis=0)
+    np.testing.assert_allclose(deployed.logits(rows, 1)[0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("answer", ["mean", "max"])
+def test_deciding_window_is_the_one_that_alone_gives_the_class_most_probably(tmp_path_factory, answer):
+    project = published_pipeline(tmp_path_factory, "classification", "windows")
+    deployed = TextClassifier.load(project / "models/onnx", threads=1)
+    object.__setattr__(deployed.long_text.windows, "answer", answer)
+    texts = [("the parcel", " ".join(LONG)), ("refund", "late payment")]
+    rows = deployed.encode(texts)
+    outputs, deciding = deployed.outputs_with_windows(texts, rows, 8)
+    object.__setattr__(deployed.long_text.windows, "answer", "mean")
+    np.testing.assert_array_equal(
+        outputs,
+        deployed.task.scores(
+            rows.answers(
+                deployed.classifier.logits(rows.pad(np.arange(2), deployed.pad_token_id)), np.arange(2)
+            )
+        ),
+    )
+    assert (deciding[1].number, deciding[1].text) == (1, "late payment")
+
+    windows = deployed.task.scores(deployed.classifier.logits(rows.pad(np.array([0]), 0)))
+    best = outputs[0].argmax()
+    assert deciding[0].number == windows[:, best].argmax() + 1
+
+    # its text has the tokens of the window
+    tokenizer = AutoTokenizer.from_pretrained(project / "models/onnx")
+    ids = rows.pad(np.array([0]), 0)["input_ids"][deciding[0].number - 1].tolist()
+    second_text = ids[ids.index(tokenizer.sep_token_id) + 1 : -1]
+    assert tokenizer(deciding[0].text, add_special_tokens=False)["input_ids"] == second_text
+
+
+def test_pair_of_two_long_texts_is_refused_with_its_row(tmp_path_factory):
+    project = published_pipeline(tmp_path_factory, "classification", "windows")
+    deployed = TextClassifier.load(project / "models/onnx", threads=1)
+    with pytest.raises(EncodingError, match="shorter of the two texts leaves") as refused:
+        deployed.encode([("the parcel", "late"), (" ".join(LONG), " ".join(LONG))])
+    assert refused.value.row == 1
+
+
+def test_encoder_of_the_tokenizer_reads_the_same(project, deployed):
+    """As the stage ``evaluate`` does it, for behaviour tests."""
+    tokenizer = AutoTokenizer.from_pretrained(project / "models/classifier")
+    encoder = Encoder(tokenizer, MAX_LENGTH, True, LongText.beside(project / "models/classifier"))
+    rows = raw_rows(project)
+    ids = [token for row in encoder.encode(rows).token_ids() for token in row]
+    assert ids == deployed.encode(rows).values["input_ids"].tolist()
