@@ -229,6 +229,10 @@ def _disagreement(values: Mapping[str, float]) -> str:
     )
 
 
+def _inseparable(values: Mapping[str, float]) -> str:
+    return f"{percent(values['inseparable_labels'])} of the rows with either of two labels have both"
+
+
 @dataclass(frozen=True)
 class Check:
     """One data check.
@@ -519,7 +523,7 @@ _CHECKS = (
     Check(
         "inseparable_labels",
         "between",
-        (measured("inseparable_labels", most="max"),),
+        (measured("inseparable_labels", most="max", found=_inseparable),),
         metric="inseparable_labels",
         title="No two labels occur almost always together.",
         hint=(

@@ -33,10 +33,12 @@ def examine_sets(
             columns["absent_labels"] = float(np.count_nonzero(classes.counts["train"] == 0))
         most_frequent = int(rows_with_both.diagonal().argmax())
         share = rows_with_both[most_frequent, most_frequent] / current.rows
-        notes["class_balance"] = [
-            f"The most frequent label is {quoted_name(classes.names[most_frequent])}: {percent(share)} of the"
-            f" rows have it. {percent(rows_without / current.rows)} of the rows have no label."
-        ]
+        share_without = rows_without / current.rows
+        if max(share, share_without) > params.class_balance.max:
+            notes["class_balance"] = [
+                f"The most frequent label is {quoted_name(classes.names[most_frequent])}: {percent(share)} of"
+                f" the rows have it. {percent(share_without)} of the rows have no label."
+            ]
         findings[split] = LabelFindings(columns, notes)
     return findings
 

@@ -141,8 +141,8 @@ def _share_of_rows(
 def described_sets(figures: Mapping[str, float]) -> dict[str, str]:
     """Return figures of sets of labels as people read them, by their names in the page."""
     return {
-        "Labels per row": f"{figures['labels_per_row']:.2f}",
-        "Share of all labels": percent(figures["label_density"]),
+        "Labels per row (cardinality)": f"{figures['labels_per_row']:.2f}",
+        "Share of all labels (density)": percent(figures["label_density"]),
         "Rows without a label": percent(figures["rows_without_label"]),
     }
 

@@ -418,6 +418,8 @@ def similar_rows(rows: LabelledRows, chosen: RowNumbers) -> list[list[tuple[floa
     Returns:
         For each chosen row, pairs of the similarity and the position of the similar row.
     """
+    if not len(chosen):
+        return []
     from sklearn.feature_extraction.text import HashingVectorizer
 
     hashing = HashingVectorizer(

@@ -13,7 +13,7 @@ from tests.params import write_params
 from tuneline.analysis.corrections import Corrections, row_keys
 from tuneline.cli import app
 from tuneline.cli.labels.review import Folds, LabelledRows, likely_errors, likely_set_errors
-from tuneline.core.tables import raw_schema, write_table
+from tuneline.core.tables import raw_schema, read_table, write_table
 from tuneline.params.loading import load_params
 from tuneline.tasks import Multilabel
 
@@ -98,6 +98,20 @@ def test_planted_errors_come_with_the_sets_they_should_be(tickets):
         assert suspect["proposed"] == text_of(labels[row])
         assert 0.5 < float(suspect["confidence"]) <= 1
     assert len(by_key) < 40
+
+
+def test_sets_without_a_doubt_give_no_file(tickets):
+    for split in ("train", "validation", "test"):
+        path = Path(f"data/raw/{split}.parquet")
+        table = read_table(path)
+        certain = [[row % 2] for row in range(len(table))]
+        texts = [f"{'invoice card' if row % 2 else 'parcel courier'} {row}" for row in range(len(table))]
+        columns = {"text": texts, "labels": certain, "idx": range(len(table))}
+        write_table(pa.table(columns, schema=table.schema), path)
+    done = run("review")
+    assert done.exit_code == 0, done.output
+    assert "0 of 400 labels are doubtful" in done.output
+    assert not REVIEW.exists()
 
 
 def test_filled_in_sets_become_corrections_in_any_order_of_their_names(tickets):
