@@ -26,7 +26,7 @@ class EvaluateParams(Section):
     f1: Literal["binary", "macro"] | None = None
     """Averaging of F1 over the classes. ``null``: binary with two classes, macro with more."""
     batch_size: Positive = 64
-    """Rows per batch."""
+    """Rows, or windows of rows, per batch."""
     behaviour: Annotated[str, Field(pattern=r"^[\w-]+$")] | None = None
     """Behavioural tests, from ``conf/behaviour/NAME.yaml``. ``null``: none."""
 
@@ -132,7 +132,7 @@ class CompareParams(Section):
     """Section ``compare``: tolerances by precision."""
 
     batch_size: Positive = 64
-    """Rows per batch of ONNX Runtime."""
+    """Rows, or windows of rows, per batch of ONNX Runtime."""
     close_rmse: PositiveFloat = 0.25
     """Regression: two predictions agree if they differ by at most so many root mean squared errors of the
     trained model.

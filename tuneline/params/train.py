@@ -60,7 +60,8 @@ class TrainParams(Section):
     micro_batch_size: Positive = 32
     """Examples in one forward pass of one process; must divide ``global_batch_size``.
 
-    Gradient accumulation follows from both.
+    Gradient accumulation follows from both. Of documents in windows, each window counts; those of one
+    document are not separated.
     """
     micro_batch_tokens: Positive | None = None
     """Tokens in one forward pass of one process, padding included: of longer rows, fewer than
@@ -158,7 +159,7 @@ class TrainParams(Section):
     evaluate_every_steps: Positive | None = None
     """Optimizer steps between evaluations. ``null``: one at the end of each epoch."""
     evaluation_batch_size: Positive = 64
-    """Examples in one forward pass of one process on the validation split.
+    """Examples, or windows of them, in one forward pass of one process on the validation split.
 
     It is halved when memory runs out.
     """
