@@ -41,7 +41,8 @@ class PairedComparison:
     """Two models on the same rows.
 
     Attributes:
-        test: McNemar's test; ``None`` for a regression.
+        test: McNemar's test; ``None`` for numbers, and for sets of labels: a model with better sets often has
+            fewer that are exactly right.
     """
 
     differences: Mapping[str, Difference]
@@ -64,7 +65,7 @@ class PairedComparison:
         """Compare predictions, of shape ``(rows,)`` as the labels.
 
         Args:
-            task: The task; only one with classes has McNemar's test.
+            task: The task; only one with one class for each row has McNemar's test.
             metrics: Entries of the metric table with ``resampled``.
             labels: True values.
             first: Predictions of the first model.
@@ -80,6 +81,6 @@ class PairedComparison:
             differences[metric.name] = paired_difference(metric, labels, first, second, **options)
 
         test = None
-        if task.has_classes:
+        if task.one_class:
             test = McNemar.of(~task.errors(first, labels), ~task.errors(second, labels))
         return cls(differences, test)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from tuneline.project.paired import McNemar
-from tuneline.tasks import Classification
+from tuneline.project.paired import McNemar, PairedComparison
+from tuneline.tasks import Classification, Multilabel
 
 
 def test_mcnemar_counts_discordant_rows():
@@ -25,3 +25,13 @@ def test_class_ids_are_translated_by_name():
     assert Classification(("b", "a")).translated(
         np.array([0, 1, 2]), Classification(("a", "b", "gone"))
     ).tolist() == [1, 0, -1]
+
+
+def test_sets_of_labels_are_compared_by_their_metrics_alone():
+    labels = np.tile(np.array([[1, 0], [0, 1], [0, 0]], np.int8), (40, 1))
+    exact_where_empty = np.zeros_like(labels)
+    task = Multilabel(("a", "b"))
+    metrics = [task.primary_metric]
+    result = PairedComparison.of(task, metrics, labels, labels, exact_where_empty, average="macro")
+    assert result.test is None
+    assert result.differences["macro_f1"].low > 0
