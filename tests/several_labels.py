@@ -57,8 +57,8 @@ DATA: dict[str, Any] = {
 """Section ``data`` of a project whose file is ``data/source/parcels/all.jsonl``."""
 TRAIN: dict[str, Any] = {
     "metric": "macro_f1",
-    "epochs": 15,
-    "learning_rate": 4e-3,
+    "epochs": 12,
+    "learning_rate": 1e-3,
     "global_batch_size": 16,
     "micro_batch_size": 16,
     "launch": "cpu",
@@ -68,10 +68,11 @@ ROWS = 900
 MODEL: dict[str, Any] = {
     "config": {
         "model_type": "bert",
-        "hidden_size": 32,
+        "hidden_size": 64,
         "num_hidden_layers": 1,
         "num_attention_heads": 2,
-        "intermediate_size": 64,
+        "intermediate_size": 128,
+        "initializer_range": 0.1,
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
     }

@@ -22,6 +22,7 @@ STAGES = (
     "base",
     "download",
     "tokenize",
+    "validate",
     "baseline",
     "train",
     "evaluate",
