@@ -81,7 +81,7 @@ def test_training_learns_targets_of_any_scale_alike(project, trained, capsys):
 def test_published_model_predicts_in_the_unit_of_the_targets(project, trained, changes):
     write_targets(project, factor=4000.0, shift=10_000.0)
     outcome = trained(tiny_task.params(**METRIC, **changes))
-    publish_model(outcome.model, outcome.weights, TOKENIZER, project / "published")
+    publish_model(outcome.model, outcome.weights, TOKENIZER, project / "published", Regression())
     model = AutoModelForSequenceClassification.from_pretrained(project / "published").eval()
     loader = outcome.state.validation_loader
     rows = np.arange(len(loader.split))
