@@ -213,6 +213,12 @@ def test_file_is_evaluated_with_page_and_errors(project, fresh, tmp_path):
     assert pq.read_table(tmp_path / "errors.parquet")["label"].to_pylist() == [["billing", "praise"]]
 
 
+def test_fresh_rows_like_the_training_data_have_not_drifted(project, tmp_path):
+    write_tagged_file(tmp_path / "many.jsonl", 300, seed=5)
+    printed = run(project, "tuneline.cli", "--", "evaluate", tmp_path / "many.jsonl")
+    assert "No drift from the training data." in printed
+
+
 def test_label_that_the_model_does_not_know_is_named(project, fresh):
     with fresh.open("a") as file:
         file.write(json.dumps({"text": "hello", "tags": ["billing", "new"]}) + "\n")
