@@ -306,7 +306,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
         batch_reason(batch, tokens),
         epochs_reason(epochs, steps_per_epoch),
         f"learning rate {rate:.0e} for layers of {checkpoint.width}, warmup over a tenth of the steps",
-        kept_reason(plan),
+        kept_reason(plan, label_smoothing(plan, params)),
     ]
     return Recipe(values, tuple(reasons), long_texts)
 
@@ -529,8 +529,8 @@ SMOOTHING = 0.1
 """Label smoothing for few rows."""
 
 
-def kept_reason(plan: Plan) -> str:
-    """Return why these weights are kept."""
+def kept_reason(plan: Plan, smoothing: float) -> str:
+    """Return why these weights are kept, and why labels are smoothed, if they are."""
     rows = plan.counts["validation"].rows
     if kept_weights(plan) == "best":
         return f"best weights by validation ({rows:,} rows)"
@@ -538,7 +538,7 @@ def kept_reason(plan: Plan) -> str:
         f"last weights, after which the rate is 0: {rows:,} rows of validation are too few to choose among"
         " the epochs"
     )
-    if TASKS[plan.decision.task].takes_class_params:
+    if smoothing:
         return f"{reason}; label smoothing, so that they are not too sure of themselves"
     return reason
 
