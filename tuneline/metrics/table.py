@@ -264,18 +264,22 @@ def _brier_score(probability: ClassProbabilities, labels: NDArray[Any]) -> float
 
 
 def _macro_f1(counts: Floats, labels: LabelSets, predictions: LabelSets, _average: Averaging) -> Floats:
-    """Return the mean F1 over the labels that a resample has in labels or predictions."""
+    """Return the mean F1 over the labels that a resample has in labels or predictions; 1 if it has none."""
     import numpy as np
 
     both, total = _label_counts(counts, labels, predictions)
     f1 = _ratio(2 * both, total)
-    return np.asarray(f1.sum(axis=1) / np.maximum((total > 0).sum(axis=1), 1))
+    occurring = (total > 0).sum(axis=1)
+    return np.where(occurring > 0, f1.sum(axis=1) / np.maximum(occurring, 1), 1.0)
 
 
 def _micro_f1(counts: Floats, labels: LabelSets, predictions: LabelSets, _average: Averaging) -> Floats:
-    """Return F1 over all decisions; 0 where no row has a label or a prediction."""
+    """Return F1 over all decisions; 1 where no row has a label or a prediction."""
+    import numpy as np
+
     both, total = _label_counts(counts, labels, predictions)
-    return _ratio(2 * both.sum(axis=1), total.sum(axis=1))
+    decisions = total.sum(axis=1)
+    return np.where(decisions > 0, _ratio(2 * both.sum(axis=1), decisions), 1.0)
 
 
 def _label_counts(counts: Floats, labels: LabelSets, predictions: LabelSets) -> tuple[Floats, Floats]:

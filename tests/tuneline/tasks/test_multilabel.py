@@ -61,6 +61,18 @@ def test_labels_that_nobody_has_or_gets_do_not_lower_macro_f1():
     assert prediction_metrics("multilabel", labels, labels, "macro")["macro_f1"] == 1.0
 
 
+def test_rows_that_rightly_get_no_label_are_right():
+    nothing = np.zeros((5, 3), np.int8)
+    scores = prediction_metrics("multilabel", nothing, nothing, "macro")
+    assert scores == {
+        "macro_f1": 1.0,
+        "micro_f1": 1.0,
+        "samples_f1": 1.0,
+        "subset_accuracy": 1.0,
+        "hamming_loss": 0.0,
+    }
+
+
 def test_sets_are_columns_of_ids_and_arrays_of_0_and_1():
     labels = np.array([[1, 0, 1], [0, 0, 0], [-1, -1, -1]], np.int8)
     column = TASK.column_of(labels)
