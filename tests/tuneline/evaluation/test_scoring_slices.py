@@ -63,7 +63,10 @@ def test_overlap_slices_group_pairs_by_shared_words():
 
 
 def test_label_slices_skip_absent_classes():
-    assert members(label_slices(np.array([2, 0, 2]), ("a", "b", "c"))) == {"a": [1], "c": [0, 2]}
+    assert members(label_slices(np.array([2, 0, 2]), Classification(("a", "b", "c")))) == {
+        "a": [1],
+        "c": [0, 2],
+    }
 
 
 @pytest.mark.parametrize(
