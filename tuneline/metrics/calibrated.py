@@ -1,5 +1,6 @@
 """The log losses of a classifier, and the temperature that corrects its confidence."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,16 @@ SMALLEST = 1e-12
 """Smallest probability whose logarithm is taken."""
 
 
-def best_temperature(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
-    """Return the number by which logits are divided for the smallest log loss."""
+def best_temperature(
+    logits: NDArray[np.float32],
+    labels: NDArray[Any],
+    losses: Callable[[NDArray[Any], NDArray[Any]], Losses],
+) -> float:
+    """Return the number by which logits are divided for the smallest mean of their ``losses``."""
     from scipy.optimize import minimize_scalar
 
     minimum = minimize_scalar(
-        lambda log: log_losses(logits / np.exp(log), labels).mean(), bounds=LOG_TEMPERATURES, method="bounded"
+        lambda log: losses(logits / np.exp(log), labels).mean(), bounds=LOG_TEMPERATURES, method="bounded"
     )
     return float(np.exp(minimum.x))
 

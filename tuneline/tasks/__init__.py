@@ -7,7 +7,6 @@ its kind.
 from tuneline.tasks.classification import Classification
 from tuneline.tasks.multilabel import Multilabel
 from tuneline.tasks.reading import (
-    DECISIONS,
     TASKS,
     read_task,
     recorded_kind,
@@ -16,7 +15,7 @@ from tuneline.tasks.reading import (
     trained_task,
 )
 from tuneline.tasks.regression import Regression
-from tuneline.tasks.task import Task
+from tuneline.tasks.task import DECISIONS, Task
 
 __all__ = [
     "DECISIONS",

@@ -181,7 +181,7 @@ class Classification(Task):
         return self.names[int(label)]
 
     def unknown_names(self, text: str) -> list[str]:
-        """Return the text if it is no class name."""
+        """Return the text, unless it is the name of a class."""
         return [] if text in self.names else [text]
 
     def label_text(self, label: Any) -> str:
@@ -419,7 +419,7 @@ class Classification(Task):
         The source is Guo et al. 2017, "On Calibration of Modern Neural Networks". A fine-tuned model is too
         sure of itself, which costs it a log loss that says nothing about its predictions.
         """
-        return log_losses(logits / best_temperature(logits, labels), labels)
+        return log_losses(logits / best_temperature(logits, labels, log_losses), labels)
 
     def uninformed_losses(self, labels: Labels) -> RowLosses:
         """Return the log losses of the class frequencies."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tuneline.core.errors import ParamsError
 from tuneline.core.tables import UNLABELLED, numpy_values
+from tuneline.metrics.calibrated import best_temperature
 from tuneline.metrics.curves import Sigmoid, sigmoid
 from tuneline.metrics.stats import Interval, paired_difference
 from tuneline.metrics.table import (
@@ -31,7 +32,7 @@ from tuneline.metrics.table import (
     MetricKind,
 )
 from tuneline.params.train import ThresholdParams
-from tuneline.tasks.task import UNFILLED, Labels, Logits, RowLosses, Task
+from tuneline.tasks.task import DECISIONS, UNFILLED, Labels, Logits, RowLosses, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -223,14 +224,17 @@ class Multilabel(Task):
         """A list of class labels with their names, and what decides on them."""
         label: dict[str, Any] = {"names": list(self.names), "_type": "ClassLabel", "task": self.kind}
         if self.decisions:
-            label["decisions"] = self.decisions
+            label[DECISIONS] = self.decisions
         return {"feature": label, "_type": "List"}
 
     def array_of(self, column: pa.Array | pa.ChunkedArray) -> Labels:
         """Return lists of ids as 0 or 1 for each label; -1 throughout for ``[-1]``."""
-        rows = numpy_values(pc.list_parent_indices(column).cast(pa.int64()))
-        ids = numpy_values(pc.list_flatten(column))
-        labels = np.zeros((len(column), self.outputs), np.int8)
+        return self._array(column, numpy_values(pc.list_flatten(column)))
+
+    def _array(self, lists: pa.Array | pa.ChunkedArray, ids: NDArray[np.int64]) -> Labels:
+        """Return rows of lists, whose elements have these ids, as 0 or 1 for each label."""
+        rows = numpy_values(pc.list_parent_indices(lists).cast(pa.int64()))
+        labels = np.zeros((len(lists), self.outputs), np.int8)
         is_label = (ids >= 0) & (ids < self.outputs)
         labels[rows[is_label], ids[is_label]] = 1
         labels[rows[ids == UNLABELLED]] = UNLABELLED
@@ -260,12 +264,7 @@ class Multilabel(Task):
         """Return the ids of the labels, ascending; ``[-1]`` for a row with an unknown label."""
         names = pa.array(written, pa.string())
         ids = pc.fill_null(pc.index_in(pc.list_flatten(labels), value_set=names), UNLABELLED)
-        rows = numpy_values(pc.list_parent_indices(labels).cast(pa.int64()))
-        array = np.zeros((len(labels), self.outputs), np.int8)
-        numbers = numpy_values(ids.cast(pa.int64()))
-        is_label = numbers >= 0
-        array[rows[is_label], numbers[is_label]] = 1
-        array[rows[~is_label]] = UNLABELLED
+        array = self._array(labels, numpy_values(ids.cast(pa.int64())))
         return pc.if_else(pc.is_valid(labels), self.column_of(array), None)
 
     def unlabelled_column(self, rows: int) -> pa.Array:
@@ -514,7 +513,7 @@ class Multilabel(Task):
         """
         probability = sigmoid(logits)
         sets = self._decided_sets(probability)
-        confidence = np.where(sets == 1, probability, 1 - probability)
+        confidence = _likelihoods(probability, sets)
         wrong = sets != labels
         most_confident_error = np.where(wrong, confidence, 0.0).max(axis=1)
         return np.asarray(np.where(wrong.any(axis=1), most_confident_error, confidence.min(axis=1)))
@@ -541,8 +540,7 @@ class Multilabel(Task):
     def confidences(self, logits: Logits) -> NDArray[np.float64]:
         """Return the probability of the least certain decision of each row."""
         probability = sigmoid(logits)
-        sets = self._decided_sets(probability)
-        return np.asarray(np.where(sets == 1, probability, 1 - probability).min(axis=1))
+        return np.asarray(_likelihoods(probability, self._decided_sets(probability)).min(axis=1))
 
     def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:  # noqa: ARG002
         """Return which rows keep all their labels."""
@@ -696,15 +694,8 @@ class Multilabel(Task):
 
         The source is Guo et al. 2017, "On Calibration of Modern Neural Networks".
         """
-        from scipy.optimize import minimize_scalar
-
-        def losses(log: float) -> RowLosses:
-            return _entropies(sigmoid((logits / np.exp(log)).astype(np.float32)), labels)
-
-        minimum = minimize_scalar(
-            lambda log: losses(log).mean(), bounds=(np.log(0.05), np.log(20.0)), method="bounded"
-        )
-        return losses(minimum.x)
+        temperature = best_temperature(logits, labels, _logit_entropies)
+        return _logit_entropies(logits / temperature, labels)
 
     def uninformed_losses(self, labels: Labels) -> RowLosses:
         """Return the losses of the frequencies of the labels."""
@@ -762,10 +753,20 @@ class Multilabel(Task):
         )
 
 
+def _likelihoods(probability: NDArray[np.float64], labels: Labels) -> NDArray[np.float64]:
+    """Return the probability that each decision is as in ``labels``; all of shape ``(rows, labels)``."""
+    return np.where(labels == 1, probability, 1 - probability)
+
+
 def _entropies(probability: NDArray[np.float64], labels: Labels) -> RowLosses:
     """Return the binary cross-entropy of each row, mean over its labels."""
-    likelihood = np.where(labels == 1, probability, 1 - probability)
+    likelihood = _likelihoods(probability, labels)
     return np.asarray(-np.log(np.maximum(likelihood, SMALLEST)).mean(axis=1))
+
+
+def _logit_entropies(logits: NDArray[Any], labels: Labels) -> RowLosses:
+    """Return the binary cross-entropy of each row, from logits."""
+    return _entropies(sigmoid(logits), labels)
 
 
 def best_threshold(

@@ -13,7 +13,7 @@ from tuneline.params.data import SET_KINDS, TASK_KINDS
 from tuneline.tasks.classification import Classification
 from tuneline.tasks.multilabel import Multilabel
 from tuneline.tasks.regression import Regression
-from tuneline.tasks.task import Task
+from tuneline.tasks.task import DECISIONS, Task
 
 
 def read_task(schema: pa.Schema, column: str = LABELS) -> Task:
@@ -46,10 +46,6 @@ def register(task: type[Task]) -> None:
         TASK_KINDS.append(task.kind)
     if pa.types.is_list(task.staged_type) and task.kind not in SET_KINDS:
         SET_KINDS.append(task.kind)
-
-
-DECISIONS = "decisions"
-"""Key in the configuration of a model of ``Task.decisions``."""
 
 
 def trained_task(task: Task, model: Path) -> Task:

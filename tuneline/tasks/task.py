@@ -25,6 +25,8 @@ Logits = NDArray[np.float32]
 RowLosses = NDArray[np.float64]
 """Loss of each row, of shape ``(rows,)``."""
 
+DECISIONS = "decisions"
+"""Key of ``Task.decisions`` in the configuration of a model, and in the metadata of a table."""
 UNFILLED = "?"
 """What people replace by a label, where an empty cell is one."""
 TYPICAL = 0.8
