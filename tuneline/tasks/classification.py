@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from tuneline.metrics.table import (
     Metric,
     MetricKind,
 )
+from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.task import DEVIATIONS, TYPICAL, Labels, Logits, RowLosses, Task
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ Its probability is below 1e-8, because the highest of the others is at least 0.
 
 
 @dataclass(frozen=True)
-class Classification(Task):
+class Classification(NamedClasses):
     """Labels are class ids, int64; a model has one logit for each class.
 
     Attributes:
@@ -54,17 +55,10 @@ class Classification(Task):
     kind: ClassVar[str] = "classification"
     problem_type: ClassVar[str] = "single_label_classification"
     metric_kind: ClassVar[MetricKind] = "classification"
-    has_classes: ClassVar[bool] = True
     errors_note: ClassVar[str] = ""
-    error_figure: ClassVar[str] = "confidence"
     prediction_column: ClassVar[str] = "label"
-    errors_title: ClassVar[str] = "Most confident errors"
-    error_size: ClassVar[str] = "confidence"
     staged_type: ClassVar[pa.DataType] = pa.string()
-    ordered: ClassVar[bool] = False
-    correlates: ClassVar[bool] = False
     one_class: ClassVar[bool] = True
-    takes_class_params: ClassVar[bool] = True
 
     @classmethod
     def strata(cls, labels: pa.Array) -> pa.Array:
@@ -86,21 +80,6 @@ class Classification(Task):
             f"With {rows:,} rows, test measures an accuracy of {TYPICAL} to within {half:.3f}, and tells two"
             f" models apart that differ by {smallest:.3f} or more."
         )
-
-    @property
-    def outputs(self) -> int:
-        """One for each class."""
-        return len(self.names)
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """The class names."""
-        return self.names
-
-    @classmethod
-    def of_outputs(cls, names: Sequence[str]) -> Self:
-        """Return the task with these classes."""
-        return cls(tuple(names))
 
     # How labels are read and stored.
 
@@ -134,22 +113,9 @@ class Classification(Task):
         """The class ids."""
         return {"class_ids": list(range(self.outputs))}
 
-    @property
-    def names_text(self) -> str:
-        """The class names."""
-        return ", ".join(self.names)
-
-    def bins(self, train: Labels) -> tuple[tuple[str, ...], tuple[float, ...]]:  # noqa: ARG002
-        """Return one bin for each class, whose name is in quotes."""
-        return tuple(f'"{name}"' for name in self.names), tuple(range(self.outputs - 1))
-
     def unlabelled(self, labels: Labels) -> NDArray[np.bool_]:
         """Return which rows have no class."""
         return np.asarray(labels == UNLABELLED)
-
-    def label_tolerance(self, labels: Labels) -> float:  # noqa: ARG002
-        """Return 0: two classes are the same or not."""
-        return 0.0
 
     def translated(self, labels: Labels, other: Task) -> Labels:
         """Translate class ids by class name."""
@@ -265,10 +231,6 @@ class Classification(Task):
         """Return the probability of each predicted class."""
         return Softmax.of(logits).highest
 
-    def error_size_text(self, size: float) -> str:
-        """Return a probability in percent."""
-        return f"confidence {100 * size:.1f} %"
-
     def spread(self, predictions: Labels, labels: Labels) -> dict[str, float]:
         """Return numbers of predicted and never predicted classes, and the share of the most predicted."""
         predicted = np.bincount(predictions, minlength=self.outputs)
@@ -287,40 +249,7 @@ class Classification(Task):
         """Return the probability of each predicted class."""
         return Softmax.of(logits).highest
 
-    def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:  # noqa: ARG002
-        """Return which rows keep their class."""
-        return np.asarray(self.predictions(after) == self.predictions(before))
-
     # How a model is trained.
-
-    @property
-    def scales_targets(self) -> bool:
-        """Classes have no scale."""
-        return False
-
-    @property
-    def uniform_logits(self) -> Logits | None:
-        """The same logit for each class."""
-        return np.zeros((1, self.outputs), np.float32)
-
-    def matches_head(self, stored: Sequence[str]) -> bool:
-        """Return True for the same classes in the same order."""
-        return list(stored) == list(self.names)
-
-    def check_class_params(self, class_weights: object, label_smoothing: float) -> None:  # noqa: ARG002
-        """Check that weights name classes."""
-        if not isinstance(class_weights, dict):  # "balanced", or none
-            return
-        unknown = set(class_weights) - set(self.names)
-        if unknown:
-            raise ParamsError(
-                f"train.class_weights: {min(unknown)!r} is not a class.",
-                f"The classes are {', '.join(self.names)}.",
-            )
-
-    def model_outputs(self, logits: "Tensor") -> "Tensor":
-        """Return the logits."""
-        return logits.float()
 
     def losses(
         self, outputs: "Tensor", labels: "Tensor", weight: "Tensor | None", label_smoothing: float
@@ -342,10 +271,6 @@ class Classification(Task):
         from sklearn.linear_model import LogisticRegression
 
         return LogisticRegression(C=inverse, max_iter=iterations)
-
-    def sparse_linear_model(self, inverse: float, iterations: int) -> Any:
-        """Return a logistic regression."""
-        return self.linear_model(inverse, iterations, final=True)
 
     def linear_score(self, model: Any, vectors: NDArray[np.float32], labels: Labels) -> float:
         """Return the mean log-likelihood; rows of a class that the train split does not have are left out.
@@ -426,23 +351,6 @@ class Classification(Task):
         frequencies = np.bincount(labels) / len(labels)
         return np.asarray(-np.log(frequencies[labels]))
 
-    def probability_metrics(self, logits: Logits, labels: Labels) -> dict[str, float]:
-        """Return the metrics of the table that have a formula for probabilities, where they are defined."""
-        return self._probability_scores(logits, labels, self.metrics)
-
-    def _probability_scores(
-        self, logits: Logits, labels: Labels, metrics: Iterable[Metric]
-    ) -> dict[str, float]:
-        probability = Softmax.of(logits)
-        scores = {}
-        for metric in metrics:
-            if metric.probability_score is None:
-                continue
-            score = metric.probability_score(probability, labels)
-            if score is not None:
-                scores[metric.name] = score
-        return scores
-
     @property
     def curves_note(self) -> str:
         """With two classes, the curves are of class 1."""
@@ -450,22 +358,6 @@ class Classification(Task):
             return ""
         return "Curves are means over the classes, each against the rest."
 
-    def agreement(
-        self,
-        trained: Logits,
-        exported: Logits,
-        labels: Labels,  # noqa: ARG002
-        close_rmse: float,  # noqa: ARG002
-    ) -> NDArray[np.bool_]:
-        """Return which rows get the same class."""
-        return np.asarray(self.predictions(trained) == self.predictions(exported))
-
     def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
         """Return the paired bootstrap interval of the drop of accuracy."""
         return accuracy_drop_interval(trained == labels, exported == labels, seed)
-
-    def exported_quality(self, logits: Logits, labels: Labels) -> Mapping[str, float]:
-        """Return the metrics of probabilities that are compared."""
-        return self._probability_scores(
-            logits, labels, [metric for metric in self.metrics if metric.is_compared]
-        )

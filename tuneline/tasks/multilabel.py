@@ -32,6 +32,7 @@ from tuneline.metrics.table import (
     MetricKind,
 )
 from tuneline.params.train import ThresholdParams
+from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.task import DECISIONS, UNFILLED, Labels, Logits, RowLosses, Task
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ HELD_OUT = 5
 
 
 @dataclass(frozen=True)
-class Multilabel(Task):
+class Multilabel(NamedClasses):
     """Labels are sets of names; a model has one logit for each name.
 
     Attributes:
@@ -75,22 +76,17 @@ class Multilabel(Task):
     at_least_one: bool = field(default=False, compare=False)
 
     kind: ClassVar[str] = "multilabel"
+    class_term: ClassVar[str] = "label"
+    class_terms: ClassVar[str] = "labels"
     problem_type: ClassVar[str] = "multi_label_classification"
     metric_kind: ClassVar[MetricKind] = "multilabel"
-    has_classes: ClassVar[bool] = True
     one_class: ClassVar[bool] = False
     errors_note: ClassVar[str] = (
         "Rows that do not get exactly their labels. The confidence is of the wrong decision on a label that"
         " the model is surest of."
     )
-    error_figure: ClassVar[str] = "confidence"
     prediction_column: ClassVar[str] = "labels"
-    errors_title: ClassVar[str] = "Most confident errors"
-    error_size: ClassVar[str] = "confidence"
     staged_type: ClassVar[pa.DataType] = pa.list_(pa.string())
-    ordered: ClassVar[bool] = False
-    correlates: ClassVar[bool] = False
-    takes_class_params: ClassVar[bool] = True
     unfilled: ClassVar[str] = UNFILLED
 
     @classmethod
@@ -137,21 +133,6 @@ class Multilabel(Task):
             f"With {rows:,} rows, a label that one row in ten has is measured on {rows // 10:,} rows of test:"
             " the intervals say how exactly."
         )
-
-    @property
-    def outputs(self) -> int:
-        """One for each label."""
-        return len(self.names)
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """The names of the labels."""
-        return self.names
-
-    @classmethod
-    def of_outputs(cls, names: Sequence[str]) -> Self:
-        """Return the task with these labels."""
-        return cls(tuple(names))
 
     # How outputs become predictions.
 
@@ -308,15 +289,6 @@ class Multilabel(Task):
         """The code of no label, the smallest one: a missing or an unknown label has a negative one."""
         return {"smallest_code": 0}
 
-    @property
-    def names_text(self) -> str:
-        """The names of the labels."""
-        return ", ".join(self.names)
-
-    def bins(self, train: Labels) -> tuple[tuple[str, ...], tuple[float, ...]]:  # noqa: ARG002
-        """Return one bin for each label, whose name is in quotes."""
-        return tuple(f'"{name}"' for name in self.names), tuple(range(self.outputs - 1))
-
     def bin_values(self, labels: Labels) -> Labels:
         """Return the id of each label of each row: a row counts once for every label that it has."""
         return np.asarray(np.nonzero(labels == 1)[1])
@@ -360,10 +332,6 @@ class Multilabel(Task):
     def unlabelled(self, labels: Labels) -> NDArray[np.bool_]:
         """Return which rows are without a label to learn from: the empty set is one."""
         return np.asarray((labels == UNLABELLED).any(axis=1))
-
-    def label_tolerance(self, labels: Labels) -> float:  # noqa: ARG002
-        """Return 0: two sets are the same or not."""
-        return 0.0
 
     def members(self, labels: Labels, label: int) -> NDArray[np.bool_]:
         """Return which rows have a label."""
@@ -518,10 +486,6 @@ class Multilabel(Task):
         most_confident_error = np.where(wrong, confidence, 0.0).max(axis=1)
         return np.asarray(np.where(wrong.any(axis=1), most_confident_error, confidence.min(axis=1)))
 
-    def error_size_text(self, size: float) -> str:
-        """Return a probability in percent."""
-        return f"confidence {100 * size:.1f} %"
-
     def spread(self, predictions: Labels, labels: Labels) -> dict[str, float]:
         """Return numbers of predicted and never predicted labels, and the share of the most predicted set."""
         predicted = predictions.any(axis=0)
@@ -542,16 +506,7 @@ class Multilabel(Task):
         probability = sigmoid(logits)
         return np.asarray(_likelihoods(probability, self._decided_sets(probability)).min(axis=1))
 
-    def same_predictions(self, before: Logits, after: Logits, tolerance: float) -> NDArray[np.bool_]:  # noqa: ARG002
-        """Return which rows keep all their labels."""
-        return np.asarray((self.predictions(after) == self.predictions(before)).all(axis=1))
-
     # How a model is trained.
-
-    @property
-    def scales_targets(self) -> bool:
-        """Labels have no scale."""
-        return False
 
     def new_bias(
         self, labels: Labels, class_weights: NDArray[np.float32] | None
@@ -570,26 +525,6 @@ class Multilabel(Task):
         if class_weights is not None:
             odds = odds * class_weights
         return np.asarray(np.log(odds), np.float32)
-
-    @property
-    def uniform_logits(self) -> Logits | None:
-        """A probability of 0.5 for each label."""
-        return np.zeros((1, self.outputs), np.float32)
-
-    def matches_head(self, stored: Sequence[str]) -> bool:
-        """Return True for the same labels in the same order."""
-        return list(stored) == list(self.names)
-
-    def check_class_params(self, class_weights: object, label_smoothing: float) -> None:  # noqa: ARG002
-        """Check that weights name labels."""
-        if not isinstance(class_weights, dict):  # "balanced", or none
-            return
-        unknown = set(class_weights) - set(self.names)
-        if unknown:
-            raise ParamsError(
-                f"train.class_weights: {min(unknown)!r} is not a label.",
-                f"The labels are {', '.join(self.names)}.",
-            )
 
     def balanced_weights(self, labels: Labels) -> NDArray[np.float32]:
         """Return the rows without each label by the rows with it, shape ``(labels,)``.
@@ -610,10 +545,6 @@ class Multilabel(Task):
             "train.class_weights: with several labels per row, a loss of your own cannot be weighted.",
             "Set it to null, and weight the labels in the function.",
         )
-
-    def model_outputs(self, logits: "Tensor") -> "Tensor":
-        """Return the logits."""
-        return logits.float()
 
     def losses(
         self, outputs: "Tensor", labels: "Tensor", weight: "Tensor | None", label_smoothing: float
@@ -638,10 +569,6 @@ class Multilabel(Task):
         from tuneline.tasks.one_vs_rest import OneVsRest
 
         return OneVsRest(inverse=inverse, iterations=iterations, held_out=HELD_OUT if final else None)
-
-    def sparse_linear_model(self, inverse: float, iterations: int) -> Any:
-        """Return a logistic regression of each label."""
-        return self.linear_model(inverse, iterations, final=True)
 
     def linear_score(self, model: Any, vectors: NDArray[np.float32], labels: Labels) -> float:
         """Return the negative mean loss."""
@@ -702,22 +629,6 @@ class Multilabel(Task):
         frequencies = np.broadcast_to(labels.mean(axis=0), labels.shape)
         return _entropies(frequencies, labels)
 
-    def probability_metrics(self, logits: Logits, labels: Labels) -> dict[str, float]:
-        """Return the metrics of the table that have a formula for probabilities, where they are defined."""
-        return self._probability_scores(logits, labels, self.metrics)
-
-    def _probability_scores(
-        self, logits: Logits, labels: Labels, metrics: Iterable[Metric]
-    ) -> dict[str, float]:
-        scores = {}
-        for metric in metrics:
-            if metric.probability_score is None:
-                continue
-            score = metric.probability_score(Sigmoid(logits), labels)
-            if score is not None:
-                scores[metric.name] = score
-        return scores
-
     @property
     def curves_note(self) -> str:
         """The curves are of labels, and calibration is of all decisions."""
@@ -725,16 +636,6 @@ class Multilabel(Task):
             "Curves are means over the labels. Calibration compares the probability of each label with how"
             " often rows have it."
         )
-
-    def agreement(
-        self,
-        trained: Logits,
-        exported: Logits,
-        labels: Labels,  # noqa: ARG002
-        close_rmse: float,  # noqa: ARG002
-    ) -> NDArray[np.bool_]:
-        """Return which rows get the same labels."""
-        return np.asarray((self.predictions(trained) == self.predictions(exported)).all(axis=1))
 
     def agreement_metrics(self, trained: Logits, exported: Logits) -> dict[str, float]:
         """Return the share of equal decisions, and its lowest value of a label."""
@@ -745,12 +646,6 @@ class Multilabel(Task):
         """Return the paired bootstrap interval of the drop of macro F1."""
         difference = paired_difference(self.primary_metric, labels, trained, exported, seed=seed)
         return Interval(difference.low, difference.high)
-
-    def exported_quality(self, logits: Logits, labels: Labels) -> Mapping[str, float]:
-        """Return the metrics of probabilities that are compared."""
-        return self._probability_scores(
-            logits, labels, [metric for metric in self.metrics if metric.is_compared]
-        )
 
 
 def _likelihoods(probability: NDArray[np.float64], labels: Labels) -> NDArray[np.float64]:
