@@ -31,7 +31,6 @@ from tuneline.metrics.table import (
     Metric,
     MetricKind,
 )
-from tuneline.params.train import ThresholdParams
 from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.task import DECISIONS, UNFILLED, Labels, Logits, RowLosses, Task
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from tuneline.metrics.curves import ClassProbabilities
+    from tuneline.params.train import ThresholdParams
 
 UNKNOWN = -2
 """Every label of a row with a name that the task does not have; -1 is a missing label."""
@@ -157,7 +157,7 @@ class Multilabel(NamedClasses):
             at_least_one=decisions["at_least_one"],
         )
 
-    def decided(self, logits: Logits, labels: Labels, rule: ThresholdParams) -> Self:
+    def decided(self, logits: Logits, labels: Labels, rule: "ThresholdParams") -> Self:
         """Return the task with the thresholds that suit the rows best."""
         probability = sigmoid(logits)
         thresholds = []
@@ -665,7 +665,7 @@ def _logit_entropies(logits: NDArray[Any], labels: Labels) -> RowLosses:
 
 
 def best_threshold(
-    probability: NDArray[np.float64], has_label: NDArray[np.bool_], rule: ThresholdParams
+    probability: NDArray[np.float64], has_label: NDArray[np.bool_], rule: "ThresholdParams"
 ) -> float:
     """Return the threshold of one label, halfway between two probabilities of rows.
 
@@ -675,24 +675,22 @@ def best_threshold(
         return HALF
     target = rule.target or 0.0
 
-    # with each probability as the lowest that is predicted, highest first
-    order = np.argsort(-probability, kind="stable")
-    ranked = probability[order]
-    correct = np.cumsum(has_label[order])
-    predicted = np.arange(1, len(ranked) + 1)
-    precision = correct / predicted
-    recall = correct / has_label.sum()
+    from sklearn.metrics import precision_recall_curve  # takes a second to import
 
-    # rows of equal probability are predicted together
-    is_last = np.append(ranked[1:] != ranked[:-1], True)
+    # with each probability as the lowest that is predicted, ascending; the last point predicts no row
+    precision, recall, lowest = precision_recall_curve(has_label, probability)
+    precision = precision[:-1]
+    recall = recall[:-1]
     if rule.choose == "f1":
-        value = np.where(is_last, 2 * correct / (predicted + has_label.sum()), -1.0)
+        value = 2 * precision * recall / np.maximum(precision + recall, SMALLEST)
     elif rule.choose == "precision":  # as many rows as the precision allows
-        value = np.where(is_last & (precision >= target), recall, -1.0)
+        value = np.where(precision >= target, recall, -1.0)
     else:  # as few rows as the recall allows
-        value = np.where(is_last & (recall >= target), precision, -1.0)
-    position = int(value.argmax())
+        value = np.where(recall >= target, precision, -1.0)
+
+    # of equal values, the highest threshold
+    position = len(value) - 1 - int(value[::-1].argmax())
     if value[position] < 0:
         return HALF
-    next_lower = ranked[position + 1] if position + 1 < len(ranked) else 0.0
-    return float((ranked[position] + next_lower) / 2)
+    next_lower = lowest[position - 1] if position else 0.0
+    return float((lowest[position] + next_lower) / 2)

@@ -13,10 +13,11 @@ from tuneline.core.tables import UNLABELLED, numpy_values
 from tuneline.metrics.curves import ClassProbabilities, Softmax
 from tuneline.metrics.stats import Interval
 from tuneline.metrics.table import Averaging, Metric, MetricKind, metrics_for
-from tuneline.params.train import ThresholdParams
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from tuneline.params.train import ThresholdParams
 
 Labels = NDArray[Any]
 """Labels of rows, or predictions of the same type, of shape ``(rows, *Task.label_shape)``."""
@@ -114,7 +115,7 @@ class Task(ABC):
         """Return the task with ``decisions`` that a file has stored."""
         return self
 
-    def decided(self, logits: Logits, labels: Labels, rule: ThresholdParams) -> Self:  # noqa: ARG002
+    def decided(self, logits: Logits, labels: Labels, rule: "ThresholdParams") -> Self:  # noqa: ARG002
         """Return the task with the decisions that suit rows of validation best."""
         return self
 
