@@ -52,9 +52,10 @@ SERVER = {
 """Modules whose tests of the default suite use the one Prefect server of a session."""
 LONG = (
     "pipeline/test_pipeline",
-    "stages/train/test_resume",
+    "stages/train/several_modules/test_resume",
     "tuneline/project/test_experiments",
     "tuneline/sweeps/test_running",
+    "tuneline/tasks/several_modules/test_several_labels",
 )
 FIRST = {*SERVER, *(f"tests/{name}.py" for name in LONG)}
 """What takes longest: a worker that began it last would work on alone when all others are done."""

@@ -169,6 +169,7 @@ def test_train_promotes_better_rejects_worse_and_rolls_back(run, served, toy):
     assert registry.in_stage("production").name == "v0.1.0"
 
 
+@pytest.mark.slow
 def test_hold_withholds_a_promotion_until_it_is_released(run, toy):
     registry = Registry(toy, "onnx")
     registry.hold("production", "We look into it.", push=False)

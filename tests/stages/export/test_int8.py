@@ -1,5 +1,6 @@
 """Quantization to int8: its methods, the choice among them, and the layers that stay in fp32."""
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -78,10 +79,24 @@ def test_method_best_selects_the_method_closest_to_fp32(fp32, rows):
     assert quantization["method"] == min(differences, key=differences.get)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@functools.cache
+def exported(family):
+    """Return the graph of a tiny model."""
+    return to_onnx(tiny_model(family, 3), ["input_ids", "attention_mask"], opset=20)
+
+
+IN_THE_DEFAULT_SET = {"albert", "bert"}
+"""An ordinary architecture, and one whose layers share their weights."""
+FAMILY_PARAMS = [
+    pytest.param(family, marks=[] if family in IN_THE_DEFAULT_SET else [pytest.mark.slow])
+    for family in sorted(FAMILIES)
+]
+
+
+@pytest.mark.parametrize("family", FAMILY_PARAMS)
 def test_smoothed_graph_computes_the_same(family, rows):
     """Also where layers share their weights (albert), which then stay as they are."""
-    model = to_onnx(tiny_model(family, 3), ["input_ids", "attention_mask"], opset=20)
+    model = exported(family)
     smoothed = smooth(model, rows.calibration(16))
     reference = Fp32Model.of(model, rows)
     assert smoothed.SerializeToString() != model.SerializeToString()
@@ -173,10 +188,9 @@ def test_most_sensitive_layer_comes_first(fp32, rows):
     assert sensitive_layers(method, linear_layers(model), Fp32Model.of(model, rows))[0] == fragile
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", FAMILY_PARAMS)
 def test_linear_layers_are_named_after_their_modules(family):
-    model = to_onnx(tiny_model(family, 3), ["input_ids", "attention_mask", "token_type_ids"], opset=20)
-    names = list(linear_layers(model))
+    names = list(linear_layers(exported(family)))
     assert len(set(names)) == len(names)
     named = [name for name in names if "." in name or name in {"classifier", "pre_classifier"}]
     assert len(named) >= len(names) / 2, names

@@ -123,6 +123,7 @@ def test_row_of_head_and_tail_has_the_beginning_and_the_end_of_its_text(project)
     assert cut > 5
 
 
+@pytest.mark.slow
 def test_workers_of_ray_write_the_same_windows(project):
     run(project, "windows")
     local = {path.name: path.read_bytes() for path in (project / "data/tokenized").glob("*.parquet")}
