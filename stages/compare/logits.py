@@ -50,9 +50,9 @@ class LogitComparison:
     """Comparison of one exported model with the trained model.
 
     Attributes:
-        metrics: ``max_abs_diff`` and ``mean_abs_diff`` of logits; ``agreement``, the fraction of rows with
-            the same prediction, with the ends of its exact interval; ``flips``, the number of other rows; the
-            metric and its drop with the ends of its bootstrap interval; and for a classifier
+        metrics: ``max_abs_diff`` and ``mean_abs_diff`` of logits; ``agreement``, the mean of
+            ``Task.agreement``, with the ends of its interval; ``flips``, the number of rows with another
+            prediction; the metric and its drop with the ends of its bootstrap interval; and for a classifier
             ``calibration_error``.
         difference: Largest difference of a logit in each row, of shape ``(rows,)``.
         flipped: Rows with another prediction, the largest difference first.
@@ -81,10 +81,10 @@ def compare_logits(
 
     # agreement of predictions
     task = reference.task
-    agrees = task.agreement(reference.logits, exported, reference.labels, close_rmse)
-    agrees[not_finite] = False
-    flipped = np.flatnonzero(~agrees)
-    agreement_interval = exact_interval(len(agrees) - len(flipped), len(agrees))
+    agreement = task.agreement(reference.logits, exported, reference.labels, close_rmse)
+    agreement[not_finite] = 0.0
+    flipped = np.flatnonzero(agreement < 1.0)
+    agreement_interval = exact_interval(float(agreement.sum()), len(agreement))
 
     # drop of the metric
     drop = f"{reference.metric.name}_drop"
@@ -95,7 +95,7 @@ def compare_logits(
     metrics = {
         "max_abs_diff": float(per_row.max()),
         "mean_abs_diff": float(difference.mean()),
-        "agreement": float(agrees.mean()),
+        "agreement": float(agreement.mean()),
         "agreement_low": agreement_interval.low,
         "agreement_high": agreement_interval.high,
         "flips": len(flipped),

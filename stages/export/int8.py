@@ -193,9 +193,10 @@ class Fp32Model:
         return difference
 
     def agreement(self, logits: NDArray[np.float32]) -> float:
-        """Return the fraction of rows with the same prediction."""
-        agrees = self.split.task.agreement(self.logits, logits, self.split.labels, self.rows.close_rmse)
-        return float(agrees.mean())
+        """Return the mean agreement of predictions."""
+        task = self.split.task
+        agreement = task.agreement(self.logits, logits, self.split.labels, self.rows.close_rmse)
+        return float(agreement.mean())
 
 
 def _logits(graph: onnx.ModelProto, split: TokenizedSplit, pad_token_id: int) -> NDArray[np.float32]:

@@ -88,18 +88,27 @@ def wilson_interval(successes: int, trials: int) -> Interval:
     return Interval(low, high)
 
 
-def exact_interval(successes: int, trials: int) -> Interval:
+def exact_interval(successes: float, trials: int) -> Interval:
     """Return the exact interval of a proportion of at least one trial.
 
-    It holds the true value at least as often as it says.
+    It holds the true value at least as often as it says. ``successes`` may be a sum of numbers from 0 to 1:
+    they vary at most as much as trials that succeed or not, so the interval is at least as wide as theirs
+    need be.
 
     Source: Clopper & Pearson, "The use of confidence or fiducial limits illustrated in the case of the
     binomial", Biometrika 26, 1934.
     """
-    from scipy.stats import binomtest
+    from scipy.stats import beta
 
-    interval = binomtest(successes, trials).proportion_ci(LEVEL, method="exact")
-    return Interval(float(interval.low), float(interval.high))
+    tail = (1 - LEVEL) / 2
+    failures = trials - successes
+    low = 0.0
+    if successes > 0:
+        low = float(beta.ppf(tail, successes, failures + 1))
+    high = 1.0
+    if failures > 0:
+        high = float(beta.ppf(1 - tail, successes + 1, failures))
+    return Interval(low, high)
 
 
 def pearson_interval(labels: NDArray[Any], predictions: NDArray[Any]) -> Interval:

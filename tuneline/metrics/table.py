@@ -82,15 +82,18 @@ MOST_PREDICTED = "most_predicted_share"
 """Key of the share of the most predicted class, or set of labels."""
 AT_HALF = "macro_f1_at_half"
 """Key of the macro F1 of labels whose thresholds are 0.5, whatever thresholds the model has."""
+SET_AGREEMENT = "set_agreement"
+"""Key of the share of rows that get the same set of labels from an exported model as from the trained one."""
 LABEL_AGREEMENT = "label_agreement"
 """Key of the share of decisions on single labels that an exported model shares with the trained one."""
 LOWEST_LABEL_AGREEMENT = "lowest_label_agreement"
 """Key of the same share for the label where it is the lowest."""
 AGREEMENT_TITLES: Mapping[str, str] = {
+    SET_AGREEMENT: "of whole sets",
     LABEL_AGREEMENT: "of single labels",
     LOWEST_LABEL_AGREEMENT: "of the worst label",
 }
-"""Titles of the agreement in part (``Task.agreement_metrics``), after the word "agreement"."""
+"""Titles of ``Task.agreement_metrics``, after the word "agreement"."""
 IntervalMethod = Literal["wilson", "fisher", "bootstrap", "none"]
 
 

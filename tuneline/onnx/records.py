@@ -225,7 +225,7 @@ class ModelComparison(Record):
     """Largest absolute difference of a logit."""
     mean_abs_diff: Number
     agreement: Number
-    """Fraction of rows with the same prediction."""
+    """Mean of ``Task.agreement``: of one label per row, the fraction of rows with the same prediction."""
     agreement_low: Number | None = OMITTED
     agreement_high: Number | None = OMITTED
     """Ends of the exact interval of ``agreement``; ``None`` in a record of an earlier version of Tuneline."""

@@ -111,9 +111,13 @@ class Tolerance(Section):
     max_abs_diff: PositiveFloat | None
     """Maximal absolute difference of any logit. ``null``: not checked."""
     min_agreement: Rate
-    """Minimal fraction of rows with the same prediction."""
+    """Minimal fraction of rows with the same prediction.
+
+    Of rows with several labels, it is the mean F1 of the sets of the exported model, where the sets of the
+    trained one are taken as true.
+    """
     max_metric_drop: Annotated[float, Field(ge=0)]
-    """Maximal decrease of accuracy (classification) or Pearson's r (regression)."""
+    """Maximal decrease of accuracy, macro F1 (several labels) or Pearson's r (regression)."""
     required: bool
     """True if the pipeline stops when the model fails, as always for fp32.
 

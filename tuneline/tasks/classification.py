@@ -358,6 +358,17 @@ class Classification(NamedClasses):
             return ""
         return "Curves are means over the classes, each against the rest."
 
+    def agreement(
+        self,
+        trained: Logits,
+        exported: Logits,
+        labels: Labels,  # noqa: ARG002
+        close_rmse: float,  # noqa: ARG002
+    ) -> NDArray[np.float64]:
+        """Return 1 for the rows with the same prediction, else 0."""
+        same = self.predictions(trained) == self.predictions(exported)
+        return np.asarray(same, np.float64)
+
     def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
         """Return the paired bootstrap interval of the drop of accuracy."""
         return accuracy_drop_interval(trained == labels, exported == labels, seed)

@@ -27,6 +27,7 @@ from tuneline.metrics.table import (
     MOST_PREDICTED,
     NEVER_PREDICTED,
     PREDICTED_CLASSES,
+    SET_AGREEMENT,
     Averaging,
     Metric,
     MetricKind,
@@ -637,10 +638,36 @@ class Multilabel(NamedClasses):
             " often rows have it."
         )
 
+    def agreement(
+        self,
+        trained: Logits,
+        exported: Logits,
+        labels: Labels,  # noqa: ARG002
+        close_rmse: float,  # noqa: ARG002
+    ) -> NDArray[np.float64]:
+        """Return the labels that both models give a row, twice, by all labels that either gives it.
+
+        It is the coefficient of Dice (1945), or the F1 of the exported model's set where the trained model's
+        is taken as true. If every row gets one label, its mean is the share of equal predictions, so that
+        ``compare.*.min_agreement`` means the same as for one label per row. The share of equal sets falls
+        with the number of labels, and the share of equal decisions says little where most labels are rare.
+        """
+        expected = self.predictions(trained)
+        predicted = self.predictions(exported)
+        shared = 2.0 * (expected & predicted).sum(axis=1)
+        given = expected.sum(axis=1) + predicted.sum(axis=1)
+        # two empty sets are equal
+        return np.asarray(np.where(given > 0, shared / np.maximum(given, 1), 1.0))
+
     def agreement_metrics(self, trained: Logits, exported: Logits) -> dict[str, float]:
-        """Return the share of equal decisions, and its lowest value of a label."""
-        by_label = (self.predictions(trained) == self.predictions(exported)).mean(axis=0)
-        return {LABEL_AGREEMENT: float(by_label.mean()), LOWEST_LABEL_AGREEMENT: float(by_label.min())}
+        """Return the shares of equal sets and of equal decisions, and the lowest one of a label."""
+        same = self.predictions(trained) == self.predictions(exported)
+        by_label = same.mean(axis=0)
+        return {
+            SET_AGREEMENT: float(same.all(axis=1).mean()),
+            LABEL_AGREEMENT: float(by_label.mean()),
+            LOWEST_LABEL_AGREEMENT: float(by_label.min()),
+        }
 
     def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
         """Return the paired bootstrap interval of the drop of macro F1."""

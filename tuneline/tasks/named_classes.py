@@ -134,13 +134,3 @@ class NamedClasses(Task):
             if score is not None:
                 scores[metric.name] = score
         return scores
-
-    def agreement(
-        self,
-        trained: Logits,
-        exported: Logits,
-        labels: Labels,  # noqa: ARG002
-        close_rmse: float,  # noqa: ARG002
-    ) -> NDArray[np.bool_]:
-        """Return which rows get the same prediction."""
-        return ~self.errors(self.predictions(exported), self.predictions(trained))

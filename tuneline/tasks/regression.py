@@ -323,11 +323,12 @@ class Regression(Task):
 
     def agreement(
         self, trained: Logits, exported: Logits, labels: Labels, close_rmse: float
-    ) -> NDArray[np.bool_]:
-        """Return which numbers differ by at most ``agreeing_difference``."""
+    ) -> NDArray[np.float64]:
+        """Return 1 for the numbers that differ by at most ``agreeing_difference``, else 0."""
         expected = self.predictions(trained)
         difference = np.abs(expected.astype(np.float64) - self.predictions(exported))
-        return np.asarray(difference <= agreeing_difference(expected, labels, close_rmse))
+        agrees = difference <= agreeing_difference(expected, labels, close_rmse)
+        return agrees.astype(np.float64)
 
     def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
         """Return the paired bootstrap interval of the drop of Pearson's r."""

@@ -579,11 +579,15 @@ class Task(ABC):
     @abstractmethod
     def agreement(
         self, trained: Logits, exported: Logits, labels: Labels, close_rmse: float
-    ) -> NDArray[np.bool_]:
-        """Return for each row whether an exported model predicts the same as the trained one."""
+    ) -> NDArray[np.float64]:
+        """Return how far an exported model predicts the same as the trained one, shape ``(rows,)``.
+
+        It is 1 for a row with the same prediction, and less for any other row: 0, unless predictions can
+        agree in part.
+        """
 
     def agreement_metrics(self, trained: Logits, exported: Logits) -> dict[str, float]:  # noqa: ARG002
-        """Return how far predictions of a row agree in part, by name of the metric."""
+        """Return other shares of what agrees than the mean of ``agreement``, by name of the metric."""
         return {}
 
     @abstractmethod

@@ -8,6 +8,7 @@ from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import (
     RESAMPLES,
     accuracy_drop_interval,
+    exact_interval,
     mcnemar_p_value,
     metric_interval,
     paired_difference,
@@ -30,6 +31,28 @@ def test_wilson_interval_equals_that_of_scipy(numbers):
         pytest.approx(expected.low, abs=1e-12),
         pytest.approx(expected.high, abs=1e-12),
     )
+
+
+@settings(deadline=None)
+@given(st.integers(1, 2000).flatmap(lambda trials: st.tuples(st.integers(0, trials), st.just(trials))))
+def test_exact_interval_equals_that_of_scipy(numbers):
+    successes, trials = numbers
+    expected = stats.binomtest(successes, trials).proportion_ci(0.95, method="exact")
+    assert exact_interval(successes, trials) == (
+        pytest.approx(expected.low, abs=1e-9),
+        pytest.approx(expected.high, abs=1e-9),
+    )
+
+
+def test_exact_interval_of_parts_of_successes_holds_the_mean_often_enough():
+    # most rows succeed, some in part
+    parts, shares = np.array([0.0, 0.5, 0.8, 1.0]), np.array([0.01, 0.04, 0.05, 0.9])
+    random = np.random.default_rng(0)
+    held = 0
+    for _ in range(1000):
+        low, high = exact_interval(random.choice(parts, 300, p=shares).sum(), 300)
+        held += low <= parts @ shares <= high
+    assert held >= 950
 
 
 def test_wilson_interval_of_three_trials_is_wide():

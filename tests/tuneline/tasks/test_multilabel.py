@@ -21,7 +21,7 @@ from tuneline.core.errors import ParamsError
 from tuneline.core.tables import FEATURES, raw_schema
 from tuneline.metrics.scores import prediction_metrics
 from tuneline.params.train import ThresholdParams
-from tuneline.tasks import Multilabel, read_task
+from tuneline.tasks import Classification, Multilabel, read_task
 from tuneline.tasks.multilabel import best_threshold
 
 TASK = Multilabel(("angry", "billing", "technical"))
@@ -251,14 +251,27 @@ def test_collapse_shows_in_the_share_of_the_most_predicted_set():
     }
 
 
-def test_agreement_is_of_the_whole_set_and_by_label():
-    trained = np.array([[1, 1, 1], [1, 1, 1]], np.float32)
-    exported = np.array([[1, 1, -1], [1, 1, 1]], np.float32)
-    assert TASK.agreement(trained, exported, trained, 0.0).tolist() == [False, True]
+def test_agreement_is_the_f1_of_the_exported_sets_where_the_trained_ones_are_true():
+    trained = np.array([[1, 1, 1], [1, 1, 1], [-1, -1, -1], [-1, -1, 1]], np.float32)
+    exported = np.array([[1, 1, -1], [1, 1, 1], [-1, -1, -1], [1, -1, -1]], np.float32)
+    agreement = TASK.agreement(trained, exported, trained, 0.0)
+    assert agreement.tolist() == [pytest.approx(4 / 5), 1.0, 1.0, 0.0]
+
+    expected = f1_score(trained > 0, exported > 0, average="samples", zero_division=1.0)
+    assert agreement.mean() == pytest.approx(expected)
     assert TASK.agreement_metrics(trained, exported) == {
-        "label_agreement": pytest.approx(5 / 6),
+        "set_agreement": 0.5,
+        "label_agreement": pytest.approx(9 / 12),
         "lowest_label_agreement": 0.5,
     }
+
+
+def test_one_label_per_row_agrees_as_it_does_for_one_class():
+    trained, exported = np.random.default_rng(3).normal(size=(2, 200, 3)).astype(np.float32)
+    sets = [np.where(logits == logits.max(axis=1, keepdims=True), 1, -1) for logits in (trained, exported)]
+    classes = Classification(TASK.names).agreement(trained, exported, trained, 0.0)
+    assert 0.2 < classes.mean() < 0.5
+    assert TASK.agreement(*sets, trained, 0.0).tolist() == classes.tolist()
 
 
 def test_binary_averaging_is_refused():
