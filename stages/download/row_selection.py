@@ -55,7 +55,7 @@ def divide_train(
     whole = RowSelection(slices)
     if split is None:
         return {"train": whole}, 0
-    from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
+    from tuneline.analysis.splitting import assign_splits, row_hashes
 
     kind = TASKS[params.data.task]
     rows = []
@@ -70,7 +70,7 @@ def divide_train(
         rows.append(row_hashes(texts, groups, params.seed))
         labels.append(batch[LABEL])
 
-    strata = hashes(kind.strata(pa.concat_arrays(labels)))
+    strata = kind.strata(pa.concat_arrays(labels))
     parts = assign_splits(np.concatenate(rows), strata, split)
     selections = {}
     for name in ("train", *params.data.divided):

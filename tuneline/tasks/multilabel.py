@@ -92,27 +92,10 @@ class Multilabel(NamedClasses):
 
     @classmethod
     def strata(cls, labels: pa.Array) -> pa.Array:
-        """Return the rarest label of each row; the empty text where it has none.
-
-        Rows with rare labels are what a division can get wrong, so the rarest label of a row decides: as in
-        iterative stratification, which divides the rows of the rarest label first (Sechidis, Tsoumakas &
-        Vlahavas, "On the Stratification of Multi-Label Data", 2011).
-        """
-        names = pc.list_flatten(labels)
-        rows = pc.list_parent_indices(labels)
-        counts = pc.value_counts(names)
-        order = pc.sort_indices(
-            pa.table({"count": counts.field("counts"), "name": counts.field("values")}),
-            [("count", "ascending"), ("name", "ascending")],
-        )
-        ranked = counts.field("values").take(order)
-
-        # the lowest rank of each row
-        ranks = numpy_values(pc.index_in(names, ranked).cast(pa.int64()))
-        lowest = np.full(len(labels), len(ranked), np.int64)
-        np.minimum.at(lowest, numpy_values(rows.cast(pa.int64())), ranks)
-        rarest = pa.concat_arrays([ranked, pa.array([""])]).take(pa.array(lowest))
-        return pc.if_else(pc.is_valid(labels), rarest, None)
+        """Return the labels of each row; the empty text where it has none."""
+        is_empty = pc.equal(pc.list_value_length(labels), 0)
+        sets = pc.if_else(is_empty, pa.scalar([""], cls.staged_type), labels)
+        return pc.fill_null(sets, pa.scalar([], cls.staged_type))
 
     @classmethod
     def has_labels(cls, labels: pa.Array) -> bool:

@@ -124,9 +124,9 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def strata(cls, labels: pa.Array) -> pa.Array:
-        """Return the stratum of each row of a split, as text; null where there is only one.
+        """Return the strata that each row is in, as lists of text: each stratum has its share of each split.
 
-        Labels are of ``staged_type``.
+        Labels are of ``staged_type``. A row without a label is in none.
         """
 
     @classmethod

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tuneline.analysis.splitting import TEST, TRAIN, VALIDATION, assign_splits, hashes, row_hashes
+from tuneline.analysis.splitting import TEST, TRAIN, VALIDATION, assign_splits, row_hashes
 from tuneline.params.data import SplitParams
 from tuneline.tasks import Multilabel
 
@@ -24,7 +24,7 @@ def parts_of(sets: np.ndarray, split: SplitParams = SPLIT) -> np.ndarray:
     names = np.array(NAMES)
     labels = pa.array([names[row].tolist() for row in sets], pa.list_(pa.string()))
     rows = row_hashes([pa.array([f"text {number}" for number in range(len(sets))])], None, 0)
-    return assign_splits(rows, hashes(Multilabel.strata(labels)), split)
+    return assign_splits(rows, Multilabel.strata(labels), split)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -33,25 +33,42 @@ def test_each_label_has_its_share_of_each_split(seed):
     parts = parts_of(sets)
     for part, share in ((TRAIN, 0.7), (VALIDATION, 0.1), (TEST, 0.2)):
         inside = sets[parts == part]
-        expected = share * sets.sum(axis=0)
-        # of the rarest label, its own stratum, the share is exact, rounded; of frequent ones, nearly
-        assert np.abs(inside.sum(axis=0) - expected)[-1] < 2
-        assert (np.abs(inside.sum(axis=0) - expected) <= 2 + 2 * np.sqrt(expected)).all()
+        missed = np.abs(inside.sum(axis=0) - share * sets.sum(axis=0))
+        # The rarest one is divided first: its share is exact, rounded.
+        assert missed[-1] < 2
+        assert (missed <= 2 + 0.03 * sets.sum(axis=0)).all(), missed
         without = (~sets.any(axis=1)).sum()
         assert abs((~inside.any(axis=1)).sum() - share * without) < 2
 
 
-def test_rare_labels_miss_their_shares_by_less_than_without_stratification():
+def test_labels_miss_their_shares_by_much_less_than_without_stratification():
     missed = {True: 0.0, False: 0.0}
     for seed in range(10):
         sets = random_sets(seed)
         expected = 0.2 * sets.sum(axis=0)
         for stratify in missed:
             parts = parts_of(sets, SPLIT.model_copy(update={"stratify": stratify}))
-            missed[stratify] += np.abs(sets[parts == TEST].sum(axis=0) - expected)[-4:].sum()
-    assert missed[True] < 0.6 * missed[False], missed
+            missed[stratify] += np.abs(sets[parts == TEST].sum(axis=0) - expected).sum()
+    assert missed[True] < 0.3 * missed[False], missed
 
 
-def test_missing_set_is_no_stratum_and_the_empty_set_is_one():
-    strata = Multilabel.strata(pa.array([["a"], [], None, ["a", "b"], ["a"]], pa.list_(pa.string())))
-    assert strata.to_pylist() == ["a", "", None, "b", "a"]
+def test_added_rows_move_no_row_between_train_and_test():
+    sets = random_sets(0)
+    before = parts_of(sets[:1000])
+    for rows in range(1100, 2000, 200):
+        after = parts_of(sets[:rows])[:1000]
+        assert not {(TRAIN, TEST), (TEST, TRAIN)} & {*zip(before.tolist(), after.tolist(), strict=True)}
+        assert np.mean(before != after) < 0.1
+
+
+def test_order_of_rows_and_of_names_makes_no_difference():
+    sets = [["a", "b"], ["b", "a"], ["a"], [], ["c", "a"]] * 40
+    texts = pa.array([f"text {number}" for number in range(len(sets))])
+
+    def divided(numbers, turn):
+        labels = pa.array([sets[number][::turn] for number in numbers], pa.list_(pa.string()))
+        rows = row_hashes([texts.take(pa.array(numbers))], None, 0)
+        return dict(zip(numbers, assign_splits(rows, Multilabel.strata(labels), SPLIT).tolist(), strict=True))
+
+    numbers = list(range(len(sets)))
+    assert divided(numbers, 1) == divided(numbers[::-1], -1)

@@ -68,4 +68,4 @@ def test_each_class_is_a_bin_of_its_own():
 def test_classes_that_occur_are_observed_and_divide_rows():
     labels = pa.array(["b", None, "a", "b"])
     assert Classification.observed(labels) == {"a", "b"}
-    assert Classification.strata(labels) == labels
+    assert Classification.strata(labels).to_pylist() == [["b"], [], ["a"], ["b"]]

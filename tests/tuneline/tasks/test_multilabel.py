@@ -202,9 +202,9 @@ def test_most_frequent_set_is_predicted_without_a_text():
     assert TASK.constant_prediction([labels[:2], labels[2:]]).tolist() == [0, 1, 1]
 
 
-def test_stratum_of_a_row_is_its_rarest_label():
-    column = pa.array([["b", "a"], ["a"], [], ["a", "c"], ["c"], None], NAMES)
-    assert Multilabel.strata(column).to_pylist() == ["b", "a", "", "c", "c", None]
+def test_each_label_is_a_stratum_and_no_label_is_one_but_a_missing_set_is_in_none():
+    column = pa.array([["b", "a"], ["a"], [], None], NAMES)
+    assert Multilabel.strata(column).to_pylist() == [["b", "a"], ["a"], [""], []]
 
 
 def test_text_of_a_set_has_its_names_in_their_order_and_reads_back():

@@ -45,7 +45,7 @@ def test_numbers_are_binned_at_the_median_of_the_finite_ones():
     assert edges == (2.0,)
 
 
-def test_all_numbers_are_one_stratum_without_classes():
+def test_numbers_are_no_classes_and_in_no_stratum():
     labels = pa.array([1.5, 2.5])
     assert Regression.observed(labels) == set()
-    assert Regression.strata(labels).null_count == 2
+    assert Regression.strata(labels).to_pylist() == [[], []]

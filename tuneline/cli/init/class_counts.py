@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
+from tuneline.analysis.splitting import assign_splits, row_hashes
 from tuneline.cli.init.columns import ColumnChoice
 from tuneline.cli.init.row_file import RowFile
 from tuneline.core.paths import SPLITS
@@ -123,8 +123,8 @@ def _read_classes(
         # labels of the complete rows
         complete = pc.and_(has_text(texts), pc.is_valid(label))
         values = label
-        if not pa.types.is_list(label.type):
-            values = pc.fill_null(kind.strata(label), "")
+        if not kind.has_classes:
+            values = pa.repeat("", len(label))
         labels += pc.if_else(complete, values, pa.scalar(None, values.type)).to_pylist()
 
         # what decides on the split of a row
@@ -138,7 +138,7 @@ def _read_classes(
     # the split of each row, as the stage computes it from its texts
     if division is None or not rows:
         return labels, [SPLITS.index(name)] * len(labels)
-    strata = hashes(kind.strata(pa.concat_arrays(columns)))
+    strata = kind.strata(pa.concat_arrays(columns))
     return labels, assign_splits(np.concatenate(rows), strata, division).tolist()
 
 

@@ -38,8 +38,8 @@ def run(*words: object) -> Result:
 def project(tmp_path_factory, tmp_path, monkeypatch) -> Callable[[str], Path]:
     """Return a project with published models and its test split as ``fresh.csv``; the working directory."""
 
-    def make(task: str = "classification") -> Path:
-        shutil.copytree(published_pipeline(tmp_path_factory, task), tmp_path / "project")
+    def make(task: str = "classification", long_text: str = "truncate") -> Path:
+        shutil.copytree(published_pipeline(tmp_path_factory, task, long_text), tmp_path / "project")
         monkeypatch.chdir(tmp_path / "project")
         ModelChoice.load.cache_clear()  # one process is one project, but here
         change_params(tmp_path / "project", {"evaluate.behaviour": None})
@@ -66,9 +66,12 @@ def read_csv(path: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_metrics_of_the_test_split_are_those_of_the_stage(task, project):
-    project(task)
+@pytest.mark.parametrize(
+    ("task", "long_text"),
+    [("classification", "truncate"), ("classification", "windows"), ("regression", "truncate")],
+)
+def test_metrics_of_the_test_split_are_those_of_the_stage(task, long_text, project):
+    project(task, long_text)
     if task == "regression":
         change_params(Path(), {"data.task": task, "train.metric": "pearson"})
     Path("data/raw/source.json").unlink()  # it has no splits
