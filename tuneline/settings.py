@@ -128,7 +128,7 @@ class PromotionPolicy(Section):
     metric: str | None = None
     """A metric with an interval in ``tuneline/metrics/table.py``.
 
-    ``null``: accuracy, or pearson for a regression.
+    ``null``: accuracy; macro_f1 for several labels, pearson for a regression.
     """
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     """Level of the paired bootstrap interval, and of McNemar's test."""

@@ -73,6 +73,8 @@ class Task(ABC):
     """True if a label is one class."""
     unfilled: ClassVar[str] = ""
     """What is in the cell of a label that people fill in."""
+    least_steps: ClassVar[int] = 300
+    """Optimizer steps below which ``tuneline init`` gives fine-tuning more epochs."""
     takes_class_params: ClassVar[bool]
     """True if ``train.class_weights`` and ``train.label_smoothing`` can be set."""
 

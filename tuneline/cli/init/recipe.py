@@ -213,8 +213,6 @@ RATES = ((256, 1e-4), (512, 5e-5), (768, 3e-5), (1024, 1e-5), (math.inf, 6e-6))
 """Learning rates up to each width of the hidden layers: wider models need lower ones."""
 SMALL_DATA = 5_000
 """Rows below which batches are smaller, so that an epoch has more steps."""
-LEAST_STEPS = 300
-"""Optimizer steps below which fine-tuning gets more epochs."""
 EPOCHS = (3, 16)
 """Fewest and most epochs of fine-tuning."""
 FROZEN = "frozen"
@@ -269,7 +267,8 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
 
     # epochs and learning rate
     steps_per_epoch = math.ceil(rows / batch)
-    epochs = fine_tuning_epochs(rows, steps_per_epoch)
+    least_steps = TASKS[plan.decision.task].least_steps
+    epochs = fine_tuning_epochs(rows, steps_per_epoch, least_steps)
     evaluate_every_steps = None
     if epochs == 1:
         evaluate_every_steps = math.ceil(steps_per_epoch / 4)
@@ -304,7 +303,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
             " validation decides which is published"
         ),
         batch_reason(batch, tokens),
-        epochs_reason(epochs, steps_per_epoch),
+        epochs_reason(epochs, steps_per_epoch, least_steps),
         f"learning rate {rate:.0e} for layers of {checkpoint.width}, warmup over a tenth of the steps",
         kept_reason(plan, label_smoothing(plan, params)),
     ]
@@ -329,12 +328,12 @@ def max_length_reason(lengths: Lengths, long_texts: LongTexts) -> str:
     return f"{reason}; {lengths.description}"
 
 
-def fine_tuning_epochs(rows: int, steps_per_epoch: int) -> int:
-    """Return the epochs that make ``LEAST_STEPS``, within ``EPOCHS``; 1 from ``LARGE_DATA`` rows."""
+def fine_tuning_epochs(rows: int, steps_per_epoch: int, least_steps: int) -> int:
+    """Return the epochs that make ``least_steps``, within ``EPOCHS``; 1 from ``LARGE_DATA`` rows."""
     if rows >= LARGE_DATA:
         return 1
     fewest, most = EPOCHS
-    return min(max(fewest, math.ceil(LEAST_STEPS / steps_per_epoch)), most)
+    return min(max(fewest, math.ceil(least_steps / steps_per_epoch)), most)
 
 
 def language_reasons(lengths: Lengths, params: Params) -> list[str]:
@@ -356,7 +355,7 @@ def batch_reason(batch: int, tokens: int | None) -> str:
     return f"{size}: 16 below {SMALL_DATA:,} rows, else 32"
 
 
-def epochs_reason(epochs: int, steps_per_epoch: int) -> str:
+def epochs_reason(epochs: int, steps_per_epoch: int, least_steps: int) -> str:
     """Return why there are so many epochs."""
     steps = f"{epochs * steps_per_epoch:,} steps"
     if epochs == 1:
@@ -364,7 +363,7 @@ def epochs_reason(epochs: int, steps_per_epoch: int) -> str:
     else:
         duration = f"{epochs} epochs, {steps}"
     fewest, most = EPOCHS
-    rule = f"at least {LEAST_STEPS} steps, within {fewest} to {most} epochs; 1 from {LARGE_DATA:,} rows"
+    rule = f"at least {least_steps:,} steps, within {fewest} to {most} epochs; 1 from {LARGE_DATA:,} rows"
     return f"{duration}: {rule}"
 
 

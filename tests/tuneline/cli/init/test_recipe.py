@@ -49,6 +49,15 @@ def test_small_data_gets_more_epochs_and_large_data_one_with_several_evaluations
     ) == expected
 
 
+@pytest.mark.parametrize(("rows", "epochs"), [(100, 16), (3_200, 10), (20_000, 4), (320_000, 1)])
+def test_several_labels_get_more_steps(plan, checkpoint, rows, epochs):
+    sets = replace(of_rows(plan, rows), decision=replace(plan.decision, task="multilabel"))
+    recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), sets, load_params())
+    assert recipe.params["train.epochs"] == epochs
+    if epochs > 1:
+        assert any("at least 2,000 steps" in reason for reason in recipe.reasons)
+
+
 @pytest.mark.parametrize(
     ("width", "rate"), [(128, 1e-4), (384, 5e-5), (768, 3e-5), (1024, 1e-5), (2048, 6e-6)]
 )
