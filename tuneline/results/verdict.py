@@ -534,8 +534,9 @@ def _still_improving(run: RunFacts) -> Finding | None:
         return None
     if metric[-1] <= max(metric[:-1]) or losses[-1] > min(losses[:-1]) * (1 - STILL_FALLS):
         return None
+    shown = run.validation.get(name, ())
     sentence = (
-        f"Validation was still improving at the last step: {name} {metric[-2]:.3f} to {metric[-1]:.3f}, "
+        f"Validation was still improving at the last step: {name} {shown[-2]:.3f} to {shown[-1]:.3f}, "
         f"loss {losses[-2]:.3f} to {losses[-1]:.3f} since step {steps[-2]:.0f}."
     )
     return Finding("still improving", "warning", sentence, f"Train longer: {run.longer}.")

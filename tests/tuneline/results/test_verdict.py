@@ -278,6 +278,12 @@ def test_validation_that_still_improves_at_the_last_step_means_train_longer(para
     assert advice in finding.advice
 
 
+def test_error_that_still_falls_is_shown_as_it_is():
+    errors = {"step": (100, 200, 300), "loss": (0.6, 0.5, 0.4), "mse": (0.9, 0.8, 0.7)}
+    finding = named(BEATEN, validation=errors)["still improving"]
+    assert "mse 0.800 to 0.700, loss" in finding.sentence
+
+
 @pytest.mark.parametrize("changed", [{"accuracy": (0.7, 0.8, 0.8)}, {"loss": (0.6, 0.5, 0.47)}])
 def test_validation_that_has_settled_is_no_finding(changed):
     assert "still improving" not in named(BEATEN, validation=IMPROVING | changed)
