@@ -39,6 +39,7 @@ from stages.tokenize.tokenizer import (
 )
 from tuneline.core.tables import SplitReader, raw_schema, write_batches
 from tuneline.model.encoding import ENCODED_AT_A_TIME, Encoder
+from tuneline.model.long_text import LongText
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.tasks import Classification
 
@@ -140,6 +141,7 @@ def with_the_stage(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: i
             saved,
             COLUMNS,
             max_length,
+            LongText(),
         )
     )
 

@@ -30,9 +30,8 @@ def new_model(options: argparse.Namespace) -> PreTrainedModel:
             options.checkpoint, num_labels=LABELS.outputs, use_safetensors=True
         )
         return loaded
-    config = BertConfig(
-        **model_config(options.layers, options.hidden), num_labels=LABELS.outputs, vocab_size=VOCABULARY
-    )
+    sizes = model_config(options.layers, options.hidden)
+    config = BertConfig(**sizes, vocab_size=VOCABULARY, id2label=dict(enumerate(LABELS.output_names)))
     model: PreTrainedModel = auto.from_config(config)
     return model
 

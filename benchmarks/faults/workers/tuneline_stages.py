@@ -109,7 +109,7 @@ def _review(findings: Findings) -> None:
             (split, *texts): (split, number)
             for number, *texts in zip(raw["idx"], *(raw[name] for name in columns), strict=True)
         }
-    suspects = review_labels(params, "linear", folds=5, most=10**9).suspects
+    suspects = review_labels(params, "linear", folds=5, max_rows=10**9).suspects
     findings.rows[REVIEW] = [numbers[suspect.split, *suspect.texts] for suspect in suspects]
     findings.alarms += [REVIEW] if suspects else []
 
