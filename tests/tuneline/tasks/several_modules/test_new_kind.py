@@ -60,6 +60,8 @@ def project(tmp_path_factory):
         csv.writer(file).writerows([("text", "rating"), *rows])
     (folder / "data/corrections").mkdir()
     shutil.copytree(ROOT / "conf", folder / "conf", symlinks=True)
+    # launch configurations of people may have other names
+    shutil.copytree(ROOT / "tests/conf/accelerate", folder / "conf/accelerate", dirs_exist_ok=True)
     data = {
         "source": "files",
         "path": "reviews",

@@ -77,6 +77,8 @@ def project(tmp_path_factory):
     write_tagged_file(folder / "data/source/parcels/all.jsonl", ROWS)
     (folder / "data/corrections").mkdir()
     shutil.copytree(ROOT / "conf", folder / "conf", symlinks=True)
+    # launch configurations of people may have other names
+    shutil.copytree(ROOT / "tests/conf/accelerate", folder / "conf/accelerate", dirs_exist_ok=True)
     (folder / "conf/behaviour/parcels.yaml").write_text(BEHAVIOUR)
     write_params(
         folder,
