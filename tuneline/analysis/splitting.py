@@ -114,11 +114,13 @@ def _stratified(positions: NDArray[np.float64], strata: pa.ListArray, split: Spl
 def _divide(
     parts: NDArray[np.int8], members: NDArray[np.int64], positions: NDArray[np.float64], split: SplitParams
 ) -> None:
-    """Divide those units of a stratum that are not divided yet, so that all of its units are as asked for.
+    """Divide the undivided units of a stratum so that the whole stratum has its share of each split.
 
-    ``members`` are the positions of all units of the stratum in ``parts``, ascending.
+    ``members`` are the indices of all units of the stratum in ``parts``, ascending.
     """
     undivided = members[parts[members] == UNDIVIDED]
+
+    # what the splits have of the stratum already
     test = np.count_nonzero(parts[members] == TEST)
     validation = np.count_nonzero(parts[members] == VALIDATION)
     test_stop, validation_stop = _cuts(
@@ -127,6 +129,7 @@ def _divide(
         test=split.test * len(members) - test,
         test_and_validation=(split.test + split.validation) * len(members) - test - validation,
     )
+
     parts[undivided] = TRAIN
     parts[undivided[:validation_stop]] = VALIDATION
     parts[undivided[:test_stop]] = TEST
@@ -142,10 +145,12 @@ def _units(rows: Keys, strata: pa.ListArray) -> tuple[Keys, pa.ListArray]:
 
     There is one hash per text or group: a unit.
     """
-    row_count = len(rows)
-    row_strata = np.zeros(row_count, np.uint64)
-    np.add.at(row_strata, pc.list_parent_indices(strata).to_numpy(), hashes(pc.list_flatten(strata)))
-    table = pa.table({"unit": rows, "strata": row_strata, "row": np.arange(row_count)})
+    # one key for the strata of a row: the sum of their hashes, which has no order
+    keys = np.full(len(rows), NO_STRATUM, np.uint64)
+    np.add.at(keys, pc.list_parent_indices(strata).to_numpy(), hashes(pc.list_flatten(strata)))
+
+    # how often each unit has which strata
+    table = pa.table({"unit": rows, "strata": keys, "row": np.arange(len(rows))})
     counted = table.group_by(["unit", "strata"]).aggregate([("row", "count"), ("row", "min")])
     unit = counted["unit"].to_numpy()
     key = counted["strata"].to_numpy()

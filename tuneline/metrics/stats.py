@@ -91,9 +91,8 @@ def wilson_interval(successes: int, trials: int) -> Interval:
 def exact_interval(successes: float, trials: int) -> Interval:
     """Return the exact interval of a proportion of at least one trial.
 
-    It holds the true value at least as often as it says. ``successes`` may be a sum of numbers from 0 to 1:
-    they vary at most as much as trials that succeed or not, so the interval is at least as wide as theirs
-    need be.
+    It holds the true value at least as often as it says. ``successes`` may be a sum of numbers from 0 to 1.
+    Numbers of the same mean vary most if all of them are 0 or 1, so the interval is wide enough for others.
 
     Source: Clopper & Pearson, "The use of confidence or fiducial limits illustrated in the case of the
     binomial", Biometrika 26, 1934.

@@ -24,24 +24,14 @@ OUTCOMES = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_siz
 
 @settings(deadline=None)
 @given(st.integers(1, 2000).flatmap(lambda trials: st.tuples(st.integers(0, trials), st.just(trials))))
-def test_wilson_interval_equals_that_of_scipy(numbers):
+def test_intervals_of_a_proportion_equal_those_of_scipy(numbers):
     successes, trials = numbers
-    expected = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
-    assert wilson_interval(successes, trials) == (
-        pytest.approx(expected.low, abs=1e-12),
-        pytest.approx(expected.high, abs=1e-12),
-    )
-
-
-@settings(deadline=None)
-@given(st.integers(1, 2000).flatmap(lambda trials: st.tuples(st.integers(0, trials), st.just(trials))))
-def test_exact_interval_equals_that_of_scipy(numbers):
-    successes, trials = numbers
-    expected = stats.binomtest(successes, trials).proportion_ci(0.95, method="exact")
-    assert exact_interval(successes, trials) == (
-        pytest.approx(expected.low, abs=1e-9),
-        pytest.approx(expected.high, abs=1e-9),
-    )
+    for interval, method, error in ((wilson_interval, "wilson", 1e-12), (exact_interval, "exact", 1e-9)):
+        expected = stats.binomtest(successes, trials).proportion_ci(0.95, method=method)
+        assert interval(successes, trials) == (
+            pytest.approx(expected.low, abs=error),
+            pytest.approx(expected.high, abs=error),
+        )
 
 
 def test_exact_interval_of_parts_of_successes_holds_the_mean_often_enough():
