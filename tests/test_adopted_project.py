@@ -154,8 +154,6 @@ def run_tests(project: Project, *arguments: str) -> str:
         "-m",
         "pytest",
         "-v",
-        "-n",
-        "0",
         "-p",
         "no:cacheprovider",
         "--basetemp",
@@ -170,7 +168,7 @@ def run_tests(project: Project, *arguments: str) -> str:
 def test_adopted_project_has_valid_parameters_and_stages(project):
     for change in CHANGES:
         change(project)
-    output = run_tests(project, *TESTS_OF_USERS_FILES)
+    output = run_tests(project, "-n", "0", *TESTS_OF_USERS_FILES)
     assert "test_task_is_valid_and_sets_every_key[news] PASSED" in output
     assert "[laptop] PASSED" in output
 
@@ -181,4 +179,7 @@ def test_adopted_project_has_valid_parameters_and_stages(project):
 def test_adopted_project_passes_the_default_suite(changes, project):
     for change in changes:
         change(project)
-    run_tests(project, "tests", "--ignore=tests/test_adopted_project.py", "--ignore=tests/flows/server")
+    workers = ["-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
+    run_tests(
+        project, *workers, "tests", "--ignore=tests/test_adopted_project.py", "--ignore=tests/flows/server"
+    )
