@@ -19,7 +19,7 @@ Rows with several labels are divided label by label, as in iterative stratificat
 Vlahavas, "On the Stratification of Multi-Label Data", 2011): the label with the fewest rows that are not yet
 divided comes first, and they fill up what each split lacks of it. There they are drawn at random, and their
 order decides here, so that rows stay where they are. It costs exactness: of 25 labels of 4,000 rows, the
-share of a label in test or validation misses the fraction by 2.3 % in the mean, 0.8 % with theirs, and 11 %
+share of a label in test or validation misses the fraction by 1.8 % in the mean, 0.8 % with theirs, and 11 %
 where nothing is stratified.
 """
 
@@ -175,8 +175,14 @@ def _cuts(
     if split.validation == 0:
         # There are no rows in between, so the cut stays at the fraction.
         return min(middle, last), min(middle, last)
-    # Test stays below the middle of validation, and train above it.
-    test_stop = min(_cut(positions, split.test, test), middle)
+    # Test stays below the middle of validation, and train above it. If there are more units below it than test
+    # and validation should get, they share them by their fractions.
+    excess = max(middle - test_and_validation, 0)
+    shared = excess * split.test / (split.test + split.validation)
+    test_stop = min(_cut(positions, split.test, test + shared), middle)
+    # What test cannot get, or has too much of, changes the share of train, not the smaller one of validation.
+    if abs(test_stop - test) >= 1:  # more than rounding
+        test_and_validation += test_stop - test
     validation_stop = max(_cut(positions, split.test + split.validation, test_and_validation), middle)
     return min(test_stop, last), min(validation_stop, last)
 

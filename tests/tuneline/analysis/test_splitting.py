@@ -37,6 +37,13 @@ def test_each_class_has_its_share_of_each_split_in_a_sorted_file():
         assert parts[label, 1] == count / 10
 
 
+def test_small_validation_has_its_share_of_a_class_whatever_the_hash():
+    """Of 100 rows, 23 to 43 have a hash that forbids train, where 35 are to be in test or validation."""
+    params = SplitParams(validation=0.05, test=0.3)
+    in_validation = [divide(numbered(100, "a"), params, seed).count(1) for seed in range(50)]
+    assert 4 <= min(in_validation) <= max(in_validation) <= 7
+
+
 def test_hash_is_that_of_the_specification():
     """The split of a data set must be the same with any version of any library."""
     assert hashes(pa.array(["café", None]), seed=42).tolist() == [5499886244904257890, 0]

@@ -41,6 +41,17 @@ def test_each_label_has_its_share_of_each_split(seed):
         assert abs((~inside.any(axis=1)).sum() - share * without) < 2
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_small_validation_does_not_pay_for_what_test_has_too_much_of_or_lacks(seed):
+    """Rows that must be in test or validation, and cannot be in train, vary in number with the hash."""
+    sets = random_sets(seed)
+    frequent = sets.sum(axis=0) >= 100
+    parts = parts_of(sets, SplitParams(validation=0.05, test=0.3, stratify=True))
+    expected = 0.05 * sets.sum(axis=0)
+    missed = np.abs(sets[parts == VALIDATION].sum(axis=0) - expected) / expected
+    assert missed[frequent].max() < 0.3, missed
+
+
 def test_labels_miss_their_shares_by_much_less_than_without_stratification():
     missed = {True: 0.0, False: 0.0}
     for seed in range(10):

@@ -244,6 +244,14 @@ def test_advice_to_fine_tune_is_only_for_those_who_did_not(evaluated, params, pr
     assert ("ine-tune a pretrained checkpoint" in finding.advice) == pretrained
 
 
+def test_model_without_an_error_is_not_told_to_become_better():
+    solved = {"accuracy": 1.0, "accuracy_low": 0.98, "accuracy_high": 1.0}
+    evaluated = BASE | solved | against("tfidf", 0.995, 0.0, 0.015)
+    advice = named(evaluated, FINE_TUNED)["not above a simple model"].advice
+    assert "use the simpler model, or test on more rows" in advice
+    assert "more data" not in advice
+
+
 def test_simple_models_that_are_not_beaten_are_all_named():
     evaluated = UNCLEAR | against("cosine", 0.88, -0.01, 0.05)
     sentence = named(evaluated, FINE_TUNED)["not above a simple model"].sentence
