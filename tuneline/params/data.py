@@ -403,8 +403,8 @@ class DataParams(Section):
 class WindowsParams(Section):
     """``tokenize.windows``: the windows of a text that is longer than the model (``long_text: windows``)."""
 
-    stride: Annotated[int, Field(ge=0)] = 64
-    """Tokens of the text that two neighbouring windows share, as in the tokenizers of transformers.
+    stride: Annotated[int, Field(ge=0)] = 32
+    """Tokens of the text that neighbouring windows share: about a sentence, so that none is only seen cut.
 
     A window has room for ``max_length`` tokens less the special tokens and, of a pair, the other text; that
     must be more than the stride.

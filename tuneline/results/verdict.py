@@ -371,6 +371,8 @@ def _learn_more(run: RunFacts) -> str:
 def _instead(run: RunFacts, best: Comparison) -> str:
     """Return what to do about a simple model that is not beaten."""
     command = f" ({EXPERIMENT} model.head=frozen)" if best.name == "frozen" else ""
+    if best.model == 1:
+        return f"Nothing is left to gain on these rows: use the simpler model{command}, or test on more rows."
 
     # A simple model that is clearly better is to be used; one that is as good is only the cheaper choice.
     if best.high < 0 and run.is_fine_tuned:

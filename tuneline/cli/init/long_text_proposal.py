@@ -18,7 +18,7 @@ FEW_CUT = 0.05
 MOST_TIME = 8.0
 """Times the time of ``truncate`` above which windows are not proposed."""
 STRIDE_DIVISOR = 8
-"""Neighbouring windows share at most an eighth of a window: 64 of 512 tokens."""
+"""Neighbouring windows share at most an eighth of a window: 16 of 128 tokens."""
 
 
 @dataclass(frozen=True)
