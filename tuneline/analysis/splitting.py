@@ -175,8 +175,8 @@ def _cuts(
     if split.validation == 0:
         # There are no rows in between, so the cut stays at the fraction.
         return min(middle, last), min(middle, last)
-    # Test stays below the middle of validation, and train above it. If there are more units below it than test
-    # and validation should get, they share them by their fractions.
+    # Test stays below the middle of validation, and train above it. If more units are below it than test and
+    # validation should get, they share them by their fractions.
     excess = max(middle - test_and_validation, 0)
     shared = excess * split.test / (split.test + split.validation)
     test_stop = min(_cut(positions, split.test, test + shared), middle)
