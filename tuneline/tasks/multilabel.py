@@ -6,6 +6,7 @@ logit, and a row has the labels whose probability is above their threshold.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -46,7 +47,7 @@ UNKNOWN = -2
 HALF = 0.5
 """Threshold of a label for which none was chosen."""
 SEPARATORS = (";", "|", ",", "\t")
-"""What joins the labels of a row in text: the first that no name contains."""
+"""What may be between the labels of a row in text. The first that no name contains is written."""
 UNIT_SEPARATOR = "\x1f"
 NO_LABELS = "(none)"
 """What people read where a row has no labels."""
@@ -251,20 +252,28 @@ class Multilabel(NamedClasses):
         return labels
 
     def _listed(self, text: str | None) -> list[str]:
-        """Return the names in a text."""
-        parts = [part.strip() for part in (text or "").split(self.separator)]
+        """Return the names in a text that a person may have written, with any of the separators."""
+        between_names = f"[{re.escape(''.join(self._separators))}]"
+        parts = [part.strip() for part in re.split(between_names, text or "")]
         return [part for part in parts if part and part != NO_LABELS]
 
     @property
     def separator(self) -> str:
         """What joins the labels of a row in text."""
-        for separator in SEPARATORS:
-            if not any(separator in name for name in self.names):
-                return separator
-        raise ParamsError(
-            "data.label_names: the names of the labels contain all of ; | , and tab.",
-            "Rename a label: one of these must be free to join the labels of a row.",
-        )
+        return self._separators[0]
+
+    @property
+    def _separators(self) -> list[str]:
+        """What no name contains, so that it can only be between two."""
+        separators = [
+            separator for separator in SEPARATORS if not any(separator in name for name in self.names)
+        ]
+        if not separators:
+            raise ParamsError(
+                "data.label_names: the names of the labels contain all of ; | , and tab.",
+                "Rename a label: one of these must be free to join the labels of a row.",
+            )
+        return separators
 
     def valid(self, labels: Labels) -> NDArray[np.bool_]:
         """Return which rows have labels that are known, also none."""

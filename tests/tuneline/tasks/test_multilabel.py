@@ -215,6 +215,14 @@ def test_text_of_a_set_has_its_names_in_their_order_and_reads_back():
     assert TASK.parsed(texts).tolist() == [[1, 0, 1], [0, 0, 0], [-2, -2, -2], [0, 0, 0]]
 
 
+@pytest.mark.parametrize(
+    "text", ["technical, angry", "technical|angry", "angry;technical", "angry\ttechnical"]
+)
+def test_people_may_join_labels_by_any_separator(text):
+    assert TASK.exact_text(text) == "angry;technical"
+    assert Multilabel(("wet, cold", "dry")).exact_text("dry;wet, cold") == "wet, cold;dry", "part of a name"
+
+
 def test_separator_is_one_that_no_name_contains():
     assert Multilabel(("a;b", "c")).separator == "|"
     with pytest.raises(ParamsError, match="Rename"):

@@ -191,7 +191,7 @@ def review(
     label_review = review_labels(params, model, folds, rows)
 
     measured = f"{label_review.metric} of the out-of-fold predictions: {label_review.agreement:.3f}"
-    say(f"{label_review.doubtful:,} of {label_review.rows:,} labels are doubtful; {measured}.")
+    say(f"{label_review.doubtful:,} of {label_review.rows:,} rows have a doubtful label; {measured}.")
     if label_review.advice:
         say(label_review.advice)
     if label_review.suspects:

@@ -93,7 +93,7 @@ def test_wrong_labels_of_all_splits_come_first_with_what_a_person_needs():
     assert done.exit_code == 0, done.output
     rows = read()
     assert list(rows[0]) == ["key", "split", "text", "label", "proposed", "confidence", "similar", "correct"]
-    assert "of 300 labels are doubtful; accuracy of the out-of-fold predictions: 0.9" in done.output
+    assert "of 300 rows have a doubtful label; accuracy of the out-of-fold predictions: 0.9" in done.output
     assert "tuneline labels apply reports/labels/review.csv" in done.output
     by_key = {row["key"]: row for row in rows}
     seventh, near, tested = (
@@ -125,7 +125,7 @@ def test_corrections_of_a_person_are_not_replaced():
 def test_column_names_and_splits_without_labels():
     write_data(*tickets(), column="label", unlabelled=("test",))
     done = review()
-    assert "of 250 labels are doubtful" in done.output, done.output
+    assert "of 250 rows have a doubtful label" in done.output, done.output
     assert list(read()[0]) == [
         "key",
         "split",
@@ -245,7 +245,7 @@ def test_interrupted_folds_are_not_trained_again():
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "Fold 1 of 2:" not in again.stdout
     assert "Fold 2 of 2: 63 rows to train on, 7 to validate, 70 to predict" in again.stdout
-    assert "of 140 labels are doubtful" in again.stdout
+    assert "of 140 rows have a doubtful label" in again.stdout
     assert not [path for path in Path("reports/labels/folds").glob("*/*") if path.is_dir()], (
         "only the logits are kept"
     )

@@ -110,7 +110,7 @@ def test_sets_without_a_doubt_give_no_file(tickets):
         write_table(pa.table(columns, schema=table.schema), path)
     done = run("review")
     assert done.exit_code == 0, done.output
-    assert "0 of 400 labels are doubtful" in done.output
+    assert "0 of 400 rows have a doubtful label" in done.output
     assert not REVIEW.exists()
 
 
