@@ -5,7 +5,6 @@ on the train split in seconds. Rows, characters and features are limited, so tha
 for any data.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from tuneline.core.tables import LABELS, SplitReader
 from tuneline.core.terminal import phase
 from tuneline.tasks import Task
+from tuneline.tasks.linear_fit import fit_linear_model
 from tuneline.tasks.task import Labels, repeated
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ class TfidfModel:
         if vectorizer is None or labels.is_constant(answers):
             return cls(None, labels.constant_prediction([answers]), answers.dtype)
         model = labels.sparse_linear_model(INVERSE_REGULARIZATION, MAX_ITERATIONS)
-        return cls(vectorizer, _fit(model, _features(vectorizer, columns), answers), answers.dtype)
+        fit_linear_model(model, _features(vectorizer, columns), answers)
+        return cls(vectorizer, model, answers.dtype)
 
     def predict(self, texts: Sequence[Sequence[str]]) -> NDArray[Any]:
         """Predict a batch of texts, one list for each column: class ids or numbers of shape ``(rows,)``."""
@@ -166,7 +167,7 @@ def out_of_fold(
             probabilities[held_out] = counts / max(len(answers), 1)
         elif held_out.any():
             model = task.linear_model(INVERSE_REGULARIZATION, MAX_ITERATIONS, final=False)
-            _fit(model, features[~held_out], answers)
+            fit_linear_model(model, features[~held_out], answers)
             # A model of one class per row has only the classes of its rows; others have the probability 0.
             fitted = getattr(model, "classes_", np.arange(outputs))
             probabilities[np.ix_(held_out, fitted)] = model.predict_proba(features[held_out])
@@ -189,14 +190,6 @@ def _cut_off(columns: Sequence[Sequence[str]]) -> list[list[str]]:
     for texts in columns:
         cut.append([text[:MAX_TEXT] for text in texts])
     return cut
-
-
-def _fit(model: Any, features: Any, answers: NDArray[Any]) -> Any:
-    """Fit a linear model of scikit-learn, which need not converge."""
-    from sklearn.exceptions import ConvergenceWarning
-
-    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
-        return model.fit(features, answers)
 
 
 def _fit_vectorizer(columns: Sequence[Sequence[str]], outputs: int) -> "TfidfVectorizer | None":

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.tasks import Task
+from tuneline.tasks.linear_fit import fit_linear_model
 from tuneline.tasks.task import repeated
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class LinearModel:
 
         # the model of all rows
         model = _pipeline(labels.linear_model(inverse, MAX_ITERATIONS, final=True), emphasis)
-        model.fit(vectors, answers)
+        fit_linear_model(model, vectors, answers)
         return cls(model, constant, answers.dtype)
 
     def predict(self, vectors: Vectors) -> NDArray[Any]:
@@ -176,7 +177,7 @@ def _best_regularization(
                 scores.append(-np.inf)
                 continue
             model = _pipeline(labels.linear_model(inverse, MAX_ITERATIONS, final=False), emphasis)
-            model.fit(*fitted_rows)
+            fit_linear_model(model, *fitted_rows)
             scores.append(labels.linear_score(model, *scored_rows))
         score = float(np.mean(scores))
         if score < best_score:
