@@ -40,7 +40,7 @@ _RESULT = re.compile(r"(?P<stem>[^.].*?)(?:\.(?P<number>[2-9]|[1-9][0-9]+))?\.pa
 
 A stem ends like the name of a data file or with a hash, so ``NAME.2`` is never the stem of another file.
 """
-Numbers = Mapping[str, Sequence[int]]
+ResultNumbers = Mapping[str, Sequence[int]]
 """Numbers of the results of each stem, ascending."""
 
 
@@ -182,7 +182,7 @@ class Outbox:
         """Return the path of the reason why a file was refused."""
         return self.folder / f"{incoming.stem}.error.json"
 
-    def numbers(self) -> Numbers:
+    def numbers(self) -> ResultNumbers:
         """Read the numbers of all results."""
         if not self.folder.is_dir():
             return {}
@@ -193,7 +193,7 @@ class Outbox:
                 numbers[match["stem"]].append(int(match["number"] or 1))
         return {stem: sorted(stem_numbers) for stem, stem_numbers in numbers.items()}
 
-    def record(self, incoming: Incoming, numbers: Numbers) -> ScoredRecord | None:
+    def record(self, incoming: Incoming, numbers: ResultNumbers) -> ScoredRecord | None:
         """Return the record of the last result of a file in its present state; ``None`` if none is whole."""
         for number in reversed(numbers.get(incoming.stem, ())):
             record = scored_record(self.scored(incoming.stem, number))
@@ -201,7 +201,7 @@ class Outbox:
                 return record
         return None
 
-    def has(self, incoming: Incoming, numbers: Numbers | None = None) -> bool:
+    def has(self, incoming: Incoming, numbers: ResultNumbers | None = None) -> bool:
         """Return True if this file, in its present state, was scored or refused before.
 
         A damaged record says nothing. ``numbers`` are read if they are missing.

@@ -48,15 +48,28 @@ def is_registered(function: ast.FunctionDef) -> bool:
     return any(word in decorators for word in ("command", "callback", "flow", "task"))
 
 
+def aliases() -> dict[str, set[str]]:
+    """Return the names of types in capitals and small letters, each with the texts of its values.
+
+    Options of the command line are left out: each command has its own.
+    """
+    values: dict[str, set[str]] = {}
+    for _, statement in definitions(ast.Assign):
+        value = ast.unparse(statement.value)
+        for target in statement.targets:
+            is_alias = isinstance(target, ast.Name) and target.id[0].isupper() and not target.id.isupper()
+            if is_alias and not value.startswith("Annotated["):
+                values.setdefault(target.id, set()).add(value)
+    return values
+
+
 def test_aliases_of_types_have_no_name_of_a_class():
     classes = {statement.name for _, statement in definitions(ast.ClassDef)}
-    aliases = {
-        target.id: path
-        for path, statement in definitions(ast.Assign)
-        for target in statement.targets
-        if isinstance(target, ast.Name) and not ast.unparse(statement.value).startswith("Annotated[")
-    }
-    assert {name: path for name, path in aliases.items() if name in classes} == {}
+    assert classes & aliases().keys() == set()
+
+
+def test_aliases_of_one_name_are_one_type():
+    assert {name: values for name, values in aliases().items() if len(values) > 1} == {}
 
 
 def test_constants_that_others_import_have_one_value():

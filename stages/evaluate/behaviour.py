@@ -225,7 +225,7 @@ def _names_class(test: AnyTest) -> bool | None:
     return None
 
 
-Texts = tuple[str, ...]
+RowTexts = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class LabelledTexts:
         for batch in self.raw.batches(self.columns):
             yield [column.to_pylist() for column in batch.columns]
 
-    def take(self, rows: NDArray[np.int64]) -> list[Texts]:
+    def take(self, rows: NDArray[np.int64]) -> list[RowTexts]:
         """Return the texts of chosen rows, whose numbers ascend."""
         table = self.raw.take(rows, self.columns)
         columns = [column.to_pylist() for column in table.columns]
@@ -281,8 +281,8 @@ class Case:
     ``before`` is ``None`` if the test looks at the changed texts only.
     """
 
-    before: Texts | None
-    after: Texts
+    before: RowTexts | None
+    after: RowTexts
 
 
 def build_cases(test: AnyTest, split: LabelledTexts) -> list[Case]:
@@ -320,7 +320,7 @@ def spaced(count: int, at_most: int) -> list[int]:
     return [index * count // at_most for index in range(at_most)]
 
 
-def _changed(test: AnyTest, texts: Texts) -> Texts | None:
+def _changed(test: AnyTest, texts: RowTexts) -> RowTexts | None:
     """Return the changed texts of a row; ``None`` if there is nothing to change."""
     if test.change is None:
         return texts
@@ -344,7 +344,7 @@ def _rows_to_change(test: AnyTest, split: LabelledTexts) -> NDArray[np.int64]:
     return np.flatnonzero(chosen)
 
 
-def _filled(test: AnyTest) -> Iterator[Texts]:
+def _filled(test: AnyTest) -> Iterator[RowTexts]:
     """Yield the texts of the templates with every combination of values."""
     for template in test.templates or []:
         # each placeholder once, in the order of the texts: it has the same value wherever it occurs
@@ -360,7 +360,7 @@ def _fill(text: str, words: dict[str, str]) -> str:
     return filled[:1].upper() + filled[1:]
 
 
-def apply_change(change: TextChange, texts: Texts, where: str | None) -> Texts | None:
+def apply_change(change: TextChange, texts: RowTexts, where: str | None) -> RowTexts | None:
     """Change the first, the last or all texts of a row; return ``None`` if there is nothing to change.
 
     ``where`` is ``None`` for the texts that the change is usually applied to: the last one for what is added
@@ -377,7 +377,7 @@ def apply_change(change: TextChange, texts: Texts, where: str | None) -> Texts |
     return changed
 
 
-def _edit_texts(change: TextChange, texts: Texts, where: str | None) -> Texts:
+def _edit_texts(change: TextChange, texts: RowTexts, where: str | None) -> RowTexts:
     """Apply a change of single texts to the first, the last or all texts of a row."""
     if where is None:
         is_added = isinstance(change, Append | Prepend) or change == "negate"
@@ -451,11 +451,11 @@ SHOWN = 5
 EXCERPT = 300
 """Most characters of a text in a report."""
 
-Model = Callable[[Sequence[Texts]], Logits]
+Predictor = Callable[[Sequence[RowTexts]], Logits]
 """Returns logits of shape ``(rows, outputs)`` for rows of texts."""
 
 
-def run_suite(suite: Suite, split: LabelledTexts, model: Model) -> list[BehaviourResult]:
+def run_suite(suite: Suite, split: LabelledTexts, model: Predictor) -> list[BehaviourResult]:
     """Run every test, with one call of the model, and return one result for each."""
     cases = []
     with progress("evaluate: cases of the behaviour tests", len(suite.tests), "tests") as step:
@@ -464,7 +464,7 @@ def run_suite(suite: Suite, split: LabelledTexts, model: Model) -> list[Behaviou
             step.advance(1)
 
     # predictions: of all texts at once, so that batches are full
-    inputs: list[Texts] = []
+    inputs: list[RowTexts] = []
     for test_cases in cases:
         for case in test_cases:
             if case.before is not None:
@@ -551,7 +551,7 @@ def _failed_case(case: Case, logits: Logits, task: Task) -> FailedCase:
     return FailedCase(before=before, after=_tested(case.after, logits[-1], task))
 
 
-def _tested(texts: Texts, logits: Logits, task: Task) -> TestedTexts:
+def _tested(texts: RowTexts, logits: Logits, task: Task) -> TestedTexts:
     """Return the texts of a case, shortened, with their prediction from logits of shape ``(outputs,)``."""
     (predicted,) = task.predictions(logits[None])
     prediction = task.label_value(predicted)

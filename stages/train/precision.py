@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.train.data import model_input_files
-from tuneline.core.launch import DeviceChoice, Precision
+from tuneline.core.launch import DeviceChoice, MixedPrecision
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.params import Params
 
@@ -25,7 +25,7 @@ _STEPS = 3
 """Measured steps in each precision."""
 
 
-def choose_cpu_precision(choice: DeviceChoice, params: Params) -> tuple[Precision, str]:
+def choose_cpu_precision(choice: DeviceChoice, params: Params) -> tuple[MixedPrecision, str]:
     """Return the precision of a training on the CPU, and the reason as a phrase for the user.
 
     ``choice`` has the precision that suits the instructions of the processor.
@@ -41,11 +41,11 @@ def choose_cpu_precision(choice: DeviceChoice, params: Params) -> tuple[Precisio
     if choice.precision != "bf16":
         return choice.precision, "this processor does not compute bf16"
     speed = bf16_speed()
-    precision: Precision = "bf16" if speed >= LEAST_SPEED else "no"
+    precision: MixedPrecision = "bf16" if speed >= LEAST_SPEED else "no"
     return precision, f"a step in bf16 is {speed:.1f} x as fast as in float32"
 
 
-def interrupted_precision(params: Params, checkpoints: Path = CHECKPOINTS) -> Precision | None:
+def interrupted_precision(params: Params, checkpoints: Path = CHECKPOINTS) -> MixedPrecision | None:
     """Return the precision of the interrupted run on a CPU with these parameters and data.
 
     The result is ``None`` if there is no such run.
@@ -62,7 +62,7 @@ def interrupted_precision(params: Params, checkpoints: Path = CHECKPOINTS) -> Pr
         identity: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         is_same = all(identity.get(key) == value for key, value in expected.items())
         if is_same and identity.get("device") == "cpu":
-            precision: Precision = identity["precision"]
+            precision: MixedPrecision = identity["precision"]
             return precision
     return None
 

@@ -54,7 +54,7 @@ from tuneline.settings import load_settings
 if TYPE_CHECKING:
     from tuneline.core.launch import Devices
 
-Level = Literal["ok", "warning", "error"]
+CheckLevel = Literal["ok", "warning", "error"]
 COLOURS: Final = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
@@ -67,7 +67,7 @@ class DoctorResult:
         hint: How to fix it; ``None`` if nothing is wrong.
     """
 
-    level: Level
+    level: CheckLevel
     message: str
     hint: str | None = None
 

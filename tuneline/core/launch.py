@@ -101,7 +101,7 @@ def offloads_optimizer(config: Mapping[str, Any]) -> bool:
     return str(deepspeed.get("offload_optimizer_device") or "none") != "none"
 
 
-Precision = Literal["no", "fp16", "bf16"]
+MixedPrecision = Literal["no", "fp16", "bf16"]
 BF16_CAPABILITY = (8, 0)
 """Compute capability of the first CUDA GPUs that compute in bf16: Ampere."""
 
@@ -131,7 +131,7 @@ class DeviceChoice:
 
     device: Literal["cpu", "cuda", "mps"]
     processes: int
-    precision: Precision
+    precision: MixedPrecision
 
     def __str__(self) -> str:
         if self.device == "cpu":
@@ -147,7 +147,7 @@ class DeviceChoice:
 
 
 def choose_processes(
-    devices: Devices, global_batch_size: int, mixed_precision: Precision | Literal["auto"] | None = None
+    devices: Devices, global_batch_size: int, mixed_precision: MixedPrecision | Literal["auto"] | None = None
 ) -> DeviceChoice:
     """Choose processes and precision for the devices of a machine.
 
@@ -155,7 +155,7 @@ def choose_processes(
     ``auto`` bf16 if the CPU computes it. More processes than examples in one optimizer step would compute
     nothing.
     """
-    precision: Precision = "no"
+    precision: MixedPrecision = "no"
     if mixed_precision is not None and mixed_precision != "auto":
         precision = mixed_precision
     elif devices.type == "cuda":

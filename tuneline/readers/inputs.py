@@ -57,7 +57,7 @@ PREDICTED_ROWS = 1_000
 """Rows of a Parquet file that are decoded at a time where rows are taken one by one."""
 BATCH_CHARACTERS = 1 << 24
 """Characters from which a batch has fewer rows than usual."""
-Values = TypeVar("Values")
+Item = TypeVar("Item")
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
@@ -306,7 +306,7 @@ def open_table(source: Input) -> Iterator[InputTable]:
         yield InputTable(source, stack)
 
 
-def readable(rows: Iterable[tuple[int, Values | RowProblem]], bad: BadRows) -> Iterator[tuple[int, Values]]:
+def readable(rows: Iterable[tuple[int, Item | RowProblem]], bad: BadRows) -> Iterator[tuple[int, Item]]:
     """Yield the rows that can be read; add the others to ``bad``."""
     for position, row in rows:
         if isinstance(row, RowProblem):

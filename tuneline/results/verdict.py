@@ -34,7 +34,7 @@ from tuneline.onnx.records import ComparisonRecord
 from tuneline.results import exported
 from tuneline.results.findings import Finding
 
-Curve = Mapping[str, Sequence[float]]
+CurveColumns = Mapping[str, Sequence[float]]
 """Columns of a curve by name; ``step`` is one."""
 
 PRIMARY_METRICS = tuple(primary_metric(kind) for kind in get_args(MetricKind))
@@ -83,8 +83,8 @@ class RunFacts:
     evaluated: Mapping[str, float]
     training: Mapping[str, float] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
-    validation: Curve = field(default_factory=dict)
-    losses: Curve = field(default_factory=dict)
+    validation: CurveColumns = field(default_factory=dict)
+    losses: CurveColumns = field(default_factory=dict)
     compared: ComparisonRecord | None = None
     seconds: float | None = None
     sweep: Path | None = None
@@ -160,7 +160,7 @@ def is_frozen(params: Mapping[str, Any], training: Mapping[str, float]) -> bool:
     return head == "frozen" or (head == "auto" and training.get("head_is_frozen") == 1)
 
 
-def read_curve(path: Path, suffix: str | None = None) -> Curve:
+def read_curve(path: Path, suffix: str | None = None) -> CurveColumns:
     """Return the columns of a CSV or TSV file of numbers; empty if it is missing, invalid or has no rows.
 
     An empty cell is NaN.

@@ -52,13 +52,13 @@ from tuneline.project.params_file import Changes, changed
 from tuneline.tasks import Task, read_task
 from tuneline.tasks.multilabel import HALF
 
-Labels = NDArray[np.int64]
+ClassIds = NDArray[np.int64]
 """Given class ids, shape ``(rows,)``."""
 Probabilities = NDArray[np.float64]
 """Out-of-fold probabilities, shape ``(rows, classes)``."""
 
 
-def class_thresholds(labels: Labels, probabilities: Probabilities) -> NDArray[np.float64]:
+def class_thresholds(labels: ClassIds, probabilities: Probabilities) -> NDArray[np.float64]:
     """Return the mean probability of each class over the rows with its label, ``t_j`` of equation 2.
 
     It is infinite for a class without rows.
@@ -70,7 +70,7 @@ def class_thresholds(labels: Labels, probabilities: Probabilities) -> NDArray[np
     return np.asarray(np.divide(sums, rows, out=np.full(classes, np.inf), where=rows > 0))
 
 
-def confident_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.int64]:
+def confident_joint(labels: ClassIds, probabilities: Probabilities) -> NDArray[np.int64]:
     """Count rows by given label and confident class, shape ``(classes, classes)``; equation 1.
 
     The confident class is the most probable of those that reach their threshold. A row without one is not
@@ -83,7 +83,7 @@ def confident_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.
     return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
 
 
-def estimated_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.float64]:
+def estimated_joint(labels: ClassIds, probabilities: Probabilities) -> NDArray[np.float64]:
     """Return the estimated number of rows by given and true label, shape ``(classes, classes)``.
 
     It is the confident joint, calibrated so that each row sums to the number of rows with that label;
@@ -97,7 +97,7 @@ def estimated_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.
     return np.asarray(counts / counts.sum(axis=1, keepdims=True) * rows[:, None])
 
 
-def likely_errors(labels: Labels, probabilities: Probabilities) -> NDArray[np.int64]:
+def likely_errors(labels: ClassIds, probabilities: Probabilities) -> NDArray[np.int64]:
     """Return the numbers of the rows whose labels are probably wrong, the most doubtful first.
 
     Their number is the estimated one, and only rows for which another class is more probable are among them.
@@ -114,7 +114,7 @@ def likely_errors(labels: Labels, probabilities: Probabilities) -> NDArray[np.in
 
 
 def likely_set_errors(
-    labels: Labels, probabilities: Probabilities
+    labels: ClassIds, probabilities: Probabilities
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the rows whose sets of labels are probably wrong, and which labels are wrong in each row.
 
@@ -459,7 +459,7 @@ def _word_pairs(row: Sequence[str]) -> list[str]:
     return [f"{first} {second}" for first, second in pairwise(row)]
 
 
-Model = Literal["linear", "train"]
+Judge = Literal["linear", "train"]
 QUICK_SECONDS = 600
 """How long the models of all folds may take to train, as far as known, without being asked for."""
 WEAK = 0.1
@@ -489,7 +489,7 @@ class LabelReview:
     advice: str = ""
 
 
-def review_labels(params: Params, model: Model, folds: int, max_rows: int) -> LabelReview:
+def review_labels(params: Params, model: Judge, folds: int, max_rows: int) -> LabelReview:
     """Predict every labelled row with a model that was trained without it, and find labels that are wrong.
 
     The mean of two kinds of model is better than either: they seldom fail in the same rows. On 10,000 tickets
@@ -551,7 +551,7 @@ def _review_sets(rows: LabelledRows, outputs: NDArray[np.float64], max_rows: int
     return LabelReview(len(rows), len(doubtful), metric.title, agreement, suspects, advice)
 
 
-def choose_model(folds: int) -> tuple[Model, str]:
+def choose_model(folds: int) -> tuple[Judge, str]:
     """Return the model for a review, and why.
 
     It is the pipeline's where the last evaluation shows that it is better than a linear one. A model that
