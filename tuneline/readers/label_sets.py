@@ -32,6 +32,7 @@ from tuneline.readers.label_columns import (
 from tuneline.readers.label_values import ValueProblemError, class_name, declared_class, plain_text
 from tuneline.readers.parquet import is_list
 from tuneline.readers.rows import json_type, text_problem
+from tuneline.tasks.multilabel import NO_LABELS
 from tuneline.tasks.task import UNFILLED
 
 NAME_SETS = pa.list_(pa.string())
@@ -218,13 +219,15 @@ def indicator(value: Any) -> bool | None:
 def set_of_names(parts: Iterable[str]) -> list[str]:
     """Return the set of the names in these texts: without empty ones and repeats, sorted.
 
+    What stands for no label where people read labels is no name here either: it may come back in their files.
+
     Raises:
         ValueProblemError: A name is no text.
     """
     names = set()
     for part in parts:
         name = class_name(part)
-        if name is None:
+        if name is None or name == NO_LABELS:
             continue
         if text_problem(name, "") is not None:
             raise ValueProblemError("a label has an unpaired surrogate", "Correct the escape sequence.")

@@ -73,6 +73,11 @@ def test_null_is_missing_and_empty_is_a_label(tmp_path, sets):
     assert read(write_parquet(tmp_path, pa.array(["", None])), sets)[0] == [[], None]
 
 
+@pytest.mark.parametrize("sets", [SEPARATED, ROWS])
+def test_word_for_no_labels_that_people_read_is_no_label(tmp_path, sets):
+    assert read(write_json(tmp_path, ["(none)", "a"]), sets)[0] == [[], ["a"]]
+
+
 @pytest.mark.parametrize(
     ("text", "elements"),
     [
