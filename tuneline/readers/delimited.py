@@ -140,13 +140,15 @@ class DelimitedReader:
                     if lines.problem is None and len(fields) == width and fields[0][:1] not in header_starts:
                         yield line, fields
                     elif fields or lines.problem is not None:
-                        yield line, self._whole(line, self._checked(line, fields))
+                        # Bytes that cannot be read do not change where a row ends.
+                        is_one_row = lines.problem is not None and len(fields) == width
+                        yield line, self._whole(line, self._checked(line, fields), is_one_row=is_one_row)
                     line = lines.number + 1
                     lines.content = ""
             except csv.Error as error:
                 # The csv module continues with the line after the one that it cannot read.
                 problem = lines.take_problem() or self._unreadable(line, str(error))
-                yield line, self._whole(line, problem)
+                yield line, self._whole(line, problem, is_one_row=False)
                 line = lines.number + 1
                 lines.content = ""
             else:
@@ -178,11 +180,17 @@ class DelimitedReader:
             return self._ragged(line, fields)
         return fields
 
-    def _whole(self, line: int, row: list[str] | RowProblem) -> list[str] | RowProblem:
-        """Return the row; a problem with all lines of the row: a quote that is never closed takes many."""
+    def _whole(self, line: int, row: list[str] | RowProblem, *, is_one_row: bool) -> list[str] | RowProblem:
+        """Return the row; a problem with all lines of the row.
+
+        Each line counts as a row, because a quote that is never closed takes many; not if ``is_one_row``.
+        """
         if isinstance(row, list):
             return row
-        return replace(row, content=self._lines.content, lines=max(1, self._lines.number - line + 1))
+        lines = 1
+        if not is_one_row:
+            lines = max(1, self._lines.number - line + 1)
+        return replace(row, content=self._lines.content, lines=lines)
 
     def _read_header(self) -> list[str]:
         """Return the names of the columns, from the first record that is not empty."""

@@ -278,10 +278,15 @@ LINE_ENDS = ("\n", "\r")
 SHOWN = 20
 """Characters before and after a bad byte that a hint shows."""
 CUT = "`tuneline data recode FILE` replaces what is left of it by \ufffd."
+CONTROL_CHARACTERS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
+"""Bytes that text does not have, except for a stray one."""
+MOST_CONTROL_CHARACTERS = 0.01
+"""Share of the first bytes of a file with a zero byte from which it is binary."""
 UTF_16 = (
     "A part in utf-16 was probably appended here: convert it (`iconv -f utf-16 -t utf-8 FILE`) before you"
     " join the files."
 )
+STRAY_ZERO = "Remove it, for example by `tr -d '\\000' < FILE > NEW_FILE`."
 LONGEST_LINE = 1 << 24
 """Characters.
 
@@ -374,7 +379,7 @@ class TextLines:
         """Note the problem of a line that is not plain ASCII, if it has one."""
         problem = self.decoding_problem(line, self.number)
         if problem is None and "\0" in line:
-            problem = RowProblem(self.number, "a zero byte", UTF_16)
+            problem = RowProblem(self.number, "a zero byte", zero_byte_hint(line.count("\0"), len(line)))
         self._has_utf8 = self._has_utf8 or problem is None
         self.problem = problem or self.problem
 
@@ -504,8 +509,26 @@ def _refuse_binary(start: bytes, name: str, encoding: str, options: OptionNames,
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and not wide:
         problem = f"{name}, line 1: not {encoding}, but utf-16 according to its byte order mark."
         raise DataError(problem, f"Set {options.encoding} to utf-16.")
-    if strict and b"\0" in start and not wide:
+    if strict and not wide and _is_binary(start):
         hint = (
             "CSV, TSV and JSON Lines are text; Parquet files are named .parquet; save a spreadsheet as CSV."
         )
         raise DataError(f"{name} is a binary file: it contains a zero byte.", hint)
+
+
+def _is_binary(start: bytes) -> bool:
+    """Return True for the first bytes of a file that is no text.
+
+    Text may have a stray zero byte. Of compressed data, a tenth are control characters, and of UTF-16, half.
+    """
+    if b"\0" not in start:
+        return False
+    controls = len(start) - len(start.translate(None, CONTROL_CHARACTERS))
+    return controls > MOST_CONTROL_CHARACTERS * len(start)
+
+
+def zero_byte_hint(zeros: int, length: int) -> str:
+    """Return what to do about the zero bytes of a line of this length."""
+    if zeros * 4 > length:  # UTF-16 of Latin letters: every second byte
+        return UTF_16
+    return STRAY_ZERO

@@ -46,6 +46,22 @@ def test_bytes_of_another_encoding_are_the_problem_of_their_row(content, byte):
     assert (two.line, two.message) == (3, f"not utf-8: byte {byte}")
 
 
+@pytest.mark.parametrize("bad", ["\0", "\udce9"])
+def test_row_of_several_lines_with_a_bad_byte_counts_once(bad):
+    """As in the e-mails of SpamAssassin."""
+    lines = lines_of(f'id,text\n1,"a\n\nlong {bad}\n\nletter"\n2,b\n')
+    (_, one), (_, two) = DelimitedReader(lines, CSV)
+    assert two == ["2", "b"]
+    assert one.lines == 1
+    assert one.content.endswith('letter"\n')
+
+
+def test_row_that_swallows_others_counts_for_all():
+    (_, problem), last = DelimitedReader(lines_of('id,text\n1,"open\n2,b\n3,c\n4,"d"\n5,e\n'), CSV)
+    assert problem.lines == 4
+    assert last == (6, ["5", "e"])
+
+
 @given(st.text(st.characters(codec="utf-8"), max_size=300))
 def test_any_content_gives_rows_or_problems(content):
     assert all(

@@ -1,6 +1,7 @@
 import gzip
 import io
 import os
+import random
 import sys
 import threading
 
@@ -86,6 +87,15 @@ def test_zero_byte_is_refused_only_where_reading_is_strict(tmp_path):
     with pytest.raises(DataError, match="binary file"):
         read(path)
     assert read(path, strict=False) == ["a\0b\n"]
+
+
+def test_text_with_a_stray_zero_byte_is_no_binary_file(tmp_path):
+    with open_text(written(tmp_path, "a.csv", b"text\n" * 50 + b"a\0b\n"), "utf-8") as lines:
+        (problem,) = [problem for _ in lines if (problem := lines.take_problem())]
+    assert (problem.line, problem.message) == (51, "a zero byte")
+    assert "tr -d" in problem.hint
+    with pytest.raises(DataError, match="binary file"):
+        read(written(tmp_path, "b.csv", gzip.compress(random.Random(0).randbytes(9999))[10:]))
 
 
 def test_byte_outside_the_encoding_is_a_problem_of_its_line(tmp_path):

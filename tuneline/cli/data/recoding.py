@@ -13,12 +13,12 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.terminal import progress, say
 from tuneline.readers.files import not_a_file
 from tuneline.readers.text import (
-    UTF_16,
     is_cut,
     is_encoded,
     open_bytes,
     probable_encoding,
     read_errors_explained,
+    zero_byte_hint,
 )
 
 SHOWN_LINES = 10
@@ -108,7 +108,8 @@ def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     ):
         for step.done, line in enumerate(content, 1):
             if b"\0" in line:
-                raise DataError(f"{path}, line {step.done:,}: a zero byte.", UTF_16)
+                hint = zero_byte_hint(line.count(b"\0"), len(line))
+                raise DataError(f"{path}, line {step.done:,}: a zero byte.", hint)
             yield step.done, line
 
 
