@@ -410,8 +410,19 @@ _CHECKS = (
         "raw",
         (between("visible_characters", low=1),),
         metric="blank_rate",
-        title="Every text has a visible character.",
+        title="Every row has a visible character.",
         hint=f"{_FIX_SOURCE}. A row without text teaches only which label is frequent.",
+    ),
+    Check(
+        "blank_in_pair",
+        "raw",
+        (between("visible_of_shorter", low=1, optional=True),),
+        metric="blank_in_pair_rate",
+        title="Few pairs have a text without a visible character.",
+        hint=(
+            "A message without a subject is no fault. Where the texts of a pair are compared, nothing can be"
+            f" learned from it. {_FIX_SOURCE}."
+        ),
     ),
     Check(
         "control_characters",

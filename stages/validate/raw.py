@@ -104,7 +104,8 @@ def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Tas
     characters = np.zeros(rows, dtype=np.int64)
     control_characters = np.zeros(rows, dtype=np.int64)
     broken = np.zeros(rows, dtype=np.int64)
-    visible = np.full(rows, np.iinfo(np.int64).max)
+    visible = np.zeros(rows, dtype=np.int64)
+    visible_of_shorter = np.full(rows, np.iinfo(np.int64).max)
     beyond_ascii = np.zeros(rows, dtype=bool)
     for name in text_columns:
         texts = pc.fill_null(batch[name], "")
@@ -114,13 +115,15 @@ def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Tas
         control_characters += _as_integers(pc.count_substring_regex(texts, CONTROL_CLASS))
         broken += broken_characters(texts)
         beyond_ascii |= ~pc.string_is_ascii(texts).to_numpy(zero_copy_only=False)
-        # a missing text violates missing_values only, not blank_text too
+        # A missing text violates missing_values only: it counts as a visible one.
         text_visible = _as_integers(pc.utf8_length(pc.utf8_trim_whitespace(texts)))
-        visible = np.minimum(visible, np.where(is_missing, visible, text_visible))
+        text_visible[is_missing] = 1
+        visible += text_visible
+        visible_of_shorter = np.minimum(visible_of_shorter, text_visible)
 
     labels = batch[LABELS]
     missing += labels.is_null().to_numpy(zero_copy_only=False)
-    return {
+    columns = {
         "missing": missing,
         "characters": characters,
         "control_characters": control_characters,
@@ -129,6 +132,10 @@ def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Tas
         LABELS: task.codes(task.labels_of(labels)),
         "beyond_ascii": beyond_ascii,
     }
+    if len(text_columns) > 1:
+        # Where both texts are blank, the row violates blank_text only.
+        columns["visible_of_shorter"] = np.where(visible > 0, visible_of_shorter, 1)
+    return columns
 
 
 def is_header(texts: Sequence[pa.Array], text_columns: Sequence[str]) -> NDArray[np.bool_]:
@@ -154,10 +161,11 @@ class RawSplit:
     Rows, keys and words are on disk, and read each time that they are asked for.
 
     Attributes:
-        columns: Scalar columns: ``missing``, ``visible_characters`` (of the shorter text), ``characters``,
-            ``control_characters``, ``broken_characters``, ``labels`` (``Task.codes``); masks:
-            ``beyond_ascii``, and ``is_header`` where each text is the name of its column; ``key``, and
-            ``unordered_key``, which does not depend on the order of the texts in a row.
+        columns: Scalar columns: ``missing``, ``visible_characters`` (without white space around them),
+            ``visible_of_shorter`` (the shorter text of a pair), ``characters``, ``control_characters``,
+            ``broken_characters``, ``labels`` (``Task.codes``); masks: ``beyond_ascii``, and ``is_header``
+            where each text is the name of its column; ``key``, and ``unordered_key``, which does not depend
+            on the order of the texts in a row.
     """
 
     task: Task

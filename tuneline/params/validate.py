@@ -130,7 +130,9 @@ class ValidateParams(Section):
     missing_values: AtMost = AtMost()
     """No text and no label is null."""
     blank_text: AtMost = AtMost()
-    """Every text has a visible character."""
+    """Every row has a visible character."""
+    blank_in_pair: AtMost = AtMost(severity="warning", max=0.01)
+    """Few pairs have a text without a visible character, such as messages without a subject."""
     control_characters: AtMost = AtMost(severity="warning")
     """Texts contain no control characters except tabs and line breaks."""
     broken_encoding: AtMost = AtMost(max=0.01)

@@ -61,7 +61,7 @@ def test_all_violating_rows_are_written_with_texts_and_reasons(data, write, monk
         for row in noisy
     ]
     assert [(row["row"], row["row_"]) for row in rows["missing_values"]] == [(51, None)]
-    assert [(row["row"], row["two"]) for row in rows["blank_text"]] == [(52, "  ")]
+    assert [(row["row"], row["two"]) for row in rows["blank_in_pair"]] == [(52, "  ")]
     several = [(row["row"], row["reason"]) for row in rows["special_tokens"]]
     assert several == [(3, f"first id {first}; special tokens 4 (at least 3, at most 3)")], (
         "two expectations of one check"

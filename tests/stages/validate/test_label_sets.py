@@ -39,6 +39,7 @@ def test_valid_sets_pass_every_check_and_all_but_the_promoted_ones_run(sets, che
     results = check(sets)
     assert failed_checks(results) == set()
     assert set(results.record.not_run) == {
+        "blank_in_pair",
         "promoted_rows",
         "promoted_labels",
         "promoted_lengths",

@@ -38,7 +38,8 @@ def test_scalar_columns_count_characters_of_both_texts(read):
         "characters": [6, 6, 1],
         "control_characters": [1, 0, 0],
         "broken_characters": [0, 2, 0],
-        "visible_characters": [3, 1, 1],  # of the shorter text, without a missing one
+        "visible_characters": [6, 4, 2],  # a missing text counts as a visible one
+        "visible_of_shorter": [3, 1, 1],
         "labels": [0, 1, 1],
         "beyond_ascii": [False, True, False],
         "is_header": [False, False, False],
