@@ -419,8 +419,8 @@ class IngestAttempt:
         data = load_params(self.checkout.path / PARAMS).data
         write_contradictions(review, data, new.contradictions)
         message = (
-            f"{new.conflicts:,} rows ({new.conflict_share:.1%}) contradict the data and are left out. They"
-            f" are listed in {review}."
+            "Left out, because they contradict the data:"
+            f" {new.conflicts:,} ({new.conflict_share:.1%}), listed in {review}."
         )
         todo = (
             "Where the new label is right, copy it from column 'proposed' to 'correct', then: tuneline"

@@ -337,10 +337,7 @@ def test_rows_that_contradict_the_data_are_counted_listed_and_told_of_once(serve
     before, known = desk.commits(), len(events(served, "tuneline.data.conflicting"))
     state = ingest(return_state=True)
     assert state.name == "NothingNew"
-    said = (
-        "labels: 0 new, 2 conflicting. 2 rows (100.0%) contradict the data and are left out. They are"
-        " listed in "
-    )
+    said = "labels: 0 new, 2 conflicting. Left out, because they contradict the data: 2 (100.0%), listed in "
     assert state.message.startswith(said)
     review = Path(state.message.removeprefix(said).rstrip("."))
     with review.open(encoding="utf-8-sig", newline="") as file:
@@ -373,6 +370,6 @@ def test_few_contradicting_rows_are_listed_without_an_event(served, desk):
     known = len(events(served, "tuneline.data.conflicting"))
     state = ingest(return_state=True)
     assert (
-        "labels: 2 new, 1 conflicting. 1 rows (33.3%) contradict the data and are left out." in state.message
+        "labels: 2 new, 1 conflicting. Left out, because they contradict the data: 1 (33.3%)" in state.message
     )
     assert len(events(served, "tuneline.data.conflicting")) == known

@@ -278,9 +278,9 @@ LINE_ENDS = ("\n", "\r")
 SHOWN = 20
 """Characters before and after a bad byte that a hint shows."""
 CUT = "`tuneline data recode FILE` replaces what is left of it by \ufffd."
-CONTROL_CHARACTERS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
+CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
 """Bytes that text does not have, except for a stray one."""
-MOST_CONTROL_CHARACTERS = 0.01
+MOST_CONTROL_BYTES = 0.01
 """Share of the first bytes of a file with a zero byte from which it is binary."""
 UTF_16 = (
     "A part in utf-16 was probably appended here: convert it (`iconv -f utf-16 -t utf-8 FILE`) before you"
@@ -523,8 +523,8 @@ def _is_binary(start: bytes) -> bool:
     """
     if b"\0" not in start:
         return False
-    controls = len(start) - len(start.translate(None, CONTROL_CHARACTERS))
-    return controls > MOST_CONTROL_CHARACTERS * len(start)
+    controls = len(start) - len(start.translate(None, CONTROL_BYTES))
+    return controls > MOST_CONTROL_BYTES * len(start)
 
 
 def zero_byte_hint(zeros: int, length: int) -> str:

@@ -62,11 +62,11 @@ def split_notes(plan: Plan) -> list[str]:
     # rows that are left out
     left_out = plan.left_out
     if left_out.incomplete:
-        notes.append(f"{left_out.incomplete:,} rows without text or label are left out (data.bad_rows).")
+        notes.append(f"left out, because text or label is missing (data.bad_rows): {left_out.incomplete:,}")
     if left_out.unreadable:
         shown = "\n    ".join(left_out.first)
         notes.append(
-            f"{left_out.unreadable:,} rows that cannot be read are left out (data.bad_rows):\n    {shown}"
+            f"left out, because they cannot be read (data.bad_rows): {left_out.unreadable:,}\n    {shown}"
         )
     return notes
 

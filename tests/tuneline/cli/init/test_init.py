@@ -65,7 +65,7 @@ def test_shown_numbers_of_rows_are_those_of_the_download_stage(project, tickets)
     }
     assert shown == {split: len(rows) for split, rows in downloaded().items()}
     assert sum(shown.values()) == 40
-    assert "7 rows without text or label are left out (data.bad_rows)" in output
+    assert "left out, because text or label is missing (data.bad_rows): 7" in output
     assert load_params().data.split.by == "text"
 
 
