@@ -137,12 +137,15 @@ def pretrained_hub() -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def homes(tmp_path_factory: pytest.TempPathFactory):
-    """Give tools that keep state in a home folder a temporary one for the test run, and git no name of a
-    person."""
+    """Give tools that keep state in a home folder a temporary one for the test run, and git settings of its
+    own: a person may have none, or sign commits."""
     home = tmp_path_factory.mktemp("home")
+    settings = home / "gitconfig"
+    settings.write_text("[user]\n\tname = Test\n\temail = test@example.org\n")
     with pytest.MonkeyPatch.context() as patch:
         for name in ("HF_HOME", "PREFECT_HOME", "DVC_SITE_CACHE_DIR", "TUNELINE_MACHINE_LOCKS"):
             patch.setenv(name, str(home / name.lower()))
+        patch.setenv("GIT_CONFIG_GLOBAL", str(settings))
         for name in [name for name in os.environ if name.startswith(("GIT_AUTHOR_", "GIT_COMMITTER_"))]:
             patch.delenv(name)  # it would override the names that tests write to the settings of their clones
         yield
