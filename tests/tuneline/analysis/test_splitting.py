@@ -44,6 +44,11 @@ def test_small_validation_has_its_share_of_a_class_whatever_the_hash():
     assert 4 <= min(in_validation) <= max(in_validation) <= 7
 
 
+def test_class_of_eleven_rows_is_in_validation_whatever_the_hash():
+    """Its tenth is 1.1 rows: validation got none where test got two."""
+    assert all(divide(numbered(11, "a"), EXACT, seed).count(1) >= 1 for seed in range(200))
+
+
 def test_hash_is_that_of_the_specification():
     """The split of a data set must be the same with any version of any library."""
     assert hashes(pa.array(["café", None]), seed=42).tolist() == [5499886244904257890, 0]
