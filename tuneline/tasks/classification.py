@@ -24,8 +24,8 @@ from tuneline.metrics.table import (
     Metric,
     MetricKind,
 )
-from tuneline.tasks.named_classes import NamedClasses
-from tuneline.tasks.task import DEVIATIONS, TYPICAL, Labels, Logits, RowLosses, Task
+from tuneline.tasks.named_classes import STEPS_OF_MANY_CLASSES, NamedClasses
+from tuneline.tasks.task import DEVIATIONS, LEAST_STEPS, TYPICAL, Labels, Logits, RowLosses, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 ROWS_AT_A_TIME = 100_000
 DISAGREEMENT = 0.2
 """Share of rows on which two models of about the accuracy ``TYPICAL`` usually differ."""
+STEPS_PER_CLASS = 40
+"""Optimizer steps for each class: 39 classes need five times as many as four (docs/benchmarks.md)."""
 UNKNOWN = -2
 """Id of a class that a person wrote and that the task does not have; -1 is the id of a missing label."""
 IMPOSSIBLE = -20.0
@@ -71,6 +73,11 @@ class Classification(NamedClasses):
     def observed(cls, labels: pa.Array) -> set[Any]:
         """Return the classes that occur in a column."""
         return set(pc.unique(labels.drop_null()).to_pylist())
+
+    @classmethod
+    def least_steps(cls, classes: int) -> int:
+        """Return more steps for many classes, as few rows have each of them."""
+        return min(max(LEAST_STEPS, STEPS_PER_CLASS * classes), STEPS_OF_MANY_CLASSES)
 
     @classmethod
     def resolution(cls, rows: int) -> str:

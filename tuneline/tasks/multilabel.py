@@ -33,7 +33,7 @@ from tuneline.metrics.table import (
     Metric,
     MetricKind,
 )
-from tuneline.tasks.named_classes import NamedClasses
+from tuneline.tasks.named_classes import STEPS_OF_MANY_CLASSES, NamedClasses
 from tuneline.tasks.task import DECISIONS, UNFILLED, Labels, Logits, RowLosses, Task
 
 if TYPE_CHECKING:
@@ -83,8 +83,6 @@ class Multilabel(NamedClasses):
     problem_type: ClassVar[str] = "multi_label_classification"
     metric_kind: ClassVar[MetricKind] = "multilabel"
     one_class: ClassVar[bool] = False
-    # Few rows have each label: 25 of them were not learnt in 3 epochs (docs/benchmarks.md).
-    least_steps: ClassVar[int] = 2_000
     errors_note: ClassVar[str] = (
         "Rows that do not get exactly their labels. The confidence is of the wrong decision on a label that"
         " the model is surest of."
@@ -112,6 +110,11 @@ class Multilabel(NamedClasses):
     def observed(cls, labels: pa.Array) -> set[Any]:
         """Return the labels that occur in a column."""
         return set(pc.unique(pc.list_flatten(labels)).to_pylist())
+
+    @classmethod
+    def least_steps(cls, classes: int) -> int:  # noqa: ARG003
+        """Return as many as for many classes: few rows have each label."""
+        return STEPS_OF_MANY_CLASSES
 
     @classmethod
     def resolution(cls, rows: int) -> str:

@@ -13,6 +13,9 @@ from tuneline.tasks.task import Labels, Logits, Task
 if TYPE_CHECKING:
     from torch import Tensor
 
+STEPS_OF_MANY_CLASSES = 2_000
+"""Optimizer steps after which 20 to 40 classes or labels gained little more (docs/benchmarks.md)."""
+
 
 class NamedClasses(Task):
     """A kind of task in which a model has one logit for each of several names.

@@ -28,6 +28,8 @@ RowLosses = NDArray[np.float64]
 
 DECISIONS = "decisions"
 """Key of ``Task.decisions`` in the configuration of a model, and in the metadata of a table."""
+LEAST_STEPS = 300
+"""Optimizer steps without which few rows are not learnt, even of two classes (docs/benchmarks.md)."""
 UNFILLED = "?"
 """What people replace by a label, where an empty cell is one."""
 TYPICAL = 0.8
@@ -73,8 +75,6 @@ class Task(ABC):
     """True if a label is one class."""
     unfilled: ClassVar[str] = ""
     """What is in the cell of a label that people fill in."""
-    least_steps: ClassVar[int] = 300
-    """Optimizer steps below which ``tuneline init`` gives fine-tuning more epochs."""
     takes_class_params: ClassVar[bool]
     """True if ``train.class_weights`` and ``train.label_smoothing`` can be set."""
 
@@ -538,6 +538,15 @@ class Task(ABC):
     def primary_metric(self) -> Metric:
         """The metric that gates compare by default."""
         return self.metrics[0]
+
+    @classmethod
+    def least_steps(cls, classes: int) -> int:  # noqa: ARG003
+        """Return the optimizer steps below which ``tuneline init`` gives fine-tuning more epochs.
+
+        Args:
+            classes: Number of classes, or labels, of the train split.
+        """
+        return LEAST_STEPS
 
     @classmethod
     @abstractmethod

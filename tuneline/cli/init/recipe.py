@@ -267,7 +267,8 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
 
     # epochs and learning rate
     steps_per_epoch = math.ceil(rows / batch)
-    least_steps = TASKS[plan.decision.task].least_steps
+    classes = len(plan.counts["train"].classes)
+    least_steps = TASKS[plan.decision.task].least_steps(classes)
     epochs = fine_tuning_epochs(rows, steps_per_epoch, least_steps)
     evaluate_every_steps = None
     if epochs == 1:

@@ -49,6 +49,14 @@ def test_small_data_gets_more_epochs_and_large_data_one_with_several_evaluations
     ) == expected
 
 
+@pytest.mark.parametrize(("classes", "epochs"), [(4, 3), (20, 4), (39, 8), (500, 10)])
+def test_many_classes_get_more_steps(plan, checkpoint, classes, epochs):
+    counts = SplitCounts(3_200, Counter({str(number): 1 for number in range(classes)}))
+    many = replace(plan, counts={**plan.counts, "train": counts})
+    recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), many, load_params())
+    assert recipe.params["train.epochs"] == epochs
+
+
 @pytest.mark.parametrize(("rows", "epochs"), [(100, 16), (3_200, 10), (20_000, 4), (320_000, 1)])
 def test_several_labels_get_more_steps(plan, checkpoint, rows, epochs):
     sets = replace(of_rows(plan, rows), decision=replace(plan.decision, task="multilabel"))
