@@ -300,7 +300,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
     reasons += language_reasons(lengths, params)
     reasons += [
         (
-            "model.head auto: a linear model on the frozen checkpoint is fitted, too, in seconds;"
+            "model.head auto: a linear model on the frozen checkpoint is fitted, too;"
             " validation decides which is published"
         ),
         batch_reason(batch, tokens),
