@@ -219,7 +219,7 @@ def indicator(value: Any) -> bool | None:
 def set_of_names(parts: Iterable[str]) -> list[str]:
     """Return the set of the names in these texts: without empty ones and repeats, sorted.
 
-    What stands for no label where people read labels is no name here either: it may come back in their files.
+    ``NO_LABELS`` is no name: people who read it may write it into their files.
 
     Raises:
         ValueProblemError: A name is no text.

@@ -519,7 +519,8 @@ def _refuse_binary(start: bytes, name: str, encoding: str, options: OptionNames,
 def _is_binary(start: bytes) -> bool:
     """Return True for the first bytes of a file that is no text.
 
-    Text may have a stray zero byte. Of compressed data, a tenth are control characters, and of UTF-16, half.
+    Text may have a stray zero byte. In compressed data, every tenth byte is a control character; in UTF-16,
+    every second one.
     """
     if b"\0" not in start:
         return False

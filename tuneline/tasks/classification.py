@@ -34,7 +34,7 @@ ROWS_AT_A_TIME = 100_000
 DISAGREEMENT = 0.2
 """Share of rows on which two models of about the accuracy ``TYPICAL`` usually differ."""
 STEPS_PER_CLASS = 40
-"""Optimizer steps for each class: 39 classes need five times as many as four (docs/benchmarks.md)."""
+"""Optimizer steps for each class: about what 10 to 55 classes were measured to need (docs/benchmarks.md)."""
 UNKNOWN = -2
 """Id of a class that a person wrote and that the task does not have; -1 is the id of a missing label."""
 IMPOSSIBLE = -20.0

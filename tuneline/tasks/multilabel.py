@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -113,7 +114,7 @@ class Multilabel(NamedClasses):
 
     @classmethod
     def least_steps(cls, classes: int) -> int:  # noqa: ARG003
-        """Return as many as for many classes: few rows have each label."""
+        """Return the steps of many classes, also for few labels: few rows may have one of them."""
         return STEPS_OF_MANY_CLASSES
 
     @classmethod
@@ -256,8 +257,8 @@ class Multilabel(NamedClasses):
 
     def _listed(self, text: str | None) -> list[str]:
         """Return the names in a text that a person may have written, with any of the separators."""
-        between_names = f"[{re.escape(''.join(self._separators))}]"
-        parts = [part.strip() for part in re.split(between_names, text or "")]
+        any_separator = f"[{re.escape(''.join(self._separators))}]"
+        parts = [part.strip() for part in re.split(any_separator, text or "")]
         return [part for part in parts if part and part != NO_LABELS]
 
     @property
@@ -265,12 +266,13 @@ class Multilabel(NamedClasses):
         """What joins the labels of a row in text."""
         return self._separators[0]
 
-    @property
+    @cached_property  # each row of a file is joined and divided by them
     def _separators(self) -> list[str]:
-        """What no name contains, so that it can only be between two."""
-        separators = [
-            separator for separator in SEPARATORS if not any(separator in name for name in self.names)
-        ]
+        """The characters of ``SEPARATORS`` that no name contains, so that they can only be between names."""
+        separators = []
+        for separator in SEPARATORS:
+            if not any(separator in name for name in self.names):
+                separators.append(separator)
         if not separators:
             raise ParamsError(
                 "data.label_names: the names of the labels contain all of ; | , and tab.",

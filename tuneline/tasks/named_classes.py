@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 STEPS_OF_MANY_CLASSES = 2_000
-"""Optimizer steps after which 20 to 40 classes or labels gained little more (docs/benchmarks.md)."""
+"""Optimizer steps for many classes or labels: 20 to 55 were learnt in so many (docs/benchmarks.md)."""
 
 
 class NamedClasses(Task):

@@ -44,7 +44,7 @@ from tuneline.core.tables import (
     write_table,
 )
 from tuneline.core.terminal import progress, say
-from tuneline.metrics.scores import compute_metric
+from tuneline.metrics.scores import ClassIds, compute_metric
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params import DataParams, Params
 from tuneline.project.label_review import Suspect
@@ -52,8 +52,6 @@ from tuneline.project.params_file import Changes, changed
 from tuneline.tasks import Task, read_task
 from tuneline.tasks.multilabel import HALF
 
-ClassIds = NDArray[np.int64]
-"""Given class ids, shape ``(rows,)``."""
 Probabilities = NDArray[np.float64]
 """Out-of-fold probabilities, shape ``(rows, classes)``."""
 
