@@ -70,7 +70,7 @@ class PromotionDecision:
     Attributes:
         gain: The metric of the candidate and of the baseline, with the confidence interval of their
             difference.
-        test: McNemar's test of the candidate and the baseline; ``None`` for a regression.
+        test: McNemar's test of the candidate and the baseline; ``None`` unless accuracy decides.
         production: The version that the candidate was compared with; ``None`` if none was in production.
     """
 
@@ -129,17 +129,19 @@ def decide_promotion(
     measured: Sequence[PromotionCriterion],
     policy: PromotionPolicy,
     production: Version | None = None,
+    deciding: str | None = None,
 ) -> PromotionDecision:
     """Compare the candidate with the model in production, or with the majority baseline if there is none.
 
-    ``measured`` are the criteria of the candidate alone, from ``measure_criteria``.
+    ``measured`` are the criteria of the candidate alone, from ``measure_criteria``. ``deciding`` is
+    ``train.metric`` of the project.
 
     Raises:
         ValueError: The policy names a metric that cannot decide this task: accuracy for a regression, for
             example.
     """
     task = predictions.task
-    metric = promotion_metric(policy.metric, task)
+    metric = promotion_metric(policy.metric, task, deciding)
 
     # comparison
     baseline = predictions.production
@@ -166,20 +168,22 @@ def decide_promotion(
     rows = len(predictions.labels)
     criteria.append(_bounded("rows of the reported split", rows, policy.min_rows, at_least=True))
     criteria.append(_gain(gain, metric, predictions, policy))
-    if compared.test is not None:
-        criteria.append(_significance(compared.test, policy))
+    # McNemar's test counts rows that are right, which a model with a better F1 may have fewer of.
+    test = compared.test if metric == task.primary_metric.name else None
+    if test is not None:
+        criteria.append(_significance(test, policy))
     criteria += measured
-    return PromotionDecision(tuple(criteria), metric, gain, compared.test, production)
+    return PromotionDecision(tuple(criteria), metric, gain, test, production)
 
 
-def promotion_metric(name: str | None, task: Task) -> str:
-    """Return the metric that decides a promotion: the policy's, else accuracy or Pearson's r.
+def promotion_metric(name: str | None, task: Task, deciding: str | None = None) -> str:
+    """Return the metric that decides a promotion: the policy's, else the one that decides in the project.
 
     Raises:
         ValueError: The task has no such metric, or a difference of it has no interval.
     """
     if name is None:
-        return task.primary_metric.name
+        return task.project_metric(deciding).name
     suitable = []
     for metric in task.metrics:
         if metric.resampled and metric.greater_is_better:
@@ -380,7 +384,12 @@ def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> Pro
     production = registry.in_stage(policy.stage)
     predictions = paired_predictions(pipeline, registry, production)
     measured = measure_criteria(pipeline, registry.artifact, policy)
-    decision = decide_promotion(predictions, measured, policy, production)
+    # from the folder of the flows, as the policy: a candidate cannot change its own gate
+    params = registry.repository.root / PARAMS
+    deciding = None
+    if params.exists():
+        deciding = (read_yaml(params) or {}).get("train", {}).get("metric")
+    decision = decide_promotion(predictions, measured, policy, production, deciding)
 
     # A hold is a criterion of its own: the log says what would have been promoted without it.
     hold = registry.tags().hold(policy.stage)

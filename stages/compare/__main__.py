@@ -53,7 +53,8 @@ def main() -> dict[str, float]:
     trained = read_logits(require(PREDICTIONS, "evaluate"), len(split))
     # with the decisions of the trained model
     task = read_task(pq.read_schema(PREDICTIONS), "label")
-    reference = TrainedLogits(split.labels, task, trained)
+    average = task.averaging(params.evaluate.f1)
+    reference = TrainedLogits(split.labels, task, trained, params.train.metric, average)
 
     # comparison
     exported = {}

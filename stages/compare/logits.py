@@ -11,7 +11,7 @@ from tuneline.core.errors import DataError
 from tuneline.core.tables import numpy_values, read_table
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import exact_interval
-from tuneline.metrics.table import Metric
+from tuneline.metrics.table import Averaging, Metric
 from tuneline.onnx.records import Saturation
 from tuneline.tasks import Task
 
@@ -25,20 +25,24 @@ class TrainedLogits:
     Attributes:
         labels: Labels of the reported split, of shape ``(rows,)``.
         logits: The trained model's logits, of shape ``(rows, outputs)``.
+        train_metric: ``train.metric``.
+        average: How F1 is averaged.
     """
 
     labels: NDArray[Any]
     task: Task
     logits: Logits
+    train_metric: str | None = None
+    average: Averaging = "macro"
 
     @property
     def metric(self) -> Metric:
-        """Metric whose drop is limited."""
-        return self.task.primary_metric
+        """Metric whose drop is limited: the one that decides in the project."""
+        return self.task.project_metric(self.train_metric)
 
     def score(self, logits: Logits) -> float:
         """Return the metric of logits of shape ``(rows, outputs)``."""
-        return compute_metric(self.metric, self.labels, self.task.predictions(logits))
+        return compute_metric(self.metric, self.labels, self.task.predictions(logits), self.average)
 
     def quality(self, logits: Logits) -> dict[str, float]:
         """Return the metric, and what the task compares beside it."""
@@ -89,7 +93,12 @@ def compare_logits(
     # drop of the metric
     drop = f"{reference.metric.name}_drop"
     drop_interval = task.drop_interval(
-        task.predictions(reference.logits), task.predictions(exported), reference.labels, seed
+        reference.metric,
+        task.predictions(reference.logits),
+        task.predictions(exported),
+        reference.labels,
+        average=reference.average,
+        seed=seed,
     )
 
     metrics = {

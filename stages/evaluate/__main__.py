@@ -152,9 +152,11 @@ def measure_split(
 
     phase("slices")
     average = schema.averaging(settings.f1)
-    predicted = SplitPredictions(split.labels, schema.predictions(logits), schema, average, params.seed)
+    predicted = SplitPredictions(
+        split.labels, schema.predictions(logits), schema, average, params.seed, params.train.metric
+    )
     scores = score_slices(make_split_slices(split.lengths, texts), predicted)
-    slices = slices_report(scores, predicted.primary.name)
+    slices = slices_report(scores, schema.primary_metric.name)
 
     phase("metrics")
     metrics = split_metrics(settings, split.labels, schema, logits, custom)

@@ -1,7 +1,10 @@
 """The choice with ``model.head: auto``: publish the fine-tuned model, or the linear one on the checkpoint.
 
-The validation split decides, by the losses of its rows once the confidence of both models is corrected
-(``calibrated_losses``): they tell more of few rows than the metric, which moves by a whole row or not at all.
+The validation split decides. Where it shows one model clearly better by the metric that decides in the
+project (the paired interval of the difference excludes 0), that model is published: a model can have the
+better likelihood and never predict a rare class. Elsewhere the losses of its rows decide, once the
+confidence of both models is corrected (``calibrated_losses``): they tell more of few rows than the metric,
+which moves by a whole row or not at all.
 What experience expects, the rows have to refute by a standard error: of single texts, 300 rows sufficed for a
 better fine-tuned model, of pairs not even 1,000 (``docs/benchmarks.md``, "Which head").
 """
@@ -11,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stages.train.optimization import ValidationMetric
+from tuneline.metrics.stats import Interval, paired_difference
 from tuneline.model.batches import TokenizedSplit
-from tuneline.tasks.task import Logits, RowLosses
+from tuneline.tasks.task import Labels, Logits, RowLosses
 
 CLEAR = 1.0
 """Standard errors from which a difference of losses counts."""
@@ -20,16 +24,19 @@ CLEAR = 1.0
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that could be published: its metric on the validation split, and its calibrated losses."""
+    """A model that could be published: its metric on the validation split, calibrated losses, predictions."""
 
     metric: float
     losses: RowLosses
+    predictions: Labels
 
     @classmethod
     def of(cls, logits: Logits, split: TokenizedSplit, metric: ValidationMetric) -> "Candidate":
         """Score the logits of a model for the validation split."""
         scores = metric.scores(logits, split.labels, split.task)
-        return cls(scores[metric.name], split.task.calibrated_losses(logits, split.labels))
+        decided = metric.decided(logits, split.labels, split.task)
+        losses = split.task.calibrated_losses(logits, split.labels)
+        return cls(scores[metric.name], losses, decided.predictions(logits))
 
     @property
     def loss(self) -> float:
@@ -62,6 +69,8 @@ class HeadChoice:
         uninformed: Losses of predictions that do not depend on the text.
         pairs: True if a row has two texts.
         metric: Name of the validation metric.
+        deciding: Name of the metric that decides in the project.
+        gain: The interval of that metric of the fine-tuned model less that of the linear one.
     """
 
     frozen: Candidate
@@ -69,18 +78,33 @@ class HeadChoice:
     uninformed: RowLosses
     pairs: bool
     metric: str
+    deciding: str
+    gain: Interval
 
     @classmethod
     def of(
         cls, frozen: Logits, tuned: Logits, split: TokenizedSplit, metric: ValidationMetric, pairs: bool
     ) -> "HeadChoice":
         """Compare two models by their logits for the validation split."""
+        task = split.task
+        linear = Candidate.of(frozen, split, metric)
+        fine_tuned = Candidate.of(tuned, split, metric)
+        deciding = task.project_metric(metric.name)
+        difference = paired_difference(
+            deciding,
+            split.labels,
+            fine_tuned.predictions,
+            linear.predictions,
+            average=task.averaging(None),
+        )
         return cls(
-            frozen=Candidate.of(frozen, split, metric),
-            tuned=Candidate.of(tuned, split, metric),
-            uninformed=split.task.uninformed_losses(split.labels),
+            frozen=linear,
+            tuned=fine_tuned,
+            uninformed=task.uninformed_losses(split.labels),
             pairs=pairs,
             metric=metric.name,
+            deciding=deciding.title,
+            gain=Interval(difference.low, difference.high),
         )
 
     @property
@@ -89,8 +113,15 @@ class HeadChoice:
         return advantage(self.tuned.losses, self.uninformed) >= CLEAR
 
     @property
+    def is_clear(self) -> bool:
+        """True if one of the models is clearly better by the metric that decides in the project."""
+        return self.gain.low > 0 or self.gain.high < 0
+
+    @property
     def is_frozen(self) -> bool:
         """True if the linear model on the frozen checkpoint is published."""
+        if self.is_clear:
+            return self.gain.high < 0
         if not self.has_learned:
             return True
         # of pairs, fine-tuning has to be clearly better; of single texts, it must not be clearly worse
@@ -113,6 +144,11 @@ class HeadChoice:
             choice = "the fine-tuned model is published"
 
         # the reason only where the losses alone would not explain the choice
+        if self.is_clear:
+            if self.is_frozen == (self.frozen.loss < self.tuned.loss):
+                return choice
+            least, most = sorted(map(abs, self.gain))
+            return f"{choice}: {self.deciding} is clearly better, by {least:.3f} to {most:.3f}"
         if not self.has_learned:
             return f"{choice}: fine-tuning is not clearly better than predictions without the text"
         if self.is_frozen and self.tuned.loss < self.frozen.loss:
@@ -126,6 +162,7 @@ class HeadChoice:
         """Entries of ``metrics/train.json``."""
         return {
             "head_is_frozen": int(self.is_frozen),
+            "head_by_metric": int(self.is_clear),
             "frozen_calibrated_loss": self.frozen.loss,
             "tuned_calibrated_loss": self.tuned.loss,
             f"frozen_{self.metric}": self.frozen.metric,

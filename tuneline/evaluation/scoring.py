@@ -20,7 +20,7 @@ from tuneline.core.stage import require
 from tuneline.core.tables import ROW_GROUP, read_table
 from tuneline.evaluation.records import SliceMetrics, Slices
 from tuneline.metrics.functions import CustomMetric
-from tuneline.metrics.scores import compute_metric, prediction_metrics
+from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import LEVEL, Estimate, leak_difference, metric_interval, paired_difference
 from tuneline.metrics.table import (
     LEAKED_ROWS,
@@ -50,6 +50,7 @@ class SplitPredictions:
         task: The task.
         average: How F1 is averaged.
         seed: Seed of the bootstrap.
+        metric: ``train.metric``.
     """
 
     labels: NDArray[Any]
@@ -57,11 +58,12 @@ class SplitPredictions:
     task: Task
     average: Averaging
     seed: int
+    metric: str | None = None
 
     @property
     def primary(self) -> Metric:
-        """The primary metric of the task."""
-        return self.task.primary_metric
+        """The metric that decides in this project."""
+        return self.task.project_metric(self.metric)
 
 
 def compute_metrics(
@@ -78,7 +80,7 @@ def compute_metrics(
     References and predictions have the shape ``(rows,)``. ``others`` are ``NAME`` or ``NAME:CONFIG`` of
     the evaluate library's own metrics; it takes seconds to import. Each must give finite numbers.
     """
-    scores = prediction_metrics(task.metric_kind, references, predictions, average)
+    scores = task.prediction_scores(references, predictions, average)
     for text in others:
         scores.update(_library_scores(text, references, predictions, average))
     return scores
@@ -311,26 +313,33 @@ def source_slices(specification: str, positions: NDArray[np.int64]) -> Iterator[
 
 
 def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[SliceMetrics]:
-    """Return the metrics of each slice, the primary metric with its interval.
+    """Return the metrics of each slice, the primary metric of the task with its interval.
+
+    The metric that decides in the project need not be defined in a slice: F1 and correlations compare
+    classes, and a slice may have one. So slices are compared by accuracy, which is the recall where a slice
+    is a class, and the metric that decides stands beside it.
 
     Each slice is scored before the next is made.
     """
+    compared = split.task.primary_metric
+    beside = split.primary
+    if beside is compared:
+        beside = split.task.slice_metric
     scored = []
     for row_slice in slices:
         labels = split.labels[row_slice.rows]
         predictions = split.values[row_slice.rows]
-        estimate = primary_interval(split.primary, labels, predictions, average=split.average)
+        estimate = primary_interval(compared, labels, predictions, average=split.average)
         values = {
             "by": row_slice.by,
             "slice": row_slice.name,
             "rows": len(labels),
-            split.primary.name: estimate.value,
+            compared.name: estimate.value,
             "low": estimate.low,
             "high": estimate.high,
         }
         if row_slice.by != "label":  # where all rows have the same label, it is meaningless
-            metric = split.task.slice_metric
-            values[metric.name] = compute_metric(metric, labels, predictions, split.average)
+            values[beside.name] = compute_metric(beside, labels, predictions, split.average)
         scored.append(SliceMetrics.model_validate(values))
     return scored
 
@@ -366,16 +375,17 @@ def read_baselines(path: Path, rows: int, task: Task) -> dict[str, NDArray[Any]]
 def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[Any]) -> dict[str, float]:
     """Return the metrics of a simple model that are defined for it, with the interval of the difference.
 
-    The difference is of the primary metric, ``trained model - simple model``.
+    The difference is of the metric that decides, ``trained model - simple model``.
 
     The majority has ``majority_accuracy`` and ``majority_f1``; a regression has ``mean_mse``, because the
     correlations of a constant are undefined.
     """
+    scores = split.task.prediction_scores(split.labels, predictions, split.average)
     metrics = {}
     for metric in split.task.metrics:
         key = metric.of_baseline(model)
-        if key and metric.of_predictions:
-            metrics[key] = compute_metric(metric, split.labels, predictions, split.average)
+        if key and metric.name in scores:
+            metrics[key] = scores[metric.name]
     # The difference is paired: both models are scored on the same resampled rows.
     if split.primary.of_baseline(model) not in metrics:
         return metrics

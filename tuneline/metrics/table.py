@@ -139,17 +139,17 @@ class Metric:
         return self.baseline if model == MAJORITY else f"{model}_{self.name}"
 
     def over(self, model: str) -> tuple[str, str]:
-        """Keys of the ends of the interval of ``trained model - model``, for a primary metric."""
+        """Keys of the ends of the interval of ``trained model - model``, for the project's metric."""
         return f"{self.name}_over_{model}_low", f"{self.name}_over_{model}_high"
 
     @property
     def ends(self) -> tuple[str, str]:
-        """Keys of the ends of the interval of the metric itself, for the primary metric of a task."""
+        """Keys of the ends of the interval of the metric itself, for the project's metric."""
         return f"{self.name}_low", f"{self.name}_high"
 
     @property
     def without_leaks(self) -> tuple[str, str, str]:
-        """Keys of the metric without leaked rows, and of its interval's ends, for a primary metric."""
+        """Keys of the metric without leaked rows, and of its interval's ends, for the project's metric."""
         return (
             f"{self.name}_without_leaks",
             f"{self.name}_without_leaks_low",
@@ -226,6 +226,13 @@ def _correlation(labels: Floats, predictions: Floats) -> Floats:
 
 def _mean_squared_error(labels: Floats, predictions: Floats) -> Floats:
     errors: Floats = ((labels - predictions) ** 2).mean(axis=-1)
+    return errors
+
+
+def _mean_absolute_error(labels: Floats, predictions: Floats) -> Floats:
+    import numpy as np
+
+    errors: Floats = np.abs(labels - predictions).mean(axis=-1)
     return errors
 
 
@@ -477,12 +484,21 @@ _METRICS = (
         baseline="mean_mse",
         hub_name="mse",
     ),
+    Metric(
+        name="mae",
+        title="Mean absolute error",
+        kinds=NUMBERS,
+        greater_is_better=False,
+        row_score=_mean_absolute_error,
+        baseline="mean_mae",
+        hub_name="mae",
+    ),
     Metric(name="loss", title="Loss", kinds=CLASSES + NUMBERS + SETS, greater_is_better=False),
 )
 METRIC_TABLE: Mapping[str, Metric] = {metric.name: metric for metric in _METRICS}
 """Every metric by name, in the order in which people see them.
 
-Gates compare the first metric of a task by default.
+The first metric of a task decides by default (``primary_metric``).
 """
 
 
@@ -492,8 +508,25 @@ def metrics_for(kind: MetricKind) -> list[Metric]:
 
 
 def primary_metric(kind: MetricKind) -> Metric:
-    """Return the metric that gates compare by default: accuracy, or Pearson's r for numbers."""
+    """Return the metric that decides by default: accuracy, macro F1 of sets, or Pearson's r of numbers."""
     return metrics_for(kind)[0]
+
+
+def project_metric(kind: MetricKind, name: str | None) -> Metric:
+    """Return the metric that decides in a project, from the choice of the head to the promotion.
+
+    It is ``train.metric`` where that is a score of predictions with an interval: the reported split has to
+    tell two models apart by it. A loss, an error or a function of the user chooses the best weights only;
+    then ``primary_metric`` decides.
+
+    Args:
+        kind: What the task's metrics score.
+        name: ``train.metric``; ``None`` where it is not known.
+    """
+    metric = METRIC_TABLE.get(name or "")
+    if metric is None or kind not in metric.kinds or not metric.resampled or not metric.greater_is_better:
+        return primary_metric(kind)
+    return metric
 
 
 def custom_metrics(evaluated: Iterable[str]) -> list[str]:

@@ -24,7 +24,10 @@ class EvaluateParams(Section):
     network.
     """
     f1: Literal["binary", "macro"] | None = None
-    """Averaging of F1 over the classes. ``null``: binary with two classes, macro with more."""
+    """Averaging of F1 over the classes. ``binary``: F1 of class 1, the second of ``data.label_names``.
+
+    ``null``: binary with two classes, macro with more.
+    """
     batch_size: Positive = 64
     """Rows per batch, or windows of them; fewer where they have more than 512 tokens."""
     behaviour: Annotated[str, Field(pattern=r"^[\w-]+$")] | None = None
@@ -117,7 +120,7 @@ class Tolerance(Section):
     trained one are taken as true.
     """
     max_metric_drop: Annotated[float, Field(ge=0)]
-    """Maximal decrease of accuracy, macro F1 (several labels) or Pearson's r (regression)."""
+    """Maximal decrease of the metric that decides (``train.metric``)."""
     required: bool
     """True if the pipeline stops when the model fails, as always for fp32.
 

@@ -197,6 +197,10 @@ class TrainParams(Section):
     metric: str = "accuracy"
     """Validation metric of the best weights: one of the task in ``tuneline/metrics/table.py`` with a formula,
     or ``project/FILE.py:FUNCTION`` (docs/custom-loss.md).
+
+    A score with an interval decides everywhere else, too: verdict, choice of the head, comparison of exported
+    models, sweeps and promotion. Instead of a loss, an error or a function, accuracy decides there, macro F1
+    (multilabel) or Pearson's r (regression).
     """
     early_stopping: EarlyStopping | None = None
     """Stop when ``metric`` on the validation split no longer improves. ``null``: train to the end."""

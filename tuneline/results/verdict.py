@@ -29,6 +29,7 @@ from tuneline.metrics.table import (
     Metric,
     MetricKind,
     primary_metric,
+    title_of,
 )
 from tuneline.onnx.records import ComparisonRecord
 from tuneline.results import exported
@@ -111,7 +112,16 @@ class RunFacts:
 
     @property
     def metric(self) -> Metric | None:
-        """The primary metric of the task; ``None`` if the run has none."""
+        """The metric that decides in the project; ``None`` if the run has none.
+
+        It is the one with an interval in ``metrics/evaluate.json``: first of all ``train.metric``. In a file
+        of an earlier version, it is the primary metric of the task.
+        """
+        of_params = METRIC_TABLE.get(str(self.params.get("train.metric")))
+        candidates = (of_params, *PRIMARY_METRICS, *METRIC_TABLE.values())
+        for metric in candidates:
+            if metric is not None and metric.name in self.evaluated and metric.ends[0] in self.evaluated:
+                return metric
         return next((metric for metric in PRIMARY_METRICS if metric.name in self.evaluated), None)
 
     @property
@@ -235,7 +245,8 @@ def _collapsed(run: RunFacts, metric: Metric) -> list[Finding]:
         advice = f"Train {lower}."
     else:
         advice = f"Train longer ({run.longer}) or {lower}."
-    if majority > UNBALANCED and not run.params.get("train.class_weights"):
+    unbalanced = run.evaluated.get("majority_accuracy", 0.0) > UNBALANCED
+    if unbalanced and not run.params.get("train.class_weights"):
         advice += " Or try train.class_weights=balanced."
     return [Finding("one class", "bad", sentence, advice)]
 
@@ -492,7 +503,9 @@ def _chosen_head(run: RunFacts) -> Finding | None:
         f"Validation has chosen {chosen}: loss {frozen:.3f} with the linear model on the frozen checkpoint,"
         f" {tuned:.3f} with the fine-tuned one"
     )
-    if is_worse:
+    if is_worse and run.training.get("head_by_metric"):
+        sentence += f"; its {title_of(str(run.params.get('train.metric')))} is clearly better"
+    elif is_worse:
         sentence += ", which is no clear difference; it is the safer one"
     return Finding("chosen head", "note", f"{sentence}.")
 

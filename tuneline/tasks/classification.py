@@ -14,6 +14,7 @@ from tuneline.core.errors import ParamsError
 from tuneline.core.tables import UNLABELLED
 from tuneline.metrics.calibrated import best_temperature, log_losses
 from tuneline.metrics.curves import Softmax, probabilities
+from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import Interval, accuracy_drop_interval
 from tuneline.metrics.table import (
     METRIC_TABLE,
@@ -42,6 +43,35 @@ IMPOSSIBLE = -20.0
 
 Its probability is below 1e-8, because the highest of the others is at least 0.
 """
+
+
+FEWEST_STEPS = 3
+"""Fewest classes that are a scale: of two, an error is always of the same size."""
+
+
+def scale_numbers(names: Sequence[str]) -> tuple[float, ...] | None:
+    """Return the number of each name if the names are steps of a scale, such as ratings from 1 to 5.
+
+    All names are numbers, and the distances between neighbours are multiples of the smallest one. At least
+    half of the steps between the lowest and the highest number are there: a few numbers that are far apart
+    are rather ids. Whether the numbers are meant to be ordered, nobody can see: topics may have numbers, too.
+    """
+    if len(names) < FEWEST_STEPS:
+        return None
+    try:
+        numbers = tuple(float(name) for name in names)
+    except ValueError:
+        return None
+    distances = np.diff(np.sort(numbers))
+    smallest = distances.min()
+    if not np.isfinite(distances).all() or smallest <= 0:
+        return None
+
+    steps = distances / smallest
+    is_even = bool(np.allclose(steps, steps.round()))
+    if not is_even or steps.sum() + 1 > 2 * len(names):
+        return None
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -320,6 +350,30 @@ class Classification(NamedClasses):
     # How predictions are judged.
 
     @property
+    def scale(self) -> NDArray[np.float64] | None:
+        """The number of each class, shape ``(classes,)``, if they are steps of a scale; else ``None``."""
+        numbers = scale_numbers(self.names)
+        if numbers is None:
+            return None
+        return np.array(numbers)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics of classes; of the steps of a scale, how far predictions are off, too."""
+        metrics = super().metrics
+        if self.scale is not None:
+            metrics.append(METRIC_TABLE["mae"])
+        return metrics
+
+    def prediction_scores(self, labels: Labels, predictions: Labels, average: Averaging) -> dict[str, float]:
+        """Return the metrics of class ids, and of the steps of a scale, the mean absolute error."""
+        scores = super().prediction_scores(labels, predictions, average)
+        scale = self.scale
+        if scale is not None:
+            scores["mae"] = compute_metric(METRIC_TABLE["mae"], scale[labels], scale[predictions])
+        return scores
+
+    @property
     def slice_metric(self) -> Metric:
         """F1."""
         return METRIC_TABLE["f1"]
@@ -378,6 +432,17 @@ class Classification(NamedClasses):
         same = self.predictions(trained) == self.predictions(exported)
         return np.asarray(same, np.float64)
 
-    def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
-        """Return the paired bootstrap interval of the drop of accuracy."""
-        return accuracy_drop_interval(trained == labels, exported == labels, seed)
+    def drop_interval(
+        self,
+        metric: Metric,
+        trained: Labels,
+        exported: Labels,
+        labels: Labels,
+        *,
+        average: Averaging,
+        seed: int,
+    ) -> Interval:
+        """Return the paired bootstrap interval of the drop; of accuracy from the rows that are right."""
+        if metric is self.primary_metric:
+            return accuracy_drop_interval(trained == labels, exported == labels, seed)
+        return super().drop_interval(metric, trained, exported, labels, average=average, seed=seed)

@@ -21,7 +21,6 @@ from tuneline.core.errors import ParamsError
 from tuneline.core.tables import UNLABELLED, numpy_values
 from tuneline.metrics.calibrated import best_temperature
 from tuneline.metrics.curves import Sigmoid, sigmoid
-from tuneline.metrics.stats import Interval, paired_difference
 from tuneline.metrics.table import (
     LABEL_AGREEMENT,
     LOWEST_LABEL_AGREEMENT,
@@ -667,11 +666,6 @@ class Multilabel(NamedClasses):
             LABEL_AGREEMENT: float(by_label.mean()),
             LOWEST_LABEL_AGREEMENT: float(by_label.min()),
         }
-
-    def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
-        """Return the paired bootstrap interval of the drop of macro F1."""
-        difference = paired_difference(self.primary_metric, labels, trained, exported, seed=seed)
-        return Interval(difference.low, difference.high)
 
 
 def _likelihoods(probability: NDArray[np.float64], labels: Labels) -> NDArray[np.float64]:

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from tuneline.core.atomic_files import replace_file
 from tuneline.core.tables import ROW_GROUP, predictions_schema, write_batches
-from tuneline.metrics.scores import prediction_metrics
 from tuneline.metrics.table import Averaging
 from tuneline.tasks.task import Task
 
@@ -41,5 +40,5 @@ def metrics_of(
     logits: NDArray[np.float32], labels: NDArray[Any], task: Task, f1: Averaging | None = None
 ) -> dict[str, float]:
     """Return the metrics of predictions of one split, from logits ``(rows, outputs)``, and ``loss``."""
-    scores = prediction_metrics(task.metric_kind, labels, task.predictions(logits), task.averaging(f1))
+    scores = task.prediction_scores(labels, task.predictions(logits), task.averaging(f1))
     return {**scores, "loss": task.mean_loss(logits, labels)}

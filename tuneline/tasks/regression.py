@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from tuneline.core.errors import ParamsError
 from tuneline.core.tables import UNLABELLED
 from tuneline.metrics.agreement import agreeing_difference
-from tuneline.metrics.stats import Interval, paired_difference
 from tuneline.metrics.table import METRIC_TABLE, Averaging, Metric, MetricKind
 from tuneline.tasks.task import DEVIATIONS, TYPICAL, Labels, Logits, RowLosses, Task
 
@@ -329,11 +328,6 @@ class Regression(Task):
         difference = np.abs(expected.astype(np.float64) - self.predictions(exported))
         agrees = difference <= agreeing_difference(expected, labels, close_rmse)
         return agrees.astype(np.float64)
-
-    def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
-        """Return the paired bootstrap interval of the drop of Pearson's r."""
-        difference = paired_difference(self.primary_metric, labels, trained, exported, seed=seed)
-        return Interval(difference.low, difference.high)
 
     def exported_quality(self, logits: Logits, labels: Labels) -> Mapping[str, float]:  # noqa: ARG002
         """Return nothing more."""

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from tuneline.core.tables import UNLABELLED, numpy_values
 from tuneline.metrics.curves import ClassProbabilities, Softmax
-from tuneline.metrics.stats import Interval
-from tuneline.metrics.table import Averaging, Metric, MetricKind, metrics_for
+from tuneline.metrics.scores import prediction_metrics
+from tuneline.metrics.stats import Interval, paired_difference
+from tuneline.metrics.table import Averaging, Metric, MetricKind, metrics_for, project_metric
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -536,8 +537,16 @@ class Task(ABC):
 
     @property
     def primary_metric(self) -> Metric:
-        """The metric that gates compare by default."""
+        """The metric that decides by default, and by which slices are compared."""
         return self.metrics[0]
+
+    def project_metric(self, name: str | None) -> Metric:
+        """Return the metric that decides, given ``train.metric``."""
+        return project_metric(self.metric_kind, name)
+
+    def prediction_scores(self, labels: Labels, predictions: Labels, average: Averaging) -> dict[str, float]:
+        """Return the metrics that predictions suffice to compute, by name."""
+        return prediction_metrics(self.metric_kind, labels, predictions, average)
 
     @classmethod
     def least_steps(cls, classes: int) -> int:  # noqa: ARG003
@@ -601,9 +610,19 @@ class Task(ABC):
         """Return other shares of what agrees than the mean of ``agreement``, by name of the metric."""
         return {}
 
-    @abstractmethod
-    def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
-        """Return the interval of the drop of the primary metric from the trained model to an exported one."""
+    def drop_interval(
+        self,
+        metric: Metric,
+        trained: Labels,
+        exported: Labels,
+        labels: Labels,
+        *,
+        average: Averaging,
+        seed: int,
+    ) -> Interval:
+        """Return the paired bootstrap interval of the drop of a metric by an exported model."""
+        difference = paired_difference(metric, labels, trained, exported, average=average, seed=seed)
+        return Interval(difference.low, difference.high)
 
     @abstractmethod
     def exported_quality(self, logits: Logits, labels: Labels) -> Mapping[str, float]:

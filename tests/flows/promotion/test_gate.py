@@ -303,3 +303,16 @@ def test_measure_counts_external_weights(toy, pipeline, make):
 def test_unknown_artifact_is_an_error(pipeline):
     with pytest.raises(ArtifactError, match="no artifact 'classifier'"):
         measure_criteria(pipeline, "classifier", POLICY)
+
+
+def test_promotion_is_decided_by_the_metric_of_the_project_and_without_a_test_of_accuracy():
+    """A model that finds 45 instead of 10 of 50 positives, at the price of 40 false ones."""
+    labels = np.where(np.arange(1000) < 50, 1, 0)
+    ours = np.where((np.arange(1000) < 45) | (np.arange(1000) >= 960), 1, 0)
+    theirs = np.where(np.arange(1000) < 10, 1, 0)
+    predictions = PairedPredictions(labels, ours, theirs, Classification(("no", "yes")))
+    assert not decide_promotion(predictions, (), POLICY).promoted
+    decision = decide_promotion(predictions, (), POLICY, deciding="matthews_correlation")
+    assert (decision.metric, decision.promoted, decision.test) == ("matthews_correlation", True, None)
+    of_policy = decide_promotion(predictions, (), PromotionPolicy(metric="f1"), deciding="accuracy")
+    assert of_policy.metric == "f1"

@@ -95,3 +95,16 @@ def test_regression_without_any_error_agrees_with_what_is_rounded():
     reference = TrainedLogits(labels, SCORE, labels[:, None])
     assert compared(labels[:, None] + 1e-6, reference).metrics["agreement"] == 1
     assert compared(labels[:, None] + 1e-2, reference).metrics["agreement"] == 0
+
+
+def test_drop_is_of_the_metric_that_decides():
+    labels = np.repeat([0, 1], [95, 5])
+    trained = np.stack([np.zeros(100), np.where(labels == 1, 1.0, -1.0)], axis=1).astype(np.float32)
+    reference = TrainedLogits(labels, CLASSES, trained, "matthews_correlation", "binary")
+    exported = trained.copy()
+    exported[95:97] *= -1  # two of the five rows of the rare class
+    metrics = compared(exported, reference).metrics
+    assert metrics["matthews_correlation_drop"] == pytest.approx(1 - 0.7666, abs=1e-3)
+    assert metrics["matthews_correlation_drop_low"] >= 0
+    assert metrics["matthews_correlation_drop_high"] > 0.4
+    assert "accuracy_drop" not in metrics

@@ -127,3 +127,20 @@ def test_linear_model_is_published_where_training_learns_nothing(outs):
     assert metrics.items() >= of_frozen.items(), "they are those of the published model"
     assert metrics["frozen_calibrated_loss"] < metrics["tuned_calibrated_loss"]
     assert "the linear model on the frozen checkpoint is published" in output
+
+
+def test_model_that_is_clearly_better_by_the_metric_is_published_although_its_losses_are_not():
+    """The linear model has the better likelihood, and never predicts the rare class."""
+    labels = np.repeat([0, 1], [380, 20])
+    split = SimpleNamespace(labels=labels, task=Classification(("ham", "spam")))
+    never = np.stack([np.zeros(400), np.where(labels == 1, -0.1, -6.0)], axis=1).astype(np.float32)
+    margin = np.where(labels == 1, 0.5, -2.0)
+    margin[[0, 1]] = 8.0
+    finds = np.stack([np.zeros(400), margin], axis=1).astype(np.float32)
+    metric = ValidationMetric("matthews_correlation", greater_is_better=True)
+    chosen = HeadChoice.of(never, finds, split, metric, pairs=False)
+    assert chosen.frozen.loss < chosen.tuned.loss
+    assert not chosen.is_frozen
+    assert "Matthews correlation is clearly better" in chosen.reason
+    assert chosen.metrics["head_by_metric"] == 1
+    assert HeadChoice.of(finds, never, split, metric, pairs=False).is_frozen

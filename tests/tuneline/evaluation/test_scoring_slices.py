@@ -119,3 +119,15 @@ def test_slices_report_has_the_smallest_and_the_worst_slice():
     report = slices_report(scored, "accuracy")
     assert (report.smallest.name, report.worst.name) == ("tiny", "weak")
     assert slices_report(scored[:1], "accuracy").worst is None
+
+
+def test_slices_are_compared_by_accuracy_whatever_metric_decides():
+    """A slice with one class has no Matthews correlation: its accuracy is the recall."""
+    labels = np.repeat([0, 1], [950, 50])
+    predictions = np.where(np.arange(1000) < 960, 0, labels)
+    split = SplitPredictions(labels, predictions, PAIR, "binary", 0, "matthews_correlation")
+    slices = [*label_slices(labels, PAIR), RowSlice("length", "short", np.arange(900, 1000))]
+    report = slices_report(score_slices(slices, split), "accuracy")
+    assert (report.worst.name, report.value(report.worst)) == ("yes", 0.8)
+    assert "matthews_correlation" in report.slices[-1].metrics
+    assert "matthews_correlation" not in report.worst.metrics

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import brier_score_loss, f1_score, matthews_corrcoef
+from sklearn.metrics import brier_score_loss, f1_score, matthews_corrcoef, mean_absolute_error
 
 from tuneline.metrics.curves import Softmax, probabilities
 from tuneline.metrics.scores import compute_metric, distinct_rows, numeric_columns, prediction_metrics
-from tuneline.metrics.table import METRIC_TABLE, primary_metric
+from tuneline.metrics.table import METRIC_TABLE, primary_metric, project_metric
 
 
 def class_pairs(classes: int):
@@ -59,6 +59,7 @@ def test_number_metrics_equal_those_of_scipy(dtype):
         "pearson": pytest.approx(stats.pearsonr(labels, predictions).statistic, rel=1e-5),
         "spearmanr": pytest.approx(stats.spearmanr(labels, predictions).statistic, rel=1e-5),
         "mse": pytest.approx(((labels - predictions) ** 2).mean(), rel=1e-5),
+        "mae": pytest.approx(mean_absolute_error(labels, predictions), rel=1e-5),
     }
 
 
@@ -124,6 +125,7 @@ def test_table_directions_are_those_of_the_field():
         "brier_score",
         "hamming_loss",
         "mse",
+        "mae",
         "loss",
     }
 
@@ -164,3 +166,23 @@ def test_brier_score_is_that_of_scikit_learn(classes):
     assert METRIC_TABLE["brier_score"].probability_score(Softmax.of(logits), labels) == pytest.approx(
         expected, abs=1e-12
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "decides"),
+    [
+        ("classification", "matthews_correlation", "matthews_correlation"),
+        ("classification", "f1", "f1"),
+        ("multilabel", "micro_f1", "micro_f1"),
+        ("regression", "spearmanr", "spearmanr"),
+        ("classification", None, "accuracy"),
+        ("classification", "loss", "accuracy"),
+        ("classification", "roc_auc", "accuracy"),
+        ("classification", "project/metrics.py:cost", "accuracy"),
+        ("classification", "pearson", "accuracy"),
+        ("multilabel", "hamming_loss", "macro_f1"),
+        ("regression", "mae", "pearson"),
+    ],
+)
+def test_project_metric_is_train_metric_if_it_is_a_score_with_an_interval(kind, name, decides):
+    assert project_metric(kind, name).name == decides

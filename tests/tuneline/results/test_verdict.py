@@ -540,3 +540,53 @@ def test_custom_metric_is_in_report_card_and_show(project):
     assert "Balanced accuracy" in shown
     assert "0.1234" in shown
     assert "0.4321" not in shown
+
+
+RARE = {
+    "rows": 1000,
+    "accuracy": 0.987,
+    "f1": 0.867,
+    "matthews_correlation": 0.861,
+    "matthews_correlation_low": 0.78,
+    "matthews_correlation_high": 0.92,
+    "majority_accuracy": 0.95,
+    "tfidf_accuracy": 0.971,
+    "tfidf_matthews_correlation": 0.612,
+    "matthews_correlation_over_tfidf_low": 0.14,
+    "matthews_correlation_over_tfidf_high": 0.37,
+    "most_predicted_share": 0.95,
+}
+"""5 % of one class: accuracy does not tell the model from TF-IDF, Matthews correlation does."""
+
+
+@pytest.mark.parametrize("params", [FINE_TUNED | {"train.metric": "matthews_correlation"}, FINE_TUNED])
+def test_verdict_is_by_the_metric_that_decides(params):
+    """Without the parameter, ``metrics/evaluate.json`` says which metric has an interval."""
+    (finding,) = judge_run(RunFacts(RARE, params=params))
+    assert finding.level == "good"
+    assert "Matthews correlation 0.861 (95 % interval 0.780 to 0.920)" in finding.sentence
+    assert "TF-IDF (0.612" in finding.sentence
+
+
+def test_verdict_on_metrics_of_an_earlier_version_is_by_the_metric_with_an_interval():
+    """Then, only accuracy had one, also with another ``train.metric``."""
+    (finding,) = judge_run(RunFacts(BEATEN | {"f1": 0.8}, params=SCRATCH | {"train.metric": "f1"}))
+    assert "Accuracy 0.900" in finding.sentence
+
+
+def test_model_that_never_predicts_the_rare_class_is_told_to_weigh_the_classes():
+    evaluated = RARE | {
+        "matthews_correlation": 0.0,
+        "matthews_correlation_low": 0.0,
+        "matthews_correlation_high": 0.0,
+        "most_predicted_share": 1.0,
+    }
+    assert "train.class_weights=balanced" in named(evaluated)["one class"].advice
+
+
+def test_head_that_was_chosen_by_the_metric_is_told_so():
+    params = FINE_TUNED | {"model.head": "auto", "train.metric": "matthews_correlation"}
+    losses = {"frozen_calibrated_loss": 0.1, "tuned_calibrated_loss": 0.12}
+    training = losses | {"head_is_frozen": 0, "head_by_metric": 1}
+    finding = named(RARE, params, training=training)["chosen head"]
+    assert "its Matthews correlation is clearly better" in finding.sentence

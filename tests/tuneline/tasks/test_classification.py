@@ -6,6 +6,7 @@ import pytest
 
 from tuneline.core.errors import ParamsError
 from tuneline.tasks import Classification
+from tuneline.tasks.classification import scale_numbers
 
 PAIR, QUEUES = Classification(("no", "yes")), Classification(("a", "b", "c"))
 
@@ -69,3 +70,31 @@ def test_classes_that_occur_are_observed_and_divide_rows():
     labels = pa.array(["b", None, "a", "b"])
     assert Classification.observed(labels) == {"a", "b"}
     assert Classification.strata(labels).to_pylist() == [["b"], [], ["a"], ["b"]]
+
+
+@pytest.mark.parametrize(
+    ("names", "is_scale"),
+    [
+        (("1", "2", "3", "4", "5"), True),
+        (("1", "3", "4", "5"), True),
+        (("-1", "0", "1"), True),
+        (("1.0", "1.5", "2.0"), True),
+        (("0", "1"), False),
+        (("3", "17", "42"), False),
+        (("1", "1.0", "2"), False),
+        (("1", "2", "nan"), False),
+        (("1", "2", "many"), False),
+        (("1 star", "2 stars", "3 stars"), False),
+    ],
+)
+def test_scale_is_of_numbers_in_even_steps(names, is_scale):
+    assert (scale_numbers(names) is not None) == is_scale
+
+
+def test_classes_of_a_scale_have_the_mean_absolute_error_of_their_numbers():
+    task = Classification(("1", "10", "2", "3", "4", "5", "6", "7", "8", "9"))  # sorted as text
+    labels = np.array([0, 1, 2, 3])  # 1, 10, 2, 3
+    predictions = np.array([1, 1, 3, 3])  # 10, 10, 3, 3
+    assert task.prediction_scores(labels, predictions, "macro")["mae"] == (9 + 0 + 1 + 0) / 4
+    assert "mae" in [metric.name for metric in task.metrics]
+    assert "mae" not in QUEUES.prediction_scores(labels % 3, predictions % 3, "macro")

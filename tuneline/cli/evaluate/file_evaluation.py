@@ -45,7 +45,7 @@ from tuneline.evaluation.scoring import (
 from tuneline.metrics.curves import calibration, precision_recall_curve, roc_curve
 from tuneline.metrics.functions import load_metric
 from tuneline.metrics.stats import Estimate, metric_interval
-from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, title_of
+from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, Metric, title_of
 from tuneline.model.encoding import EncodingError
 from tuneline.model.frozen_baselines import FrozenEncoder, fit_frozen_baselines
 from tuneline.onnx.records import EXPORT_RECORD, ExportRecord
@@ -302,6 +302,7 @@ class FileEvaluation:
     """A model on the rows of a file.
 
     Attributes:
+        primary: The metric that decides in the project of the model.
         metrics: As in ``metrics/evaluate.json``; without leaks and behaviour tests.
         intervals: The intervals of the metrics that have one.
         notes: What could not be computed, and why.
@@ -310,6 +311,7 @@ class FileEvaluation:
     model: EvaluatedModel
     file: LabelledFile
     predictions: ReportedPredictions
+    primary: Metric
     metrics: Mapping[str, float]
     intervals: Mapping[str, Estimate]
     slices: Slices
@@ -319,11 +321,10 @@ class FileEvaluation:
 
     @property
     def simple(self) -> dict[str, float]:
-        """The primary metric of the simple models, by their titles."""
-        metric = METRIC_TABLE[self.slices.metric]
+        """The metric that decides, of the simple models, by their titles."""
         values = {}
         for name, title in SIMPLE_MODELS.items():
-            key = metric.of_baseline(name)
+            key = self.primary.of_baseline(name)
             if key is not None and key in self.metrics:
                 values[title] = self.metrics[key]
         return values
@@ -344,7 +345,14 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
         logits, lengths = _predicted(model.classifier, file, texts, notes, step.advance)
         values = schema.predictions(logits)
-        predicted = SplitPredictions(file.labels, values, schema, schema.averaging(settings.f1), params.seed)
+        predicted = SplitPredictions(
+            file.labels,
+            values,
+            schema,
+            schema.averaging(settings.f1),
+            params.seed,
+            model.params.get("train.metric"),
+        )
 
         phase("metrics")
         metrics = split_metrics(settings, file.labels, schema, logits, custom) | spread_metrics(predicted)
@@ -353,7 +361,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
 
         phase("slices")
         scores = score_slices(make_file_slices(file, texts, lengths, schema), predicted)
-        slices = slices_report(scores, predicted.primary.name)
+        slices = slices_report(scores, schema.primary_metric.name)
         if slices.worst is not None:
             metrics[f"worst_slice_{slices.metric}"] = slices.value(slices.worst)
         drift = measure_drift(model, file, values, notes)
@@ -363,6 +371,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
         model,
         file,
         ReportedPredictions(file.labels, logits, schema),
+        predicted.primary,
         metrics,
         _intervals(metrics, predicted),
         slices,
@@ -510,8 +519,8 @@ def print_evaluation(result: FileEvaluation) -> None:
     worst = record.worst
     if worst is not None:
         lines.append(
-            f"Worst slice: {worst.by} {worst.name}, {record.value(worst):.3f} ({worst.rows:,} rows, 95 %"
-            f" interval {worst.low:.3f} to {worst.high:.3f})."
+            f"Worst slice: {worst.by} {worst.name}, {title_of(record.metric)} {record.value(worst):.3f}"
+            f" ({worst.rows:,} rows, 95 % interval {worst.low:.3f} to {worst.high:.3f})."
         )
 
     drifted = []
@@ -545,7 +554,7 @@ def _metrics_table(result: FileEvaluation) -> Table:
             interval = f"{ends.low:.4f} to {ends.high:.4f}"
         table.add_row(title_of(name), f"{result.metrics[name]:.4f}", interval)
     for simple_title, value in result.simple.items():
-        table.add_row(f"{title_of(result.slices.metric)} of {simple_title}", f"{value:.4f}", "")
+        table.add_row(f"{result.primary.title} of {simple_title}", f"{value:.4f}", "")
     return table
 
 
@@ -602,7 +611,7 @@ def write_page(path: Path, result: FileEvaluation) -> None:
         "title": f"{', '.join(file.texts)} → {file.label}",
         "task": predictions.task,
         "simple": result.simple,
-        "tiles": tiles_of(result.metrics, result.slices.metric, {}),
+        "tiles": tiles_of(result.metrics, result.primary.name, {}),
         "figures": draw(predictions),
         "classes": predictions.classes,
         "confusion": Confusion.of(predictions),

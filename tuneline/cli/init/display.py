@@ -9,7 +9,9 @@ from rich.text import Text
 from tuneline.analysis.corrections import dropped_file, label_file
 from tuneline.cli.console import Console
 from tuneline.cli.init.class_counts import SplitCounts
+from tuneline.cli.init.metric_choice import choose_metric, order_notes
 from tuneline.cli.init.notes import label_notes, split_notes, warnings_of_plan
+from tuneline.cli.init.parameters import is_current
 from tuneline.cli.init.planning import Plan
 from tuneline.cli.init.profiles import NESTED
 from tuneline.cli.init.versioning import is_followed_by_git
@@ -34,7 +36,11 @@ def show_plan(plan: Plan, params: Params) -> None:
 
     # what the files hold
     console.print(splits_table(plan))
-    for note in plan.notes + split_notes(plan) + warnings_of_plan(plan, params):
+    metric = choose_metric(plan, params.train.metric, is_current(plan, params)).reason
+    notes = plan.notes + split_notes(plan) + order_notes(plan)
+    if metric:
+        notes.append(metric)
+    for note in notes + warnings_of_plan(plan, params):
         console.print(Text(f"  {note}"), soft_wrap=True)
 
 

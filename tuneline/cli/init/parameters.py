@@ -2,11 +2,10 @@
 
 from typing import Any
 
+from tuneline.cli.init.metric_choice import choose_metric
 from tuneline.cli.init.planning import Plan
 from tuneline.core.paths import SPLITS
-from tuneline.metrics.table import metrics_for, primary_metric
 from tuneline.params import Params
-from tuneline.tasks import TASKS
 
 
 def is_current(plan: Plan, params: Params) -> bool:
@@ -37,9 +36,9 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
 
     Args:
         plan: What will be written.
-        metric: ``train.metric`` now; it stays if it suits the task.
-        current: True if the parameters are for this data already; then its class names and behaviour tests
-            stay, too.
+        metric: ``train.metric`` now.
+        current: True if the parameters are for this data already; then its metric, class names and behaviour
+            tests stay.
     """
     splits = {split: plan.placement.specs.get(split, split) for split in SPLITS}
     division = None
@@ -72,12 +71,7 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
         values["data.last_days"] = None
         values["evaluate.behaviour"] = None
 
-    # metric
-    kind = TASKS[plan.decision.task].metric_kind
-    suitable = {candidate.name for candidate in metrics_for(kind) if candidate.validated}
-    if metric not in suitable:
-        metric = primary_metric(kind).name
-    values["train.metric"] = metric
+    values["train.metric"] = choose_metric(plan, metric, current).name
     return values
 
 

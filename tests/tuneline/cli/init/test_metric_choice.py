@@ -1,0 +1,69 @@
+from collections import Counter
+
+import pytest
+
+from stages.download.__main__ import main as download
+from tests.params import change_params
+from tests.tuneline.cli.init.test_init import init
+from tuneline.cli.init.metric_choice import metric_of_classes
+from tuneline.params.loading import load_params
+
+
+@pytest.mark.parametrize(
+    ("rows", "metric"),
+    [
+        ({"ham": 500, "spam": 500}, "accuracy"),
+        ({"ham": 790, "spam": 210}, "accuracy"),
+        ({"ham": 810, "spam": 190}, "matthews_correlation"),
+        ({"fraud": 50, "ok": 950}, "matthews_correlation"),
+        ({"a": 300, "b": 300, "c": 250}, "accuracy"),
+        ({"a": 480, "b": 480, "c": 40}, "f1"),
+        ({"1": 50, "2": 50, "3": 100, "4": 200, "5": 600}, "f1"),
+        ({f"intent {number}": 130 for number in range(77)} | {"rare": 20}, "accuracy"),
+        ({f"frequent {number}": 200 for number in range(10)} | {f"{n}": 5 for n in range(40)}, "f1"),
+    ],
+)
+def test_metric_follows_the_balance_of_the_classes(rows, metric):
+    choice = metric_of_classes(Counter(rows))
+    assert choice.name == metric
+    assert bool(choice.reason) == (metric != "accuracy")
+
+
+def write_rows(path, labels):
+    lines = [f"a text of row {number} about {label},{label}" for number, label in enumerate(labels)]
+    path.write_text("text,label\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_rare_class_gives_a_metric_that_counts_it_with_the_reason(project):
+    done = init(write_rows(project / "spam.csv", ["fraud"] * 30 + ["ok"] * 570), "--force")
+    assert load_params().train.metric == "matthews_correlation"
+    assert "'fraud' is 5.0% of the rows, and an accuracy of 0.950" in done.output
+    assert "train.metric: accuracy -> matthews_correlation" in done.output
+
+
+def test_metric_of_the_user_stays_for_the_same_data(project):
+    file = write_rows(project / "spam.csv", ["fraud"] * 30 + ["ok"] * 570)
+    init(file, "--force")
+    change_params(project, {"train.metric": "f1"})
+    done = init(file, "--force")
+    assert load_params().train.metric == "f1"
+    assert "train.metric stays f1" in done.output
+
+    init(write_rows(project / "even.csv", ["a", "b"] * 300), "--force")
+    assert load_params().train.metric == "accuracy"
+
+
+def test_class_with_a_single_row_changes_no_metric(project):
+    init(write_rows(project / "typo.csv", ["a", "b"] * 300 + ["bb"]), "--force")
+    assert load_params().train.metric == "accuracy"
+
+
+def test_ratings_are_named_with_what_a_regression_does(project):
+    file = write_rows(project / "stars.csv", ["1", "2", "3", "4", "5"] * 60)
+    done = init(file, "--force")
+    assert "The labels are the numbers 1 to 5" in done.output
+    assert "--label label --task regression" in done.output
+    assert init(file, "--task", "regression", "--force").exit_code == 0
+    assert load_params().train.metric == "pearson"
+    download()
