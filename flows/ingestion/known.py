@@ -199,7 +199,7 @@ class BatchColumns:
         texts: Columns with texts.
         label: Column with the label.
         kind: The kind of task, which tells the type of a label.
-        by: Column with the group, ``data.split.by``.
+        by: Column with the group or the time, ``data.split.by`` or ``data.split.by_time``.
         key: Column with the key, ``ingest.key``.
         policy: What happens with bad rows.
         sets: How labels are written that are sets of names.
@@ -216,7 +216,7 @@ class BatchColumns:
     @classmethod
     def of(cls, data: DataParams, key: str | None) -> Self:
         """Return the columns that the parameters of the pipeline name."""
-        by = data.split.by if data.split else None
+        by = data.split.column if data.split else None
         policy = BadRowPolicy(data.bad_rows, data.max_bad_share)
         texts = tuple(data.text_columns)
         return cls(texts, data.label_column, TASKS[data.task], by, key, policy, data.label_sets)

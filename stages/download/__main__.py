@@ -171,12 +171,12 @@ def source_columns(params: Params, label_optional: bool = False, grouped: bool =
     Args:
         params: All parameters.
         label_optional: True if the split needs no labels.
-        grouped: True if the rows are divided; then ``data.split.by`` is among the columns.
+        grouped: True if the rows are divided; then the column that decides is among them.
     """
     data = params.data
     others = {}
-    if grouped and data.split is not None and data.split.by is not None:
-        others[data.split.by] = "data.split.by"
+    if grouped and data.split is not None and data.split.column is not None:
+        others[data.split.column] = data.split.column_key
     optional = []
     if label_optional:
         optional.append(data.label_column)

@@ -55,6 +55,9 @@ def divide_train(
     whole = RowSelection(slices)
     if split is None:
         return {"train": whole}, 0
+    if split.by_time is not None:
+        parts = _parts_by_time(params, whole, staged)
+        return _selections(params, slices, parts), 0
     from tuneline.analysis.splitting import assign_splits, row_hashes
 
     kind = TASKS[params.data.task]
@@ -72,10 +75,44 @@ def divide_train(
 
     strata = kind.strata(pa.concat_arrays(labels))
     parts = assign_splits(np.concatenate(rows), strata, split)
+    return _selections(params, slices, parts), ungrouped
+
+
+def _selections(
+    params: Params, slices: list[SourceSlice], parts: NDArray[np.int8]
+) -> dict[str, RowSelection]:
+    """Return the rows of each split, given the split of each row."""
     selections = {}
     for name in ("train", *params.data.divided):
         selections[name] = RowSelection(slices, parts == SPLITS.index(name))
-    return selections, ungrouped
+    return selections
+
+
+def _parts_by_time(
+    params: Params, whole: RowSelection, staged: Mapping[str, StagedSplit]
+) -> NDArray[np.int8]:
+    """Return the split of each row by its time, as an index into ``SPLITS``.
+
+    Raises:
+        DataError: A complete row has no time, or the day may be the month.
+    """
+    from tuneline.analysis.time_splitting import split_by_time
+
+    texts = []
+    complete = []
+    for source, batch in whole.batches(staged):
+        texts.append(batch[GROUP])
+        complete.append(source.complete(batch))
+
+    def place(row: int) -> str:
+        for source, batch in whole.batches(staged):
+            if row < batch.num_rows:
+                return source.place(batch, row)
+            row -= batch.num_rows
+        raise IndexError(row)
+
+    is_complete = pa.concat_arrays(complete).to_numpy(zero_copy_only=False)
+    return split_by_time(pa.concat_arrays(texts), is_complete, params.data.split, place)
 
 
 def sample_rows(rows: int, at_most: int | None, seed: int) -> NDArray[np.int64]:

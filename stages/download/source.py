@@ -30,7 +30,7 @@ from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text
 from tuneline.readers.rows import MB, PARAMETERS, BadRows, RowProblem, too_large
 
 GROUP = "other_0"
-"""Column of a source's batches with ``data.split.by``, where that is read."""
+"""Column of a source's batches with ``data.split.by`` or ``by_time``, where one is read."""
 INDEX = "idx"
 HAS_TEXT = "has_text"
 HINT = "Fill it in."

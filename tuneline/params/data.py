@@ -138,6 +138,11 @@ class SplitParams(Section):
 
     A row without a value is on its own.
     """
+    by_time: str | None = None
+    """Column of dates or times: the earliest rows are train, the latest are test.
+
+    Every row needs a time. ``stratify`` is not used. docs/your-data.md has the formats.
+    """
     stratify: bool = True
     """Give every split the same fraction of each class.
 
@@ -153,7 +158,22 @@ class SplitParams(Section):
             )
         if self.validation + self.test == 0:
             raise ValueError("test: 0 and validation: 0 divide nothing; set data.split to null")
+        if self.by is not None and self.by_time is not None:
+            raise ValueError(
+                f"by_time: {self.by_time!r} contradicts by: {self.by!r}, whose rows can be of any time; set"
+                " one of them to null"
+            )
         return self
+
+    @property
+    def column(self) -> str | None:
+        """The column that decides on the split of a row; ``None`` if its texts do."""
+        return self.by or self.by_time
+
+    @property
+    def column_key(self) -> str:
+        """The parameter that names ``column``."""
+        return "data.split.by_time" if self.by_time else "data.split.by"
 
 
 class LabelSetsParams(Section):
@@ -349,13 +369,13 @@ class DataParams(Section):
     def _check_listed_columns(self, columns: list[str]) -> None:
         """Refuse a list of columns without one that is read."""
         required = [*self.text_columns, *self.label_columns]
-        if self.split is not None and self.split.by:
-            required.append(self.split.by)
+        if self.split is not None and self.split.column:
+            required.append(self.split.column)
         for name in required:
             if name not in columns:
                 raise ValueError(
-                    f"files.columns: {name!r} is missing, and text_columns, label_column or split.by"
-                    " requires it"
+                    f"files.columns: {name!r} is missing, and text_columns, label_column, split.by or"
+                    " split.by_time requires it"
                 )
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.stages.download.made import GOOD, parquet
-from tuneline.core.errors import StageError
+from tuneline.core.errors import DataError, StageError
 
 SPLIT = {"validation": 0.1, "test": 0.1}
 ROWS = [
@@ -69,6 +69,7 @@ def test_source_json_records_the_split_and_rows_without_a_group(download, projec
     assert source["split"] == {
         **SPLIT,
         "by": "customer",
+        "by_time": None,
         "stratify": True,
         "seed": 5,
         "rows_without_group": 4,
@@ -177,3 +178,28 @@ def test_quick_run_draws_from_the_divided_rows(download):
     for split, table in quick.items():
         assert table.num_rows == 20
         assert set(table["idx"].to_pylist()) <= set(whole[split]["idx"].to_pylist())
+
+
+def test_rows_are_divided_by_time(download):
+    lines = [
+        f"text {row},{('ham', 'spam')[row % 2]},2024-{row % 12 + 1:02}-{row % 28 + 1:02}"
+        for row in range(400)
+    ]
+    content = "text,label,created\n" + "\n".join(lines) + "\n"
+    tables = download({"all.csv": content}, {**ALL, "split": {**SPLIT, "by_time": "created"}})
+    months = {
+        split: {int(text.split()[1]) % 12 + 1 for text in table["text"].to_pylist()}
+        for split, table in tables.items()
+    }
+    assert max(months["train"]) <= min(months["validation"]) <= max(months["validation"])
+    assert max(months["validation"]) <= min(months["test"])
+    assert sum(len(table) for table in tables.values()) == 400
+
+
+def test_row_without_a_time_is_an_error_with_its_line(download):
+    content = "text,label,created\n" + "".join(
+        f"text {row},{('ham', 'spam')[row % 2]},{'' if row == 7 else f'2024-01-{row % 28 + 1:02}'}\n"
+        for row in range(100)
+    )
+    with pytest.raises(DataError, match=r"all\.csv, line 9, column 'created'"):
+        download({"all.csv": content}, {**ALL, "split": {**SPLIT, "by_time": "created"}})

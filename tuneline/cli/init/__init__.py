@@ -62,6 +62,16 @@ def command(  # noqa: PLR0917 - typer calls it by name
             "--by", metavar="COLUMN", help="Keep rows with the same value in one split, such as a customer's"
         ),
     ] = None,
+    no_by: Annotated[
+        bool,
+        typer.Option("--no-by", help="Divide rows by their texts, also where a column has alike rows"),
+    ] = False,
+    by_time: Annotated[
+        str | None,
+        typer.Option(
+            "--by-time", metavar="COLUMN", help="Train on the earliest rows and test on the latest ones"
+        ),
+    ] = None,
     name: Annotated[
         str | None, typer.Option("--name", help="Folder under data/source/; default: the name of the file")
     ] = None,
@@ -109,6 +119,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
         header=header,
         encoding=encoding,
         by=by,
+        by_time=by_time,
+        no_by=no_by,
         name=name,
     )
     plan = make_plan(files, choices, params, may_ask=may_ask)

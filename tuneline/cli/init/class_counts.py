@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tuneline.analysis.splitting import assign_splits, row_hashes
+from tuneline.analysis.time_splitting import split_by_time
 from tuneline.cli.init.columns import ColumnChoice
 from tuneline.cli.init.row_file import RowFile
 from tuneline.core.paths import SPLITS
 from tuneline.params.data import SplitParams
 from tuneline.readers.inputs import open_table
-from tuneline.readers.labelled import LABEL, LabelledColumns, has_text, labelled_rows
+from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.rows import BadRows, check_columns
 from tuneline.tasks import TASKS
 
@@ -109,14 +110,17 @@ def _read_classes(
     kind = TASKS[decision.task]
     # Only the train file is divided.
     division = split if name == "train" else None
-    by = None
+    column = None
     if division is not None:
-        by = division.by
+        column = division.column
 
     labels: list[str | list[str] | None] = []
     rows = []
     columns = []
-    for batch in _labelled(file, decision, by, bad):
+    deciding = []
+    positions: list[int] = []
+    is_complete = []
+    for batch in _labelled(file, decision, division, bad):
         texts = batch.columns[: len(decision.text_columns)]
         label = batch[LABEL]
 
@@ -129,26 +133,39 @@ def _read_classes(
 
         # what decides on the split of a row
         groups = None
-        if by is not None:
+        if column is not None:
             groups = batch["other_0"]
+            deciding.append(groups)
         rows.append(row_hashes(texts, groups, seed))
         columns.append(label)
+        positions += batch[POSITION].to_pylist()
+        is_complete.append(complete)
     bad.check(len(labels))
 
     # the split of each row, as the stage computes it from its texts
     if division is None or not rows:
         return labels, [SPLITS.index(name)] * len(labels)
+    if division.by_time is not None:
+
+        def place(row: int) -> str:
+            return f"{file.path}, {bad.unit} {positions[row]:,}"
+
+        needs_time = pa.concat_arrays(is_complete).to_numpy(zero_copy_only=False)
+        parts = split_by_time(pa.concat_arrays(deciding), needs_time, division, place)
+        return labels, parts.tolist()
     strata = kind.strata(pa.concat_arrays(columns))
     return labels, assign_splits(np.concatenate(rows), strata, division).tolist()
 
 
 def _labelled(
-    file: RowFile, decision: ColumnChoice, by: str | None, bad: BadRows
+    file: RowFile, decision: ColumnChoice, division: SplitParams | None, bad: BadRows
 ) -> Iterator[pa.RecordBatch]:
     options = dict.fromkeys(decision.text_columns, "--text")
     options |= dict.fromkeys(decision.label_columns, "--label")
     check_columns(file.columns, options, str(file.path))
-    others = {} if by is None else {by: "--by"}
+    others = {}
+    if division is not None and division.column is not None:
+        others[division.column] = "--by-time" if division.by_time else "--by"
     columns = LabelledColumns(
         decision.text_columns,
         decision.label_column,

@@ -2,7 +2,9 @@
 
 from collections import Counter
 
+from tuneline.cli.init.group_columns import group_notes
 from tuneline.cli.init.planning import Plan
+from tuneline.cli.init.time_columns import time_notes
 from tuneline.core.paths import SPLITS
 from tuneline.params import Params
 from tuneline.readers.rows import listed
@@ -49,10 +51,15 @@ def split_notes(plan: Plan) -> list[str]:
         kept = "equal texts are"
         if plan.split.by:
             kept = f"all rows of a {plan.split.by!r} are"
+        how = f"{kept} in one split"
+        if plan.split.by_time:
+            how = f"the latest rows by {plan.split.by_time!r} are test, those before them validation"
         notes.append(
             f"{' and '.join(taken)} taken from {plan.placement.file('train').name} by the stage download"
-            f" (data.split); {kept} in one split."
+            f" (data.split); {how}."
         )
+        notes += group_notes(plan.groups, plan.split.by)
+        notes += time_notes(plan.times, plan.split.by_time)
 
     # what the test rows can tell apart
     test_rows = plan.counts["test"].rows

@@ -9,12 +9,14 @@ from typing import Self
 
 from tuneline.cli.init.class_counts import LeftOut, SplitCounts, count_classes
 from tuneline.cli.init.columns import ColumnChoice, NamedColumns, decide_columns
+from tuneline.cli.init.group_columns import GroupColumn, find_groups
 from tuneline.cli.init.placement import Placement, by_split, files_in, place
 from tuneline.cli.init.profiles import Cells, ColumnProfile, profile, sampling
 from tuneline.cli.init.repeated_texts import layout_of_rows
 from tuneline.cli.init.row_file import RowFile, open_row_file
 from tuneline.cli.init.shared_layout import guessed_encoding_notes, layouts
-from tuneline.cli.init.split_fractions import plan_split, usual_split
+from tuneline.cli.init.split_fractions import DecidingColumn, plan_split, usual_split
+from tuneline.cli.init.time_columns import TimeColumn, find_times
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS
 from tuneline.params import Params
@@ -33,6 +35,8 @@ class UserChoices(NamedColumns):
     header: bool | None = None
     encoding: str | None = None
     by: str | None = None
+    by_time: str | None = None
+    no_by: bool = False
     name: str | None = None
 
     def answered(self, decision: ColumnChoice, several: bool) -> Self:
@@ -55,6 +59,8 @@ class Plan:
         sample: A random sample of its rows.
         columns, first: Its columns and first rows.
         counts: Rows of each split, and of its classes.
+        groups: Columns whose values have a few rows each.
+        times: Columns of dates and times.
         max_bad_share: The limit of the fraction of rows left out: the current one, or a higher one if many
             have no text or label.
         notes: Messages for the user.
@@ -70,6 +76,8 @@ class Plan:
     first: Sequence[Cells]
     counts: Mapping[str, SplitCounts]
     left_out: LeftOut
+    groups: Sequence[GroupColumn]
+    times: Sequence[TimeColumn]
     max_bad_share: float
     notes: list[str]
 
@@ -113,7 +121,10 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
     if current.split is not None and current.path == placement.data_path:
         split_now = current.split  # for this data already
     without_file = [split for split in SPLITS if split not in labelled]
-    division = plan_split(without_file, train, choices.by, split_now)
+    times = find_times(profiles, sample, decision)
+    groups = find_groups(train, profiles, decision, [column.name for column in times])
+    chosen = choose_column(choices, groups, split_now, is_new=split_now is not current.split)
+    division = plan_split(without_file, train, chosen, split_now)
     counts, left_out = count_classes(labelled, decision, division, params.seed)
     if not counts["train"].classes:
         text = " and ".join(map(repr, decision.text_columns))
@@ -134,9 +145,34 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
         first=list(itertools.islice(train.rows(), PREVIEW_ROWS)),
         counts=counts,
         left_out=left_out,
+        groups=groups,
+        times=times,
         max_bad_share=max(current.max_bad_share, share_left_out),
         notes=notes,
     )
+
+
+def choose_column(
+    choices: UserChoices, groups: Sequence[GroupColumn], now: SplitParams, *, is_new: bool
+) -> DecidingColumn:
+    """Return the column that decides on the split of a row.
+
+    It is the one that the user named, else the one of ``now``, else the coarsest one with alike texts. The
+    last is a guess, and the other guess would make the figures too good without a sign of it: ``--no-by``.
+
+    Args:
+        choices: What the user said.
+        groups: Columns whose values have a few rows each, the best first.
+        now: How the file is divided in ``params.yaml``, or usually.
+        is_new: True if ``params.yaml`` is for other data.
+    """
+    if choices.by is not None or choices.by_time is not None:
+        return DecidingColumn(choices.by, choices.by_time)
+    if choices.no_by:
+        return DecidingColumn(None, None)
+    if is_new and groups and groups[0].is_alike:
+        return DecidingColumn(groups[0].name, None, is_guess=True)
+    return DecidingColumn(now.by, now.by_time, is_guess=True)
 
 
 def decide_rows(decision: ColumnChoice, train: RowFile, choices: UserChoices) -> ColumnChoice:

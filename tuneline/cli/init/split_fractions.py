@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tuneline.cli.init.row_file import RowFile
 from tuneline.core.errors import DataError
@@ -26,28 +27,61 @@ def usual_split(rows: int) -> SplitParams:
     return SplitParams(**fractions)
 
 
+@dataclass(frozen=True)
+class DecidingColumn:
+    """The column that decides on the split of a row; both ``None``: its texts do.
+
+    Attributes:
+        by: Column whose equal values stay in one split.
+        by_time: Column of times.
+        is_guess: False if the user said so; then it is an error if it cannot be.
+    """
+
+    by: str | None
+    by_time: str | None
+    is_guess: bool = False
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The option that names each column."""
+        options = {}
+        if self.by is not None:
+            options[self.by] = "--by"
+        if self.by_time is not None:
+            options[self.by_time] = "--by-time"
+        return options
+
+
 def plan_split(
-    without_file: Sequence[str], train: RowFile, by: str | None, now: SplitParams
+    without_file: Sequence[str], train: RowFile, deciding: DecidingColumn, now: SplitParams
 ) -> SplitParams | None:
     """Return how the train file is divided; ``None`` if every split has a file of its own.
 
     Args:
         without_file: Names of the splits without a file.
         train: The train file.
-        by: Column whose equal values stay in one split, as the user says; ``None``: the column of ``now``, if
-            the file has it.
+        deciding: The column that decides on the split of a row, if one does.
         now: Fractions and mode that are kept.
 
     Raises:
-        DataError: ``--by`` is not a column, or nothing is divided.
+        DataError: A column that the user named is missing, both are named, or nothing is divided.
     """
-    if by is not None:
-        check_columns(train.columns, {by: "--by"}, str(train.path))
-        if not without_file:
+    options = deciding.options
+    if not deciding.is_guess:
+        check_columns(train.columns, options, str(train.path))
+        option = " and ".join(options.values())
+        if options and not without_file:
             raise DataError(
-                "--by divides a file, but every split has a file of its own.",
-                "Leave out --by, or name fewer files.",
+                f"{option} divides a file, but every split has a file of its own.",
+                f"Leave out {option}, or name fewer files.",
             )
+        if len(options) > 1:
+            raise DataError(
+                "--by and --by-time contradict each other: rows of one value can be of any time.",
+                "Leave out one of them.",
+            )
+    elif not set(options) <= set(train.columns):
+        deciding = DecidingColumn(None, None)
     if not without_file:
         return None
 
@@ -57,6 +91,4 @@ def plan_split(
     for name in fractions:
         if name in without_file:
             fractions[name] = getattr(now, name) or getattr(usual, name)
-    if by is None and now.by in train.columns:
-        by = now.by
-    return SplitParams(**fractions, by=by, stratify=now.stratify)
+    return SplitParams(**fractions, by=deciding.by, by_time=deciding.by_time, stratify=now.stratify)

@@ -1,0 +1,54 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuneline.analysis.splitting import TEST, TRAIN, VALIDATION
+from tuneline.analysis.time_splitting import assign_by_time, split_by_time
+from tuneline.core.errors import DataError
+from tuneline.params.data import SplitParams
+
+SPLIT = SplitParams(validation=0.1, test=0.2, by_time="created")
+
+
+@given(times=st.lists(st.integers(0, 30), min_size=3, max_size=200).filter(lambda ts: len(set(ts)) >= 3))
+def test_splits_follow_each_other_and_share_no_time(times):
+    times = np.array(times)
+    parts = assign_by_time(times, SPLIT)
+    assert times[parts == TRAIN].max() < times[parts == VALIDATION].min()
+    assert times[parts == VALIDATION].max() < times[parts == TEST].min()
+
+
+def test_fractions_are_those_of_the_rows_where_times_differ():
+    times = np.random.default_rng(0).permutation(1000)
+    parts = assign_by_time(times, SPLIT)
+    assert np.bincount(parts).tolist() == [700, 100, 200]
+    without_validation = assign_by_time(times, SplitParams(validation=0, test=0.2, by_time="created"))
+    assert np.bincount(without_validation).tolist() == [800, 0, 200]
+
+
+def test_too_few_times_are_refused():
+    with pytest.raises(ValueError, match="2 distinct times, and 3 splits"):
+        assign_by_time(np.array([1, 1, 2, 2]), SPLIT)
+
+
+DATES = [f"2024-01-{day:02}" for day in range(1, 31)]
+
+
+def split(texts, complete=None):
+    if complete is None:
+        complete = np.ones(len(texts), bool)
+    return split_by_time(pa.array(texts, pa.string()), complete, SPLIT, lambda row: f"line {row + 2}")
+
+
+def test_complete_row_without_a_time_is_refused_with_its_place():
+    with pytest.raises(DataError, match=r"line 7, column 'created': 'soon' is no time"):
+        split([*DATES[:5], "soon", *DATES[5:]])
+    complete = np.arange(31) != 5
+    assert split([*DATES[:5], None, *DATES[5:]], complete)[5] == TRAIN
+
+
+def test_day_that_can_be_the_month_is_refused():
+    with pytest.raises(DataError, match="03/04/2024 can be %d/%m/%Y or %m/%d/%Y"):
+        split(["03/04/2024", "05/06/2024", "07/08/2024"])

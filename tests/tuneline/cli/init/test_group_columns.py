@@ -1,0 +1,77 @@
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.tuneline.cli.init.test_init import downloaded, init
+from tuneline.params.loading import load_params
+
+WORDS = "parcel invoice login refund courier password address label order card week today broken late".split()
+
+
+def write_groups(path, rows=6, alike=True, groups=60):
+    """Write rows of customers: each has some words of its own in all of its texts, or none."""
+    generator = random.Random(0)
+    lines = []
+    for customer in range(groups):
+        own = [f"{customer}x{number}" for number in range(5)]
+        label = generator.choice(["good", "bad"])
+        for _ in range(rows):
+            text = generator.sample(WORDS, 5)
+            if alike:
+                text += generator.sample(own, 4)
+            lines.append(f"c{customer},{' '.join(text)} {generator.random():.6f},{label}")
+    generator.shuffle(lines)
+    path.write_text("customer,text,label\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def customers(splits):
+    lines = Path("data/source/rows/all.csv").read_text().splitlines()
+    names = [line.split(",")[0] for line in lines[1:]]
+    return {split: {names[row] for row in rows} for split, rows in splits.items()}
+
+
+def test_column_whose_rows_are_alike_is_kept_in_one_split_with_the_reason(project):
+    done = init(write_groups(project / "rows.csv"), "--yes")
+    assert done.exit_code == 0, done.output
+    assert load_params().data.split.by == "customer"
+    assert "by 'customer': 6.0 rows per value, and texts of one value have a similarity of 0." in done.output
+    divided = customers(downloaded())
+    assert not divided["train"] & divided["test"]
+
+
+def test_user_decides_against_the_groups_and_the_decision_stays(project):
+    file = write_groups(project / "rows.csv")
+    init(file, "--no-by", "--yes")
+    assert load_params().data.split.by is None
+    done = init(file, "--yes")
+    assert load_params().data.split.by is None
+    assert "! 'customer' has 6.0 rows per value" in done.output
+    init(file, "--by", "customer", "--yes")
+    init(file, "--yes")
+    assert load_params().data.split.by == "customer"
+
+
+def test_column_whose_rows_are_not_alike_is_only_named(project):
+    done = init(write_groups(project / "rows.csv", alike=False), "--yes")
+    assert load_params().data.split.by is None
+    assert "'customer' has 6.0 rows per value. If these belong together" in done.output
+
+
+@pytest.mark.parametrize(("rows", "groups"), [(1, 400), (150, 4)], ids=["ids", "categories"])
+def test_ids_and_categories_are_no_groups(project, rows, groups):
+    done = init(write_groups(project / "rows.csv", rows=rows, groups=groups), "--yes")
+    assert load_params().data.split.by is None
+    assert "rows per value" not in done.output
+
+
+def test_equal_texts_of_a_value_are_no_reason(project):
+    """They are in one split anyway."""
+    lines = [
+        f"c{row // 3},text {row // 3} of {WORDS[row // 3 % 14]},{'ab'[row // 3 % 2]}" for row in range(300)
+    ]
+    file = project / "rows.csv"
+    file.write_text("customer,text,label\n" + "\n".join(lines) + "\n")
+    init(file, "--yes")
+    assert load_params().data.split.by is None
