@@ -1,7 +1,8 @@
 """The times of a column of texts: dates, times and seconds since 1970, in one format for the whole column.
 
-``FORMATS`` and ``EPOCHS`` are the formats beside ISO 8601; pandas reads them. A column such as 03/04/2024 can
-have the day or the month first. If no value decides, both formats are named, and nothing is guessed.
+``FORMATS`` and ``NUMBER_FORMATS`` are the formats beside ISO 8601; pandas reads them. A column such as
+03/04/2024 can have the day or the month first. If no value decides, both formats are named, and nothing is
+guessed.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ Microseconds = NDArray[np.int64]
 UNREAD = np.iinfo(np.int64).min
 """Time of a value that is missing or not read."""
 ISO = "ISO8601"
-EPOCHS = {
+NUMBER_FORMATS = {
     "seconds since 1970": (r"^\d{9,10}(\.\d+)?$", "s"),
     "milliseconds since 1970": (r"^\d{12,13}$", "ms"),
 }
@@ -88,14 +89,14 @@ def read_times(texts: pa.StringArray) -> Times:
 
 def _layouts() -> Iterator[str]:
     yield ISO
-    yield from EPOCHS
+    yield from NUMBER_FORMATS
     yield from FORMATS
 
 
 def _parsed(texts: pd.Series, layout: str) -> Microseconds:
     """Return the times of texts in a format, ``UNREAD`` for the texts that it does not fit."""
-    if layout in EPOCHS:
-        pattern, unit = EPOCHS[layout]
+    if layout in NUMBER_FORMATS:
+        pattern, unit = NUMBER_FORMATS[layout]
         numbers = pd.to_numeric(texts.where(texts.str.match(pattern)), errors="coerce")
         times = pd.to_datetime(numbers, unit=unit, utc=True, errors="coerce")
     else:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuneline.cli.init.planning import Plan
+from tuneline.cli.init.profiles import NUMBER
 from tuneline.core.paths import SPLITS
 from tuneline.metrics.table import METRIC_TABLE, metrics_for, primary_metric
 from tuneline.params.section import FunctionName
@@ -47,7 +48,7 @@ def choose_metric(plan: Plan, metric: str, current: bool) -> MetricChoice:
     kind = TASKS[plan.decision.task]
     suited = MetricChoice(primary_metric(kind.metric_kind).name)
     if kind.one_class:
-        suited = metric_of_classes(class_totals(plan))
+        suited = metric_of_classes(class_totals(plan), plan.counts["test"].classes)
     if not current or metric == suited.name:
         return suited
 
@@ -61,8 +62,8 @@ def choose_metric(plan: Plan, metric: str, current: bool) -> MetricChoice:
     return MetricChoice(metric, reason)
 
 
-def metric_of_classes(totals: Counter[str]) -> MetricChoice:
-    """Return the metric of classes with so many rows each."""
+def metric_of_classes(totals: Counter[str], tested: Counter[str]) -> MetricChoice:
+    """Return the metric of classes, given the rows of each in all splits and in test."""
     rows = totals.total()
     even = rows / len(totals)
     counts = np.array(list(totals.values()))
@@ -80,9 +81,27 @@ def metric_of_classes(totals: Counter[str]) -> MetricChoice:
     reason = (
         f"train.metric: {name} ({METRIC_TABLE[name].title}), because the classes are not balanced: {rarest!r}"
         f" is {fewest / rows:.1%} of the rows, and an accuracy of {most / rows:.3f} needs no more than"
-        f" predicting {largest!r}; {why}"
+        f" predicting {largest!r}; {why}. Test has {tested[rarest]:,} rows of {rarest!r}."
     )
     return MetricChoice(name, reason)
+
+
+def rare_class_last(plan: Plan) -> list[str] | None:
+    """Return the names of two classes, the rare one last, where their order would be another one.
+
+    F1, average precision and the curves of two classes are of class 1, the second name, and names are sorted:
+    of ``fraud`` and ``ok`` they would be of ``ok``. Numbers, and classes whose order the file declares, keep
+    their order. ``None``: the usual order is right.
+    """
+    totals = class_totals(plan)
+    if not TASKS[plan.decision.task].one_class or len(totals) != 2 or plan.layout.kind == "parquet":
+        return None
+    is_rare = metric_of_classes(totals, totals).name != "accuracy"
+    frequent, rare = [name for name, _ in totals.most_common()]
+    are_numbers = all(NUMBER.fullmatch(name) for name in totals)
+    if not is_rare or frequent < rare or are_numbers:
+        return None
+    return [frequent, rare]
 
 
 def class_totals(plan: Plan) -> Counter[str]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tuneline.cli.init.metric_choice import choose_metric
+from tuneline.cli.init.metric_choice import choose_metric, rare_class_last
 from tuneline.cli.init.planning import Plan
 from tuneline.core.paths import SPLITS
 from tuneline.params import Params
@@ -66,7 +66,7 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
         values["data.max_bad_share"] = plan.max_bad_share
     if not current:
         # They name classes, columns or texts of the former data.
-        values["data.label_names"] = None
+        values["data.label_names"] = rare_class_last(plan)
         values["data.as_of"] = None
         values["data.last_days"] = None
         values["evaluate.behaviour"] = None

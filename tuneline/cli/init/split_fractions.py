@@ -75,7 +75,7 @@ def plan_split(
                 f"{option} divides a file, but every split has a file of its own.",
                 f"Leave out {option}, or name fewer files.",
             )
-        if len(options) > 1:
+        if deciding.by is not None and deciding.by_time is not None:
             raise DataError(
                 "--by and --by-time contradict each other: rows of one value can be of any time.",
                 "Leave out one of them.",

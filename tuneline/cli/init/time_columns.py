@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tuneline.analysis.times import EPOCHS, day, read_times
+from tuneline.analysis.times import NUMBER_FORMATS, day, read_times
 from tuneline.cli.init.columns import ColumnChoice
 from tuneline.cli.init.profiles import Cells, ColumnProfile
 
@@ -61,7 +61,7 @@ def _as_times(profile: ColumnProfile, cells: Sequence[str]) -> TimeColumn | None
     read = times.values[times.is_read]
     if len(read) < len(cells) * (1 - MOST_UNREAD) or len(set(read.tolist())) < FEWEST_TIMES:
         return None
-    is_plain = profile.is_numeric and times.layout not in EPOCHS
+    is_plain = profile.is_numeric and times.layout not in NUMBER_FORMATS
     if is_plain and not any(part in profile.name.lower() for part in NAMES):
         return None
     return TimeColumn(profile.name, day(read.min()), day(read.max()), times.layout, times.rival)

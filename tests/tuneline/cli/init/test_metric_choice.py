@@ -24,7 +24,7 @@ from tuneline.params.loading import load_params
     ],
 )
 def test_metric_follows_the_balance_of_the_classes(rows, metric):
-    choice = metric_of_classes(Counter(rows))
+    choice = metric_of_classes(Counter(rows), Counter(rows))
     assert choice.name == metric
     assert bool(choice.reason) == (metric != "accuracy")
 
@@ -40,6 +40,21 @@ def test_rare_class_gives_a_metric_that_counts_it_with_the_reason(project):
     assert load_params().train.metric == "matthews_correlation"
     assert "'fraud' is 5.0% of the rows, and an accuracy of 0.950" in done.output
     assert "train.metric: accuracy -> matthews_correlation" in done.output
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["fraud"] * 30 + ["ok"] * 570, ["ok", "fraud"]),
+        (["ham"] * 570 + ["spam"] * 30, None),
+        (["fraud"] * 300 + ["ok"] * 300, None),
+        (["0"] * 30 + ["1"] * 570, None),
+    ],
+)
+def test_rare_class_of_two_is_the_one_that_f1_and_the_curves_are_of(project, labels, names):
+    init(write_rows(project / "rows.csv", labels), "--force")
+    assert load_params().data.label_names == names
+    download()
 
 
 def test_metric_of_the_user_stays_for_the_same_data(project):

@@ -47,7 +47,7 @@ def test_other_columns_are_no_dates(project, dates):
     ("words", "message"),
     [
         (["--by-time", "sent"], "no column 'sent' (--by-time)"),
-        (["--by-time", "created", "--by", "created"], "--by-time"),
+        (["--by-time", "created", "--by", "text"], "--by and --by-time contradict each other"),
     ],
 )
 def test_division_that_cannot_be_is_refused(project, words, message):
