@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from stages.download.source import GROUP, SourceSlice, StagedSplit
 from tuneline.core.paths import SPLITS
 from tuneline.params import Params
+from tuneline.params.data import SplitParams
 from tuneline.readers.labelled import LABEL
 from tuneline.tasks import TASKS
 
@@ -56,7 +57,7 @@ def divide_train(
     if split is None:
         return {"train": whole}, 0
     if split.by_time is not None:
-        parts = _parts_by_time(params, whole, staged)
+        parts = _parts_by_time(split, whole, staged)
         return _selections(params, slices, parts), 0
     from tuneline.analysis.splitting import assign_splits, row_hashes
 
@@ -89,7 +90,7 @@ def _selections(
 
 
 def _parts_by_time(
-    params: Params, whole: RowSelection, staged: Mapping[str, StagedSplit]
+    split: SplitParams, whole: RowSelection, staged: Mapping[str, StagedSplit]
 ) -> NDArray[np.int8]:
     """Return the split of each row by its time, as an index into ``SPLITS``.
 
@@ -112,7 +113,7 @@ def _parts_by_time(
         raise IndexError(row)
 
     is_complete = pa.concat_arrays(complete).to_numpy(zero_copy_only=False)
-    return split_by_time(pa.concat_arrays(texts), is_complete, params.data.split, place)
+    return split_by_time(pa.concat_arrays(texts), is_complete, split, place)
 
 
 def sample_rows(rows: int, at_most: int | None, seed: int) -> NDArray[np.int64]:

@@ -5,9 +5,10 @@
 guessed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ Microseconds = NDArray[np.int64]
 UNREAD = np.iinfo(np.int64).min
 """Time of a value that is missing or not read."""
 ISO = "ISO8601"
-NUMBER_FORMATS = {
+NUMBER_FORMATS: Mapping[str, tuple[str, Literal["s", "ms"]]] = {
     "seconds since 1970": (r"^\d{9,10}(\.\d+)?$", "s"),
     "milliseconds since 1970": (r"^\d{12,13}$", "ms"),
 }

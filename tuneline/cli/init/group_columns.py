@@ -157,7 +157,7 @@ def _compared(name: str, sample: _ValueSample) -> GroupColumn:
     if len(values) < 2:
         return GroupColumn(name, number, rows, 0.0, 0.0, is_alike=False)
 
-    texts = []
+    texts: list[tuple[str, ...]] = []
     left = []
     right = []
     other = []
