@@ -308,6 +308,15 @@ def reported_split(root: Path) -> str:
     return str(params.get("evaluate", {}).get("split", "test"))
 
 
+def train_metric(root: Path) -> str | None:
+    """Return ``train.metric`` of a checkout; ``None`` if it has no parameters."""
+    if not (root / PARAMS).exists():
+        return None
+    params = read_yaml(root / PARAMS) or {}
+    metric = params.get("train", {}).get("metric")
+    return None if metric is None else str(metric)
+
+
 def paired_predictions(
     pipeline: Pipeline, registry: Registry, production: Version | None
 ) -> PairedPredictions:
@@ -385,10 +394,7 @@ def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> Pro
     predictions = paired_predictions(pipeline, registry, production)
     measured = measure_criteria(pipeline, registry.artifact, policy)
     # from the folder of the flows, as the policy: a candidate cannot change its own gate
-    params = registry.repository.root / PARAMS
-    deciding = None
-    if params.exists():
-        deciding = (read_yaml(params) or {}).get("train", {}).get("metric")
+    deciding = train_metric(registry.repository.root)
     decision = decide_promotion(predictions, measured, policy, production, deciding)
 
     # A hold is a criterion of its own: the log says what would have been promoted without it.

@@ -29,7 +29,6 @@ from tuneline.metrics.table import (
     Metric,
     MetricKind,
     primary_metric,
-    title_of,
 )
 from tuneline.onnx.records import ComparisonRecord
 from tuneline.results import exported
@@ -503,8 +502,8 @@ def _chosen_head(run: RunFacts) -> Finding | None:
         f"Validation has chosen {chosen}: loss {frozen:.3f} with the linear model on the frozen checkpoint,"
         f" {tuned:.3f} with the fine-tuned one"
     )
-    if is_worse and run.training.get("head_by_metric"):
-        sentence += f"; its {title_of(str(run.params.get('train.metric')))} is clearly better"
+    if is_worse and run.training.get("head_by_metric") and run.metric is not None:
+        sentence += f"; its {run.metric.title} is clearly better"
     elif is_worse:
         sentence += ", which is no clear difference; it is the safer one"
     return Finding("chosen head", "note", f"{sentence}.")

@@ -13,6 +13,7 @@ from flows.promotion.gate import (
     measure_criteria,
     paired_predictions,
     promotion_metric,
+    train_metric,
 )
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
@@ -316,3 +317,9 @@ def test_promotion_is_decided_by_the_metric_of_the_project_and_without_a_test_of
     assert (decision.metric, decision.promoted, decision.test) == ("matthews_correlation", True, None)
     of_policy = decide_promotion(predictions, (), PromotionPolicy(metric="f1"), deciding="accuracy")
     assert of_policy.metric == "f1"
+
+
+def test_metric_of_the_project_is_read_from_its_parameters(tmp_path):
+    assert train_metric(tmp_path) is None
+    (tmp_path / "params.yaml").write_text("train: {metric: matthews_correlation}")
+    assert train_metric(tmp_path) == "matthews_correlation"

@@ -37,6 +37,8 @@ ALIKE = 0.2
 """Smallest difference between the similarity of texts of one value and of different values."""
 LEAST_T = 4.0
 """Smallest t statistic of that difference."""
+NAMES = ("id", "user", "author", "customer", "account", "document", "group", "session", "thread", "patient")
+"""Parts of the names of columns of which numbers are names; other numbers are rather measurements."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,14 @@ def find_groups(
             if value:
                 samples[name].add(value, texts)
 
-    groups = [_compared(name, sample) for name, sample in samples.items() if sample.has_groups]
+    groups = []
+    for name, sample in samples.items():
+        if not sample.has_groups:
+            continue
+        group = _compared(name, sample)
+        is_named = any(part in name.lower() for part in NAMES)
+        if group.is_alike or is_named or not profiles[positions[name]].is_numeric:
+            groups.append(group)
     return sorted(groups, key=lambda group: (not group.is_alike, -group.rows))
 
 

@@ -75,3 +75,11 @@ def test_equal_texts_of_a_value_are_no_reason(project):
     file.write_text("customer,text,label\n" + "\n".join(lines) + "\n")
     init(file, "--yes")
     assert load_params().data.split.by is None
+
+
+def test_numbers_that_are_no_names_are_not_named(project):
+    file = write_groups(project / "rows.csv", alike=False)
+    file.write_text(file.read_text().replace("\nc", "\n").replace("customer", "likes", 1))
+    assert "rows per value" not in init(file, "--yes").output
+    file.write_text(file.read_text().replace("likes", "user_id", 1))
+    assert "'user_id' has 6.0 rows per value" in init(file, "--force").output
