@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from stages.validate.checks import Table, percent
 from stages.validate.classes import ClassFindings, quoted_name, shortened
 from stages.validate.columns import Arrays, StoredColumns, column_writer, stored, write_columns
+from stages.validate.copies import copy_columns, copy_notes
 from stages.validate.label_sets import examine_sets
 from stages.validate.labels import LabelFindings, examine_labels
-from stages.validate.near_duplicates import NearDuplicateRows, copy_columns, copy_notes, find_near_duplicates
 from stages.validate.raw import RawSplit, broken_character_notes, read_raw
 from stages.validate.tokenized import Vocabulary, decoding_matches, read_tokenized
 from stages.validate.truncation import TruncationNotes, model_limit, whole_lengths
@@ -29,6 +29,7 @@ from tuneline.analysis.drift import (
     population_stabilities,
     population_stability,
 )
+from tuneline.analysis.near_duplicates import NearDuplicateRows, find_near_duplicates
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS, TOKENIZER
 from tuneline.core.tables import LABELS, UNLABELLED, SplitReader, raw_schema, tokenized_schema
