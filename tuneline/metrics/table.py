@@ -94,7 +94,7 @@ AGREEMENT_TITLES: Mapping[str, str] = {
     LOWEST_LABEL_AGREEMENT: "of the worst label",
 }
 """Titles of ``Task.agreement_metrics``, after the word "agreement"."""
-IntervalMethod = Literal["wilson", "fisher", "bootstrap", "none"]
+IntervalMethod = Literal["wilson", "score", "fisher", "bootstrap", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,8 @@ class Metric:
 
     Attributes:
         name: Key in ``metrics/*.json``, and value of ``train.metric``.
-        interval: Method of its confidence interval in ``tuneline.metrics.stats``.
+        lowest: Lower end of its range; the upper end is 1 if it has an interval.
+        interval: Method of its confidence interval in ``tuneline.metrics.stats``, of independent rows.
         count_score: Formula for class ids or sets of labels; ``None`` for a metric of numbers, logits or
             probabilities.
         probability_score: Formula for probabilities of classes; ``None`` for other metrics.
@@ -119,6 +120,7 @@ class Metric:
     title: str
     kinds: tuple[MetricKind, ...]
     greater_is_better: bool = True
+    lowest: float = 0.0
     interval: IntervalMethod = "none"
     count_score: CountScore | None = None
     row_score: RowScore | None = None
@@ -360,7 +362,7 @@ _METRICS = (
         name="f1",
         title="F1",
         kinds=CLASSES,
-        interval="bootstrap",
+        interval="score",
         count_score=_f1,
         baseline="majority_f1",
         hub_name="f1",
@@ -369,7 +371,8 @@ _METRICS = (
         name="matthews_correlation",
         title="Matthews correlation",
         kinds=CLASSES,
-        interval="bootstrap",
+        lowest=-1.0,
+        interval="score",
         count_score=_matthews_correlation,
         uninformed=0.0,
         hub_name="matthews_correlation",
@@ -378,6 +381,7 @@ _METRICS = (
         name="pearson",
         title="Pearson's r",
         kinds=NUMBERS,
+        lowest=-1.0,
         interval="fisher",
         row_score=_correlation,
         uninformed=0.0,
@@ -387,6 +391,7 @@ _METRICS = (
         name="spearmanr",
         title="Spearman's rho",
         kinds=NUMBERS,
+        lowest=-1.0,
         interval="bootstrap",
         row_score=_correlation,
         on_ranks=True,
@@ -397,7 +402,7 @@ _METRICS = (
         name="macro_f1",
         title="Macro F1",
         kinds=SETS,
-        interval="bootstrap",
+        interval="score",
         count_score=_macro_f1,
         baseline="majority_macro_f1",
     ),
@@ -405,7 +410,7 @@ _METRICS = (
         name="micro_f1",
         title="Micro F1",
         kinds=SETS,
-        interval="bootstrap",
+        interval="score",
         count_score=_micro_f1,
         baseline="majority_micro_f1",
     ),
@@ -413,7 +418,7 @@ _METRICS = (
         name="samples_f1",
         title="F1 of a row, mean",
         kinds=SETS,
-        interval="bootstrap",
+        interval="score",
         count_score=_samples_f1,
         baseline="majority_samples_f1",
     ),
@@ -421,7 +426,7 @@ _METRICS = (
         name="subset_accuracy",
         title="Rows exactly right",
         kinds=SETS,
-        interval="bootstrap",
+        interval="score",
         count_score=_subset_accuracy,
         baseline="majority_subset_accuracy",
     ),
@@ -430,7 +435,7 @@ _METRICS = (
         title="Hamming loss",
         kinds=SETS,
         greater_is_better=False,
-        interval="bootstrap",
+        interval="score",
         count_score=_hamming_loss,
         baseline="majority_hamming_loss",
     ),
