@@ -50,10 +50,10 @@ def main() -> dict[str, float]:
     params = load_params()
     record = ExportRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
     split = TokenizedSplit.read(SplitReader.open(TOKENIZED, params.evaluate.split, "tokenize"))
-    trained = read_logits(require(PREDICTIONS, "evaluate"), len(split))
+    trained, clusters = read_logits(require(PREDICTIONS, "evaluate"), len(split))
     # with the decisions of the trained model
     task = read_task(pq.read_schema(PREDICTIONS), "label")
-    reference = TrainedLogits(split.labels, task, trained)
+    reference = TrainedLogits(split.labels, task, trained, clusters)
 
     # comparison
     exported = {}

@@ -8,6 +8,7 @@ Intervals and tests count clusters (``tuneline/metrics/stats.py``): six copies o
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ BATCH_ROWS = 65_536
 
 
 def cluster_splits(
-    keys: Sequence[Keys], near_duplicates: Sequence[OriginRows], groups: Sequence[Keys | None]
+    keys: Sequence[Keys], near_duplicates: Sequence[OriginRows], groups: Sequence[NDArray[Any] | None]
 ) -> list[Clusters]:
     """Return the clusters of each split.
 
@@ -45,7 +46,7 @@ def cluster_splits(
         first += size
 
     components = _components(links)
-    return [_numbered(part) for part in np.split(components, np.cumsum(sizes)[:-1])]
+    return [renumbered(part) for part in np.split(components, np.cumsum(sizes)[:-1])]
 
 
 def cluster_texts(columns: Sequence[pa.StringArray], similarity: float) -> Clusters:
@@ -81,9 +82,9 @@ def _components(links: Sequence[OriginRows]) -> Clusters:
     return np.asarray(components, np.int32)
 
 
-def _numbered(components: Clusters) -> Clusters:
-    """Return the components numbered from 0, in the order of their first rows."""
-    _, first, inverse = np.unique(components, return_index=True, return_inverse=True)
+def renumbered(values: NDArray[Any]) -> Clusters:
+    """Number equal values from 0, in the order of their first rows."""
+    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int32)
     rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
     return rank[inverse]

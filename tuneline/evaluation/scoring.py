@@ -23,6 +23,8 @@ from tuneline.metrics.functions import CustomMetric
 from tuneline.metrics.scores import compute_metric, prediction_metrics
 from tuneline.metrics.stats import LEVEL, Estimate, leak_difference, metric_interval, paired_difference
 from tuneline.metrics.table import (
+    CLUSTERS,
+    CLUSTERS_WITHOUT_LEAKS,
     LEAKED_ROWS,
     Averaging,
     Metric,
@@ -50,6 +52,7 @@ class SplitPredictions:
         task: The task.
         average: How F1 is averaged.
         seed: Seed of the bootstrap.
+        clusters: Cluster of each row, shape ``(rows,)``; ``None``: each row is on its own.
     """
 
     labels: NDArray[Any]
@@ -57,6 +60,14 @@ class SplitPredictions:
     task: Task
     average: Averaging
     seed: int
+    clusters: NDArray[Any] | None = None
+
+    def clusters_of(self, rows: NDArray[Any]) -> NDArray[Any] | None:
+        """Return the clusters of chosen rows, numbers or a mask."""
+        if self.clusters is None:
+            return None
+        clusters: NDArray[Any] = self.clusters[rows]
+        return clusters
 
     @property
     def primary(self) -> Metric:
@@ -193,11 +204,25 @@ def leak_metrics(split: SplitPredictions, leaked: NDArray[np.bool_]) -> dict[str
     # Both use the seed, so that the order of the two does not matter.
     metric = split.primary
     difference = leak_difference(
-        metric, split.labels, split.values, leaked, average=split.average, seed=split.seed
+        metric,
+        split.labels,
+        split.values,
+        leaked,
+        average=split.average,
+        seed=split.seed,
+        clusters=split.clusters,
     )
+    clusters = split.clusters_of(~leaked)
     estimate = primary_interval(
-        metric, split.labels[~leaked], split.values[~leaked], average=split.average, seed=split.seed
+        metric,
+        split.labels[~leaked],
+        split.values[~leaked],
+        average=split.average,
+        seed=split.seed,
+        clusters=clusters,
     )
+    if clusters is not None:
+        metrics[CLUSTERS_WITHOUT_LEAKS] = len(np.unique(clusters))
 
     value_key, low_key, high_key = metric.without_leaks
     metrics[value_key] = estimate.value
@@ -319,7 +344,13 @@ def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[Sl
     for row_slice in slices:
         labels = split.labels[row_slice.rows]
         predictions = split.values[row_slice.rows]
-        estimate = primary_interval(split.primary, labels, predictions, average=split.average)
+        estimate = primary_interval(
+            split.primary,
+            labels,
+            predictions,
+            average=split.average,
+            clusters=split.clusters_of(row_slice.rows),
+        )
         values = {
             "by": row_slice.by,
             "slice": row_slice.name,
@@ -381,7 +412,13 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
         return metrics
 
     difference = paired_difference(
-        split.primary, split.labels, split.values, predictions, average=split.average, seed=split.seed
+        split.primary,
+        split.labels,
+        split.values,
+        predictions,
+        average=split.average,
+        seed=split.seed,
+        clusters=split.clusters,
     )
     low_key, high_key = split.primary.over(model)
     metrics[low_key] = difference.low
@@ -392,8 +429,15 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
 def spread_metrics(split: SplitPredictions) -> dict[str, float]:
     """Return the interval of the primary metric, and the spread that tells a collapsed model."""
     estimate = primary_interval(
-        split.primary, split.labels, split.values, average=split.average, seed=split.seed
+        split.primary,
+        split.labels,
+        split.values,
+        average=split.average,
+        seed=split.seed,
+        clusters=split.clusters,
     )
     low_key, high_key = split.primary.ends
     metrics = {low_key: estimate.low, high_key: estimate.high}
+    if split.clusters is not None:
+        metrics[CLUSTERS] = len(np.unique(split.clusters))
     return metrics | split.task.spread(split.values, split.labels)

@@ -505,13 +505,15 @@ def _outcomes(labels: NDArray[Any], predictions: NDArray[Any]) -> Floats:
         return shares
     if np.issubdtype(labels.dtype, np.integer):
         return (labels == predictions).astype(np.float64)
-    return -((_standardized(labels) - _standardized(predictions)) ** 2)
+    distances: Floats = (_standardized(labels) - _standardized(predictions)) ** 2
+    return -distances
 
 
 def _standardized(values: NDArray[Any]) -> Floats:
     numbers = values.astype(np.float64)
     deviation = float(numbers.std())
-    return (numbers - numbers.mean()) / (deviation or 1.0)
+    standardized: Floats = (numbers - numbers.mean()) / (deviation or 1.0)
+    return standardized
 
 
 def chunks(resamples: int, width: int) -> Iterator[int]:

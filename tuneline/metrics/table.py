@@ -63,6 +63,10 @@ PREDICTION_TERMS: Mapping[MetricKind, PredictionTerms] = {
 }
 LEAKED_ROWS = "leaked_rows"
 """Key in ``metrics/evaluate.json`` of the number of leaked rows: they repeat or resemble an earlier row."""
+CLUSTERS = "clusters"
+"""Key in ``metrics/evaluate.json`` of the number of clusters of the rows: distinct texts, or groups."""
+CLUSTERS_WITHOUT_LEAKS = "clusters_without_leaks"
+"""Key of the number of clusters of the rows that are not leaked."""
 MAJORITY = "majority"
 SIMPLE_MODELS: Mapping[str, str] = {
     MAJORITY: "the majority baseline",
@@ -504,6 +508,7 @@ def primary_metric(kind: MetricKind) -> Metric:
 def custom_metrics(evaluated: Iterable[str]) -> list[str]:
     """Return the names in ``metrics/evaluate.json`` that ``evaluate.metrics`` added."""
     built_in = {"rows", LEAKED_ROWS, PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED}
+    built_in |= {CLUSTERS, CLUSTERS_WITHOUT_LEAKS}
     for metric in METRIC_TABLE.values():
         built_in |= {metric.name, f"worst_slice_{metric.name}"}
         built_in.update(metric.ends, metric.without_leaks, metric.from_leaks)

@@ -378,6 +378,14 @@ class Classification(NamedClasses):
         same = self.predictions(trained) == self.predictions(exported)
         return np.asarray(same, np.float64)
 
-    def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
-        """Return the paired bootstrap interval of the drop of accuracy."""
-        return accuracy_drop_interval(trained == labels, exported == labels, seed)
+    def drop_interval(
+        self,
+        trained: Labels,
+        exported: Labels,
+        labels: Labels,
+        seed: int,
+        *,
+        clusters: NDArray[Any] | None = None,
+    ) -> Interval:
+        """Return the paired interval of the drop of accuracy."""
+        return accuracy_drop_interval(trained == labels, exported == labels, seed, clusters)

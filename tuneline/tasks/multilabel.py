@@ -668,9 +668,19 @@ class Multilabel(NamedClasses):
             LOWEST_LABEL_AGREEMENT: float(by_label.min()),
         }
 
-    def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
-        """Return the paired bootstrap interval of the drop of macro F1."""
-        difference = paired_difference(self.primary_metric, labels, trained, exported, seed=seed)
+    def drop_interval(
+        self,
+        trained: Labels,
+        exported: Labels,
+        labels: Labels,
+        seed: int,
+        *,
+        clusters: NDArray[Any] | None = None,
+    ) -> Interval:
+        """Return the paired interval of the drop of macro F1."""
+        difference = paired_difference(
+            self.primary_metric, labels, trained, exported, seed=seed, clusters=clusters
+        )
         return Interval(difference.low, difference.high)
 
 

@@ -330,9 +330,19 @@ class Regression(Task):
         agrees = difference <= agreeing_difference(expected, labels, close_rmse)
         return agrees.astype(np.float64)
 
-    def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
-        """Return the paired bootstrap interval of the drop of Pearson's r."""
-        difference = paired_difference(self.primary_metric, labels, trained, exported, seed=seed)
+    def drop_interval(
+        self,
+        trained: Labels,
+        exported: Labels,
+        labels: Labels,
+        seed: int,
+        *,
+        clusters: NDArray[Any] | None = None,
+    ) -> Interval:
+        """Return the paired interval of the drop of Pearson's r."""
+        difference = paired_difference(
+            self.primary_metric, labels, trained, exported, seed=seed, clusters=clusters
+        )
         return Interval(difference.low, difference.high)
 
     def exported_quality(self, logits: Logits, labels: Labels) -> Mapping[str, float]:  # noqa: ARG002

@@ -602,8 +602,19 @@ class Task(ABC):
         return {}
 
     @abstractmethod
-    def drop_interval(self, trained: Labels, exported: Labels, labels: Labels, seed: int) -> Interval:
-        """Return the interval of the drop of the primary metric from the trained model to an exported one."""
+    def drop_interval(
+        self,
+        trained: Labels,
+        exported: Labels,
+        labels: Labels,
+        seed: int,
+        *,
+        clusters: NDArray[Any] | None = None,
+    ) -> Interval:
+        """Return the interval of the drop of the primary metric from the trained model to an exported one.
+
+        Rows of the same number in ``clusters`` are not independent of each other.
+        """
 
     @abstractmethod
     def exported_quality(self, logits: Logits, labels: Labels) -> Mapping[str, float]:

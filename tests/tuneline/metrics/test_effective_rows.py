@@ -100,7 +100,7 @@ def test_score_bounds_are_wilsons():
 
 @pytest.mark.parametrize(("positives", "least", "most"), [(10, 0.78, 0.9), (100, 0.97, 0.99)])
 def test_f1_without_an_error_is_as_sure_as_the_rows_of_its_class(positives, least, most):
-    """F1 is a function of the share of right rows among those that have or get the class: Wilson's interval."""
+    """F1 is a function of a share of rows: the right ones, of those that have or get the class."""
     labels = np.repeat([1, 0], [positives, 1000 - positives])
     low = metric_interval(F1, labels, labels, average="binary").low
     share = wilson_interval(positives, positives).low

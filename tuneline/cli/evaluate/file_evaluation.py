@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuneline.analysis.baselines import majority_model, tfidf_model
+from tuneline.analysis.clusters import cluster_texts
 from tuneline.cli.console import Console
 from tuneline.cli.init.row_file import open_row_file
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
@@ -344,7 +345,10 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
         logits, lengths = _predicted(model.classifier, file, texts, notes, step.advance)
         values = schema.predictions(logits)
-        predicted = SplitPredictions(file.labels, values, schema, schema.averaging(settings.f1), params.seed)
+        phase("independent rows")
+        clusters = cluster_texts(list(file.texts.values()), params.validate_.near_duplicates.similarity)
+        average = schema.averaging(settings.f1)
+        predicted = SplitPredictions(file.labels, values, schema, average, params.seed, clusters=clusters)
 
         phase("metrics")
         metrics = split_metrics(settings, file.labels, schema, logits, custom) | spread_metrics(predicted)
@@ -358,11 +362,13 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
             metrics[f"worst_slice_{slices.metric}"] = slices.value(slices.worst)
         drift = measure_drift(model, file, values, notes)
 
-    run = RunFacts(metrics, {"head_is_frozen": int(model.record.head == "frozen")}, model.params)
+    # the rows of the file are counted by their texts, whatever the training data was divided by
+    known = {key: value for key, value in model.params.items() if key != "data.split"}
+    run = RunFacts(metrics, {"head_is_frozen": int(model.record.head == "frozen")}, known)
     return FileEvaluation(
         model,
         file,
-        ReportedPredictions(file.labels, logits, schema),
+        ReportedPredictions(file.labels, logits, schema, clusters),
         metrics,
         _intervals(metrics, predicted),
         slices,
@@ -398,7 +404,12 @@ def _intervals(metrics: Mapping[str, float], predicted: SplitPredictions) -> dic
             continue
         metric = METRIC_TABLE[name]
         estimate = metric_interval(
-            metric, predicted.labels, predicted.values, average=predicted.average, seed=predicted.seed
+            metric,
+            predicted.labels,
+            predicted.values,
+            average=predicted.average,
+            seed=predicted.seed,
+            clusters=predicted.clusters,
         )
         if estimate is not None:
             intervals[metric.name] = estimate
