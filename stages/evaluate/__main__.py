@@ -173,7 +173,7 @@ def measure_split(
         metrics |= baseline_metrics(predicted, name, predictions)
     if FAILING_ROWS.exists():  # else the data checks have not run here
         leaked = leaked_rows(FAILING_ROWS, settings.split, rows)
-        metrics |= leak_metrics(predicted, leaked)
+        metrics |= leak_metrics(predicted, leaked, baselines)
     return slices, metrics
 
 

@@ -4,8 +4,8 @@ import inspect
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from tuneline.metrics.table import (
     CLUSTERS,
     CLUSTERS_WITHOUT_LEAKS,
     LEAKED_ROWS,
+    WITHOUT_LEAKS,
     Averaging,
     Metric,
 )
@@ -193,10 +194,15 @@ def leaked_rows(folder: Path, split: str, rows: int) -> NDArray[np.bool_]:
     return leaked
 
 
-def leak_metrics(split: SplitPredictions, leaked: NDArray[np.bool_]) -> dict[str, float]:
+def leak_metrics(
+    split: SplitPredictions,
+    leaked: NDArray[np.bool_],
+    baselines: Mapping[str, NDArray[Any]] | None = None,
+) -> dict[str, float]:
     """Return the number of leaked rows, and the primary metric without them, with its intervals.
 
-    Without leaked rows, or without others, there is only the number.
+    Without leaked rows, or without others, there is only the number. The comparisons with the simple models,
+    whose predictions are the ``baselines``, are repeated without the leaked rows, too.
     """
     metrics: dict[str, float] = {LEAKED_ROWS: int(leaked.sum())}
     if not leaked.any() or leaked.all():
@@ -223,6 +229,13 @@ def leak_metrics(split: SplitPredictions, leaked: NDArray[np.bool_]) -> dict[str
     )
     if clusters is not None:
         metrics[CLUSTERS_WITHOUT_LEAKS] = len(np.unique(clusters))
+
+    clean = replace(split, labels=split.labels[~leaked], values=split.values[~leaked], clusters=clusters)
+    for model, predictions in (baselines or {}).items():
+        keys = (metric.of_baseline(model), *metric.over(model))
+        for key, value in baseline_metrics(clean, model, predictions[~leaked]).items():
+            if key in keys:
+                metrics[f"{key}{WITHOUT_LEAKS}"] = value
 
     value_key, low_key, high_key = metric.without_leaks
     metrics[value_key] = estimate.value

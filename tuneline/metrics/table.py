@@ -63,9 +63,11 @@ PREDICTION_TERMS: Mapping[MetricKind, PredictionTerms] = {
 }
 LEAKED_ROWS = "leaked_rows"
 """Key in ``metrics/evaluate.json`` of the number of leaked rows: they repeat or resemble an earlier row."""
+WITHOUT_LEAKS = "_without_leaks"
+"""End of the keys of what is computed without the leaked rows."""
 CLUSTERS = "clusters"
 """Key in ``metrics/evaluate.json`` of the number of clusters of the rows: distinct texts, or groups."""
-CLUSTERS_WITHOUT_LEAKS = "clusters_without_leaks"
+CLUSTERS_WITHOUT_LEAKS = f"{CLUSTERS}{WITHOUT_LEAKS}"
 """Key of the number of clusters of the rows that are not leaked."""
 MAJORITY = "majority"
 SIMPLE_MODELS: Mapping[str, str] = {
@@ -157,9 +159,9 @@ class Metric:
     def without_leaks(self) -> tuple[str, str, str]:
         """Keys of the metric without leaked rows, and of its interval's ends, for a primary metric."""
         return (
-            f"{self.name}_without_leaks",
-            f"{self.name}_without_leaks_low",
-            f"{self.name}_without_leaks_high",
+            f"{self.name}{WITHOUT_LEAKS}",
+            f"{self.name}{WITHOUT_LEAKS}_low",
+            f"{self.name}{WITHOUT_LEAKS}_high",
         )
 
     @property
@@ -508,14 +510,15 @@ def primary_metric(kind: MetricKind) -> Metric:
 def custom_metrics(evaluated: Iterable[str]) -> list[str]:
     """Return the names in ``metrics/evaluate.json`` that ``evaluate.metrics`` added."""
     built_in = {"rows", LEAKED_ROWS, PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED}
-    built_in |= {CLUSTERS, CLUSTERS_WITHOUT_LEAKS}
+    built_in.add(CLUSTERS)
     for metric in METRIC_TABLE.values():
         built_in |= {metric.name, f"worst_slice_{metric.name}"}
         built_in.update(metric.ends, metric.without_leaks, metric.from_leaks)
         for model in SIMPLE_MODELS:
             built_in.add(str(metric.of_baseline(model)))
             built_in.update(metric.over(model))
-    return [name for name in evaluated if name not in built_in and not name.endswith("_pass_rate")]
+    ends = ("_pass_rate", WITHOUT_LEAKS)
+    return [name for name in evaluated if name not in built_in and not name.endswith(ends)]
 
 
 def title_of(name: str) -> str:

@@ -80,13 +80,13 @@ class Classification(NamedClasses):
         return min(max(LEAST_STEPS, STEPS_PER_CLASS * classes), STEPS_OF_MANY_CLASSES)
 
     @classmethod
-    def resolution(cls, rows: int) -> str:
+    def resolution(cls, rows: str, independent: float) -> str:
         """Return the half width of an interval of the accuracy, and the smallest difference that is seen."""
         # Only the rows on which two models differ tell them apart.
-        half = DEVIATIONS * math.sqrt(TYPICAL * (1 - TYPICAL) / rows)
-        smallest = DEVIATIONS * math.sqrt(DISAGREEMENT / rows)
+        half = DEVIATIONS * math.sqrt(TYPICAL * (1 - TYPICAL) / independent)
+        smallest = DEVIATIONS * math.sqrt(DISAGREEMENT / independent)
         return (
-            f"With {rows:,} rows, test measures an accuracy of {TYPICAL} to within {half:.3f}, and tells two"
+            f"With {rows}, test measures an accuracy of {TYPICAL} to within {half:.3f}, and tells two"
             f" models apart that differ by {smallest:.3f} or more."
         )
 

@@ -550,8 +550,13 @@ class Task(ABC):
 
     @classmethod
     @abstractmethod
-    def resolution(cls, rows: int) -> str:
-        """Return a sentence on how exactly a test of so many rows measures the primary metric."""
+    def resolution(cls, rows: str, independent: float) -> str:
+        """Return a sentence on how exactly a test measures the primary metric.
+
+        Args:
+            rows: Its number of rows, in words.
+            independent: Number of independent rows that they are worth.
+        """
 
     @property
     @abstractmethod

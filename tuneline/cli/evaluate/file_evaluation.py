@@ -306,6 +306,7 @@ class FileEvaluation:
         metrics: As in ``metrics/evaluate.json``; without leaks and behaviour tests.
         intervals: The intervals of the metrics that have one.
         notes: What could not be computed, and why.
+        evidence: The number of rows, and of those that are independent, in words.
     """
 
     model: EvaluatedModel
@@ -317,6 +318,7 @@ class FileEvaluation:
     drift: Sequence[DriftMeasure]
     findings: Sequence[Finding]
     notes: Sequence[str]
+    evidence: str
 
     @property
     def simple(self) -> dict[str, float]:
@@ -375,6 +377,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
         drift,
         judge_run(run),
         notes,
+        run.evidence,
     )
 
 
@@ -541,7 +544,7 @@ def print_evaluation(result: FileEvaluation) -> None:
 
 def _metrics_table(result: FileEvaluation) -> Table:
     """Return the table of the metrics of the model and of the simple models."""
-    title = f"{result.model.name} on {result.file.path.name}, {len(result.file.labels):,} rows"
+    title = f"{result.model.name} on {result.file.path.name}, {result.evidence}"
     if result.file.left_out:
         title += f", {result.file.left_out:,} left out"
     table = Table(title=title, title_justify="left")
