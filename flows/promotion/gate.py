@@ -31,6 +31,7 @@ from tuneline.project.repo import ArtifactError, artifact_path, lock_at
 from tuneline.reports.checks import Checks
 from tuneline.settings import PromotionPolicy
 from tuneline.tasks import Task, read_task
+from tuneline.tasks.predictions import clusters_of, read_predictions
 
 HOLD_CRITERION = "hold"
 """Name of the criterion that a person sets (``python -m flows.promotion hold``); it comes first."""
@@ -44,6 +45,7 @@ class PairedPredictions:
         labels: Class ids or numbers.
         production: Predictions of the model in production; ``None`` if there is none.
         incomparable: Reason why the model in production cannot predict these rows; ``None`` if it can.
+        clusters: Cluster of each row, from 0; ``None``: each row is on its own.
     """
 
     labels: NDArray[Any]
@@ -51,6 +53,7 @@ class PairedPredictions:
     production: NDArray[Any] | None
     task: Task
     incomparable: str | None = None
+    clusters: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,7 @@ def decide_promotion(
         average=task.averaging(None),
         resamples=policy.resamples,
         level=policy.confidence,
+        clusters=predictions.clusters,
     )
     gain = compared.differences[metric]
 
@@ -330,8 +334,8 @@ def paired_predictions(
         DataError: The candidate's predictions are missing.
     """
     # candidate
-    labels, candidate, task = _read(pipeline.programs.cwd / PREDICTIONS)
-    predictions = PairedPredictions(labels, candidate, None, task)
+    labels, candidate, task, clusters = _read(pipeline.programs.cwd / PREDICTIONS)
+    predictions = PairedPredictions(labels, candidate, None, task, clusters=clusters)
     if production is None:
         return predictions
 
@@ -345,16 +349,16 @@ def paired_predictions(
     return replace(predictions, production=theirs)
 
 
-def _read(path: Path) -> tuple[NDArray[Any], NDArray[Any], Task]:
-    """Return labels, predictions and task, in the order of the rows."""
+def _read(path: Path) -> tuple[NDArray[Any], NDArray[Any], Task, NDArray[Any] | None]:
+    """Return labels, predictions, task, and the clusters of the rows if known, in the order of the rows."""
     if not path.exists():
         raise DataError(
             f"{path} is missing: the promotion gate compares predictions.",
             "Run stage evaluate, which writes them.",
         )
-    table = read_table(path, ["idx", "label", "prediction"]).sort_by("idx")
+    table = read_predictions(path, ["idx", "label", "prediction"]).sort_by("idx")
     task = read_task(table.schema, "label")
-    return task.array_of(table["label"]), task.array_of(table["prediction"]), task
+    return task.array_of(table["label"]), task.array_of(table["prediction"]), task, clusters_of(table)
 
 
 def _production_predictions(
@@ -369,7 +373,7 @@ def _production_predictions(
         target = temporary / f"{production.name}.parquet"
         message = f"Fetching the predictions of {production.name}"
         pipeline.get(registry.repository, str(PREDICTIONS), production.commit, target, message)
-        _, predictions, own_task = _read(target)
+        _, predictions, own_task, _ = _read(target)
         return task.translated(predictions, own_task)
 
     # Other rows: production's model predicts them.

@@ -50,11 +50,11 @@ def main() -> dict[str, float]:
     params = load_params()
     record = ExportRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
     split = TokenizedSplit.read(SplitReader.open(TOKENIZED, params.evaluate.split, "tokenize"))
-    trained = read_logits(require(PREDICTIONS, "evaluate"), len(split))
+    trained, clusters = read_logits(require(PREDICTIONS, "evaluate"), len(split))
     # with the decisions of the trained model
     task = read_task(pq.read_schema(PREDICTIONS), "label")
     average = task.averaging(params.evaluate.f1)
-    reference = TrainedLogits(split.labels, task, trained, params.train.metric, average)
+    reference = TrainedLogits(split.labels, task, trained, params.train.metric, average, clusters)
 
     # comparison
     exported = {}

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.core.errors import DataError
-from tuneline.core.tables import numpy_values, read_table
+from tuneline.core.tables import numpy_values
 from tuneline.metrics.scores import compute_metric
-from tuneline.metrics.stats import exact_interval
+from tuneline.metrics.stats import effective_rows, exact_interval
 from tuneline.metrics.table import Averaging, Metric
 from tuneline.onnx.records import Saturation
 from tuneline.tasks import Task
+from tuneline.tasks.predictions import clusters_of, read_predictions
 
 Logits = NDArray[np.float32]
 
@@ -27,6 +28,7 @@ class TrainedLogits:
         logits: The trained model's logits, of shape ``(rows, outputs)``.
         train_metric: ``train.metric``.
         average: How F1 is averaged.
+        clusters: Cluster of each row, of shape ``(rows,)``; ``None``: each row is on its own.
     """
 
     labels: NDArray[Any]
@@ -34,6 +36,7 @@ class TrainedLogits:
     logits: Logits
     train_metric: str | None = None
     average: Averaging = "macro"
+    clusters: NDArray[Any] | None = None
 
     @property
     def metric(self) -> Metric:
@@ -88,7 +91,8 @@ def compare_logits(
     agreement = task.agreement(reference.logits, exported, reference.labels, close_rmse)
     agreement[not_finite] = 0.0
     flipped = np.flatnonzero(agreement < 1.0)
-    agreement_interval = exact_interval(float(agreement.sum()), len(agreement))
+    independent = effective_rows(agreement, reference.clusters)
+    agreement_interval = exact_interval(float(agreement.mean()) * independent, independent)
 
     # drop of the metric
     drop = f"{reference.metric.name}_drop"
@@ -99,6 +103,7 @@ def compare_logits(
         reference.labels,
         average=reference.average,
         seed=seed,
+        clusters=reference.clusters,
     )
 
     metrics = {
@@ -119,13 +124,15 @@ def compare_logits(
     return LogitComparison(metrics, exported, per_row, flipped, not_finite)
 
 
-def read_logits(path: Path, rows: int) -> Logits:
-    """Read the trained model's logits, float32 ``(rows, outputs)``, in the order of the split.
+def read_logits(path: Path, rows: int) -> tuple[Logits, NDArray[Any] | None]:
+    """Read the trained model's logits, float32 ``(rows, outputs)``, and the clusters of the rows, if known.
+
+    Both are in the order of the split.
 
     Raises:
         DataError: The file has not exactly one prediction for each row.
     """
-    table = read_table(path, ["idx", "logits"])
+    table = read_predictions(path, ["idx", "logits"])
     idx = numpy_values(table["idx"])
     if not np.array_equal(np.sort(idx), np.arange(rows)):
         raise DataError(
@@ -133,4 +140,8 @@ def read_logits(path: Path, rows: int) -> Logits:
         )
     values = numpy_values(table["logits"].combine_chunks().flatten())
     logits = values.reshape(rows, -1).astype(np.float32, copy=False)
-    return np.asarray(logits[np.argsort(idx)])
+    order = np.argsort(idx)
+    clusters = clusters_of(table)
+    if clusters is not None:
+        clusters = clusters[order]
+    return np.asarray(logits[order]), clusters

@@ -5,7 +5,8 @@ Applies the corrections in ``data/corrections/``: labels that people changed, ro
 source stays as it is. Writes ``data/raw/{train,validation,test}.parquet`` (the text columns, ``labels``,
 ``idx``; label names in the schema), or of a split with more than ``data.shard_rows`` rows
 ``train-00000-of-00012.parquet`` and so on, ``data/raw/source.json`` (where the rows came from, down to the
-commit, and what was corrected), ``reports/download/skipped.parquet`` (bad rows that were left out) and
+commit, and what was corrected), ``reports/download/skipped.parquet`` (bad rows that were left out),
+``reports/download/groups/`` (which rows are of one group, by ``data.split.by``) and
 ``metrics/download.json``.
 """
 
@@ -41,11 +42,11 @@ from tuneline.analysis.corrections import Corrections
 from tuneline.core.atomic_files import replace_directory
 from tuneline.core.errors import DataError
 from tuneline.core.launch import check_launch
-from tuneline.core.paths import DOWNLOAD, METRICS, RAW, SPLITS
+from tuneline.core.paths import DOWNLOAD, GROUPS, METRICS, RAW, SPLITS
 from tuneline.core.raw_source import AppliedCorrections, RawSource, SplitSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import run_stage
-from tuneline.core.tables import LABELS, shard_file
+from tuneline.core.tables import GROUP_COLUMN, LABELS, shard_file, write_numbers
 from tuneline.core.terminal import progress, say
 from tuneline.params import Params
 from tuneline.params.data import DataParams
@@ -57,6 +58,8 @@ from tuneline.tasks import TASKS
 WORK = "work"
 """Temporary folder: copies of the source's splits (``staged``) and files of the raw splits (``written``)."""
 LIBRARIES = ("datasets", "pyarrow")
+README = "The group of each row by data.split.by, as a number; no file for a split without groups.\n"
+"""Keeps the folder, a dependency of the stage ``validate``: DVC restores no empty folder."""
 SKIPPED = DOWNLOAD / "skipped.parquet"
 
 
@@ -78,10 +81,13 @@ def open_source(params: DataParams, seed: int) -> Source:
             return Hub(str(params.path), params.name, params.revision)
 
 
-def download(params: Params, source: Source, folder: Path, skipped: SkippedRows) -> dict[str, int]:
+def download(
+    params: Params, source: Source, folder: Path, groups: Path, skipped: SkippedRows
+) -> dict[str, int]:
     """Read every required split of the source once, and write the splits of the pipeline.
 
-    The empty ``folder`` gets the Parquet files and ``source.json``, ``skipped`` the rows that are left out.
+    The empty ``folder`` gets the Parquet files and ``source.json``, the empty folder ``groups`` the group of
+    each row, ``skipped`` the rows that are left out.
 
     Returns:
         The number of rows of each split.
@@ -104,7 +110,9 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
         refuse_unlabelled(split, selections[split], staged)
 
     # raw splits
-    splits, label_names, applied = write_splits(params, staged, selections, corrections, folder)
+    splits, label_names, applied = write_splits(
+        params, staged, selections, corrections, folder, groups=groups
+    )
 
     # origin
     file_rows: dict[str, int] = {}
@@ -226,6 +234,8 @@ def write_splits(
     selections: Mapping[str, RowSelection],
     corrections: Corrections,
     folder: Path,
+    *,
+    groups: Path,
 ) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
     """Write the Parquet files of the three splits.
 
@@ -243,6 +253,9 @@ def write_splits(
     for position, split in enumerate(SPLITS):
         writer = RawWriter(source_columns(params), data.shard_rows, encoder, corrector)
         rows = writer.write(written / split, staged, selections[split], data.max_rows, params.seed + position)
+
+        if writer.groups is not None:
+            write_numbers(groups / f"{split}.parquet", GROUP_COLUMN, writer.groups)
 
         # shards, whose names in data/raw have their number: known only now
         count = math.ceil(rows / data.shard_rows)
@@ -284,8 +297,13 @@ def main() -> dict[str, float]:
     metrics = METRICS / "download.json"
     metrics.unlink(missing_ok=True)
     source = open_source(params.data, params.seed)
-    with open_skipped(SKIPPED) as skipped, replace_directory(RAW) as folder:
-        rows = download(params, source, folder, skipped)
+    with (
+        open_skipped(SKIPPED) as skipped,
+        replace_directory(RAW) as folder,
+        replace_directory(GROUPS) as groups,
+    ):
+        (groups / "README.md").write_text(README, encoding="utf-8")
+        rows = download(params, source, folder, groups, skipped)
 
     # metrics
     values = {}

@@ -1,7 +1,7 @@
 """Files of ``data/raw``, from the staged splits: complete and corrected rows, at most ``data.max_rows``."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -14,14 +14,28 @@ from numpy.typing import NDArray
 from stages.download.corrector import Corrector
 from stages.download.label_encoding import LabelEncoder
 from stages.download.row_selection import RowSelection, sample_rows
-from stages.download.source import INDEX, StagedSplit
+from stages.download.source import GROUP, INDEX, StagedSplit
+from tuneline.analysis.clusters import renumbered
 from tuneline.analysis.corrections import dropped_file
+from tuneline.analysis.splitting import row_hashes
+from tuneline.analysis.text import Keys
 from tuneline.core.errors import DataError
-from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, raw_schema, rebatch, write_batches
+from tuneline.core.tables import (
+    LABELS,
+    ROW_GROUP,
+    UNLABELLED,
+    numpy_values,
+    raw_schema,
+    rebatch,
+    write_batches,
+)
 from tuneline.core.terminal import Progress, progress
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns
 from tuneline.readers.rows import listed
 from tuneline.tasks import Task
+
+GROUP_KEY = "\0group"
+"""Column with the hash of a row's group; no column of a file has this name."""
 
 
 @dataclass
@@ -33,6 +47,17 @@ class RawWriter:
     encoder: LabelEncoder
     corrector: Corrector
     left_out: int = 0
+    _groups: list[Keys] = field(default_factory=list)
+
+    @property
+    def groups(self) -> NDArray[np.int32] | None:
+        """The group of each row by ``data.split.by``, from 0; ``None`` for a split that has no groups.
+
+        It is a number, because values of the column can be names of people.
+        """
+        if not self._groups:
+            return None
+        return renumbered(np.concatenate(self._groups))
 
     def write(
         self,
@@ -54,7 +79,8 @@ class RawWriter:
             drawn = sample_rows(selection.rows, at_most, seed)
         with progress(f"download: writing {split}", selection.rows) as step:
             batches = self._batches(selection.batches(staged), drawn, schema, step)
-            rows = write_shards(folder, schema, self.corrector.apply(split, batches), self.shard_rows)
+            corrected = self._without_groups(self.corrector.apply(split, batches))
+            rows = write_shards(folder, schema, corrected, self.shard_rows)
         if rows == 0:
             raise DataError(f"The {split} split has no complete row left.", self._hint())
         return rows
@@ -88,6 +114,8 @@ class RawWriter:
             # columns of data/raw
             texts = batch.columns[: len(self.columns.texts)]
             raw = pa.record_batch([*texts, ids, batch[INDEX]], schema=schema)
+            if GROUP in batch.schema.names:
+                raw = raw.append_column(GROUP_KEY, pa.array(row_hashes(texts, batch[GROUP], seed=0)))
 
             # rows of this batch that are drawn: `drawn` is sorted
             is_drawn = np.ones(batch.num_rows, dtype=bool)
@@ -99,6 +127,14 @@ class RawWriter:
             yield raw.filter(pa.array(is_drawn & complete))
             first += batch.num_rows
             step.advance(batch.num_rows)
+
+    def _without_groups(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches as ``data/raw`` has them, and keep the groups of their rows."""
+        for batch in batches:
+            if GROUP_KEY in batch.schema.names:
+                self._groups.append(numpy_values(batch[GROUP_KEY]))
+                batch = batch.drop_columns(GROUP_KEY)  # noqa: PLW2901
+            yield batch
 
     def _refuse_unknown(self, batch: pa.RecordBatch, staged: StagedSplit, unknown: NDArray[np.bool_]) -> None:
         """Refuse the first row whose label is unknown."""

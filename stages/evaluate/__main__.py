@@ -2,11 +2,12 @@
 
 Reads: ``models/classifier/``; the reported split in ``data/tokenized/`` and ``data/raw/``;
 ``reports/baselines/``, what simple models predict; ``reports/checks/rows/``, for the metric without leaked
-rows; ``conf/behaviour/NAME.yaml``; the functions in ``project/`` that ``evaluate.metrics`` names; ``seed``
-and the section ``evaluate``. Computes: the logits of every row, once; metrics, with and without leaked rows;
-curves; metrics by slice; behaviour tests. Writes: ``reports/predictions.parquet``, ``reports/slices.json``,
-``reports/behaviour.json``, ``plots/evaluation/``, ``metrics/evaluate.json``. A behaviour test below its
-``min_pass_rate`` stops the pipeline, after all outs are written.
+rows; ``reports/checks/clusters/``, which rows are independent; ``conf/behaviour/NAME.yaml``; the functions in
+``project/`` that ``evaluate.metrics`` names; ``seed`` and the section ``evaluate``.
+Computes: the logits of every row, once; metrics, with and without leaked rows; curves; metrics by slice;
+behaviour tests. Writes: ``reports/predictions.parquet``, ``reports/slices.json``, ``reports/behaviour.json``,
+``plots/evaluation/``, ``metrics/evaluate.json``. A behaviour test below its ``min_pass_rate`` stops the
+pipeline, after all outs are written.
 """
 
 import csv
@@ -30,6 +31,7 @@ from tuneline.core.errors import DataError, GateError
 from tuneline.core.paths import (
     BASELINES,
     CLASSIFIER,
+    CLUSTERS,
     FAILING_ROWS,
     METRICS,
     PLOTS,
@@ -42,7 +44,7 @@ from tuneline.core.paths import (
 from tuneline.core.raw_source import RawSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, require, run_stage
-from tuneline.core.tables import ROW_GROUP, SplitReader, numpy_values
+from tuneline.core.tables import CLUSTER, ROW_GROUP, SplitReader, numpy_values, read_numbers
 from tuneline.core.terminal import phase, progress
 from tuneline.evaluation.records import Behaviour, BehaviourResult, Slices
 from tuneline.evaluation.scoring import (
@@ -99,6 +101,9 @@ def main() -> Measurements:
     custom = [load_metric("evaluate.metrics", name, split.task) for name in settings.functions]
     require(CLASSIFIER, made_by="train")
 
+    # which rows are independent, unless the data checks have not run here
+    clusters = read_numbers(split_file(CLUSTERS, settings.split), CLUSTER, len(split), made_by="validate")
+
     # the model, which may have decisions of its own
     split = replace(split, task=trained_task(split.task, CLASSIFIER))
 
@@ -120,12 +125,12 @@ def main() -> Measurements:
 
         # metrics and outs
         with progress("evaluate"):
-            slices, metrics = measure_split(params, split, texts, logits, custom)
+            slices, metrics = measure_split(params, split, texts, logits, custom, clusters=clusters)
             metrics |= pass_rates(behaviour)
             if slices.worst is not None:
                 metrics[f"worst_slice_{slices.metric}"] = slices.value(slices.worst)
             phase("writing")
-            write_outs(split, logits, slices, behaviour, Metrics.of(metrics))
+            write_outs(split, logits, slices, behaviour, Metrics.of(metrics), clusters=clusters)
 
     # the outs are written: they show which cases failed
     violations = violations_of(behaviour)
@@ -141,6 +146,8 @@ def measure_split(
     texts: LabelledTexts,
     logits: Logits,
     custom: Sequence[CustomMetric],
+    *,
+    clusters: NDArray[np.int32] | None = None,
 ) -> tuple[Slices, dict[str, float]]:
     """Return the metrics by slice, and the metrics of the whole split.
 
@@ -153,7 +160,13 @@ def measure_split(
     phase("slices")
     average = schema.averaging(settings.f1)
     predicted = SplitPredictions(
-        split.labels, schema.predictions(logits), schema, average, params.seed, params.train.metric
+        split.labels,
+        schema.predictions(logits),
+        schema,
+        average,
+        params.seed,
+        params.train.metric,
+        clusters,
     )
     scores = score_slices(make_split_slices(split.lengths, texts), predicted)
     slices = slices_report(scores, schema.primary_metric.name)
@@ -166,7 +179,7 @@ def measure_split(
         metrics |= baseline_metrics(predicted, name, predictions)
     if FAILING_ROWS.exists():  # else the data checks have not run here
         leaked = leaked_rows(FAILING_ROWS, settings.split, rows)
-        metrics |= leak_metrics(predicted, leaked)
+        metrics |= leak_metrics(predicted, leaked, baselines)
     return slices, metrics
 
 
@@ -221,9 +234,11 @@ def write_outs(
     slices: Slices,
     behaviour: Sequence[BehaviourResult],
     metrics: Metrics,
+    *,
+    clusters: NDArray[np.int32] | None = None,
 ) -> None:
     """Write every out of the stage."""
-    write_predictions(PREDICTIONS, split.labels, logits, split.task)
+    write_predictions(PREDICTIONS, split.labels, logits, split.task, clusters)
     slices.write(REPORTS / "slices.json")
     Behaviour(tests=behaviour).write(REPORTS / "behaviour.json")
     with replace_directory(PLOTS / "evaluation") as partial:

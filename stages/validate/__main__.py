@@ -1,11 +1,12 @@
 """Stage ``validate``: check the data before training, and stop the pipeline if it must not be trained on.
 
-Reads ``data/raw``, ``data/tokenized`` and, if it exists, ``data/reference/profile.json``, the profile of the
-promoted model's data. Derives scalar columns from the splits and checks them with Great Expectations. Writes
-``reports/checks/`` (``index.html`` for people, ``checks.json`` for machines, ``profile.json`` for the next
-promotion, ``rows/`` with all violating rows) and ``metrics/validate.json``. If a check of severity ``error``
-fails, or any check crashes, the stage ends with exit code 1 after the report is written, and does not write
-``reports/checks/passed``, which training depends on. docs/data-checks.md explains every check.
+Reads ``data/raw``, ``reports/download/groups``, ``data/tokenized`` and, if it exists,
+``data/reference/profile.json``, the profile of the promoted model's data. Derives scalar columns from the
+splits and checks them with Great Expectations. Writes ``reports/checks/`` (``index.html`` for people,
+``checks.json`` for machines, ``profile.json`` for the next promotion, ``rows/`` with all violating rows,
+``clusters/`` with the rows that are not independent) and ``metrics/validate.json``. If a check of severity
+``error`` fails, or any check crashes, the stage ends with exit code 1 after the report is written, and does
+not write ``reports/checks/passed``, which training depends on. docs/data-checks.md explains every check.
 """
 
 from pathlib import Path
@@ -20,6 +21,7 @@ from tuneline.core.launch import check_launch
 from tuneline.core.paths import (
     BASE,
     CHECKS,
+    CLUSTERS,
     FAILING_ROWS,
     METRICS,
     RAW,
@@ -30,13 +32,16 @@ from tuneline.core.paths import (
 )
 from tuneline.core.records import Metrics
 from tuneline.core.stage import run_stage
-from tuneline.core.tables import SplitReader
+from tuneline.core.tables import CLUSTER, SplitReader, write_numbers
 from tuneline.core.terminal import progress, say
 from tuneline.params.loading import load_params
 from tuneline.reports.checks import Profile
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stages.validate.expectations import CheckResults
+    from tuneline.analysis.clusters import Clusters
 
 TRUNCATION = "truncation_rate"
 """The check whose notes say what to do."""
@@ -76,11 +81,19 @@ def main() -> dict[str, float]:
             write_row_files(
                 folder / FAILING_ROWS.name, results.violations, data.raw, params.data.text_columns
             )
+            write_clusters(folder / CLUSTERS.name, data.clusters)
             write_checks(folder, results)  # after the files of rows, to which its page links
 
     stop_on_errors(results)
     Metrics.of({**results.record.metrics, "warnings": len(results.warnings)}).write(metrics)
     return {"expectations": len(results.record.checks), "warnings": len(results.warnings)}
+
+
+def write_clusters(folder: Path, clusters: "Mapping[str, Clusters]") -> None:
+    """Write which rows of each split are not independent of each other, whatever the checks allow."""
+    folder.mkdir()
+    for split, members in clusters.items():
+        write_numbers(folder / f"{split}.parquet", CLUSTER, members)
 
 
 def stop_on_errors(results: "CheckResults") -> None:

@@ -28,7 +28,7 @@ from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.metadata_types import FailureSeverity
 
 from stages.validate.columns import StoredColumns
-from stages.validate.near_duplicates import NO_ROW
+from tuneline.analysis.near_duplicates import NO_ROW
 from tuneline.core.tables import LABELS
 from tuneline.params.validate import Rule, ValidateParams
 

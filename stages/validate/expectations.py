@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from stages.validate.checks import CHECK_TABLE, Check, CheckOutcome, Table, expectations
 from stages.validate.columns import RowNumbers
-from stages.validate.near_duplicates import NUMBERED_THROUGH
+from stages.validate.copies import NUMBERED_THROUGH
 from stages.validate.raw import RawSplit
 from stages.validate.tables import DerivedData
 from tuneline.core.hashes import split_hash

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from stages.validate.checks import Table, percent
 from stages.validate.classes import ClassFindings, quoted_name, shortened
 from stages.validate.columns import Arrays, StoredColumns, column_writer, stored, write_columns
+from stages.validate.copies import copy_columns, copy_notes
 from stages.validate.label_sets import examine_sets
 from stages.validate.labels import LabelFindings, examine_labels
-from stages.validate.near_duplicates import NearDuplicateRows, copy_columns, copy_notes, find_near_duplicates
 from stages.validate.raw import RawSplit, broken_character_notes, read_raw
 from stages.validate.tokenized import Vocabulary, decoding_matches, read_tokenized
 from stages.validate.truncation import TruncationNotes, model_limit, whole_lengths
+from tuneline.analysis.clusters import Clusters, cluster_splits
 from tuneline.analysis.drift import (
     Distance,
     Distribution,
@@ -29,9 +30,18 @@ from tuneline.analysis.drift import (
     population_stabilities,
     population_stability,
 )
+from tuneline.analysis.near_duplicates import NearDuplicateRows, find_near_duplicates
 from tuneline.core.errors import DataError
-from tuneline.core.paths import SPLITS, TOKENIZER
-from tuneline.core.tables import LABELS, UNLABELLED, SplitReader, raw_schema, tokenized_schema
+from tuneline.core.paths import GROUPS, SPLITS, TOKENIZER
+from tuneline.core.tables import (
+    GROUP_COLUMN,
+    LABELS,
+    UNLABELLED,
+    SplitReader,
+    raw_schema,
+    read_numbers,
+    tokenized_schema,
+)
 from tuneline.core.terminal import phase
 from tuneline.engines import engine
 from tuneline.params import Params, TokenizeParams
@@ -54,13 +64,14 @@ MIN_RANGE = np.log(1.5)
 class DataFolders:
     """The folders of the base model, of the raw and the tokenized splits, and of what is derived from them.
 
-    The latter is removed in the end.
+    The latter is removed in the end. ``groups`` has the groups of the rows of raw splits.
     """
 
     base: Path
     raw: Path
     tokenized: Path
     derived: Path
+    groups: Path = GROUPS
 
     @property
     def tokenizer(self) -> Path:
@@ -72,7 +83,7 @@ class DataFolders:
 class DerivedData:
     """Everything that is derived from the data.
 
-    ``raw`` and ``profiles`` have the splits with the expected columns, by name.
+    ``raw``, ``profiles`` and ``clusters`` (of each row) have the splits with the expected columns, by name.
     """
 
     params: Params
@@ -83,6 +94,7 @@ class DerivedData:
     promoted: Profile | None
     classes: ClassFindings | None
     tables: list[Table]
+    clusters: dict[str, Clusters]
 
     def written(self, kind: str, split: str, columns: Arrays) -> StoredColumns:
         """Write derived columns of a split."""
@@ -123,7 +135,7 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
         )
     profiles = {split: profile_split(current, labels) for split, current in raw.items()}
     classes = ClassFindings.of(raw, labels, params)
-    data = DerivedData(params, folders, labels, raw, profiles, promoted, classes, [])
+    data = DerivedData(params, folders, labels, raw, profiles, promoted, classes, [], {})
 
     # tables of columns
     for split in SPLITS:
@@ -142,6 +154,9 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
         words.append(current.words())
         keys.append(current.unordered_keys)
     near_duplicates = find_near_duplicates(words, keys, params.validate_.near_duplicates.similarity)
+    origins = [similar_rows.origin for similar_rows in near_duplicates]
+    groups = [read_groups(folders.groups, current) for current in raw.values()]
+    data.clusters.update(zip(raw, cluster_splits(keys, origins, groups), strict=True))
     for split, similar_rows in zip(raw, near_duplicates, strict=True):
         data.tables.append(_raw_table(data, split, similar_rows))
     for split, columns in tokenized.items():
@@ -164,6 +179,12 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
             notes = label_findings.notes | set_findings.notes | drift_notes(data, split)
             data.tables.append(Table("between", split, columns, notes=notes))
     return data
+
+
+def read_groups(folder: Path, split: RawSplit) -> NDArray[np.int32] | None:
+    """Return the group of each row of a split; ``None`` if it has none."""
+    path = folder / f"{split.source.split}.parquet"
+    return read_numbers(path, GROUP_COLUMN, split.rows, made_by="download")
 
 
 def _with_schema(splits: Mapping[str, SplitReader], expected: pa.Schema) -> dict[str, SplitReader]:

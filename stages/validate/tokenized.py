@@ -20,13 +20,13 @@ from tokenizers import Tokenizer, decoders
 
 from stages.validate.columns import (
     Arrays,
-    RaggedArray,
     RowNumbers,
     StoredColumns,
     column_writer,
     files_of,
     read_batches,
 )
+from tuneline.analysis.ragged_array import RaggedArray
 from tuneline.core.stage import require
 from tuneline.core.tables import LABELS, WINDOW_LENGTHS, SplitReader
 from tuneline.core.terminal import phase

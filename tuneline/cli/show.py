@@ -22,6 +22,7 @@ from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.records import Metrics
 from tuneline.metrics.table import (
     AGREEMENT_TITLES,
+    CLUSTERS,
     METRIC_TABLE,
     SIMPLE_MODELS,
     custom_metrics,
@@ -65,7 +66,7 @@ def _baseline_titles() -> dict[str, str]:
     return titles
 
 
-BASELINE_TITLES = _baseline_titles() | {"rows": "Rows"}
+BASELINE_TITLES = _baseline_titles() | {"rows": "Rows", CLUSTERS: "Independent rows"}
 """Titles of the numbers in metrics/evaluate.json that come after the metrics of the model, in this order."""
 COMPARED_TITLES = {
     "agreement": "agreement with the trained model",
@@ -347,15 +348,16 @@ class Predicted:
     labels: "NDArray[Any]"
     predictions: "NDArray[Any]"
     schema: "Task"
+    clusters: "NDArray[Any] | None" = None
 
     @classmethod
     def read(cls, predictions: Path, raw: "SplitReader", lock: Lock) -> Self:
         """Read the predictions, and the texts of the same rows; refuse files of different runs."""
         from tuneline.analysis.corrections import row_keys
-        from tuneline.core.tables import read_table
         from tuneline.tasks import read_task
+        from tuneline.tasks.predictions import clusters_of, read_predictions
 
-        table = read_table(predictions, ["label", "prediction"])
+        table = read_predictions(predictions, ["label", "prediction"])
         if raw.rows != len(table):
             raise DataError(
                 f"{predictions} has {len(table):,} rows, and {raw.name} has {raw.rows:,}.",
@@ -369,7 +371,7 @@ class Predicted:
         schema = read_task(table.schema, "label")
         labels = schema.array_of(table["label"])
         predicted = schema.array_of(table["prediction"])
-        return cls(rows, labels, predicted, schema)
+        return cls(rows, labels, predicted, schema, clusters_of(table))
 
 
 def numbered(keys: Iterable[str]) -> Iterator[tuple[str, int]]:
@@ -493,6 +495,10 @@ def compare_revisions(
     predictions_then = now.schema.translated(then.predictions[rows_then], then.schema)
     labels_then = now.schema.translated(then.labels[rows_then], then.schema)
 
+    clusters = None
+    if now.clusters is not None:
+        clusters = now.clusters[rows_now]
+
     models = PairedComparison.of(
         now.schema,
         [metric for metric in now.schema.metrics if metric.resampled],
@@ -501,6 +507,7 @@ def compare_revisions(
         predictions_then,
         average=now.schema.averaging(params.get("evaluate.f1")),
         seed=int(params.get("seed") or 0),
+        clusters=clusters,
     )
     left_out = (len(now.rows) - len(common), len(then.rows) - len(common))
     is_relabelled = (labels_then != labels).reshape(len(common), -1).any(axis=1)

@@ -40,6 +40,8 @@ METRICS = Path("metrics")
 PLOTS = Path("plots")
 REPORTS = Path("reports")
 CHECKS = REPORTS / "checks"
+CLUSTERS = CHECKS / "clusters"
+"""The cluster of each row, a file for each split: rows of a cluster are not independent of each other."""
 FAILING_ROWS = CHECKS / "rows"
 """All rows that violate a data check: one Parquet file per check."""
 COMPARISON = REPORTS / "compare"
@@ -49,6 +51,8 @@ VALIDATION_PREDICTIONS = REPORTS / "validation.parquet"
 BASELINES = REPORTS / "baselines"
 """Predictions of the simple models, one column each: ``SPLIT.parquet``."""
 DOWNLOAD = REPORTS / "download"
+GROUPS = DOWNLOAD / "groups"
+"""The group of each row, by ``data.split.by``, a file for each split that is divided by it."""
 """What stage ``download`` left out: ``skipped.parquet``."""
 TIMING = REPORTS / "timing"
 PROVENANCE = REPORTS / "provenance"

@@ -30,6 +30,10 @@ WINDOW_LENGTHS = "window_lengths"
 """Tokens of each window of a row; ``data/tokenized/`` has it if long texts are divided into windows."""
 UNLABELLED = -1
 """Label of all rows of a split that was published without labels (GLUE's test splits)."""
+GROUP_COLUMN = "group"
+"""Column of ``reports/download/groups/*.parquet``."""
+CLUSTER = "cluster"
+"""Column of ``reports/checks/clusters/*.parquet``, and of predictions: the cluster of each row."""
 ROW_GROUP = 10_000
 """Rows per Parquet row group. The number is fixed so that the same rows always give the same bytes."""
 ANSWER = b"tuneline_answer"
@@ -93,10 +97,11 @@ def input_columns(schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if name not in {LABELS, WINDOW_LENGTHS}]
 
 
-def predictions_schema(task: LabelKind) -> pa.Schema:
+def predictions_schema(task: LabelKind, clustered: bool = False) -> pa.Schema:
     """Return the schema of ``reports/predictions.parquet``.
 
-    Its columns are ``idx`` (row number in the split), ``label``, ``logits`` and ``prediction``.
+    Its columns are ``idx`` (row number in the split), ``label``, ``logits``, ``prediction`` and, if it is
+    known, ``cluster``: rows of one number are not independent of each other.
     """
     fields = [
         pa.field("idx", pa.int64()),
@@ -104,6 +109,8 @@ def predictions_schema(task: LabelKind) -> pa.Schema:
         pa.field("logits", pa.list_(pa.float32())),
         pa.field("prediction", task.label_type),
     ]
+    if clustered:
+        fields.append(pa.field(CLUSTER, pa.int32()))
     return _with_features(fields, task, ("label", "prediction"))
 
 
@@ -171,6 +178,27 @@ def numpy_values(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a table with the project's row groups and compression."""
     write_batches(path, table.schema, table.to_batches(max_chunksize=ROW_GROUP))
+
+
+def write_numbers(path: Path, column: str, numbers: NDArray[Any]) -> None:
+    """Write one column of numbers, as many as there are rows."""
+    write_table(pa.table({column: numbers}), path)
+
+
+def read_numbers(path: Path, column: str, rows: int, made_by: str) -> NDArray[Any] | None:
+    """Read a column that ``write_numbers`` wrote for a split of so many rows; ``None`` without the file.
+
+    Raises:
+        DataError: It has another number of rows. The message names the stage that it is ``made_by``.
+    """
+    if not path.exists():
+        return None
+    numbers = numpy_values(read_table(path, [column])[column])
+    if len(numbers) != rows:
+        raise DataError(
+            f"{path} has {len(numbers):,} rows, and the split has {rows:,}.", f"Run `dvc repro {made_by}`."
+        )
+    return numbers
 
 
 def write_batches(

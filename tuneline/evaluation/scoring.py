@@ -4,8 +4,8 @@ import inspect
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,10 @@ from tuneline.metrics.functions import CustomMetric
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import LEVEL, Estimate, leak_difference, metric_interval, paired_difference
 from tuneline.metrics.table import (
+    CLUSTERS,
+    CLUSTERS_WITHOUT_LEAKS,
     LEAKED_ROWS,
+    WITHOUT_LEAKS,
     Averaging,
     Metric,
 )
@@ -51,6 +54,7 @@ class SplitPredictions:
         average: How F1 is averaged.
         seed: Seed of the bootstrap.
         metric: ``train.metric``.
+        clusters: Cluster of each row, shape ``(rows,)``; ``None``: each row is on its own.
     """
 
     labels: NDArray[Any]
@@ -59,6 +63,14 @@ class SplitPredictions:
     average: Averaging
     seed: int
     metric: str | None = None
+    clusters: NDArray[Any] | None = None
+
+    def clusters_of(self, rows: NDArray[Any]) -> NDArray[Any] | None:
+        """Return the clusters of chosen rows, numbers or a mask."""
+        if self.clusters is None:
+            return None
+        clusters: NDArray[Any] = self.clusters[rows]
+        return clusters
 
     @property
     def primary(self) -> Metric:
@@ -184,10 +196,15 @@ def leaked_rows(folder: Path, split: str, rows: int) -> NDArray[np.bool_]:
     return leaked
 
 
-def leak_metrics(split: SplitPredictions, leaked: NDArray[np.bool_]) -> dict[str, float]:
+def leak_metrics(
+    split: SplitPredictions,
+    leaked: NDArray[np.bool_],
+    baselines: Mapping[str, NDArray[Any]] | None = None,
+) -> dict[str, float]:
     """Return the number of leaked rows, and the primary metric without them, with its intervals.
 
-    Without leaked rows, or without others, there is only the number.
+    Without leaked rows, or without others, there is only the number. The comparisons with the simple models,
+    whose predictions are the ``baselines``, are repeated without the leaked rows, too.
     """
     metrics: dict[str, float] = {LEAKED_ROWS: int(leaked.sum())}
     if not leaked.any() or leaked.all():
@@ -195,11 +212,32 @@ def leak_metrics(split: SplitPredictions, leaked: NDArray[np.bool_]) -> dict[str
     # Both use the seed, so that the order of the two does not matter.
     metric = split.primary
     difference = leak_difference(
-        metric, split.labels, split.values, leaked, average=split.average, seed=split.seed
+        metric,
+        split.labels,
+        split.values,
+        leaked,
+        average=split.average,
+        seed=split.seed,
+        clusters=split.clusters,
     )
+    clusters = split.clusters_of(~leaked)
     estimate = primary_interval(
-        metric, split.labels[~leaked], split.values[~leaked], average=split.average, seed=split.seed
+        metric,
+        split.labels[~leaked],
+        split.values[~leaked],
+        average=split.average,
+        seed=split.seed,
+        clusters=clusters,
     )
+    if clusters is not None:
+        metrics[CLUSTERS_WITHOUT_LEAKS] = len(np.unique(clusters))
+
+    clean = replace(split, labels=split.labels[~leaked], values=split.values[~leaked], clusters=clusters)
+    for model, predictions in (baselines or {}).items():
+        keys = (metric.of_baseline(model), *metric.over(model))
+        for key, value in baseline_metrics(clean, model, predictions[~leaked]).items():
+            if key in keys:
+                metrics[f"{key}{WITHOUT_LEAKS}"] = value
 
     value_key, low_key, high_key = metric.without_leaks
     metrics[value_key] = estimate.value
@@ -329,7 +367,13 @@ def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[Sl
     for row_slice in slices:
         labels = split.labels[row_slice.rows]
         predictions = split.values[row_slice.rows]
-        estimate = primary_interval(compared, labels, predictions, average=split.average)
+        estimate = primary_interval(
+            compared,
+            labels,
+            predictions,
+            average=split.average,
+            clusters=split.clusters_of(row_slice.rows),
+        )
         values = {
             "by": row_slice.by,
             "slice": row_slice.name,
@@ -391,7 +435,13 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
         return metrics
 
     difference = paired_difference(
-        split.primary, split.labels, split.values, predictions, average=split.average, seed=split.seed
+        split.primary,
+        split.labels,
+        split.values,
+        predictions,
+        average=split.average,
+        seed=split.seed,
+        clusters=split.clusters,
     )
     low_key, high_key = split.primary.over(model)
     metrics[low_key] = difference.low
@@ -402,8 +452,15 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
 def spread_metrics(split: SplitPredictions) -> dict[str, float]:
     """Return the interval of the primary metric, and the spread that tells a collapsed model."""
     estimate = primary_interval(
-        split.primary, split.labels, split.values, average=split.average, seed=split.seed
+        split.primary,
+        split.labels,
+        split.values,
+        average=split.average,
+        seed=split.seed,
+        clusters=split.clusters,
     )
     low_key, high_key = split.primary.ends
     metrics = {low_key: estimate.low, high_key: estimate.high}
+    if split.clusters is not None:
+        metrics[CLUSTERS] = len(np.unique(split.clusters))
     return metrics | split.task.spread(split.values, split.labels)

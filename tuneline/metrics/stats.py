@@ -9,20 +9,24 @@ SciPy's.
 
 Arguments of the same name are the same everywhere: ``metric`` is an entry of the metric table, ``labels`` and
 predictions are class ids or numbers of shape ``(rows,)`` with at least one row, ``average`` is how F1 is
-averaged, ``seed`` is the seed of the draws.
+averaged, ``seed`` is the seed of the draws. ``clusters`` has a number for each row, equal for rows that are
+not independent of each other (``tuneline/analysis/clusters.py``); ``None``: each row is on its own. Of rows
+in clusters, intervals are by ``tuneline/metrics/effective_rows.py``, of other rows by methods that need no
+such estimate.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.metrics.effective_rows import Members, RowClusters, score_bounds
 from tuneline.metrics.scores import compute_metric, distinct_rows, numeric_columns
-from tuneline.metrics.table import Averaging, Metric
+from tuneline.metrics.table import METRIC_TABLE, Averaging, Metric
 
 if TYPE_CHECKING:
     from tuneline.metrics.table import CountScore, RowScore
@@ -77,22 +81,15 @@ def wilson_interval(successes: int, trials: int) -> Interval:
 
     Source: Wilson 1927; Brown, Cai & DasGupta 2001, equation 4.
     """
-    # The middle is drawn from the proportion towards 1/2, more so with few trials.
-    proportion = successes / trials
-    spread = _Z**2 / trials
-    middle = (proportion + spread / 2) / (1 + spread)
-    half = _Z / (1 + spread) * math.sqrt(proportion * (1 - proportion) / trials + spread / (4 * trials))
-    # Rounding would leave the ends at 0 and 1 just beside them.
-    low = 0.0 if successes == 0 else middle - half
-    high = 1.0 if successes == trials else middle + half
-    return Interval(low, high)
+    return Interval(*score_bounds(successes / trials, trials, _Z))
 
 
-def exact_interval(successes: float, trials: int) -> Interval:
+def exact_interval(successes: float, trials: float) -> Interval:
     """Return the exact interval of a proportion of at least one trial.
 
     It holds the true value at least as often as it says. ``successes`` may be a sum of numbers from 0 to 1.
     Numbers of the same mean vary most if all of them are 0 or 1, so the interval is wide enough for others.
+    Rows in clusters are as many trials as ``effective_rows`` says (Korn & Graubard 1998).
 
     Source: Clopper & Pearson, "The use of confidence or fiducial limits illustrated in the case of the
     binomial", Biometrika 26, 1934.
@@ -108,6 +105,15 @@ def exact_interval(successes: float, trials: int) -> Interval:
     if failures > 0:
         high = float(beta.ppf(1 - tail, successes + 1, failures))
     return Interval(low, high)
+
+
+def effective_rows(outcomes: NDArray[Any], clusters: NDArray[Any] | None) -> float:
+    """Return the number of independent rows whose mean varies as much as that of rows in clusters.
+
+    ``outcomes`` are numbers of shape ``(rows,)``: 1 for a row that is right, for example.
+    """
+    rows = RowClusters.of(clusters, len(outcomes))
+    return len(outcomes) / rows.design_effect(outcomes.astype(np.float64))
 
 
 def pearson_interval(labels: NDArray[Any], predictions: NDArray[Any]) -> Interval:
@@ -132,21 +138,81 @@ def metric_interval(
     *,
     average: Averaging = "macro",
     seed: int = 0,
+    clusters: NDArray[Any] | None = None,
 ) -> Estimate | None:
     """Return a metric with its interval by the method of the metric table; ``None`` if it has none."""
     if metric.interval == "none":
         return None
-    if metric.interval == "bootstrap":
-        observed, resampled = _bootstrap(metric, (labels, predictions), average, seed)
-        value = float(observed[0])
+    rows = RowClusters.of(clusters, len(labels))
+    value = compute_metric(metric, labels, predictions, average)
+    if metric.interval == "score" or not rows.independent:
+        interval = _score_interval(metric, (labels, predictions), average, rows)
+    elif metric.interval == "bootstrap":
+        _, resampled = _bootstrap(metric, (labels, predictions), average, seed)
         interval = percentile_interval(resampled[:, 0])
     elif metric.interval == "wilson":
-        value = compute_metric(metric, labels, predictions, average)
         interval = wilson_interval(int(np.count_nonzero(labels == predictions)), len(labels))
     else:
-        value = compute_metric(metric, labels, predictions, average)
         interval = pearson_interval(labels, predictions)
     return Estimate(value, interval.low, interval.high)
+
+
+def _score_interval(
+    metric: Metric, columns: tuple[NDArray[Any], NDArray[Any]], average: Averaging, rows: RowClusters
+) -> Interval:
+    """Return Wilson's interval of any metric, given labels and predictions.
+
+    The metric is a share of its range. The number of rows is what makes the variance of a proportion that of
+    the metric (Rao & Scott 1992; of clustered rows: Dean & Pagano 2015), so that the interval is sound near
+    the ends of the range, too, where a bootstrap of few rows has no error to draw.
+    """
+    scores = _scores_of(metric, columns, average)
+    observed = scores.on_all()
+    outcomes = _outcomes(*columns)
+    variance = float(rows.variance(scores.without, observed, outcomes)[0])
+
+    # as a share
+    width = 1.0 - metric.lowest
+    share = float(observed[0] - metric.lowest) / width
+    variance /= width**2
+    if variance > 0 and 0 < share < 1:
+        number = share * (1 - share) / variance
+    else:
+        number = _rows_of_first_error(metric, columns, average) / rows.design_effect(outcomes)
+    low, high = score_bounds(share, number, rows.critical(LEVEL))
+    return Interval(metric.lowest + width * low, metric.lowest + width * high)
+
+
+def _rows_of_first_error(
+    metric: Metric, columns: tuple[NDArray[Any], NDArray[Any]], average: Averaging
+) -> float:
+    """Return how many rows a metric without any error is of.
+
+    An error of one row lowers accuracy by 1 in all rows, but F1 by 1 in twice the rows of its class. If
+    errors are as likely on each row, the number is the sum of what they cost by the sum of its squares: a
+    proportion of so many rows has the same variance.
+    """
+    labels = columns[0]
+    if metric.count_score is None or not np.array_equal(*columns):
+        return len(labels)
+    (kinds,), counts, _ = distinct_rows((labels,))
+    if len(kinds) < 2:
+        return len(labels)
+
+    # an error on a row of each kind: another label, the most frequent one, or all other labels
+    if labels.ndim > 1:
+        wrong = 1 - kinds
+    else:
+        order = np.argsort(-counts, kind="stable")
+        wrong = np.where(kinds == kinds[order[0]], kinds[order[1]], kinds[order[0]])
+    weights = np.concatenate(
+        [np.tile(counts, (len(kinds), 1)) - np.eye(len(kinds)), np.eye(len(kinds))], axis=1
+    )
+    scores = metric.count_score(
+        weights, np.concatenate([kinds, kinds]), np.concatenate([kinds, wrong]), average
+    )
+    costs = 1 - scores
+    return float(counts @ costs / (counts @ costs**2))
 
 
 def paired_difference(
@@ -159,20 +225,64 @@ def paired_difference(
     seed: int = 0,
     resamples: int = RESAMPLES,
     level: float = LEVEL,
+    clusters: NDArray[Any] | None = None,
 ) -> Difference:
-    """Return the difference of a metric of two models, with its paired bootstrap interval.
+    """Return the difference of a metric of two models, with its paired interval.
 
     Rows are drawn with replacement, both models are scored on the same draw, and percentiles of the
     difference bound it: errors that the models share do not widen the interval (Efron & Tibshirani, "An
     Introduction to the Bootstrap", 1993, section 13.3; for two systems on one test set: Koehn, "Statistical
-    significance tests for machine translation evaluation", EMNLP 2004).
+    significance tests for machine translation evaluation", EMNLP 2004). The interval of rows in clusters is
+    Student's.
     """
+    rows = RowClusters.of(clusters, len(labels))
+    if not rows.independent:
+        outcomes = _outcomes(labels, first) - _outcomes(labels, second)
+        return _clustered_difference(metric, (labels, first, second), average, rows, outcomes, level=level)
     observed, resampled = _bootstrap(metric, (labels, first, second), average, seed, resamples=resamples)
     interval = percentile_interval(resampled[:, 0] - resampled[:, 1], level)
     return Difference(float(observed[0]), float(observed[1]), interval.low, interval.high)
 
 
-def accuracy_drop_interval(trained: NDArray[np.bool_], exported: NDArray[np.bool_], seed: int) -> Interval:
+def _clustered_difference(
+    metric: Metric,
+    columns: tuple[NDArray[Any], ...],
+    average: Averaging,
+    rows: RowClusters,
+    outcomes: Floats,
+    *,
+    leaked: NDArray[np.bool_] | None = None,
+    level: float = LEVEL,
+) -> Difference:
+    """Return the difference of the first two scores of rows in clusters, with Student's interval.
+
+    Two models that differ nowhere, or in few clusters, may differ in others: one more cluster of average size
+    for each model is added to the variance (Agresti & Min, "Simple improved confidence intervals for
+    comparing matched proportions", Statistics in Medicine 24, 2005).
+    """
+    scores = _scores_of(metric, columns, average, leaked)
+    observed = scores.on_all()
+
+    def leave_out(members: Members) -> Iterator[Floats]:
+        for without in scores.without(members):
+            yield without[:, :1] - without[:, 1:]
+
+    variance = rows.variance(leave_out, observed[:1] - observed[1:], outcomes)[0]
+    width = 1.0 - metric.lowest
+    variance += (width * rows.design_effect(outcomes) / len(outcomes)) ** 2
+    value = observed[0] - observed[1]
+    half = min(rows.critical(level) * math.sqrt(variance), 2 * width)
+    low = max(value - half, -width)
+    high = min(value + half, width)
+    return Difference(float(observed[0]), float(observed[1]), float(low), float(high))
+
+
+def accuracy_drop_interval(
+    trained: NDArray[np.bool_],
+    exported: NDArray[np.bool_],
+    seed: int,
+    clusters: NDArray[Any] | None = None,
+) -> Interval:
     """Return the paired bootstrap interval of the drop of accuracy from one model to another.
 
     The arrays say where each model is right, shape ``(rows,)``.
@@ -180,6 +290,12 @@ def accuracy_drop_interval(trained: NDArray[np.bool_], exported: NDArray[np.bool
     A row counts -1, 0 or 1, and rows of one kind are alike: drawing how many there are of each kind is
     drawing rows.
     """
+    if clusters is not None:
+        right = np.ones(len(trained), np.int64)
+        columns = (right, trained.astype(np.int64), exported.astype(np.int64))
+        difference = paired_difference(METRIC_TABLE["accuracy"], *columns, seed=seed, clusters=clusters)
+        return Interval(difference.low, difference.high)
+
     # A difference of two Boolean arrays is an error in NumPy.
     differences = trained.astype(np.int64) - exported
     kinds = np.array([-1, 0, 1])
@@ -204,15 +320,21 @@ def leak_difference(
     *,
     average: Averaging = "macro",
     seed: int = 0,
+    clusters: NDArray[Any] | None = None,
 ) -> Difference:
     """Return a metric on all rows and on rows that are not leaked, with the interval of the difference.
 
-    The interval is by a stratified bootstrap.
+    The interval is by a stratified bootstrap; of rows in clusters it is Student's.
 
     Leaked and other rows are drawn separately, so that each draw has as many of both as the split (Efron &
     Tibshirani, "An Introduction to the Bootstrap", 1993, section 8.3), and both metrics are computed on the
     same draw. ``leaked`` is true for some of the rows.
     """
+    rows = RowClusters.of(clusters, len(labels))
+    if not rows.independent:
+        outcomes = _outcomes(labels, predictions)
+        return _clustered_difference(metric, (labels, predictions), average, rows, outcomes, leaked=leaked)
+
     observed, resampled = _bootstrap(metric, (labels, predictions), average, seed, leaked=leaked)
     interval = percentile_interval(resampled[:, 0] - resampled[:, 1])
     return Difference(float(observed[0]), float(observed[1]), interval.low, interval.high)
@@ -233,92 +355,165 @@ def _bootstrap(
     rows. Return the scores on all rows, shape ``(scores,)``, and on each draw, shape ``(resamples, scores)``.
     A metric without interval raises a ValueError.
     """
-    if not metric.resampled:
-        raise ValueError(f"{metric.name} cannot be resampled: the metric table gives it no interval")
+    scores = _scores_of(metric, columns, average, leaked)
     generator = np.random.default_rng(seed)
-    if metric.count_score is not None:
-        blocks = _class_scores(
-            metric.count_score, columns, average, generator, resamples=resamples, leaked=leaked
-        )
-    elif metric.row_score is not None:
-        blocks = _number_scores(
-            metric.row_score,
-            numeric_columns(columns, metric.on_ranks),
-            generator,
-            resamples=resamples,
-            leaked=leaked,
-        )
-    # The first block is not a draw: it has the scores on all rows.
-    observed = next(blocks)
-    return observed[0], np.concatenate(list(blocks))
+    return scores.on_all(), np.concatenate(list(scores.draws(generator, resamples)))
 
 
-def _class_scores(
-    score: "CountScore",
+class _RowScores(Protocol):
+    """Scores of models on any choice of rows, given labels and the predictions of each model."""
+
+    def on_all(self) -> Floats:
+        """Return the scores on all rows, shape ``(scores,)``."""
+
+    def draws(self, generator: np.random.Generator, resamples: int) -> Iterator[Floats]:
+        """Yield the scores of rows that are drawn with replacement, in blocks ``(draws, scores)``."""
+
+    def without(self, members: Members) -> Iterator[Floats]:
+        """Yield the scores without the rows of each number in ``members``, in parts ``(numbers, scores)``."""
+
+
+def _scores_of(
+    metric: Metric,
     columns: tuple[NDArray[Any], ...],
     average: Averaging,
-    generator: np.random.Generator,
-    *,
-    resamples: int,
-    leaked: NDArray[np.bool_] | None,
-) -> Iterator[Floats]:
-    """Yield the scores of class ids: on all rows, then on blocks of draws; each of shape ``(draws, scores)``.
+    leaked: NDArray[np.bool_] | None = None,
+) -> _RowScores:
+    """Return the scores of labels and predictions; with ``leaked`` rows, a second score without these."""
+    if not metric.resampled:
+        raise ValueError(f"{metric.name} cannot be resampled: the metric table gives it no interval")
+    if metric.count_score is not None:
+        return _ClassScores(metric.count_score, columns, average, leaked)
+    if metric.row_score is not None:
+        return _NumberScores(metric.row_score, numeric_columns(columns, metric.on_ranks), leaked)
+    raise ValueError(f"{metric.name} cannot be computed from predictions")
+
+
+class _ClassScores:
+    """Scores of class ids or sets of labels.
 
     Rows with the same label, predictions and stratum are alike: drawing how many of each there are is drawing
     rows, and fast.
     """
-    strata = np.zeros(len(columns[0]), np.int64) if leaked is None else leaked
-    (labels, *models, stratum), counts, _ = distinct_rows((*columns, strata))
 
-    # ``drawn`` counts the distinct rows, shape ``(draws, distinct)``.
-    def scores(drawn: NDArray[np.int64]) -> Floats:
-        weights = drawn.astype(np.float64)
-        results = [score(weights, labels, predictions, average) for predictions in models]
-        if leaked is not None:
-            results.append(score(drawn * (stratum == 0).astype(np.float64), labels, models[0], average))
+    def __init__(
+        self,
+        score: "CountScore",
+        columns: tuple[NDArray[Any], ...],
+        average: Averaging,
+        leaked: NDArray[np.bool_] | None,
+    ) -> None:
+        strata = np.zeros(len(columns[0]), np.int64) if leaked is None else leaked
+        (labels, *models, stratum), counts, inverse = distinct_rows((*columns, strata))
+        self._score = score
+        self._labels = labels
+        self._models = models
+        self._stratum = stratum
+        self._counts = counts
+        self._inverse = inverse
+        self._average: Averaging = average
+        self._is_stratified = leaked is not None
+
+    def _scores(self, counts: NDArray[np.int64]) -> Floats:
+        """Score numbers of the distinct rows, shape ``(draws, distinct)``."""
+        weights = counts.astype(np.float64)
+        results = []
+        for predictions in self._models:
+            results.append(self._score(weights, self._labels, predictions, self._average))
+        if self._is_stratified:
+            weights = weights * (self._stratum == 0)
+            results.append(self._score(weights, self._labels, self._models[0], self._average))
         return np.stack(results, axis=-1)
 
-    yield scores(counts[None])
-    for size in chunks(resamples, len(counts)):
-        drawn = np.zeros((size, len(counts)), np.int64)
-        for index in np.unique(stratum):
-            members = stratum == index
-            total = counts[members].sum()
-            drawn[:, members] = generator.multinomial(total, counts[members] / total, size=size)
-        yield scores(drawn)
+    def on_all(self) -> Floats:
+        scores: Floats = self._scores(self._counts[None])[0]
+        return scores
+
+    def draws(self, generator: np.random.Generator, resamples: int) -> Iterator[Floats]:
+        counts = self._counts
+        for size in chunks(resamples, len(counts)):
+            drawn = np.zeros((size, len(counts)), np.int64)
+            for index in np.unique(self._stratum):
+                kinds = self._stratum == index
+                total = counts[kinds].sum()
+                drawn[:, kinds] = generator.multinomial(total, counts[kinds] / total, size=size)
+            yield self._scores(drawn)
+
+    def without(self, members: Members) -> Iterator[Floats]:
+        order = np.argsort(members, kind="stable")
+        kinds = len(self._counts)
+        start = 0
+        for size in chunks(int(members.max()) + 1, kinds):
+            # the rows of this part of the numbers
+            end = start + size
+            rows = order[slice(*np.searchsorted(members[order], (start, end)))]
+            cells = (members[rows] - start) * kinds + self._inverse[rows]
+            left_out = np.bincount(cells, minlength=size * kinds).reshape(size, kinds)
+            yield self._scores(self._counts - left_out)
+            start = end
 
 
-def _number_scores(
-    score: "RowScore",
-    values: Floats,
-    generator: np.random.Generator,
-    *,
-    resamples: int,
-    leaked: NDArray[np.bool_] | None,
-) -> Iterator[Floats]:
-    """Yield the scores of numbers, as ``_class_scores`` does.
+class _NumberScores:
+    """Scores of numbers. Ranks are not computed again for other rows, which changes only ties."""
 
-    Ranks are not computed again in each draw, which changes only ties.
-    """
-    # The stratum without leaked rows is the first one.
-    if leaked is None:
-        strata = [np.arange(values.shape[1])]
-    else:
-        strata = [np.flatnonzero(~leaked), np.flatnonzero(leaked)]
-    labels = values[0]
-    models = values[1:]
+    def __init__(self, score: "RowScore", values: Floats, leaked: NDArray[np.bool_] | None) -> None:
+        self._score = score
+        self._values = values
+        self._leaked = leaked
 
-    # ``drawn`` has the row numbers of each stratum, shape ``(draws, rows of the stratum)``.
-    def scores(drawn: list[NDArray[np.int64]]) -> Floats:
+    def _scores(self, drawn: list[NDArray[np.int64]]) -> Floats:
+        """Score row numbers of each stratum, shape ``(draws, rows of the stratum)``."""
+        labels = self._values[0]
+        models = self._values[1:]
         rows = np.concatenate(drawn, axis=1)
-        results = [score(labels[rows], predictions[rows]) for predictions in models]
-        if leaked is not None:
-            results.append(score(labels[drawn[0]], models[0][drawn[0]]))
+        results = [self._score(labels[rows], predictions[rows]) for predictions in models]
+        if self._leaked is not None:
+            results.append(self._score(labels[drawn[0]], models[0][drawn[0]]))
         return np.stack(results, axis=-1)
 
-    yield scores([rows[None] for rows in strata])
-    for size in chunks(resamples, values.shape[1]):
-        yield scores([rows[generator.integers(len(rows), size=(size, len(rows)))] for rows in strata])
+    @property
+    def _strata(self) -> list[NDArray[np.int64]]:
+        """The row numbers of each stratum; the stratum without leaked rows is the first one."""
+        if self._leaked is None:
+            return [np.arange(self._values.shape[1])]
+        return [np.flatnonzero(~self._leaked), np.flatnonzero(self._leaked)]
+
+    def on_all(self) -> Floats:
+        scores: Floats = self._scores([rows[None] for rows in self._strata])[0]
+        return scores
+
+    def draws(self, generator: np.random.Generator, resamples: int) -> Iterator[Floats]:
+        strata = self._strata
+        for size in chunks(resamples, self._values.shape[1]):
+            drawn = [rows[generator.integers(len(rows), size=(size, len(rows)))] for rows in strata]
+            yield self._scores(drawn)
+
+    def without(self, members: Members) -> Iterator[Floats]:
+        strata = self._strata
+        for number in range(int(members.max()) + 1):
+            yield self._scores([rows[members[rows] != number][None] for rows in strata])
+
+
+def _outcomes(labels: NDArray[Any], predictions: NDArray[Any]) -> Floats:
+    """Return how right each prediction is, shape ``(rows,)``.
+
+    Of class ids it is 0 or 1, of sets of labels the share of right decisions, of other numbers the negative
+    squared difference of standard scores.
+    """
+    if labels.ndim > 1:
+        shares: Floats = (labels == predictions).mean(axis=1)
+        return shares
+    if np.issubdtype(labels.dtype, np.integer):
+        return (labels == predictions).astype(np.float64)
+    distances: Floats = (_standardized(labels) - _standardized(predictions)) ** 2
+    return -distances
+
+
+def _standardized(values: NDArray[Any]) -> Floats:
+    numbers = values.astype(np.float64)
+    deviation = float(numbers.std())
+    standardized: Floats = (numbers - numbers.mean()) / (deviation or 1.0)
+    return standardized
 
 
 def chunks(resamples: int, width: int) -> Iterator[int]:
@@ -342,6 +537,36 @@ def mcnemar_p_value(first_only: int, second_only: int) -> float:
     from scipy.stats import binomtest
 
     return float(binomtest(first_only, first_only + second_only).pvalue)
+
+
+def clustered_mcnemar_p_value(net: NDArray[np.int64]) -> float:
+    """Return the two-sided, exact p-value of McNemar's test of rows in clusters.
+
+    If the models are equally good, each cluster is as likely to favour one as the other: the test is over all
+    signs of the clusters' net numbers. Of clusters of one row it is McNemar's test.
+
+    Args:
+        net: Of each cluster, the rows that only the first model predicts correctly less those that only the
+            second does.
+
+    Source: Fisher, "The Design of Experiments", 1935, section 21, on clusters as in Durkalski, Palesch,
+    Lipsitz & Rust, "Analysis of clustered matched-pair data", Statistics in Medicine 22, 2003.
+    """
+    from scipy.signal import fftconvolve
+    from scipy.stats import binom
+
+    # the distribution of the sum: of clusters of one size, a binomial number has the plus sign
+    sizes, clusters = np.unique(np.abs(net[net != 0]), return_counts=True)
+    distribution = np.ones(1)
+    for size, number in zip(sizes.tolist(), clusters.tolist(), strict=True):
+        signs = np.zeros(size * number + 1)
+        signs[::size] = binom.pmf(np.arange(number + 1), number, 0.5)
+        distribution = fftconvolve(distribution, signs)
+
+    # as extreme as the sum that was observed, which is in steps of two
+    sums = 2 * np.arange(len(distribution)) - (len(distribution) - 1)
+    p_value = float(distribution[np.abs(sums) >= abs(int(net.sum()))].sum())
+    return min(max(p_value, 0.0), 1.0)
 
 
 @dataclass(frozen=True)
@@ -374,6 +599,7 @@ def select_best(
     average: Averaging = "macro",
     seed: int = 0,
     resamples: int = RESAMPLES,
+    clusters: NDArray[Any] | None = None,
 ) -> Selection:
     """Choose the best configuration, and correct its metric for the luck of the choice.
 
@@ -393,8 +619,11 @@ def select_best(
         average: How F1 is averaged.
         seed: Seed of the draws.
         resamples: Number of draws.
+        clusters: Cluster of each row: clusters are drawn, with all of their rows.
     """
     rows = len(labels)
+    row_clusters = RowClusters.of(clusters, rows)
+    number = len(row_clusters.sizes)
     sign = 1 if metric.greater_is_better else -1
     generator = np.random.default_rng(seed)
 
@@ -402,8 +631,9 @@ def select_best(
     inside_blocks = []
     outside_blocks = []
     for size in chunks(resamples, rows):
-        drawn = generator.multinomial(rows, np.full(rows, 1 / rows), size=size)
-        drawn = drawn[(drawn == 0).any(axis=1)]  # of very few rows, a draw may have all
+        drawn = generator.multinomial(number, np.full(number, 1 / number), size=size)
+        drawn = drawn[(drawn == 0).any(axis=1)]  # of very few clusters, a draw may have all
+        drawn = drawn[:, row_clusters.members]
         inside_blocks.append(_mean_scores(metric, labels, predictions, drawn, average))
         outside_blocks.append(_mean_scores(metric, labels, predictions, drawn == 0, average))
     inside = np.concatenate(inside_blocks)

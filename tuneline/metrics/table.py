@@ -63,6 +63,12 @@ PREDICTION_TERMS: Mapping[MetricKind, PredictionTerms] = {
 }
 LEAKED_ROWS = "leaked_rows"
 """Key in ``metrics/evaluate.json`` of the number of leaked rows: they repeat or resemble an earlier row."""
+WITHOUT_LEAKS = "_without_leaks"
+"""End of the keys of what is computed without the leaked rows."""
+CLUSTERS = "clusters"
+"""Key in ``metrics/evaluate.json`` of the number of clusters of the rows: distinct texts, or groups."""
+CLUSTERS_WITHOUT_LEAKS = f"{CLUSTERS}{WITHOUT_LEAKS}"
+"""Key of the number of clusters of the rows that are not leaked."""
 MAJORITY = "majority"
 SIMPLE_MODELS: Mapping[str, str] = {
     MAJORITY: "the majority baseline",
@@ -94,7 +100,7 @@ AGREEMENT_TITLES: Mapping[str, str] = {
     LOWEST_LABEL_AGREEMENT: "of the worst label",
 }
 """Titles of ``Task.agreement_metrics``, after the word "agreement"."""
-IntervalMethod = Literal["wilson", "fisher", "bootstrap", "none"]
+IntervalMethod = Literal["wilson", "score", "fisher", "bootstrap", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +109,8 @@ class Metric:
 
     Attributes:
         name: Key in ``metrics/*.json``, and value of ``train.metric``.
-        interval: Method of its confidence interval in ``tuneline.metrics.stats``.
+        lowest: Lower end of its range; the upper end is 1 if it has an interval.
+        interval: Method of its confidence interval in ``tuneline.metrics.stats``, of independent rows.
         count_score: Formula for class ids or sets of labels; ``None`` for a metric of numbers, logits or
             probabilities.
         probability_score: Formula for probabilities of classes; ``None`` for other metrics.
@@ -119,6 +126,7 @@ class Metric:
     title: str
     kinds: tuple[MetricKind, ...]
     greater_is_better: bool = True
+    lowest: float = 0.0
     interval: IntervalMethod = "none"
     count_score: CountScore | None = None
     row_score: RowScore | None = None
@@ -151,9 +159,9 @@ class Metric:
     def without_leaks(self) -> tuple[str, str, str]:
         """Keys of the metric without leaked rows, and of its interval's ends, for the project's metric."""
         return (
-            f"{self.name}_without_leaks",
-            f"{self.name}_without_leaks_low",
-            f"{self.name}_without_leaks_high",
+            f"{self.name}{WITHOUT_LEAKS}",
+            f"{self.name}{WITHOUT_LEAKS}_low",
+            f"{self.name}{WITHOUT_LEAKS}_high",
         )
 
     @property
@@ -367,7 +375,7 @@ _METRICS = (
         name="f1",
         title="F1",
         kinds=CLASSES,
-        interval="bootstrap",
+        interval="score",
         count_score=_f1,
         baseline="majority_f1",
         hub_name="f1",
@@ -376,7 +384,8 @@ _METRICS = (
         name="matthews_correlation",
         title="Matthews correlation",
         kinds=CLASSES,
-        interval="bootstrap",
+        lowest=-1.0,
+        interval="score",
         count_score=_matthews_correlation,
         uninformed=0.0,
         hub_name="matthews_correlation",
@@ -385,6 +394,7 @@ _METRICS = (
         name="pearson",
         title="Pearson's r",
         kinds=NUMBERS,
+        lowest=-1.0,
         interval="fisher",
         row_score=_correlation,
         uninformed=0.0,
@@ -394,6 +404,7 @@ _METRICS = (
         name="spearmanr",
         title="Spearman's rho",
         kinds=NUMBERS,
+        lowest=-1.0,
         interval="bootstrap",
         row_score=_correlation,
         on_ranks=True,
@@ -404,7 +415,7 @@ _METRICS = (
         name="macro_f1",
         title="Macro F1",
         kinds=SETS,
-        interval="bootstrap",
+        interval="score",
         count_score=_macro_f1,
         baseline="majority_macro_f1",
     ),
@@ -412,7 +423,7 @@ _METRICS = (
         name="micro_f1",
         title="Micro F1",
         kinds=SETS,
-        interval="bootstrap",
+        interval="score",
         count_score=_micro_f1,
         baseline="majority_micro_f1",
     ),
@@ -420,7 +431,7 @@ _METRICS = (
         name="samples_f1",
         title="F1 of a row, mean",
         kinds=SETS,
-        interval="bootstrap",
+        interval="score",
         count_score=_samples_f1,
         baseline="majority_samples_f1",
     ),
@@ -428,7 +439,7 @@ _METRICS = (
         name="subset_accuracy",
         title="Rows exactly right",
         kinds=SETS,
-        interval="bootstrap",
+        interval="score",
         count_score=_subset_accuracy,
         baseline="majority_subset_accuracy",
     ),
@@ -437,7 +448,7 @@ _METRICS = (
         title="Hamming loss",
         kinds=SETS,
         greater_is_better=False,
-        interval="bootstrap",
+        interval="score",
         count_score=_hamming_loss,
         baseline="majority_hamming_loss",
     ),
@@ -532,13 +543,15 @@ def project_metric(kind: MetricKind, name: str | None) -> Metric:
 def custom_metrics(evaluated: Iterable[str]) -> list[str]:
     """Return the names in ``metrics/evaluate.json`` that ``evaluate.metrics`` added."""
     built_in = {"rows", LEAKED_ROWS, PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED}
+    built_in.add(CLUSTERS)
     for metric in METRIC_TABLE.values():
         built_in |= {metric.name, f"worst_slice_{metric.name}"}
         built_in.update(metric.ends, metric.without_leaks, metric.from_leaks)
         for model in SIMPLE_MODELS:
             built_in.add(str(metric.of_baseline(model)))
             built_in.update(metric.over(model))
-    return [name for name in evaluated if name not in built_in and not name.endswith("_pass_rate")]
+    ends = ("_pass_rate", WITHOUT_LEAKS)
+    return [name for name in evaluated if name not in built_in and not name.endswith(ends)]
 
 
 def title_of(name: str) -> str:

@@ -10,7 +10,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.metrics.stats import LEVEL, RESAMPLES, Difference, mcnemar_p_value, paired_difference
+from tuneline.metrics.stats import (
+    LEVEL,
+    RESAMPLES,
+    Difference,
+    clustered_mcnemar_p_value,
+    mcnemar_p_value,
+    paired_difference,
+)
 from tuneline.metrics.table import Averaging, Metric
 from tuneline.tasks import Task
 
@@ -20,7 +27,7 @@ class McNemar:
     """McNemar's test: are two classifiers right on equally many of the rows that only one predicts correctly?
 
     Attributes:
-        p: Two-sided, exact.
+        p: Two-sided, exact; of rows in clusters, over the signs of the clusters.
     """
 
     first_only: int
@@ -28,12 +35,21 @@ class McNemar:
     p: float
 
     @classmethod
-    def of(cls, first_right: NDArray[np.bool_], second_right: NDArray[np.bool_]) -> Self:
+    def of(
+        cls,
+        first_right: NDArray[np.bool_],
+        second_right: NDArray[np.bool_],
+        clusters: NDArray[Any] | None = None,
+    ) -> Self:
         """Test which predictions are right; arrays of shape ``(rows,)``."""
         # Rows that both predict correctly, or neither, say nothing about a difference.
         first_only = int((first_right & ~second_right).sum())
         second_only = int((second_right & ~first_right).sum())
-        return cls(first_only, second_only, mcnemar_p_value(first_only, second_only))
+        if clusters is None:
+            return cls(first_only, second_only, mcnemar_p_value(first_only, second_only))
+        net = np.zeros(int(clusters.max()) + 1, np.int64)
+        np.add.at(net, clusters, first_right.astype(np.int64) - second_right)
+        return cls(first_only, second_only, clustered_mcnemar_p_value(net))
 
 
 @dataclass(frozen=True)
@@ -61,6 +77,7 @@ class PairedComparison:
         seed: int = 0,
         resamples: int = RESAMPLES,
         level: float = LEVEL,
+        clusters: NDArray[Any] | None = None,
     ) -> Self:
         """Compare predictions, of shape ``(rows,)`` as the labels.
 
@@ -74,13 +91,20 @@ class PairedComparison:
             seed: Seed of the resampling.
             resamples: Number of resamples.
             level: Confidence level of the intervals.
+            clusters: Cluster of each row, from 0; ``None``: each row is on its own.
         """
-        options: dict[str, Any] = {"average": average, "seed": seed, "resamples": resamples, "level": level}
+        options: dict[str, Any] = {
+            "average": average,
+            "seed": seed,
+            "resamples": resamples,
+            "level": level,
+            "clusters": clusters,
+        }
         differences = {}
         for metric in metrics:
             differences[metric.name] = paired_difference(metric, labels, first, second, **options)
 
         test = None
         if task.one_class:
-            test = McNemar.of(~task.errors(first, labels), ~task.errors(second, labels))
+            test = McNemar.of(~task.errors(first, labels), ~task.errors(second, labels), clusters)
         return cls(differences, test)

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.core.paths import RAW, VALIDATION_PREDICTIONS
-from tuneline.core.tables import is_split_file, read_table
+from tuneline.core.tables import is_split_file
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params.section import FunctionName
 from tuneline.project.dvc import Lock, cached_folder, cached_out
 from tuneline.project.params_file import get_value
 from tuneline.tasks import read_task
+from tuneline.tasks.predictions import clusters_of, read_predictions
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,8 @@ def compare_scores(
     if not rows or rows != _validation_files(root, second):
         return None
 
-    first_table = read_table(first_file, ["label", "prediction"])
-    second_table = read_table(second_file, ["label", "prediction"])
+    first_table = read_predictions(first_file, ["label", "prediction"])
+    second_table = read_predictions(second_file, ["label", "prediction"])
     task = read_task(first_table.schema, "label")
     if task != read_task(second_table.schema, "label"):
         return None
@@ -148,6 +149,7 @@ def compare_scores(
         task.array_of(second_table["prediction"]),
         average=task.averaging(None),
         seed=seed,
+        clusters=clusters_of(first_table),
     )
     # As an error that is lower is better, its difference is negated, and the ends of the interval swap.
     if entry.greater_is_better:

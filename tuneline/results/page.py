@@ -286,6 +286,12 @@ class Report:
         return re.sub(r"[^\w.-]+", "-", name).strip("-") or "classifier"
 
     @property
+    def evidence(self) -> str:
+        """The number of rows that the metrics are of, in words; empty if it is not known."""
+        run = RunFacts(self.metrics, params=self.params)
+        return run.evidence if run.rows else ""
+
+    @property
     def split(self) -> str:
         """The reported split."""
         return str(self.params.get("evaluate.split", "test"))

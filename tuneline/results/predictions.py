@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from tuneline.core.errors import DataError
 from tuneline.core.paths import PREDICTIONS
-from tuneline.core.tables import SplitReader, read_table
+from tuneline.core.tables import SplitReader
 from tuneline.metrics.scores import confusion_matrix
 from tuneline.metrics.stats import Difference, Estimate, Floats, metric_interval, paired_difference
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.project.repo import PreviousResult
 from tuneline.results.verdict import PRIMARY_METRICS, about_errors, rivals
 from tuneline.tasks import Task, read_task
+from tuneline.tasks.predictions import clusters_of, read_predictions
 
 MAX_CONFUSED_PAIRS = 15
 MAX_TOGETHER = 16
@@ -35,11 +36,13 @@ class ReportedPredictions:
     Attributes:
         labels: Labels of shape ``(rows, *Task.label_shape)``.
         logits: float32 of shape ``(rows, outputs)``.
+        clusters: Cluster of each row, of shape ``(rows,)``; ``None``: each row is on its own.
     """
 
     labels: NDArray[Any]
     logits: NDArray[np.float32]
     task: Task
+    clusters: NDArray[Any] | None = None
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
@@ -48,11 +51,15 @@ class ReportedPredictions:
         import pyarrow.compute as pc
 
         try:
-            table = read_table(path, ["idx", "label", "logits"])
+            table = read_predictions(path, ["idx", "label", "logits"])
             task = read_task(table.schema, "label")
             order = np.argsort(table["idx"].to_numpy(), kind="stable")
             logits = pc.list_flatten(table["logits"]).to_numpy().reshape(len(table), -1)
-            return cls(task.array_of(table["label"])[order], logits[order].astype(np.float32), task)
+            clusters = clusters_of(table)
+            if clusters is not None:
+                clusters = clusters[order]
+            labels = task.array_of(table["label"])[order]
+            return cls(labels, logits[order].astype(np.float32), task, clusters)
         except (DataError, pa.ArrowException, KeyError, ValueError, OSError):
             return None
 
@@ -435,4 +442,5 @@ def interval_of(
 
 def _settings(params: Mapping[str, Any], predictions: ReportedPredictions) -> dict[str, Any]:
     average = predictions.task.averaging(params.get("evaluate.f1"))
-    return {"average": average, "seed": int(params.get("seed") or 0)}
+    seed = int(params.get("seed") or 0)
+    return {"average": average, "seed": seed, "clusters": predictions.clusters}

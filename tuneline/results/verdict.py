@@ -9,7 +9,7 @@ this one.
 import csv
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Self, get_args
@@ -18,6 +18,7 @@ from tuneline.core.paths import FIRST_SWEEP, METRICS, PLOTS, TIMING
 from tuneline.core.records import Metrics, Timing
 from tuneline.metrics.table import (
     AT_HALF,
+    CLUSTERS,
     LEAKED_ROWS,
     MAJORITY,
     METRIC_TABLE,
@@ -26,6 +27,7 @@ from tuneline.metrics.table import (
     PREDICTED_CLASSES,
     PREDICTION_TERMS,
     SIMPLE_MODELS,
+    WITHOUT_LEAKS,
     Metric,
     MetricKind,
     primary_metric,
@@ -55,7 +57,11 @@ can. On the sample, after falls of 5 and 3 % (seeds 42 and 2), training twice as
 0.956 and 0.949 instead of 0.957 and 0.956.
 """
 FEW_ROWS = 2_000
-"""Rows of the reported split below which more of them could decide an unclear comparison."""
+"""Independent rows of the reported split below which more of them could decide an unclear comparison."""
+MOST_LEAKED = 0.5
+"""Largest share of leaked rows with which the metric of all rows is judged."""
+FEWEST = 10
+"""Fewest independent rows that are judged at all."""
 AS_GOOD = 0.03
 """Largest fall of the validation metric after its best evaluation that few rows show by chance."""
 UNBALANCED = 0.8
@@ -129,6 +135,41 @@ class RunFacts:
         return int(self.evaluated.get("rows", 0))
 
     @property
+    def clusters(self) -> int:
+        """Rows of the reported split that are independent; of copies, and of rows of a group, one counts."""
+        return int(self.evaluated.get(CLUSTERS, self.rows))
+
+    @property
+    def unit(self) -> str:
+        """What independent rows are, in words."""
+        if self.clusters == self.rows:
+            return "rows"
+        division = self.params.get("data.split") or {}
+        return "groups" if division.get("by") else "distinct texts"
+
+    @property
+    def evidence(self) -> str:
+        """The number of rows, and of those that are independent, in words."""
+        if self.clusters == self.rows:
+            return f"{self.rows:,} rows"
+        return f"{self.rows:,} rows, {self.clusters:,} {self.unit}"
+
+    @property
+    def leaked_share(self) -> float:
+        """Share of the rows that repeat or resemble a row of an earlier split."""
+        return self.evaluated.get(LEAKED_ROWS, 0.0) / max(self.rows, 1)
+
+    @property
+    def without_leaks(self) -> Self:
+        """The run as if the reported split had no leaked rows; the figures of all rows are left out."""
+        evaluated = {}
+        for key, value in self.evaluated.items():
+            if WITHOUT_LEAKS in key:
+                evaluated[key.replace(WITHOUT_LEAKS, "")] = value
+        evaluated["rows"] = self.rows - self.evaluated.get(LEAKED_ROWS, 0.0)
+        return replace(self, evaluated=evaluated)
+
+    @property
     def is_fine_tuned(self) -> bool:
         """True if the training began with a pretrained checkpoint."""
         return self.params.get("model.checkpoint") is not None
@@ -199,11 +240,14 @@ def judge_run(run: RunFacts) -> list[Finding]:
     if metric is None:
         return []
 
-    findings = _collapsed(run, metric) or _against_simple_models(run, metric)
+    findings = _collapsed(run, metric) or _undecided(run, metric) or _of_clean_rows(run, metric)
+    if not findings:
+        findings = _against_simple_models(run, metric)
     candidates = [_chosen_head(run), _never_predicted(run, metric), _thresholds(run, metric)]
     if not run.is_frozen:  # the curves say nothing of a linear model, which is fitted in one go
         candidates += [_diverged(run), _still_improving(run), _overfitting(run)]
-    candidates += [leak_finding(run), _few_rows(run, metric)]
+    if findings[:1] and findings[0].name != UNDECIDED:
+        candidates += [leak_finding(run), _few_rows(run, metric)]
     for finding in candidates:
         if finding is not None:
             findings.append(finding)
@@ -308,6 +352,48 @@ def comparisons(run: RunFacts, metric: Metric) -> list[Comparison]:
 def _unbeaten(run: RunFacts, metric: Metric) -> list[Comparison]:
     """Return the comparisons with simple models that are not beaten, the best simple model first."""
     return [comparison for comparison in comparisons(run, metric) if not comparison.beaten]
+
+
+UNDECIDED = "undecided"
+"""Name of the finding that the rows cannot tell how good the model is."""
+DIVIDE = (
+    "Divide the data by what such rows have in common (data.split.by: a customer, a document), so that none"
+    " of it is in two splits, or leave the copies out (docs/data-checks.md), and train again."
+)
+
+
+def _undecided(run: RunFacts, metric: Metric) -> list[Finding]:
+    """Return that too few independent rows, or too few that training has not seen, are left to judge."""
+    value = run.evaluated[metric.name]
+    if run.leaked_share > MOST_LEAKED:
+        clean = run.without_leaks
+        if metric.name in clean.evaluated and clean.clusters >= FEWEST:
+            return []
+        leaked = int(run.evaluated[LEAKED_ROWS])
+        sentence = (
+            f"These rows cannot tell how good the model is: {leaked:,} of {run.rows:,} repeat or resemble a"
+            f" row of an earlier split, which it may know by heart ({metric.title} {value:.3f})."
+        )
+        return [Finding(UNDECIDED, "bad", sentence, DIVIDE)]
+
+    if run.clusters == run.rows or run.clusters >= FEWEST:
+        return []
+    sentence = (
+        f"These rows cannot tell how good the model is: {run.evidence}, too few for an interval"
+        f" ({metric.title} {value:.3f})."
+    )
+    return [Finding(UNDECIDED, "bad", sentence, f"Test on more {run.unit}.")]
+
+
+def _of_clean_rows(run: RunFacts, metric: Metric) -> list[Finding]:
+    """Return what the rows without the leaked ones say, where most are leaked; else nothing."""
+    if run.leaked_share <= MOST_LEAKED:
+        return []
+    findings = []
+    for finding in _against_simple_models(run.without_leaks, metric):
+        sentence = f"Without rows that repeat or resemble a row of an earlier split: {finding.sentence}"
+        findings.append(replace(finding, sentence=sentence))
+    return findings
 
 
 def _against_simple_models(run: RunFacts, metric: Metric) -> list[Finding]:
@@ -423,7 +509,7 @@ def _praise(run: RunFacts, metric: Metric, compared: Sequence[Comparison]) -> st
     if len(compared) > 1:
         rival += ", the best of the simple models"
     difference = f"{best.simple:.3f}, difference {best.low:+.3f} to {best.high:+.3f}"
-    return f"Good: {metric.title} {value} on {run.rows:,} rows, clearly above {rival} ({difference})."
+    return f"Good: {metric.title} {value} on {run.evidence}, clearly above {rival} ({difference})."
 
 
 def _never_predicted(run: RunFacts, metric: Metric) -> Finding | None:
@@ -639,7 +725,8 @@ def leak_finding(run: RunFacts) -> Finding | None:
     leaked = int(run.evaluated[LEAKED_ROWS])
     sentence = (
         f"{leaked:,} of {run.rows:,} rows ({leaked / run.rows:.1%}) repeat or resemble a row of an earlier"
-        f" split. {metric.title} without them: {without:.3f} (95 % interval {low:.3f} to {high:.3f}). They"
+        f" split. {metric.title} without them: {without:.3f} (95 % interval {low:.3f} to {high:.3f}"
+        f"{_clean_texts(run)}). They"
         f" {effect}: {every - without:+.3f} (95 % interval {gain_low:+.3f} to {gain_high:+.3f})."
     )
     if gain_low <= 0:
@@ -648,10 +735,18 @@ def leak_finding(run: RunFacts) -> Finding | None:
     return Finding("leaks", "warning", sentence, advice)
 
 
+def _clean_texts(run: RunFacts) -> str:
+    """Return how many independent rows are not leaked, in words; empty where all rows are independent."""
+    clean = run.without_leaks
+    if CLUSTERS not in clean.evaluated or clean.clusters == clean.rows:
+        return ""
+    return f"; {clean.clusters:,} {clean.unit}"
+
+
 def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
     """Return a note if there are too few rows to compare with the best simple model that is not beaten."""
     unbeaten = _unbeaten(run, metric)
-    if not unbeaten or run.rows >= FEW_ROWS:
+    if not unbeaten or run.clusters >= FEW_ROWS:
         return None
     best = unbeaten[0]
     if best.high < 0 or best.high == best.low:
@@ -660,11 +755,12 @@ def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
     # The width of an interval falls with the square root of the rows.
     half_width = (best.high - best.low) / 2
     difference = abs(best.model - best.simple)
-    needed = run.rows * (half_width / difference) ** 2 if difference else math.inf
+    needed = run.clusters * (half_width / difference) ** 2 if difference else math.inf
     advice = ""
-    if needed < 100 * run.rows:
-        advice = f"A difference as small as this one, {difference:.3f}, needs about {_rounded(needed)} rows."
-    sentence = f"{run.rows:,} rows show only differences of more than about {half_width:.3f}."
+    if needed < 100 * run.clusters:
+        number = _rounded(needed)
+        advice = f"A difference as small as this one, {difference:.3f}, needs about {number} {run.unit}."
+    sentence = f"{run.clusters:,} {run.unit} show only differences of more than about {half_width:.3f}."
     return Finding("few rows", "note", sentence, advice)
 
 

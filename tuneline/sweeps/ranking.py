@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.core.errors import StageError
-from tuneline.core.tables import read_table
 from tuneline.metrics.stats import Selection, select_best
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.sweeps.record import SWEEP_STATE, Configuration, SweepRecord, predictions_file
 from tuneline.sweeps.space import Values
 from tuneline.tasks import read_task
+from tuneline.tasks.predictions import clusters_of, read_predictions
 
 LATENCY_COLUMN = "ms"
 SHOWN_SAME = 5
@@ -135,14 +135,16 @@ def winner(root: Path, name: str, record: SweepRecord) -> Winner | None:
     if metric is None or not metric.of_predictions or not are_there:
         return Winner(compared[0], len(compared))
 
-    tables = [[read_table(file, ["label", "prediction"]) for file in seeds] for seeds in files]
+    tables = [[read_predictions(file, ["label", "prediction"]) for file in seeds] for seeds in files]
     first = tables[0][0]
     task = read_task(first.schema, "label")
     labels = task.array_of(first["label"])
     predictions = []
     for seeds in tables:
         predictions.append([task.array_of(table["prediction"]) for table in seeds])
-    selection = select_best(metric, labels, predictions, average=task.averaging(None))
+    selection = select_best(
+        metric, labels, predictions, average=task.averaging(None), clusters=clusters_of(first)
+    )
     same = tuple(compared[index] for index in selection.indistinguishable)
     return Winner(compared[0], len(compared), selection, same)
 

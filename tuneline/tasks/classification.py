@@ -110,13 +110,13 @@ class Classification(NamedClasses):
         return min(max(LEAST_STEPS, STEPS_PER_CLASS * classes), STEPS_OF_MANY_CLASSES)
 
     @classmethod
-    def resolution(cls, rows: int) -> str:
+    def resolution(cls, rows: str, independent: float) -> str:
         """Return the half width of an interval of the accuracy, and the smallest difference that is seen."""
         # Only the rows on which two models differ tell them apart.
-        half = DEVIATIONS * math.sqrt(TYPICAL * (1 - TYPICAL) / rows)
-        smallest = DEVIATIONS * math.sqrt(DISAGREEMENT / rows)
+        half = DEVIATIONS * math.sqrt(TYPICAL * (1 - TYPICAL) / independent)
+        smallest = DEVIATIONS * math.sqrt(DISAGREEMENT / independent)
         return (
-            f"With {rows:,} rows, test measures an accuracy of {TYPICAL} to within {half:.3f}, and tells two"
+            f"With {rows}, test measures an accuracy of {TYPICAL} to within {half:.3f}, and tells two"
             f" models apart that differ by {smallest:.3f} or more."
         )
 
@@ -441,8 +441,11 @@ class Classification(NamedClasses):
         *,
         average: Averaging,
         seed: int,
+        clusters: NDArray[Any] | None = None,
     ) -> Interval:
-        """Return the paired bootstrap interval of the drop; of accuracy from the rows that are right."""
+        """Return the paired interval of the drop; of accuracy from the rows that are right."""
         if metric is self.primary_metric:
-            return accuracy_drop_interval(trained == labels, exported == labels, seed)
-        return super().drop_interval(metric, trained, exported, labels, average=average, seed=seed)
+            return accuracy_drop_interval(trained == labels, exported == labels, seed, clusters)
+        return super().drop_interval(
+            metric, trained, exported, labels, average=average, seed=seed, clusters=clusters
+        )

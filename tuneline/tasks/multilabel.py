@@ -117,10 +117,10 @@ class Multilabel(NamedClasses):
         return STEPS_OF_MANY_CLASSES
 
     @classmethod
-    def resolution(cls, rows: int) -> str:
+    def resolution(cls, rows: str, independent: float) -> str:
         """Return on how many rows a label in ten rows is measured."""
         return (
-            f"With {rows:,} rows, a label that one row in ten has is measured on {rows // 10:,} rows of test:"
+            f"With {rows}, a label that one row in ten has is measured on {independent // 10:,.0f} of them:"
             " the intervals say how exactly."
         )
 

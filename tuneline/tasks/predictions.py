@@ -1,24 +1,40 @@
 """Predictions of one split: their file, and their metrics."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.core.atomic_files import replace_file
-from tuneline.core.tables import ROW_GROUP, predictions_schema, write_batches
+from tuneline.core.tables import (
+    CLUSTER,
+    ROW_GROUP,
+    numpy_values,
+    predictions_schema,
+    read_table,
+    write_batches,
+)
 from tuneline.metrics.table import Averaging
 from tuneline.tasks.task import Task
 
 
-def write_predictions(path: Path, labels: NDArray[Any], logits: NDArray[np.float32], task: Task) -> None:
+def write_predictions(
+    path: Path,
+    labels: NDArray[Any],
+    logits: NDArray[np.float32],
+    task: Task,
+    clusters: NDArray[np.int32] | None = None,
+) -> None:
     """Write predictions in the order of the rows.
 
-    Labels have the shape ``(rows, *label_shape)``, logits ``(rows, outputs)``.
+    Labels have the shape ``(rows, *label_shape)``, logits ``(rows, outputs)``, and the clusters of the rows,
+    if they are known, ``(rows,)``.
     """
-    schema = predictions_schema(task)
+    schema = predictions_schema(task, clustered=clusters is not None)
 
     def batch(start: int) -> pa.RecordBatch:
         batch_labels = labels[start:][:ROW_GROUP]
@@ -30,10 +46,27 @@ def write_predictions(path: Path, labels: NDArray[Any], logits: NDArray[np.float
         rows = pa.array(np.arange(start, start + len(batch_labels)))
         label_column = task.column_of(batch_labels)
         predictions = task.column_of(task.predictions(batch_logits))
-        return pa.record_batch([rows, label_column, lists, predictions], schema=schema)
+        columns = [rows, label_column, lists, predictions]
+        if clusters is not None:
+            columns.append(pa.array(clusters[start:][:ROW_GROUP]))
+        return pa.record_batch(columns, schema=schema)
 
     with replace_file(path) as partial:
         write_batches(partial, schema, map(batch, range(0, len(labels), ROW_GROUP)))
+
+
+def read_predictions(path: Path, columns: Sequence[str]) -> pa.Table:
+    """Read columns of predictions, and the clusters of their rows if they were written with them."""
+    if CLUSTER in pq.read_schema(path).names:
+        columns = [*columns, CLUSTER]
+    return read_table(path, columns)
+
+
+def clusters_of(table: pa.Table) -> NDArray[Any] | None:
+    """Return the cluster of each row of predictions; ``None`` without: each row counts on its own."""
+    if CLUSTER not in table.column_names:
+        return None
+    return numpy_values(table[CLUSTER])
 
 
 def metrics_of(

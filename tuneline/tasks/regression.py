@@ -50,11 +50,11 @@ class Regression(Task):
         return set()
 
     @classmethod
-    def resolution(cls, rows: int) -> str:
+    def resolution(cls, rows: str, independent: float) -> str:
         """Return the half width of an interval of the correlation."""
         # Standard error of Pearson's r.
-        half = DEVIATIONS * (1 - TYPICAL**2) / math.sqrt(rows)
-        return f"With {rows:,} rows, test measures a correlation of {TYPICAL} to within {half:.2f}."
+        half = DEVIATIONS * (1 - TYPICAL**2) / math.sqrt(independent)
+        return f"With {rows}, test measures a correlation of {TYPICAL} to within {half:.2f}."
 
     @property
     def outputs(self) -> int:

@@ -559,8 +559,13 @@ class Task(ABC):
 
     @classmethod
     @abstractmethod
-    def resolution(cls, rows: int) -> str:
-        """Return a sentence on how exactly a test of so many rows measures the primary metric."""
+    def resolution(cls, rows: str, independent: float) -> str:
+        """Return a sentence on how exactly a test measures the primary metric.
+
+        Args:
+            rows: Its number of rows, in words.
+            independent: Number of independent rows that they are worth.
+        """
 
     @property
     @abstractmethod
@@ -619,9 +624,15 @@ class Task(ABC):
         *,
         average: Averaging,
         seed: int,
+        clusters: NDArray[Any] | None = None,
     ) -> Interval:
-        """Return the paired bootstrap interval of the drop of a metric by an exported model."""
-        difference = paired_difference(metric, labels, trained, exported, average=average, seed=seed)
+        """Return the paired interval of the drop of a metric by an exported model.
+
+        Rows of the same number in ``clusters`` are not independent of each other.
+        """
+        difference = paired_difference(
+            metric, labels, trained, exported, average=average, seed=seed, clusters=clusters
+        )
         return Interval(difference.low, difference.high)
 
     @abstractmethod

@@ -262,7 +262,7 @@ def test_predictions_are_sorted_by_row_index(tmp_path):
     features = {"info": {"features": {"label": {"dtype": "float32", "_type": "Value"}}}}
     rows = rows.replace_schema_metadata({"huggingface": json.dumps(features)})
     pq.write_table(rows, tmp_path / "predictions.parquet")
-    _, predicted, _ = candidates._read(tmp_path / "predictions.parquet")
+    _, predicted, _, _ = candidates._read(tmp_path / "predictions.parquet")
     assert predicted.tolist() == [0.5, 1.5, 2.5]
 
 

@@ -45,7 +45,8 @@ for name, values in json.loads(Path("cases.json").read_text()).items():
         folder = Path("out", name)
         folder.mkdir(parents=True)
         with open_skipped(Path("skipped", name + ".parquet")) as skipped:
-            said[name] = download(params, open_source(params.data, params.seed), folder, skipped)
+            source = open_source(params.data, params.seed)
+            said[name] = download(params, source, folder, Path("groups"), skipped)
     except StageError as error:
         said[name] = str(error)
 Path("said.json").write_text(json.dumps(said))

@@ -8,8 +8,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from stages.download.sample import PHRASES, QUEUES, SampleSource, Ticket, normalised, write_tickets
-from stages.validate.near_duplicates import find_near_duplicates
 from tests.params import params
+from tuneline.analysis.near_duplicates import find_near_duplicates
 from tuneline.analysis.text import EncodedWords, normalized, text_keys, unordered_row_keys, words
 from tuneline.readers.labelled import LabelledColumns
 

@@ -4,9 +4,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from stages.validate.near_duplicates import NO_ROW, first_copies, first_leaks, label_conflicts
+from stages.validate.copies import first_leaks, label_conflicts
 from stages.validate.raw import read_raw
 from tests.params import params
+from tuneline.analysis.near_duplicates import NO_ROW, first_copies
 from tuneline.core.tables import SplitReader, raw_schema, write_table
 from tuneline.tasks import Classification
 

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuneline.analysis.baselines import majority_model, tfidf_model
+from tuneline.analysis.clusters import cluster_texts
 from tuneline.cli.console import Console
 from tuneline.cli.init.row_file import open_row_file
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
@@ -306,6 +307,7 @@ class FileEvaluation:
         metrics: As in ``metrics/evaluate.json``; without leaks and behaviour tests.
         intervals: The intervals of the metrics that have one.
         notes: What could not be computed, and why.
+        evidence: The number of rows, and of those that are independent, in words.
     """
 
     model: EvaluatedModel
@@ -318,6 +320,7 @@ class FileEvaluation:
     drift: Sequence[DriftMeasure]
     findings: Sequence[Finding]
     notes: Sequence[str]
+    evidence: str
 
     @property
     def simple(self) -> dict[str, float]:
@@ -345,6 +348,8 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
         logits, lengths = _predicted(model.classifier, file, texts, notes, step.advance)
         values = schema.predictions(logits)
+        phase("independent rows")
+        clusters = cluster_texts(list(file.texts.values()), params.validate_.near_duplicates.similarity)
         predicted = SplitPredictions(
             file.labels,
             values,
@@ -352,6 +357,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
             schema.averaging(settings.f1),
             params.seed,
             model.params.get("train.metric"),
+            clusters,
         )
 
         phase("metrics")
@@ -366,11 +372,13 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
             metrics[f"worst_slice_{slices.metric}"] = slices.value(slices.worst)
         drift = measure_drift(model, file, values, notes)
 
-    run = RunFacts(metrics, {"head_is_frozen": int(model.record.head == "frozen")}, model.params)
+    # the rows of the file are counted by their texts, whatever the training data was divided by
+    known = {key: value for key, value in model.params.items() if key != "data.split"}
+    run = RunFacts(metrics, {"head_is_frozen": int(model.record.head == "frozen")}, known)
     return FileEvaluation(
         model,
         file,
-        ReportedPredictions(file.labels, logits, schema),
+        ReportedPredictions(file.labels, logits, schema, clusters),
         predicted.primary,
         metrics,
         _intervals(metrics, predicted),
@@ -378,6 +386,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
         drift,
         judge_run(run),
         notes,
+        run.evidence,
     )
 
 
@@ -407,7 +416,12 @@ def _intervals(metrics: Mapping[str, float], predicted: SplitPredictions) -> dic
             continue
         metric = METRIC_TABLE[name]
         estimate = metric_interval(
-            metric, predicted.labels, predicted.values, average=predicted.average, seed=predicted.seed
+            metric,
+            predicted.labels,
+            predicted.values,
+            average=predicted.average,
+            seed=predicted.seed,
+            clusters=predicted.clusters,
         )
         if estimate is not None:
             intervals[metric.name] = estimate
@@ -539,7 +553,7 @@ def print_evaluation(result: FileEvaluation) -> None:
 
 def _metrics_table(result: FileEvaluation) -> Table:
     """Return the table of the metrics of the model and of the simple models."""
-    title = f"{result.model.name} on {result.file.path.name}, {len(result.file.labels):,} rows"
+    title = f"{result.model.name} on {result.file.path.name}, {result.evidence}"
     if result.file.left_out:
         title += f", {result.file.left_out:,} left out"
     table = Table(title=title, title_justify="left")

@@ -1,19 +1,23 @@
 """Rows per class and split, counted as the stage ``download`` will write them."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from tuneline.analysis.clusters import Clusters, cluster_texts, renumbered
 from tuneline.analysis.splitting import assign_splits, row_hashes
+from tuneline.analysis.text import Keys
 from tuneline.analysis.time_splitting import split_by_time
 from tuneline.cli.init.columns import ColumnChoice
 from tuneline.cli.init.row_file import RowFile
 from tuneline.core.paths import SPLITS
 from tuneline.params.data import SplitParams
+from tuneline.params.validate import ValidateParams
 from tuneline.readers.inputs import open_table
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.rows import BadRows, check_columns
@@ -51,11 +55,13 @@ class SplitCounts:
         rows: Number of rows.
         classes: Number of rows of each class, or label; one class ``""`` in a regression.
         unlabelled: Number of rows without any label, where rows can have several.
+        clusters: Cluster of each row by its text, and by its group; empty if they are not known.
     """
 
     rows: int = 0
     classes: Counter[str] = field(default_factory=Counter)
     unlabelled: int = 0
+    clusters: Clusters = field(default_factory=lambda: np.empty(0, np.int32))
 
     def add(self, labels: str | list[str]) -> None:
         """Count a row: its class, or its set of labels."""
@@ -85,12 +91,52 @@ def count_classes(
     left_out = LeftOut()
     for name, file in files.items():
         bad = file.bad_rows()
-        labels, parts = _read_classes(name, file, decision, split, seed, bad=bad)
+        labels, parts, texts = _read_classes(name, file, decision, split, seed, bad=bad)
         for label, part in zip(labels, parts, strict=True):
             if label is not None:
                 counts[SPLITS[part]].add(label)
+        used = np.array([label is not None for label in labels], dtype=bool)
+        is_test = used & (np.array(parts, dtype=np.int8) == SPLITS.index("test"))
+        if is_test.any():
+            counts["test"].clusters = texts.clusters(is_test)
         left_out.add(bad, incomplete=labels.count(None), rows=len(labels))
     return counts, left_out
+
+
+@dataclass
+class TextSample:
+    """The texts of the first rows of a file, and the hash of each row's texts or group.
+
+    Attributes:
+        columns: Batches of each text column, of at most ``MOST_TEXTS`` rows.
+        hashes: Hashes of all rows, by batch.
+        grouped: True if the hashes are of groups.
+    """
+
+    columns: list[list[pa.StringArray]] = field(default_factory=list)
+    hashes: list[Keys] = field(default_factory=list)
+    grouped: bool = False
+
+    def add(self, texts: Sequence[pa.StringArray], hashes: Keys) -> None:
+        """Add a batch of rows."""
+        self.hashes.append(hashes)
+        if sum(map(len, self.hashes)) <= MOST_TEXTS:
+            self.columns.append([pc.fill_null(text, "") for text in texts])
+
+    def clusters(self, chosen: NDArray[np.bool_]) -> Clusters:
+        """Return the clusters of chosen rows; of a file of very many rows, by equal texts only."""
+        hashes = np.concatenate(self.hashes)[chosen]
+        if len(self.columns) < len(self.hashes):
+            return renumbered(hashes)
+        columns = []
+        for batches in zip(*self.columns, strict=True):
+            columns.append(pa.concat_arrays(batches).filter(pa.array(chosen)))
+        similarity = ValidateParams().near_duplicates.similarity
+        return cluster_texts(columns, similarity, hashes if self.grouped else None)
+
+
+MOST_TEXTS = 200_000
+"""Rows of a file among which nearly equal texts are searched: it takes a second or two."""
 
 
 def _read_classes(
@@ -101,8 +147,8 @@ def _read_classes(
     seed: int,
     *,
     bad: BadRows,
-) -> tuple[list[str | list[str] | None], list[int]]:
-    """Return the class or the labels of each row of the file of a split, and the position of its split.
+) -> tuple[list[str | list[str] | None], list[int], TextSample]:
+    """Return the class or the labels of each row of a file, the position of its split, and the texts.
 
     The position is in ``SPLITS``. The class of an incomplete row is ``None``. Rows that cannot be read are
     counted in ``bad``.
@@ -115,7 +161,8 @@ def _read_classes(
         column = division.column
 
     labels: list[str | list[str] | None] = []
-    rows = []
+    is_grouped = division is not None and division.by is not None
+    sample = TextSample(grouped=is_grouped)
     columns = []
     deciding = []
     positions: list[int] = []
@@ -136,15 +183,15 @@ def _read_classes(
         if column is not None:
             groups = batch["other_0"]
             deciding.append(groups)
-        rows.append(row_hashes(texts, groups, seed))
+        sample.add(texts, row_hashes(texts, groups if is_grouped else None, seed))
         columns.append(label)
         positions += batch[POSITION].to_pylist()
         is_complete.append(complete)
     bad.check(len(labels))
 
     # the split of each row, as the stage computes it from its texts
-    if division is None or not rows:
-        return labels, [SPLITS.index(name)] * len(labels)
+    if division is None or not columns:
+        return labels, [SPLITS.index(name)] * len(labels), sample
     if division.by_time is not None:
 
         def place(row: int) -> str:
@@ -152,9 +199,9 @@ def _read_classes(
 
         needs_time = pa.concat_arrays(is_complete).to_numpy(zero_copy_only=False)
         parts = split_by_time(pa.concat_arrays(deciding), needs_time, division, place)
-        return labels, parts.tolist()
+        return labels, parts.tolist(), sample
     strata = kind.strata(pa.concat_arrays(columns))
-    return labels, assign_splits(np.concatenate(rows), strata, division).tolist()
+    return labels, assign_splits(np.concatenate(sample.hashes), strata, division).tolist(), sample
 
 
 def _labelled(

@@ -6,6 +6,7 @@ from tuneline.cli.init.group_columns import group_notes
 from tuneline.cli.init.planning import Plan
 from tuneline.cli.init.time_columns import time_notes
 from tuneline.core.paths import SPLITS
+from tuneline.metrics.effective_rows import RowClusters
 from tuneline.params import Params
 from tuneline.readers.rows import listed
 from tuneline.tasks import TASKS
@@ -64,7 +65,16 @@ def split_notes(plan: Plan) -> list[str]:
     # what the test rows can tell apart
     test_rows = plan.counts["test"].rows
     if test_rows:
-        notes.append(TASKS[plan.decision.task].resolution(test_rows))
+        clusters = RowClusters.of(plan.counts["test"].clusters, len(plan.counts["test"].clusters))
+        unit = "distinct texts"
+        if plan.split is not None and plan.split.by:
+            unit = "groups"
+        kind = TASKS[plan.decision.task]
+        if len(clusters.sizes) in {0, test_rows}:
+            notes.append(kind.resolution(f"{test_rows:,} rows", test_rows))
+        else:
+            rows = f"{test_rows:,} rows, {len(clusters.sizes):,} {unit}"
+            notes.append(kind.resolution(rows, clusters.effective))
 
     # rows that are left out
     left_out = plan.left_out

@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from stages.validate import near_duplicates
-from stages.validate.near_duplicates import (
+from tests.stages.validate.data import sentence
+from tuneline.analysis import near_duplicates, similarity
+from tuneline.analysis.near_duplicates import (
     MAX_PER_BAND,
     NO_ROW,
     WIDTH,
@@ -17,8 +18,6 @@ from stages.validate.near_duplicates import (
     candidates,
     find_near_duplicates,
 )
-from tests.stages.validate.data import sentence
-from tuneline.analysis import similarity
 from tuneline.analysis.similarity import WordSets
 from tuneline.analysis.text import EncodedWords, normalized, text_keys, unordered_row_keys, words
 from tuneline.core.paths import SPLITS

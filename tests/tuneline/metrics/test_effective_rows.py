@@ -1,0 +1,174 @@
+"""Intervals and tests of rows in clusters, held against enumeration and the formulas of their sources."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tuneline.metrics.effective_rows import RowClusters, score_bounds
+from tuneline.metrics.stats import (
+    accuracy_drop_interval,
+    clustered_mcnemar_p_value,
+    effective_rows,
+    exact_interval,
+    leak_difference,
+    mcnemar_p_value,
+    metric_interval,
+    paired_difference,
+    select_best,
+    wilson_interval,
+)
+from tuneline.metrics.table import METRIC_TABLE
+
+ACCURACY = METRIC_TABLE["accuracy"]
+F1 = METRIC_TABLE["f1"]
+
+
+def predictions(rows: int, right: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels of two classes, and predictions of which a share is right."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(2, size=rows)
+    return labels, np.where(random.random(rows) < right, labels, 1 - labels)
+
+
+def repeated(columns: tuple[np.ndarray, ...], times: int) -> tuple[np.ndarray, ...]:
+    return tuple(np.repeat(column, times) for column in columns)
+
+
+@pytest.mark.parametrize("name", ["accuracy", "f1", "matthews_correlation"])
+def test_rows_on_their_own_have_the_interval_of_rows_without_clusters(name):
+    labels, predicted = predictions(200, 0.8)
+    alone = metric_interval(METRIC_TABLE[name], labels, predicted)
+    assert metric_interval(METRIC_TABLE[name], labels, predicted, clusters=np.arange(200)) == alone
+
+
+@pytest.mark.parametrize("name", ["accuracy", "f1", "matthews_correlation"])
+def test_copies_leave_the_interval_of_the_texts_almost_as_it_is(name):
+    columns = predictions(200, 0.8)
+    texts = metric_interval(METRIC_TABLE[name], *columns)
+    clusters = np.repeat(np.arange(200), 6)
+    rows = metric_interval(METRIC_TABLE[name], *repeated(columns, 6), clusters=clusters)
+    assert rows.value == pytest.approx(texts.value)
+    assert rows.high - rows.low == pytest.approx(texts.high - texts.low, rel=0.02)
+
+
+def test_copies_of_numbers_leave_the_interval_of_the_texts_almost_as_it_is():
+    random = np.random.default_rng(0)
+    labels = random.normal(size=100)
+    predicted = labels + random.normal(size=100)
+    texts = metric_interval(METRIC_TABLE["pearson"], labels, predicted)
+    columns = repeated((labels, predicted), 5)
+    rows = metric_interval(METRIC_TABLE["pearson"], *columns, clusters=np.repeat(np.arange(100), 5))
+    assert rows.high - rows.low == pytest.approx(texts.high - texts.low, rel=0.25)
+
+
+def test_design_effect_is_that_of_kish():
+    clusters = RowClusters.of(np.repeat(np.arange(3), [1, 2, 5]), 8)
+    copies = np.repeat([0.0, 1.0, 1.0], [1, 2, 5])
+    assert clusters.effective == pytest.approx(64 / 30)
+    assert clusters.design_effect(copies) == pytest.approx(30 / 8)
+    assert clusters.design_effect(np.ones(8)) == pytest.approx(30 / 8), "no row is wrong: taken for copies"
+
+
+def test_unlike_rows_of_a_cluster_count_one_by_one():
+    outcomes = np.tile([0.0, 1.0], 50)
+    assert effective_rows(outcomes, np.repeat(np.arange(50), 2)) == 100
+
+
+@pytest.mark.parametrize("sizes", [[30], [30, 1], [400, 1, 1, 1]])
+def test_almost_one_cluster_says_almost_nothing(sizes):
+    clusters = np.repeat(np.arange(len(sizes)), sizes)
+    ones = np.ones(len(clusters), np.int64)
+    interval = metric_interval(ACCURACY, ones, ones, clusters=clusters)
+    assert interval.low < 0.05
+    assert interval.high == 1
+
+
+def test_more_clusters_than_blocks_have_the_variance_of_all():
+    labels, predicted = predictions(5_000, 0.9)
+    clusters = np.repeat(np.arange(2_500), 2)
+    estimate = metric_interval(ACCURACY, labels, predicted, clusters=clusters)
+    simple = wilson_interval(int((labels == predicted).sum()), 5_000)
+    assert estimate.high - estimate.low == pytest.approx(simple.high - simple.low, rel=0.1)
+
+
+def test_score_bounds_are_wilsons():
+    expected = stats.binomtest(37, 50).proportion_ci(0.95, method="wilson")
+    assert score_bounds(0.74, 50, stats.norm.ppf(0.975)) == pytest.approx((expected.low, expected.high))
+
+
+@pytest.mark.parametrize(("positives", "least", "most"), [(10, 0.78, 0.9), (100, 0.97, 0.99)])
+def test_f1_without_an_error_is_as_sure_as_the_rows_of_its_class(positives, least, most):
+    """F1 is a function of a share of rows: the right ones, of those that have or get the class."""
+    labels = np.repeat([1, 0], [positives, 1000 - positives])
+    low = metric_interval(F1, labels, labels, average="binary").low
+    share = wilson_interval(positives, positives).low
+    assert least < low < most
+    assert low == pytest.approx(2 * share / (1 + share), abs=0.02)
+
+
+def test_mcnemar_of_single_rows_is_the_exact_test():
+    for first, second in ((3, 0), (8, 2), (40, 25), (5, 5)):
+        net = np.repeat([1, -1, 0], [first, second, 20])
+        assert clustered_mcnemar_p_value(net) == pytest.approx(mcnemar_p_value(first, second), abs=1e-9)
+
+
+@pytest.mark.parametrize("net", [[3, 3, -1], [5, 1, 1, -2, 2], [1, -4, 6, 6, -1, 2, 3]])
+def test_mcnemar_of_clusters_counts_all_signs(net):
+    sums = [abs(np.dot(signs, net)) for signs in itertools.product((-1, 1), repeat=len(net))]
+    expected = np.mean(np.array(sums) >= abs(sum(net)))
+    assert clustered_mcnemar_p_value(np.array(net)) == pytest.approx(expected)
+
+
+def test_copies_do_not_make_a_difference_significant():
+    labels = np.ones(12, np.int64)
+    first, second = labels.copy(), labels.copy()
+    second[:3] = 0
+    columns = repeated((labels, first, second), 20)
+    clusters = np.repeat(np.arange(12), 20)
+    assert paired_difference(ACCURACY, *columns).low > 0
+    assert paired_difference(ACCURACY, *columns, clusters=clusters).low < 0
+    low, high = accuracy_drop_interval(columns[1] == 1, columns[2] == 1, 0, clusters)
+    assert low < 0 < high
+
+
+def test_difference_that_is_certain_within_clusters_is_found():
+    labels = np.ones(400, np.int64)
+    second = np.where(np.arange(400) % 4 == 0, 0, 1)
+    clusters = np.repeat(np.arange(100), 4)
+    difference = paired_difference(ACCURACY, labels, labels, second, clusters=clusters)
+    assert 0 < difference.low < 0.25 < difference.high < 0.3
+
+
+def test_leak_difference_of_copies_is_wider():
+    labels, predicted = predictions(60, 0.7)
+    columns = repeated((labels, predicted, np.arange(60) < 30), 10)
+    alone = leak_difference(ACCURACY, *columns)
+    copies = leak_difference(ACCURACY, *columns, clusters=np.repeat(np.arange(60), 10))
+    assert copies.high - copies.low > 2 * (alone.high - alone.low)
+
+
+def test_leak_difference_of_one_clean_cluster_is_finite():
+    labels, predicted = predictions(40, 0.7)
+    clusters = np.r_[np.arange(30), np.full(10, 30)]
+    difference = leak_difference(ACCURACY, labels, predicted, np.arange(40) < 30, clusters=clusters)
+    assert -1 <= difference.low <= difference.high <= 1
+
+
+def test_agreement_of_copies_has_the_exact_interval_of_fewer_rows():
+    agreement = np.ones(300)
+    rows = effective_rows(agreement, np.repeat(np.arange(50), 6))
+    assert rows == pytest.approx(50)
+    assert exact_interval(rows, rows).low == pytest.approx(exact_interval(50, 50).low)
+
+
+def test_best_configuration_on_copies_is_chosen_by_texts():
+    labels, better = predictions(40, 0.8)
+    worse = better.copy()
+    worse[np.flatnonzero(better == labels)[:2]] ^= 1
+    columns = repeated((labels, better, worse), 20)
+    models = [[columns[1]], [columns[2]]]
+    assert select_best(ACCURACY, columns[0], models, resamples=300).indistinguishable == ()
+    chosen = select_best(ACCURACY, columns[0], models, resamples=300, clusters=np.repeat(np.arange(40), 20))
+    assert chosen.indistinguishable == (1,)
