@@ -11,13 +11,20 @@ from tuneline.core.atomic_files import replace_file
 from tuneline.core.tables import ROW_GROUP, predictions_schema, write_batches
 from tuneline.metrics.scores import prediction_metrics
 from tuneline.metrics.table import Averaging
-from tuneline.tasks.task import Task
+from tuneline.tasks.task import Labels, Task
 
 
-def write_predictions(path: Path, labels: NDArray[Any], logits: NDArray[np.float32], task: Task) -> None:
+def write_predictions(
+    path: Path,
+    labels: NDArray[Any],
+    logits: NDArray[np.float32],
+    task: Task,
+    predictions: Labels | None = None,
+) -> None:
     """Write predictions in the order of the rows.
 
-    Labels have the shape ``(rows, *label_shape)``, logits ``(rows, outputs)``.
+    Labels and predictions have the shape ``(rows, *label_shape)``, logits ``(rows, outputs)``. Without
+    ``predictions``, the task makes them from the logits.
     """
     schema = predictions_schema(task)
 
@@ -30,8 +37,12 @@ def write_predictions(path: Path, labels: NDArray[Any], logits: NDArray[np.float
 
         rows = pa.array(np.arange(start, start + len(batch_labels)))
         label_column = task.column_of(batch_labels)
-        predictions = task.column_of(task.predictions(batch_logits))
-        return pa.record_batch([rows, label_column, lists, predictions], schema=schema)
+        if predictions is None:
+            batch_predictions = task.predictions(batch_logits)
+        else:
+            batch_predictions = predictions[start:][:ROW_GROUP]
+        prediction_column = task.column_of(batch_predictions)
+        return pa.record_batch([rows, label_column, lists, prediction_column], schema=schema)
 
     with replace_file(path) as partial:
         write_batches(partial, schema, map(batch, range(0, len(labels), ROW_GROUP)))
