@@ -24,8 +24,8 @@ UNLABELLED = 0.08
 LISTS = "/usr/bin/apt-cache"
 
 
-def packages() -> Iterator[tuple[str, list[str]]]:
-    """Yield the description of each package with tags, and its tags without their facet."""
+def paragraphs() -> Iterator[dict[str, str]]:
+    """Yield the fields of each package."""
     dump = subprocess.run([LISTS, "dumpavail"], check=True, capture_output=True, text=True).stdout
     for paragraph in dump.split("\n\n"):
         fields: dict[str, str] = {}
@@ -36,14 +36,26 @@ def packages() -> Iterator[tuple[str, list[str]]]:
             else:
                 name, _, value = line.partition(":")
                 fields[name] = value.strip()
-        if "Tag" not in fields or "Description" not in fields:
+        if "Description" in fields:
+            yield fields
+
+
+def described(fields: dict[str, str]) -> str:
+    """Return the text of a package."""
+    return f"{fields['Package']}: {fields['Description']}"
+
+
+def packages() -> Iterator[tuple[str, list[str]]]:
+    """Yield the description of each package with tags, and its tags without their facet."""
+    for fields in paragraphs():
+        if "Tag" not in fields:
             continue
         tags = []
         for tag in fields["Tag"].split(","):
             facet, _, label = tag.strip().partition("::")
             if facet in FACETS:
                 tags.append(label.replace(":", "-"))
-        yield f"{fields['Package']}: {fields['Description']}", tags
+        yield described(fields), tags
 
 
 def main() -> None:
@@ -55,18 +67,18 @@ def main() -> None:
     arguments = parser.parse_args()
 
     # labels
-    described = list(packages())
+    tagged = list(packages())
     counts: Counter[str] = Counter()
-    for _, tags in described:
+    for _, tags in tagged:
         counts.update(set(tags))
     labels = {label for label, _ in counts.most_common(LABELS)}
 
     # rows, some of them without a label
     generator = random.Random(arguments.seed)  # noqa: S311 - no secret depends on it
-    generator.shuffle(described)
+    generator.shuffle(tagged)
     labelled = []
     unlabelled = []
-    for text, tags in described:
+    for text, tags in tagged:
         kept = sorted(labels.intersection(tags))
         (labelled if kept else unlabelled).append((text, kept))
     without = round(UNLABELLED * arguments.rows)

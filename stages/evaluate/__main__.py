@@ -238,7 +238,7 @@ def write_outs(
     clusters: NDArray[np.int32] | None = None,
 ) -> None:
     """Write every out of the stage."""
-    write_predictions(PREDICTIONS, split.labels, logits, split.task, clusters)
+    write_predictions(PREDICTIONS, split.labels, logits, split.task, clusters=clusters)
     slices.write(REPORTS / "slices.json")
     Behaviour(tests=behaviour).write(REPORTS / "behaviour.json")
     with replace_directory(PLOTS / "evaluation") as partial:

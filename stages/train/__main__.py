@@ -212,9 +212,14 @@ class TrainingOutcome:
 def publish_measurements(
     outcome: TrainingOutcome, metric: ValidationMetric, split: TokenizedSplit, params: Params
 ) -> None:
-    """Write the metrics of the published model, and its predictions for the validation split."""
-    decided = metric.decided(outcome.logits, split.labels, split.task)
-    write_predictions(VALIDATION_PREDICTIONS, split.labels, outcome.logits, decided)
+    """Write the metrics of the published model, and its predictions for the validation split.
+
+    With thresholds, each row is decided by those that the other rows choose.
+    """
+    predictions = metric.predictions(outcome.logits, split.labels, split.task)
+    write_predictions(
+        VALIDATION_PREDICTIONS, split.labels, outcome.logits, split.task, predictions=predictions
+    )
     interval = metric.interval(outcome.logits, split.labels, split.task, params.seed)
     metrics = training_metrics(outcome.progress, metric.name, interval, params.train.keep)
     if outcome.choice is not None:

@@ -184,7 +184,8 @@ def _fit_head(
     labels: Task,
 ) -> None:
     """Fit the linear layer to the vectors and labels of two splits."""
-    fitted = LinearModel.fit(train, validation, labels, cosine_last=model.template is not None)
+    has_cosine = model.template is not None
+    fitted = LinearModel.fit(train, validation, labels, cosine_last=has_cosine, predicts=False)
     weight, bias = fitted.weights(model.head.in_features, labels)
     # this casts them to float32, the type of the layer
     model.head.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})

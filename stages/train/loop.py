@@ -160,8 +160,9 @@ def write_paused_predictions(state: TrainState) -> None:
         state.validation_logits = predict_within_memory(state)
     if state.accelerator.is_main_process:
         split = state.validation_loader.split
-        decided = state.metric.decided(state.validation_logits, split.labels, split.task)
-        write_predictions(PAUSED_PREDICTIONS, split.labels, state.validation_logits, decided)
+        logits = state.validation_logits
+        predictions = state.metric.predictions(logits, split.labels, split.task)
+        write_predictions(PAUSED_PREDICTIONS, split.labels, logits, split.task, predictions=predictions)
 
 
 def train_to_end(state: TrainState) -> None:

@@ -15,6 +15,7 @@ from transformers import SchedulerType, get_scheduler
 
 from tuneline.core.errors import ParamsError
 from tuneline.metrics.functions import CustomMetric, ProjectFunction, load_function, load_metric
+from tuneline.metrics.scores import prediction_metrics
 from tuneline.metrics.stats import Interval, metric_interval
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.model.batches import TokenizedSplit
@@ -22,7 +23,6 @@ from tuneline.params import TrainParams
 from tuneline.params.section import FunctionName
 from tuneline.params.train import ThresholdParams
 from tuneline.tasks import Task
-from tuneline.tasks.predictions import metrics_of
 from tuneline.tasks.task import Labels, Logits
 
 _ROWS = 6
@@ -191,19 +191,25 @@ class ValidationMetric:
         """Return the task with the decisions that suit a split best."""
         return task.decided(logits, labels, self.thresholds)
 
+    def predictions(self, logits: Logits, labels: Labels, task: Task) -> Labels:
+        """Return predictions to measure by: no row is decided by thresholds that it has chosen."""
+        return task.cross_fitted(logits, labels, self.thresholds)
+
     def scores(self, logits: Logits, labels: NDArray[Any], task: Task) -> Mapping[str, float]:
         """Return the metrics of a split by name: the metrics of its task, the loss, and this one."""
-        metrics = metrics_of(logits, labels, self.decided(logits, labels, task))
-        if self.custom is None:
-            return metrics
-        return {**metrics, self.name: self.custom.compute(logits, labels)}
+        predictions = self.predictions(logits, labels, task)
+        metrics = prediction_metrics(task.metric_kind, labels, predictions, task.averaging(None))
+        metrics["loss"] = task.mean_loss(logits, labels)
+        if self.custom is not None:
+            metrics[self.name] = self.custom.compute(logits, labels)
+        return metrics
 
     def interval(self, logits: Logits, labels: NDArray[Any], task: Task, seed: int) -> Interval | None:
         """Return the interval of this metric; ``None`` without one in the table, or for a user's function."""
         if self.custom is not None:
             return None
         metric = METRIC_TABLE[self.name]
-        predictions = self.decided(logits, labels, task).predictions(logits)
+        predictions = self.predictions(logits, labels, task)
         estimate = metric_interval(metric, labels, predictions, average=task.averaging(None), seed=seed)
         if estimate is None:
             return None

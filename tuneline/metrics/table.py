@@ -86,6 +86,10 @@ NEVER_PREDICTED = "never_predicted_classes"
 """Key of the number of classes, or labels, with rows that are never predicted."""
 MOST_PREDICTED = "most_predicted_share"
 """Key of the share of the most predicted class, or set of labels."""
+LABELS_PER_ROW = "labels_per_row"
+"""Key of the mean number of labels that a row has."""
+PREDICTED_LABELS_PER_ROW = "predicted_labels_per_row"
+"""Key of the mean number of labels that the model gives a row."""
 AT_HALF = "macro_f1_at_half"
 """Key of the macro F1 of labels whose thresholds are 0.5, whatever thresholds the model has."""
 SET_AGREEMENT = "set_agreement"
@@ -543,7 +547,7 @@ def project_metric(kind: MetricKind, name: str | None) -> Metric:
 def custom_metrics(evaluated: Iterable[str]) -> list[str]:
     """Return the names in ``metrics/evaluate.json`` that ``evaluate.metrics`` added."""
     built_in = {"rows", LEAKED_ROWS, PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED}
-    built_in.add(CLUSTERS)
+    built_in |= {CLUSTERS, LABELS_PER_ROW, PREDICTED_LABELS_PER_ROW}
     for metric in METRIC_TABLE.values():
         built_in |= {metric.name, f"worst_slice_{metric.name}"}
         built_in.update(metric.ends, metric.without_leaks, metric.from_leaks)

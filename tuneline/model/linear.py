@@ -96,12 +96,20 @@ class LinearModel:
     dtype: np.dtype[Any]
 
     @classmethod
-    def fit(cls, rows: Examples, validation: Examples, labels: Task, cosine_last: bool = False) -> Self:
+    def fit(
+        cls,
+        rows: Examples,
+        validation: Examples,
+        labels: Task,
+        cosine_last: bool = False,
+        predicts: bool = True,
+    ) -> Self:
         """Fit features ``(rows, features)`` and labels of the train split.
 
         The regularization is chosen by the validation split, or by cross-validation of the train split where
         validation has few rows: on 37 rows of RTE, it chose models that were 5 points worse. With
-        ``cosine_last``, the last feature is the cosine of a pair.
+        ``cosine_last``, the last feature is the cosine of a pair. A model whose weights alone are wanted need
+        not be one that ``predicts``: it chooses no thresholds then, which takes several fits.
         """
         # one label only: there is nothing to fit
         vectors, answers = rows
@@ -122,7 +130,7 @@ class LinearModel:
         inverse = _best_regularization(divisions, labels, emphasis)
 
         # the model of all rows
-        model = _pipeline(labels.linear_model(inverse, MAX_ITERATIONS, final=True), emphasis)
+        model = _pipeline(labels.linear_model(inverse, MAX_ITERATIONS, final=predicts), emphasis)
         fit_linear_model(model, vectors, answers)
         return cls(model, constant, answers.dtype)
 

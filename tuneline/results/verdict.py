@@ -33,7 +33,7 @@ from tuneline.metrics.table import (
     primary_metric,
 )
 from tuneline.onnx.records import ComparisonRecord
-from tuneline.results import exported
+from tuneline.results import exported, label_sets
 from tuneline.results.findings import Finding
 
 CurveColumns = Mapping[str, Sequence[float]]
@@ -242,7 +242,7 @@ def judge_run(run: RunFacts) -> list[Finding]:
 
     findings = _collapsed(run, metric) or _undecided(run, metric) or _of_clean_rows(run, metric)
     if not findings:
-        findings = _against_simple_models(run, metric)
+        findings = _with_sets_of_labels(run, metric, _against_simple_models(run, metric))
     candidates = [_chosen_head(run), _never_predicted(run, metric), _thresholds(run, metric)]
     if not run.is_frozen:  # the curves say nothing of a linear model, which is fitted in one go
         candidates += [_diverged(run), _still_improving(run), _overfitting(run)]
@@ -418,6 +418,18 @@ def _against_simple_models(run: RunFacts, metric: Metric) -> list[Finding]:
     return [Finding("good", "good", _praise(run, metric, compared))]
 
 
+def _with_sets_of_labels(run: RunFacts, metric: Metric, compared: list[Finding]) -> list[Finding]:
+    """Add what the metric hides of several labels; a model with such a fault is not called good."""
+    faults = label_sets.findings(run.evaluated, metric, _threshold_rule(run), rivals(run.is_frozen))
+    if not faults or not compared or compared[0].level != "good":
+        return [*compared, *faults]
+    sentence = compared[0].sentence.removeprefix(PRAISE)
+    return [*faults, Finding("above the simple models", "note", sentence)]
+
+
+PRAISE = "Good: "
+
+
 def _not_above_uninformed(run: RunFacts, metric: Metric) -> str:
     """Return why the metric is not above predictions without the text; empty if it is above them.
 
@@ -509,7 +521,7 @@ def _praise(run: RunFacts, metric: Metric, compared: Sequence[Comparison]) -> st
     if len(compared) > 1:
         rival += ", the best of the simple models"
     difference = f"{best.simple:.3f}, difference {best.low:+.3f} to {best.high:+.3f}"
-    return f"Good: {metric.title} {value} on {run.evidence}, clearly above {rival} ({difference})."
+    return f"{PRAISE}{metric.title} {value} on {run.evidence}, clearly above {rival} ({difference})."
 
 
 def _never_predicted(run: RunFacts, metric: Metric) -> Finding | None:

@@ -23,11 +23,13 @@ from tuneline.metrics.calibrated import best_temperature
 from tuneline.metrics.curves import Sigmoid, sigmoid
 from tuneline.metrics.table import (
     LABEL_AGREEMENT,
+    LABELS_PER_ROW,
     LOWEST_LABEL_AGREEMENT,
     METRIC_TABLE,
     MOST_PREDICTED,
     NEVER_PREDICTED,
     PREDICTED_CLASSES,
+    PREDICTED_LABELS_PER_ROW,
     SET_AGREEMENT,
     Averaging,
     Metric,
@@ -35,6 +37,7 @@ from tuneline.metrics.table import (
 )
 from tuneline.tasks.named_classes import STEPS_OF_MANY_CLASSES, NamedClasses
 from tuneline.tasks.task import DECISIONS, UNFILLED, Labels, Logits, RowLosses, Task
+from tuneline.tasks.thresholds import HALF, choose_thresholds, divisions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,8 +47,6 @@ if TYPE_CHECKING:
 
 UNKNOWN = -2
 """Every label of a row with a name that the task does not have; -1 is a missing label."""
-HALF = 0.5
-"""Threshold of a label for which none was chosen."""
 SEPARATORS = (";", "|", ",", "\t")
 """What may be between the labels of a row in text. The first that no name contains is written."""
 UNIT_SEPARATOR = "\x1f"
@@ -59,8 +60,6 @@ Its probability is within 1e-8 of 1 or 0.
 ROWS_AT_A_TIME = 100_000
 SMALLEST = 1e-12
 """Smallest probability whose logarithm is taken."""
-HELD_OUT = 5
-"""A linear model chooses its thresholds on one row of so many, which it is not fitted to."""
 
 
 @dataclass(frozen=True)
@@ -149,11 +148,16 @@ class Multilabel(NamedClasses):
 
     def decided(self, logits: Logits, labels: Labels, rule: "ThresholdParams") -> Self:
         """Return the task with the thresholds that suit the rows best."""
-        probability = sigmoid(logits)
-        thresholds = []
-        for label in range(self.outputs):
-            thresholds.append(best_threshold(probability[:, label], labels[:, label] == 1, rule))
-        return replace(self, thresholds=tuple(thresholds), at_least_one=rule.at_least_one)
+        thresholds = choose_thresholds(logits.astype(np.float64), labels == 1, rule)
+        return replace(self, thresholds=tuple(thresholds.tolist()), at_least_one=rule.at_least_one)
+
+    def cross_fitted(self, logits: Logits, labels: Labels, rule: "ThresholdParams") -> Labels:
+        """Return predictions of rows, each with the thresholds of the rows in other folds."""
+        predictions = np.empty_like(labels)
+        for held_out, others in divisions(len(labels)):
+            decided = self.decided(logits[others], labels[others], rule)
+            predictions[held_out] = decided.predictions(logits[held_out])
+        return predictions
 
     @property
     def thresholds_by_name(self) -> Mapping[str, float]:
@@ -323,7 +327,7 @@ class Multilabel(NamedClasses):
             return {}
         cardinality = float(sets.sum(axis=1).mean())
         return {
-            "labels_per_row": cardinality,
+            LABELS_PER_ROW: cardinality,
             "label_density": cardinality / self.outputs,
             "rows_without_label": float((~sets.any(axis=1)).mean()),
         }
@@ -486,7 +490,10 @@ class Multilabel(NamedClasses):
         return np.asarray(np.where(wrong.any(axis=1), most_confident_error, confidence.min(axis=1)))
 
     def spread(self, predictions: Labels, labels: Labels) -> dict[str, float]:
-        """Return numbers of predicted and never predicted labels, and the share of the most predicted set."""
+        """Return numbers of predicted and never predicted labels, of labels per row, and the most frequent set.
+
+        Of that, it is the share of the rows that get it.
+        """
         predicted = predictions.any(axis=0)
         labelled = (labels == 1).any(axis=0)
         _, rows = np.unique(predictions, axis=0, return_counts=True)
@@ -494,6 +501,8 @@ class Multilabel(NamedClasses):
             PREDICTED_CLASSES: int(predicted.sum()),
             NEVER_PREDICTED: int((labelled & ~predicted).sum()),
             MOST_PREDICTED: float(rows.max() / len(labels)),
+            LABELS_PER_ROW: float((labels == 1).sum(axis=1).mean()),
+            PREDICTED_LABELS_PER_ROW: float(predictions.sum(axis=1).mean()),
         }
 
     def confidence(self, logits: Logits) -> float | None:
@@ -567,7 +576,7 @@ class Multilabel(NamedClasses):
         """Return a logistic regression of each label; the final one chooses its thresholds."""
         from tuneline.tasks.one_vs_rest import OneVsRest
 
-        return OneVsRest(inverse=inverse, iterations=iterations, held_out=HELD_OUT if final else None)
+        return OneVsRest(inverse=inverse, iterations=iterations, has_thresholds=final)
 
     def linear_score(self, model: Any, vectors: NDArray[np.float32], labels: Labels) -> float:
         """Return the negative mean loss."""
@@ -682,35 +691,3 @@ def _entropies(probability: NDArray[np.float64], labels: Labels) -> RowLosses:
 def _logit_entropies(logits: NDArray[Any], labels: Labels) -> RowLosses:
     """Return the binary cross-entropy of each row, from logits."""
     return _entropies(sigmoid(logits), labels)
-
-
-def best_threshold(
-    probability: NDArray[np.float64], has_label: NDArray[np.bool_], rule: "ThresholdParams"
-) -> float:
-    """Return the threshold of one label, halfway between two probabilities of rows.
-
-    It is 0.5 if the rule says so, if no row has the label, or if no threshold reaches what is asked for.
-    """
-    if rule.choose == "half" or not has_label.any():
-        return HALF
-    target = rule.target or 0.0
-
-    from sklearn.metrics import precision_recall_curve  # takes a second to import
-
-    # with each probability as the lowest that is predicted, ascending; the last point predicts no row
-    precision, recall, lowest = precision_recall_curve(has_label, probability)
-    precision = precision[:-1]
-    recall = recall[:-1]
-    if rule.choose == "f1":
-        value = 2 * precision * recall / np.maximum(precision + recall, SMALLEST)
-    elif rule.choose == "precision":  # as many rows as the precision allows
-        value = np.where(precision >= target, recall, -1.0)
-    else:  # as few rows as the recall allows
-        value = np.where(recall >= target, precision, -1.0)
-
-    # of equal values, the highest threshold
-    position = len(value) - 1 - int(value[::-1].argmax())
-    if value[position] < 0:
-        return HALF
-    next_lower = lowest[position - 1] if position else 0.0
-    return float((lowest[position] + next_lower) / 2)

@@ -9,7 +9,8 @@ from sklearn.linear_model import LogisticRegression
 
 from tuneline.metrics.curves import sigmoid
 from tuneline.params.train import ThresholdParams
-from tuneline.tasks.multilabel import HALF, LOGIT_OF_NEVER, best_threshold
+from tuneline.tasks.multilabel import LOGIT_OF_NEVER
+from tuneline.tasks.thresholds import FEWEST_ROWS, HALF, choose_thresholds, divisions
 
 
 class OneVsRest(BaseEstimator):  # type: ignore[misc]
@@ -21,28 +22,26 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
     Attributes:
         inverse: Inverse of the regularization.
         iterations: Most iterations of a fit.
-        held_out: Thresholds are chosen on one row of so many, by a model of the other rows; ``None``: 0.5.
+        has_thresholds: True if thresholds are chosen, by models of other rows than they decide; else 0.5.
         coef_: Weights, shape ``(labels, features)``.
         intercept_: Shape ``(labels,)``.
         thresholds_: Shape ``(labels,)``.
     """
 
-    def __init__(self, inverse: float, iterations: int, held_out: int | None = None) -> None:
+    def __init__(self, inverse: float, iterations: int, has_thresholds: bool = False) -> None:
         self.inverse = inverse
         self.iterations = iterations
-        self.held_out = held_out
+        self.has_thresholds = has_thresholds
 
     def fit(self, features: Any, labels: NDArray[np.int8]) -> Self:
         """Fit features ``(rows, features)``, which may be sparse, to labels ``(rows, labels)``."""
-        rows, outputs = labels.shape
-        self.thresholds_ = np.full(outputs, HALF)
-        if self.held_out is not None and rows >= 2 * self.held_out:
-            is_held_out = np.arange(rows) % self.held_out == 0
-            self._fit(features[~is_held_out], labels[~is_held_out])
-            probability = self.predict_proba(features[is_held_out])
-            for label in range(outputs):
-                has_label = labels[is_held_out, label] == 1
-                self.thresholds_[label] = best_threshold(probability[:, label], has_label, ThresholdParams())
+        self.thresholds_ = np.full(labels.shape[1], HALF)
+        if self.has_thresholds and len(labels) >= FEWEST_ROWS:
+            # every row speaks for them: a rare label has few
+            logits = np.empty(labels.shape)
+            for held_out, others in divisions(len(labels)):
+                logits[held_out] = self._fit(features[others], labels[others]).logits(features[held_out])
+            self.thresholds_ = choose_thresholds(logits, labels == 1, ThresholdParams())
         return self._fit(features, labels)
 
     def _fit(self, features: Any, labels: NDArray[np.int8]) -> Self:
@@ -61,9 +60,13 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
             self.intercept_[label] = model.intercept_[0]
         return self
 
+    def logits(self, features: Any) -> NDArray[np.float64]:
+        """Return the logit of each label, shape ``(rows, labels)``."""
+        return np.asarray(features @ self.coef_.T) + self.intercept_
+
     def predict_proba(self, features: Any) -> NDArray[np.float64]:
         """Return the probability of each label, shape ``(rows, labels)``."""
-        return sigmoid(np.asarray(features @ self.coef_.T) + self.intercept_)
+        return sigmoid(self.logits(features))
 
     def predict(self, features: Any) -> NDArray[np.int8]:
         """Return the labels above their thresholds, shape ``(rows, labels)``."""

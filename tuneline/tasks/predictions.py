@@ -19,7 +19,7 @@ from tuneline.core.tables import (
     write_batches,
 )
 from tuneline.metrics.table import Averaging
-from tuneline.tasks.task import Task
+from tuneline.tasks.task import Labels, Task
 
 
 def write_predictions(
@@ -27,12 +27,15 @@ def write_predictions(
     labels: NDArray[Any],
     logits: NDArray[np.float32],
     task: Task,
+    *,
+    predictions: Labels | None = None,
     clusters: NDArray[np.int32] | None = None,
 ) -> None:
     """Write predictions in the order of the rows.
 
-    Labels have the shape ``(rows, *label_shape)``, logits ``(rows, outputs)``, and the clusters of the rows,
-    if they are known, ``(rows,)``.
+    Labels and predictions have the shape ``(rows, *label_shape)``, logits ``(rows, outputs)``, and the
+    clusters of the rows, if they are known, ``(rows,)``. Without ``predictions``, the task makes them from
+    the logits.
     """
     schema = predictions_schema(task, clustered=clusters is not None)
 
@@ -45,8 +48,11 @@ def write_predictions(
 
         rows = pa.array(np.arange(start, start + len(batch_labels)))
         label_column = task.column_of(batch_labels)
-        predictions = task.column_of(task.predictions(batch_logits))
-        columns = [rows, label_column, lists, predictions]
+        if predictions is None:
+            batch_predictions = task.predictions(batch_logits)
+        else:
+            batch_predictions = predictions[start:][:ROW_GROUP]
+        columns = [rows, label_column, lists, task.column_of(batch_predictions)]
         if clusters is not None:
             columns.append(pa.array(clusters[start:][:ROW_GROUP]))
         return pa.record_batch(columns, schema=schema)

@@ -122,6 +122,10 @@ class Task(ABC):
         """Return the task with the decisions that suit rows of validation best."""
         return self
 
+    def cross_fitted(self, logits: Logits, labels: Labels, rule: "ThresholdParams") -> Labels:  # noqa: ARG002
+        """Return predictions of rows of validation that are decided as other rows of it have chosen."""
+        return self.predictions(logits)
+
     # How labels are read and stored.
 
     @classmethod

@@ -199,6 +199,75 @@ def test_thresholds_that_are_chosen_for_precision_are_no_mistake():
     assert "chosen for the precision" in finding.sentence
 
 
+GOOD_SETS = SETS | {
+    "labels_per_row": 1.5,
+    "predicted_labels_per_row": 1.6,
+    "micro_f1": 0.72,
+    "tfidf_micro_f1": 0.7,
+    "majority_micro_f1": 0.2,
+    "subset_accuracy": 0.5,
+    "majority_subset_accuracy": 0.1,
+    "hamming_loss": 0.02,
+    "majority_hamming_loss": 0.04,
+}
+"""The same, with what macro F1 hides."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "words"),
+    [
+        (
+            {"predicted_labels_per_row": 3.0},
+            "too many labels",
+            "gives a row 3.00 labels on average, and a row has 1.50",
+        ),
+        ({"predicted_labels_per_row": 0.7}, "too few labels", "gives a row 0.70 labels"),
+        ({"micro_f1": 0.383}, "micro F1", "worse than TF-IDF: Micro F1 0.383 against 0.700"),
+        (
+            {"subset_accuracy": 0.05},
+            "not above the majority",
+            "5.0% of the rows get exactly their labels, 10.0% would",
+        ),
+        (
+            {"hamming_loss": 0.05},
+            "not above the majority",
+            "5.00% of all decisions are wrong, 4.00% would be",
+        ),
+    ],
+)
+def test_what_macro_f1_hides_of_several_labels_stops_a_good(fault, name, words):
+    (good,) = judge_run(RunFacts(GOOD_SETS, params=with_thresholds("f1")))
+    assert good.level == "good"
+    finding, comparison = judge_run(RunFacts(GOOD_SETS | fault, params=with_thresholds("f1")))
+    assert (finding.name, finding.level) == (name, "bad")
+    assert words in finding.sentence
+    assert finding.advice
+    assert comparison.level == "note"
+    assert comparison.sentence.startswith("Macro F1 0.700")
+
+
+def test_micro_f1_within_chance_of_a_simple_model_is_no_fault():
+    assert "good" in named(GOOD_SETS | {"micro_f1": 0.68}, with_thresholds("f1"))
+
+
+@pytest.mark.parametrize(
+    ("choose", "wanted"),
+    [
+        ("precision", {"predicted_labels_per_row": 0.5}),
+        ("recall", {"predicted_labels_per_row": 4.0, "hamming_loss": 0.1, "subset_accuracy": 0.05}),
+    ],
+)
+def test_target_of_the_thresholds_is_no_fault_of_the_predicted_sets(choose, wanted):
+    assert "good" in named(GOOD_SETS | wanted, with_thresholds(choose, 0.9))
+
+
+def test_advice_on_too_many_labels_is_a_value_that_is_not_set_yet():
+    many = GOOD_SETS | {"predicted_labels_per_row": 3.0}
+    assert "choose=precision" in named(many, with_thresholds("f1"))["too many labels"].advice
+    assert "choose=f1" in named(many, with_thresholds("half"))["too many labels"].advice
+    assert "it was 0.6" in named(many, with_thresholds("precision", 0.6))["too many labels"].advice
+
+
 def test_validation_by_hamming_loss_improves_as_it_falls():
     curve = {"step": (10, 20), "loss": (0.5, 0.3), "hamming_loss": (0.2, 0.1)}
     assert "still improving" in named(SETS, with_thresholds("f1"), validation=curve)

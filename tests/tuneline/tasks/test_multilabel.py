@@ -14,7 +14,6 @@ from sklearn.metrics import (
     hamming_loss,
     log_loss,
     precision_score,
-    recall_score,
 )
 
 from tuneline.core.errors import ParamsError
@@ -22,7 +21,7 @@ from tuneline.core.tables import FEATURES, raw_schema
 from tuneline.metrics.scores import prediction_metrics
 from tuneline.params.train import ThresholdParams
 from tuneline.tasks import Classification, Multilabel, read_task
-from tuneline.tasks.multilabel import best_threshold
+from tuneline.tasks.thresholds import divisions
 
 TASK = Multilabel(("angry", "billing", "technical"))
 NAMES = pa.list_(pa.string())
@@ -119,39 +118,30 @@ def test_row_without_a_label_gets_the_most_probable_one_if_it_must_have_one():
     assert task.predictions(logits).tolist() == [[0, 1, 0], [1, 1, 0]]
 
 
-def test_chosen_thresholds_have_the_highest_f1_of_all():
+@pytest.mark.parametrize("choose", ["f1", "precision", "recall", "half"])
+def test_no_row_is_decided_by_thresholds_that_it_has_chosen(choose):
     labels, logits = random_rows()
-    decided = TASK.decided(logits, labels, ThresholdParams())
-    probability = TASK.scores(logits)
-    for label in range(3):
-        scores = []
-        for threshold in np.unique(probability[:, label]):
-            scores.append(f1_score(labels[:, label], probability[:, label] >= threshold))
-        chosen = decided.predictions(logits)[:, label]
-        assert f1_score(labels[:, label], chosen) == pytest.approx(max(scores))
+    rule = ThresholdParams(choose=choose, target=0.8 if choose in ("precision", "recall") else None)
+    predictions = TASK.cross_fitted(logits, labels, rule)
+    for held_out, _ in divisions(len(labels)):
+        others = labels.copy()
+        others[held_out] = 1 - others[held_out]
+        assert (TASK.cross_fitted(logits, others, rule)[held_out] == predictions[held_out]).all()
+    if choose != "half":
+        assert (TASK.decided(logits, labels, rule).predictions(logits) != predictions).any()
 
 
-@pytest.mark.parametrize(("choose", "score"), [("precision", precision_score), ("recall", recall_score)])
-def test_thresholds_reach_the_precision_or_recall_that_is_asked_for(choose, score):
+def test_cross_fitted_rows_get_at_least_one_label_if_they_must():
     labels, logits = random_rows()
-    rule = ThresholdParams(choose=choose, target=0.8)
-    chosen = TASK.decided(logits, labels, rule).predictions(logits)
-    other = recall_score if choose == "precision" else precision_score
-    for label in range(3):
-        assert score(labels[:, label], chosen[:, label]) >= 0.8
-        assert other(labels[:, label], chosen[:, label]) > 0.2, "it is not reached by predicting nothing"
+    rule = ThresholdParams(at_least_one=True)
+    assert TASK.cross_fitted(logits, labels, rule).any(axis=1).all()
+    assert TASK.decided(logits, labels, rule).at_least_one
 
 
-def test_threshold_of_a_label_without_rows_is_a_half():
-    probability = np.array([0.2, 0.8])
-    assert best_threshold(probability, np.array([False, False]), ThresholdParams()) == 0.5
-    assert best_threshold(probability, np.array([True, False]), ThresholdParams(choose="half")) == 0.5
-
-
-def test_rows_of_equal_probability_are_predicted_together():
-    probability = np.array([0.7, 0.7, 0.7, 0.1])
-    has_label = np.array([True, False, False, True])
-    assert best_threshold(probability, has_label, ThresholdParams()) < 0.1
+def test_cross_fitted_classes_are_the_most_probable_ones():
+    classes = Classification(("no", "yes"))
+    logits = np.array([[0.1, 0.2], [3, 1]], np.float32)
+    assert classes.cross_fitted(logits, np.array([1, 1]), ThresholdParams()).tolist() == [1, 0]
 
 
 def test_precision_needs_a_target():
@@ -256,6 +246,8 @@ def test_collapse_shows_in_the_share_of_the_most_predicted_set():
         "predicted_classes": 1,
         "never_predicted_classes": 2,
         "most_predicted_share": 1.0,
+        "labels_per_row": pytest.approx(labels.sum() / 50),
+        "predicted_labels_per_row": 1.0,
     }
 
 

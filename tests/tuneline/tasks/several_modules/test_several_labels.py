@@ -11,11 +11,13 @@ import sys
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from sklearn.metrics import f1_score
 
 from tests.conftest import ROOT
 from tests.params import write_params
 from tests.several_labels import DATA, MODEL, ROWS, TAGS, TRAIN, tagged_texts, write_tagged_file
 from tuneline.core.tables import read_table
+from tuneline.params.train import ThresholdParams
 from tuneline.tasks import Multilabel, read_task
 
 STAGES = (
@@ -118,6 +120,7 @@ def test_every_metric_of_sets_is_measured_and_the_model_has_learned(project):
     for name in ("micro_f1", "samples_f1", "subset_accuracy", "mean_average_precision", "macro_f1_at_half"):
         assert metrics[name] > 0.8
     assert metrics["hamming_loss"] < 0.1
+    assert metrics["predicted_labels_per_row"] == pytest.approx(metrics["labels_per_row"], rel=0.2)
     assert metrics["macro_f1"] > metrics["majority_macro_f1"]
     assert "tfidf_macro_f1" in metrics
 
@@ -125,7 +128,7 @@ def test_every_metric_of_sets_is_measured_and_the_model_has_learned(project):
 def test_predictions_follow_the_thresholds_that_the_model_stores(project):
     config = json.loads((project / "models/classifier/config.json").read_text())
     thresholds = tuple(config["decisions"]["thresholds"][name] for name in TAGS)
-    assert len(set(thresholds)) > 1, "chosen on validation"
+    assert thresholds != (0.5,) * len(TAGS), "chosen on validation"
     table = read_table(project / "reports/predictions.parquet")
     task = read_task(table.schema, "label")
     assert task == Multilabel(TAGS)
@@ -133,6 +136,20 @@ def test_predictions_follow_the_thresholds_that_the_model_stores(project):
     logits = np.array(table["logits"].to_pylist(), np.float32)
     expected = 1 / (1 + np.exp(-logits.astype(float))) > np.array(thresholds)
     assert (task.array_of(table["prediction"]) == expected).all()
+
+
+def test_metrics_of_validation_are_of_rows_that_did_not_choose_the_thresholds_that_decide_them(project):
+    table = read_table(project / "reports/validation.parquet")
+    task = read_task(table.schema, "label")
+    labels = task.array_of(table["label"])
+    logits = np.array(table["logits"].to_pylist(), np.float32)
+    predictions = task.array_of(table["prediction"])
+    assert (predictions == task.cross_fitted(logits, labels, ThresholdParams())).all()
+
+    metrics = json.loads((project / "metrics/train.json").read_text())
+    expected = f1_score(labels, predictions, average="macro")
+    assert metrics["best_macro_f1"] == pytest.approx(expected, abs=1e-6)
+    assert metrics["best_macro_f1_low"] <= expected <= metrics["best_macro_f1_high"]
 
 
 def test_exported_models_decide_as_the_trained_one(project):
