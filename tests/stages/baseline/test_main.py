@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.baseline import __main__ as baseline
-from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
+from stages.tokenize.tokenizer import train_wordpiece
+from tuneline.model.tokenizer import save_tokenizer
 from tests.params import change_params, write_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_classifier
