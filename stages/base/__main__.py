@@ -14,8 +14,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from stages.base.doubts import tokenizer_doubts
 from stages.base.tokens import check_tokens
-from stages.base.vocabulary import check_vocabulary, vocabulary_doubts
+from stages.base.vocabulary import check_vocabulary
 from tuneline.checkpoints.pretrained import (
     COMMIT_HASH,
     CONFIG,
@@ -119,7 +120,7 @@ def bring(params: Params, target: Path) -> BaseSource:
 
 
 def check_tokenizer(pretrained: Pretrained, folder: Path, checkpoint: Pretrained | None) -> None:
-    """Check the copied tokenizer: it loads, it gives the tokens that it was saved with, and it fits the model.
+    """Check the copied tokenizer: it loads, gives the tokens that it was saved with, and fits the model.
 
     One without ``tokenizer.json`` gets the converted one: all later stages read that.
     """
@@ -129,7 +130,7 @@ def check_tokenizer(pretrained: Pretrained, folder: Path, checkpoint: Pretrained
         tokenizer.backend_tokenizer.save(str(folder / TOKENIZER_JSON))
     check_tokens(tokenizer, folder, label)
     check_vocabulary(tokenizer, pretrained, checkpoint)
-    for doubt in vocabulary_doubts(tokenizer, folder, checkpoint):
+    for doubt in tokenizer_doubts(tokenizer, folder, checkpoint):
         say(f"base: WARNING: {label}: {doubt}")
 
 

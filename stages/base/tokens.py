@@ -3,6 +3,8 @@
 The page of texts has what normalizers, pre-tokenizers and templates treat differently.
 """
 
+# ruff: noqa: RUF001 - characters that look alike are what the texts are for
+
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ from tokenizers import Encoding, Tokenizer
 
 from tuneline.core.errors import ParamsError
 from tuneline.core.tokenizer_files import TOKENIZER_JSON
-from tuneline.model.tokenizer import save_tokenizer
+from tuneline.model.tokenizer import is_tokenizer_error, save_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -28,7 +30,7 @@ TEXTS = (
     " a space first",
     "spaces last  ",
     "\n\tboth ends\n",
-    "``quotes\'\' \"so\" “so” ‚so‘ … — –",
+    "``quotes'' \"so\" “so” ‚so‘ … — –",
     "3.14 1,000 10% $5 C++ C# #tag @user http://example.org/?a=b&c=d",
     "[CLS] a [SEP] b [MASK] <s> c </s> <mask> <unk> [UNK] <|endoftext|>",
     "Привет мир, Γειά σου Κόσμε, नमस्ते दुनिया, שלום, مرحبا",
@@ -87,8 +89,6 @@ def compare_tokens(own: Tokenizer, used: Tokenizer, label: str) -> None:
 
 def encode(tokenizer: Tokenizer, row: tuple[str, ...]) -> Encoding | str:
     """Encode one text or two; return the message if the tokenizer fails on it."""
-    from tuneline.model.encoding import is_tokenizer_error
-
     try:
         return tokenizer.encode(*row)
     except BaseException as error:

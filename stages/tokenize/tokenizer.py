@@ -103,6 +103,7 @@ _ISOLATED = frozenset(string.punctuation) | {chr(point) for point in range(0x4E0
 TextBatches = Callable[[], Iterator[Sequence[str]]]
 """Returns an iterator over batches of texts. It is called once per pass over the data."""
 
+
 def train_wordpiece(texts: TextBatches, vocab_size: int) -> "PreTrainedTokenizerFast":
     """Train a tokenizer that normalizes text as ``bert-base-uncased`` does (lower case, no accents).
 

@@ -64,7 +64,12 @@ class FrozenEncoder:
                 "Fetch it again: `dvc repro -f base`.",
             ) from None
         device = PartialState().device
-        return cls(model.to(device).eval(), load_tokenizer(tokenizer, str(tokenizer)), device, LongText.beside(tokenizer))
+        return cls(
+            model.to(device).eval(),
+            load_tokenizer(tokenizer, str(tokenizer)),
+            device,
+            LongText.beside(tokenizer),
+        )
 
     @property
     def width(self) -> int:

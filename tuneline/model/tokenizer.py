@@ -43,7 +43,7 @@ def load_tokenizer(folder: Path, label: str) -> "PreTrainedTokenizerFast":
     try:
         settings = TokenizerSettings.read(folder)
         tokenizer_class = find_class(settings.class_name)
-        _check_class(tokenizer_class, settings, label)
+        _check_class(tokenizer_class, settings)
         if (folder / TOKENIZER_JSON).exists():
             rust = Tokenizer.from_file(str(folder / TOKENIZER_JSON))
         else:
@@ -68,7 +68,7 @@ def load_tokenizer(folder: Path, label: str) -> "PreTrainedTokenizerFast":
 
 
 def _check_class(
-    tokenizer_class: "type[PreTrainedTokenizerBase] | None", settings: TokenizerSettings, label: str
+    tokenizer_class: "type[PreTrainedTokenizerBase] | None", settings: TokenizerSettings
 ) -> None:
     """Check that the tokens of a class do not depend on code: of Python, or of the repository."""
     from transformers import PreTrainedTokenizerFast
@@ -123,7 +123,7 @@ def _with_settings(
         truncation_side=truncation_side,
         padding_side="right",
         clean_up_tokenization_spaces=bool(settings.stated.get("clean_up_tokenization_spaces")),
-        split_special_tokens=True,  # one that stands in a text is text
+        split_special_tokens=bool(settings.stated.get("split_special_tokens")),
         **special_tokens,
     )
 
@@ -134,8 +134,8 @@ def save_tokenizer(
     """Write ``tokenizer.json`` and ``tokenizer_config.json``, which other programs load with the same tokens.
 
     ``AutoTokenizer`` of transformers 4 and 5 takes ``tokenizer.json`` as it is for the class that is written,
-    also beside the ``config.json`` of a model. Truncation and padding are switched off. Beside them is what
-    becomes of long texts, unless they are truncated.
+    also beside the ``config.json`` of a model. Truncation and padding are switched off, and a special token
+    that stands in a text is text. Beside them is what becomes of long texts, unless they are truncated.
     """
     rust = tokenizer.backend_tokenizer
     rust.no_truncation()
@@ -173,3 +173,12 @@ def checkpoint_limit(folder: Path) -> int | None:
     if settings.max_length is not None:
         return settings.max_length
     return token_limit(settings.model)
+
+
+def is_tokenizer_error(error: BaseException) -> bool:
+    """Return True for errors of the tokenizers library, which have no class that can be imported.
+
+    They are a bare ``Exception`` (the vocabulary has no unknown token), or a panic of Rust (a regular
+    expression takes too many steps), which is no ``Exception``.
+    """
+    return type(error) is Exception or type(error).__name__ == "PanicException"

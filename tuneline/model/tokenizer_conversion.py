@@ -87,7 +87,7 @@ def converted_class(folder: Path, settings: TokenizerSettings) -> "type[PreTrain
         if tokenizer_class is not None and tokenizer_class is not transformers.PreTrainedTokenizerFast:
             return tokenizer_class
     vocabulary = folder / VOCAB_TXT
-    if vocabulary.exists() and BERT_TOKENS <= set(_words(vocabulary)):
+    if vocabulary.exists() and BERT_TOKENS.issubset(_words(vocabulary)):
         return transformers.BertTokenizer
     raise ParamsError(
         "there is no tokenizer.json, and neither tokenizer_config.json nor config.json says of which kind the"
@@ -120,8 +120,8 @@ def _lower_cased(words: Sequence[str]) -> tuple[bool, str]:
         return True, " (the vocabulary has no upper-case letter)"
     if upper < CASED * cased:
         raise ParamsError(
-            f"{TOKENIZER_CONFIG} does not state do_lower_case, and the vocabulary leaves it open: {upper:,} of"
-            f" {cased:,} words have upper-case letters.",
+            f"{TOKENIZER_CONFIG} does not state do_lower_case, and the vocabulary leaves it open: {upper:,}"
+            f" of {cased:,} words have upper-case letters.",
             f'Write "do_lower_case": true or false into {TOKENIZER_CONFIG}, as the model was trained.',
         )
     return False, f" ({upper:,} of {cased:,} words have upper-case letters)"
@@ -196,5 +196,7 @@ def _from_sentencepiece(
     for token, number in sorted(added.items(), key=lambda entry: int(entry[1])):
         tokenizer.add_tokens([AddedToken(token, normalized=True)])
         if tokenizer.token_to_id(token) != number:
-            raise ParamsError(f"{ADDED_TOKENS}: {token!r} has id {number}, which does not follow {file.name}.")
+            raise ParamsError(
+                f"{ADDED_TOKENS}: {token!r} has id {number}, which does not follow {file.name}."
+            )
     return tokenizer

@@ -132,7 +132,7 @@ def find_class(name: str | None) -> "type[PreTrainedTokenizerBase] | None":
 
 
 def class_defaults(tokenizer_class: "type[PreTrainedTokenizerBase]") -> dict[str, Any]:
-    """Return the parameters of a class of tokenizers that have defaults, those of its base classes included."""
+    """Return the defaults of the parameters of a class of tokenizers and of its base classes."""
     defaults = {}
     for ancestor in reversed(tokenizer_class.__mro__):
         if "__init__" not in vars(ancestor):

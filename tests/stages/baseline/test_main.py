@@ -8,7 +8,6 @@ import pytest
 
 from stages.baseline import __main__ as baseline
 from stages.tokenize.tokenizer import train_wordpiece
-from tuneline.model.tokenizer import save_tokenizer
 from tests.params import change_params, write_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_classifier
@@ -17,6 +16,7 @@ from tuneline.core.errors import StageError
 from tuneline.core.tables import SplitReader, raw_schema, write_table
 from tuneline.model import frozen_baselines, linear
 from tuneline.model.frozen_baselines import FrozenEncoder
+from tuneline.model.tokenizer import save_tokenizer
 from tuneline.tasks import Classification, Regression, Task
 
 WORDS = ["good great fine", "bad poor sad"]

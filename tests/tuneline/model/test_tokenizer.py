@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from transformers import AutoTokenizer, BertTokenizer, ByT5Tokenizer, RobertaTokenizer
+from transformers import BertTokenizer, ByT5Tokenizer, RobertaTokenizer
 
 from stages.tokenize.tokenizer import train_wordpiece
 from tests.stages.tokenize.raw_splits import sentences
