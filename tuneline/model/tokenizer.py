@@ -16,7 +16,7 @@ from tuneline.core.errors import ParamsError
 from tuneline.core.terminal import say
 from tuneline.core.tokenizer_files import LONG_TEXT_JSON, TOKENIZER_CONFIG, TOKENIZER_JSON
 from tuneline.model.architectures import token_limit
-from tuneline.model.tokenizer_conversion import convert
+from tuneline.model.tokenizer_conversion import convert, converted_class
 from tuneline.model.tokenizer_settings import TokenizerSettings, find_class
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ def load_tokenizer(folder: Path, label: str) -> "PreTrainedTokenizerFast":
         if (folder / TOKENIZER_JSON).exists():
             rust = Tokenizer.from_file(str(folder / TOKENIZER_JSON))
         else:
-            conversion = convert(folder, settings)
+            tokenizer_class = converted_class(folder, settings)
+            _check_class(tokenizer_class, settings)
+            conversion = convert(folder, settings, tokenizer_class)
             say(f"{label}: {conversion.note}.")
             rust = conversion.tokenizer
         tokenizer = _with_settings(rust, settings, tokenizer_class)

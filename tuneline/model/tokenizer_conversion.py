@@ -21,7 +21,6 @@ from tuneline.model.tokenizer_settings import TokenizerSettings, class_defaults,
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-BERT = "BertTokenizer"
 BERT_TOKENS = frozenset({"[UNK]", "[CLS]", "[SEP]"})
 """Tokens of every ``vocab.txt`` in BERT's form."""
 CASED = 0.01
@@ -41,14 +40,15 @@ class Conversion:
     note: str
 
 
-def convert(folder: Path, settings: TokenizerSettings) -> Conversion:
+def convert(
+    folder: Path, settings: TokenizerSettings, tokenizer_class: "type[PreTrainedTokenizerBase]"
+) -> Conversion:
     """Convert the vocabulary in a folder without ``tokenizer.json``.
 
     Raises:
-        ParamsError: The class is unknown or has no fast tokenizers, or a setting that changes the tokens can
-            be known neither from the configuration nor from the vocabulary.
+        ParamsError: A setting that changes the tokens can be known neither from the configuration nor from
+            the vocabulary, or transformers has no conversion.
     """
-    tokenizer_class = converted_class(folder, settings)
     options = {}
     assumed = []
     for name, default in _choices(tokenizer_class).items():
@@ -79,7 +79,11 @@ def convert(folder: Path, settings: TokenizerSettings) -> Conversion:
 
 
 def converted_class(folder: Path, settings: TokenizerSettings) -> "type[PreTrainedTokenizerBase]":
-    """Return the class that converts the vocabulary of a folder."""
+    """Return the class that converts the vocabulary of a folder.
+
+    Raises:
+        ParamsError: No file says it.
+    """
     import transformers
 
     for name in (settings.class_name, settings.model_class_name):
