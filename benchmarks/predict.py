@@ -23,12 +23,13 @@ from benchmarks.inference import MRPC_LENGTHS, bert
 from stages.export.__main__ import embed, tokenizer_record
 from stages.export.graph import save_model, to_onnx
 from stages.export.int8 import to_dynamic_int8
-from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
+from stages.tokenize.tokenizer import train_wordpiece
 from tests.records import export_record
 from tuneline.cli.predict.streaming import StreamOptions, predict_rows, windows
 from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, open_writer
 from tuneline.core.hashes import file_hash
 from tuneline.model.batches import Batch, length_sorted_batches
+from tuneline.model.tokenizer import save_tokenizer
 from tuneline.onnx.records import EXPORT_RECORD
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.readers.delimited import Dialect

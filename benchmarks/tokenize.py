@@ -33,14 +33,13 @@ from stages.tokenize.tokenizer import (
     RawTexts,
     SavedTokenizer,
     Shard,
-    save_tokenizer,
     tokenize_shard,
     train_wordpiece,
 )
 from tuneline.core.tables import SplitReader, raw_schema, write_batches
 from tuneline.model.encoding import ENCODED_AT_A_TIME, Encoder
 from tuneline.model.long_text import LongText
-from tuneline.model.tokenizer import load_tokenizer
+from tuneline.model.tokenizer import load_tokenizer, save_tokenizer
 from tuneline.tasks import Classification
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

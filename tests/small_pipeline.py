@@ -118,7 +118,8 @@ def write_pipeline(
         changes: Values for ``params.yaml`` by dotted key.
         long_text: What becomes of long texts; ``None``: they are truncated.
     """
-    from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
+    from stages.tokenize.tokenizer import train_wordpiece
+    from tuneline.model.tokenizer import save_tokenizer
 
     labels = task_with_names(None if regression else QUEUES)
     generator = random.Random(0)

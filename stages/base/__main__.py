@@ -11,9 +11,12 @@ the train split.
 
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from stages.base.doubts import tokenizer_doubts
+from stages.base.tokens import check_tokens
+from stages.base.vocabulary import check_vocabulary
 from tuneline.checkpoints.pretrained import (
     COMMIT_HASH,
     CONFIG,
@@ -30,6 +33,7 @@ from tuneline.core.launch import check_launch
 from tuneline.core.paths import BASE, BASE_MODEL, BASE_RECORD, BASE_TOKENIZER
 from tuneline.core.stage import run_stage
 from tuneline.core.terminal import say
+from tuneline.core.tokenizer_files import TOKENIZER_JSON
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
@@ -92,54 +96,6 @@ def check_names(checkpoint: Pretrained, names: Sequence[str]) -> None:
         )
 
 
-def check_vocabulary(tokenizer: Pretrained, folder: Path, checkpoint: Pretrained | None) -> None:
-    """Check that a tokenizer loads, and that a checkpoint has an embedding for each of its tokens.
-
-    The embedding must be of the same token in the tokenizer of the checkpoint.
-    """
-    tokens = _tokens_by_id(folder, tokenizer)
-    if checkpoint is None:
-        return
-
-    # as many embeddings as tokens
-    embeddings = checkpoint.config().get("vocab_size")
-    if isinstance(embeddings, int) and max(tokens) >= embeddings:
-        excess = min(number for number in tokens if number >= embeddings)
-        raise ParamsError(
-            f"{tokenizer.key}: {tokenizer.label} has another vocabulary than {checkpoint.label}, whose"
-            f" weights have {embeddings:,} embeddings: there is none for token {excess}, {tokens[excess]!r}.",
-            _hint(checkpoint),
-        )
-
-    # the same tokens as the tokenizer of the checkpoint, if it has one
-    if tokenizer == checkpoint or not checkpoint.tokenizer_files():
-        return
-    checkpoint_tokens = _tokens_by_id(checkpoint.fetch(checkpoint.tokenizer_files()), checkpoint)
-    for number in sorted(tokens.keys() & checkpoint_tokens.keys()):
-        if tokens[number] != checkpoint_tokens[number]:
-            raise ParamsError(
-                f"{tokenizer.key}: {tokenizer.label} has another vocabulary than {checkpoint.label}: "
-                f"token {number} is {tokens[number]!r}, not {checkpoint_tokens[number]!r}.",
-                _hint(checkpoint),
-            )
-
-
-def _tokens_by_id(folder: Path, pretrained: Pretrained) -> Mapping[int, str]:
-    """Load a tokenizer, and return its vocabulary."""
-    tokenizer = load_tokenizer(folder, f"{pretrained.key}: {pretrained.label}")
-    tokens = {}
-    for token, number in tokenizer.get_vocab().items():
-        tokens[number] = token
-    return tokens
-
-
-def _hint(checkpoint: Pretrained) -> str:
-    return (
-        f"Set tokenize.tokenizer to null for the tokenizer of {checkpoint.name}. If the weights were made for"
-        " this one, save both into one folder models/source/NAME."
-    )
-
-
 def bring(params: Params, target: Path) -> BaseSource:
     """Fetch and check what the parameters name, into an empty folder.
 
@@ -154,13 +110,28 @@ def bring(params: Params, target: Path) -> BaseSource:
         if CONFIG in tokenizer.files:  # AutoTokenizer may take the kind of tokenizer from it
             names.append(CONFIG)
         tokenizer_source = copy(tokenizer, names, target / BASE_TOKENIZER.name)
-        check_vocabulary(tokenizer, target / BASE_TOKENIZER.name, checkpoint)
+        check_tokenizer(tokenizer, target / BASE_TOKENIZER.name, checkpoint)
 
     checkpoint_source = None
     if checkpoint is not None:
         checkpoint_source = copy(checkpoint, [CONFIG, *checkpoint.weight_files()], target / BASE_MODEL.name)
         check_weights(checkpoint, target / BASE_MODEL.name)
     return BaseSource(tokenizer=tokenizer_source, checkpoint=checkpoint_source)
+
+
+def check_tokenizer(pretrained: Pretrained, folder: Path, checkpoint: Pretrained | None) -> None:
+    """Check the copied tokenizer: it loads, gives the tokens that it was saved with, and fits the model.
+
+    One without ``tokenizer.json`` gets the converted one: all later stages read that.
+    """
+    label = f"{pretrained.key}: {pretrained.label}"
+    tokenizer = load_tokenizer(folder, label)
+    if not (folder / TOKENIZER_JSON).exists():
+        tokenizer.backend_tokenizer.save(str(folder / TOKENIZER_JSON))
+    check_tokens(tokenizer, folder, label)
+    check_vocabulary(tokenizer, pretrained, checkpoint)
+    for doubt in tokenizer_doubts(tokenizer, folder, checkpoint):
+        say(f"base: WARNING: {label}: {doubt}")
 
 
 def find_checkpoint(params: Params) -> Pretrained | None:

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import torch
 from accelerate import PartialState
 from numpy.typing import NDArray
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from tuneline.core.errors import DataError, StageError
@@ -18,6 +17,7 @@ from tuneline.model.batches import TokenizedRows, compute_by_length
 from tuneline.model.encoding import Encoder
 from tuneline.model.frozen_classifier import TrainedModel, load_classifier
 from tuneline.model.long_text import LongText
+from tuneline.model.tokenizer import load_tokenizer
 from tuneline.tasks import Task
 from tuneline.tasks.task import Logits
 
@@ -38,7 +38,7 @@ class Classifier:
         disable_progress_bar()  # type: ignore[no-untyped-call]
         try:
             model = load_classifier(folder, "sdpa")
-            tokenizer = cast("PreTrainedTokenizerFast", AutoTokenizer.from_pretrained(folder))
+            tokenizer = load_tokenizer(folder, str(folder))
         except Exception as error:  # errors of safetensors and transformers have no common base class
             raise StageError(
                 f"{folder} cannot be loaded: {str(error).splitlines()[0]}",

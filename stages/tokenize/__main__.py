@@ -24,7 +24,6 @@ from stages.tokenize.tokenizer import (
     Shard,
     check_length,
     check_stride,
-    save_tokenizer,
     tokenize_shard,
     train_wordpiece,
 )
@@ -44,7 +43,7 @@ from tuneline.engines import map_tasks
 from tuneline.model.architectures import has_token_type_ids, read_base, token_limit
 from tuneline.model.encoding import EncodingCounts
 from tuneline.model.long_text import LongText
-from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
+from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer, save_tokenizer
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 
@@ -113,7 +112,7 @@ def build_tokenizer(params: Params, base: BaseSource, train: RawTexts) -> "PreTr
         tokenizer = train_wordpiece(partial(train.texts, TRAINING_ROWS), params.tokenize.vocab_size)
     else:
         tokenizer = load_tokenizer(BASE_TOKENIZER, base.tokenizer.name)
-        limit = checkpoint_limit(tokenizer, BASE_TOKENIZER)
+        limit = checkpoint_limit(BASE_TOKENIZER)
 
     # a model made from scratch has the limit and the inputs of its configuration
     if base.checkpoint is None:

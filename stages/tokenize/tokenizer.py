@@ -3,7 +3,6 @@
 Only training a tokenizer imports transformers: a worker that encodes does not wait for it.
 """
 
-import json
 import math
 import string
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,6 @@ from tuneline.core.atomic_files import replace_file, write_json
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.tables import LABELS, SplitReader, tokenized_schema, write_batches
 from tuneline.core.terminal import progress
-from tuneline.core.tokenizer_files import LONG_TEXT_JSON, TOKENIZER_CONFIG
 from tuneline.model.encoding import Encoder, EncodingCounts, EncodingError, encode_rows
 from tuneline.model.long_text import LongText
 from tuneline.tasks import read_task
@@ -104,25 +102,6 @@ _ISOLATED = frozenset(string.punctuation) | {chr(point) for point in range(0x4E0
 
 TextBatches = Callable[[], Iterator[Sequence[str]]]
 """Returns an iterator over batches of texts. It is called once per pass over the data."""
-
-MACHINE_KEYS = frozenset(
-    {
-        "name_or_path",
-        "_name_or_path",
-        "is_local",
-        "local_files_only",
-        "tokenizer_file",
-        "vocab_file",
-        "merges_file",
-        "_commit_hash",
-    }
-)
-"""Keys of a tokenizer configuration that describe the machine it was saved on.
-
-Stage ``train`` copies what is left.
-"""
-CALL_KEYS = frozenset({"max_length", "stride", "truncation_strategy", "pad_to_multiple_of"})
-"""Keys left in a tokenizer configuration by an earlier call. ``model_max_length`` sets the length here."""
 
 
 def train_wordpiece(texts: TextBatches, vocab_size: int) -> "PreTrainedTokenizerFast":
@@ -244,33 +223,6 @@ def check_stride(stride: int, max_length: int, special_tokens: int) -> None:
             f" {max_length}, {special_tokens} tokens are special and {room} of the text.",
             f"Set it to {room // 2} or less.",
         )
-
-
-def save_tokenizer(
-    tokenizer: "PreTrainedTokenizerFast",
-    max_length: int,
-    folder: Path,
-    long_text: LongText | None = None,
-) -> None:
-    """Write ``tokenizer.json`` and ``tokenizer_config.json`` for ``AutoTokenizer.from_pretrained``.
-
-    They have no paths of this machine. Truncation and padding are switched off. Beside them is what becomes
-    of long texts, unless they are truncated.
-    """
-    tokenizer.backend_tokenizer.no_truncation()
-    tokenizer.backend_tokenizer.no_padding()
-    tokenizer.save_pretrained(folder)
-
-    path = folder / TOKENIZER_CONFIG
-    config = json.loads(path.read_text(encoding="utf-8"))
-    for key in MACHINE_KEYS | CALL_KEYS:
-        config.pop(key, None)
-    config["model_max_length"] = max_length
-    config["model_input_names"] = list(tokenizer.model_input_names)
-    text = json.dumps(dict(sorted(config.items())), indent=2, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")
-    if long_text is not None and not long_text.is_truncated:
-        long_text.write(folder / LONG_TEXT_JSON)
 
 
 @dataclass(frozen=True)

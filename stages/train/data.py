@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import BASE_MODEL, TOKENIZED, TOKENIZER
@@ -23,6 +23,7 @@ from tuneline.core.tables import SplitReader, split_files
 from tuneline.model.answers import document_tensor
 from tuneline.model.architectures import token_limit
 from tuneline.model.batches import MappedSplit, TokenizedRows, TokenizedSplit
+from tuneline.model.tokenizer import load_tokenizer
 from tuneline.params import TrainParams
 from tuneline.params.section import FunctionName
 from tuneline.tasks import Task
@@ -66,7 +67,7 @@ def read_inputs(params: TrainParams) -> Inputs:
     train = _read_split(SplitReader.open(TOKENIZED, "train", made_by="tokenize"))
     validation = _read_split(SplitReader.open(TOKENIZED, "validation", made_by="tokenize"))
     check_label_params(params, train.task)
-    tokenizer = AutoTokenizer.from_pretrained(require(TOKENIZER, made_by="tokenize"), trust_remote_code=False)
+    tokenizer = load_tokenizer(require(TOKENIZER, made_by="tokenize"), str(TOKENIZER))
     return Inputs(train, validation, tokenizer)
 
 

@@ -14,7 +14,7 @@ from tuneline.core.base_source import BaseSource
 from tuneline.core.paths import BASE_RECORD, BASE_TOKENIZER
 from tuneline.core.tables import SplitReader
 from tuneline.model.text_lengths import Reading, TextLengths, measure_texts
-from tuneline.model.tokenizer import stated_limit
+from tuneline.model.tokenizer import checkpoint_limit
 from tuneline.params import Params
 
 MEASURED_ROWS = 2_000
@@ -57,7 +57,7 @@ def model_limit(base: Path) -> int | None:
     source = BaseSource.read(base / BASE_RECORD.name)
     if source.checkpoint is None:
         return None
-    return stated_limit(base / BASE_TOKENIZER.name)
+    return checkpoint_limit(base / BASE_TOKENIZER.name)
 
 
 class TruncationNotes:

@@ -28,8 +28,8 @@ class Architecture:
             with the unchanged layer.
         query: Linear layer of the queries in a layer, if the module around it computes attention as its
             configuration says.
-        tokenizer_class: Name of the tokenizer class in ``tokenizer_config.json`` of its checkpoints.
-            ``AutoTokenizer`` selects the same class, but imports torch, which takes seconds and 300 MB.
+        tokenizer_class: Name of the tokenizer class of its checkpoints, for those that do not state it.
+            The table of transformers has more of them, but imports torch, which takes seconds and 300 MB.
     """
 
     token_type_ids: bool = False
@@ -55,6 +55,7 @@ ARCHITECTURES = {
     "ernie": Architecture(token_type_ids=True),
     "esm": Architecture(padded_positions=True),
     "fnet": Architecture(token_type_ids=True),
+    "funnel": Architecture(token_type_ids=True),
     "ibert": Architecture(padded_positions=True),
     "longformer": Architecture(padded_positions=True),
     "luke": Architecture(padded_positions=True),

@@ -15,6 +15,7 @@ from tuneline.core.errors import DataError
 from tuneline.core.tables import LABELS, ROW_GROUP, WINDOW_LENGTHS
 from tuneline.model.batches import row_offsets
 from tuneline.model.long_text import Cut, LongText, cut_head_and_tail, cut_windows
+from tuneline.model.tokenizer import is_tokenizer_error
 
 ENCODED_AT_A_TIME = 2_000
 """Rows per call of the Rust tokenizer.
@@ -64,20 +65,11 @@ def encode_batch(tokenizer: Tokenizer, texts: Texts, name: str) -> list[Encoding
     try:
         encodings: list[Encoding] = tokenizer.encode_batch_fast(texts)
     except BaseException as error:
-        if not _is_of_tokenizer(error):
+        if not is_tokenizer_error(error):
             raise
         row = _failing_row(tokenizer, texts)  # the library does not say which one it is
         raise _describe(row, str(error), texts[row], name) from None
     return encodings
-
-
-def _is_of_tokenizer(error: BaseException) -> bool:
-    """Return True for errors of the tokenizers library, which have no class that can be imported.
-
-    They are a bare ``Exception`` (the vocabulary has no unknown token), or a panic of Rust (a regular
-    expression takes too many steps), which is no ``Exception``.
-    """
-    return type(error) is Exception or type(error).__name__ == "PanicException"
 
 
 def _failing_row(tokenizer: Tokenizer, texts: Texts) -> int:
@@ -86,7 +78,7 @@ def _failing_row(tokenizer: Tokenizer, texts: Texts) -> int:
         try:
             tokenizer.encode_batch_fast(texts[row : row + 1])
         except BaseException as error:
-            if not _is_of_tokenizer(error):
+            if not is_tokenizer_error(error):
                 raise
             return row
     raise AssertionError("the tokenizer failed on these rows together, and on none of them alone")

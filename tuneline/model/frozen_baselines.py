@@ -8,7 +8,7 @@ windows, the mean of their vectors. Rows are limited, so that time and memory ar
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from tuneline.model.batches import TokenizedRows, compute_by_length
 from tuneline.model.encoding import Encoder
 from tuneline.model.linear import LinearModel, Vectors, cosine, most_rows, pair_features
 from tuneline.model.long_text import Answer, LongText
+from tuneline.model.tokenizer import load_tokenizer
 from tuneline.tasks import Task, read_task
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class FrozenEncoder:
         """Load a checkpoint: safetensors only, no remote code."""
         import torch
         from accelerate import PartialState
-        from transformers import AutoModel, AutoTokenizer
+        from transformers import AutoModel
         from transformers.utils import logging
 
         from tuneline.core.machine import threads
@@ -63,8 +64,12 @@ class FrozenEncoder:
                 "Fetch it again: `dvc repro -f base`.",
             ) from None
         device = PartialState().device
-        fast_tokenizer = cast("PreTrainedTokenizerFast", AutoTokenizer.from_pretrained(tokenizer, **options))
-        return cls(model.to(device).eval(), fast_tokenizer, device, LongText.beside(tokenizer))
+        return cls(
+            model.to(device).eval(),
+            load_tokenizer(tokenizer, str(tokenizer)),
+            device,
+            LongText.beside(tokenizer),
+        )
 
     @property
     def width(self) -> int:

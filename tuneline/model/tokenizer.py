@@ -1,26 +1,37 @@
-"""The tokenizer of a checkpoint: how it is loaded and checked, and the length that it allows."""
+"""The tokenizer of a checkpoint: how it is loaded and saved, and the length that it allows.
+
+``tokenizer.json`` decides how a text becomes tokens, because it is what the authors of the checkpoint saved.
+The classes of transformers 5 build the normalizer, the pre-tokenizer and the template anew instead, from a
+few keys of ``tokenizer_config.json``, so the model would read other tokens than it was trained on
+(huggingface/transformers#45701, #45812, #45920). Every stage and command loads its tokenizer here.
+"""
 
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tokenizers import Tokenizer
+
 from tuneline.core.errors import ParamsError
-from tuneline.core.tokenizer_files import TOKENIZER_CONFIG
-from tuneline.model.architectures import ARCHITECTURES, token_limit
+from tuneline.core.terminal import say
+from tuneline.core.tokenizer_files import LONG_TEXT_JSON, TOKENIZER_CONFIG, TOKENIZER_JSON
+from tuneline.model.architectures import token_limit
+from tuneline.model.tokenizer_conversion import convert, converted_class
+from tuneline.model.tokenizer_settings import TokenizerSettings, find_class
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-DIRECT_TOKENIZERS = frozenset(
-    entry.tokenizer_class for entry in ARCHITECTURES.values() if entry.tokenizer_class
-)
-"""Tokenizer classes that load without importing torch."""
-UNLIMITED = 10**9
-"""A ``model_max_length`` from here on means no limit; transformers writes 1e30."""
+    from tuneline.model.long_text import LongText
+
+PYTHON_STEPS = {"RoFormerTokenizer": "it divides Chinese with jieba"}
+"""Fast tokenizers that compute a part in Python, which no ``tokenizer.json`` has."""
 
 
 def load_tokenizer(folder: Path, label: str) -> "PreTrainedTokenizerFast":
-    """Load a fast tokenizer with a padding token from a folder as ``save_pretrained`` writes it.
+    """Load the tokenizer in a folder, with a padding token.
+
+    A folder without ``tokenizer.json`` is converted, and that is printed.
 
     Args:
         folder: The folder; no code in it is run.
@@ -29,56 +40,147 @@ def load_tokenizer(folder: Path, label: str) -> "PreTrainedTokenizerFast":
     Raises:
         ParamsError: The tokenizer cannot be loaded, is a slow one, or has no padding token.
     """
-    import transformers
-
     try:
-        stated_class = _read_json(folder / TOKENIZER_CONFIG).get("tokenizer_class")
-        class_name = str(stated_class).removesuffix("Fast")
-        if class_name in DIRECT_TOKENIZERS:
-            loader = getattr(transformers, class_name)
+        settings = TokenizerSettings.read(folder)
+        tokenizer_class = find_class(settings.class_name)
+        _check_class(tokenizer_class, settings)
+        if (folder / TOKENIZER_JSON).exists():
+            rust = Tokenizer.from_file(str(folder / TOKENIZER_JSON))
         else:
-            loader = transformers.AutoTokenizer
-        tokenizer = loader.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            tokenizer_class = converted_class(folder, settings)
+            _check_class(tokenizer_class, settings)
+            conversion = convert(folder, settings, tokenizer_class)
+            say(f"{label}: {conversion.note}.")
+            rust = conversion.tokenizer
+        tokenizer = _with_settings(rust, settings, tokenizer_class)
+    except ParamsError as error:
+        raise ParamsError(f"{label}: {error.problem}", error.hint) from None
     except Exception as error:  # a broken file raises errors of many types
         first = str(error).strip().split("\n", 1)[0]
         hint = "A tokenizer that save_pretrained wrote has tokenizer.json and tokenizer_config.json."
         raise ParamsError(f"{label}: the tokenizer cannot be loaded: {first}", hint) from None
-    if not isinstance(tokenizer, transformers.PreTrainedTokenizerFast):
-        raise ParamsError(
-            f"{label} has only a slow tokenizer ({type(tokenizer).__name__}).",
-            "The pipeline needs a fast tokenizer (a tokenizer.json). Choose another checkpoint, or convert"
-            " this one.",
-        )
     if tokenizer.pad_token_id is None:
         raise ParamsError(
             f"{label}: the tokenizer has no padding token, which batches need.",
             "Save a copy with one (tokenizer.pad_token = ...;"
             " tokenizer.save_pretrained('models/source/NAME')) and name that folder.",
         )
+    tokenizer.name_or_path = str(folder)
     return tokenizer
 
 
-def checkpoint_limit(tokenizer: "PreTrainedTokenizerFast", folder: Path) -> int | None:
+def _check_class(
+    tokenizer_class: "type[PreTrainedTokenizerBase] | None", settings: TokenizerSettings
+) -> None:
+    """Check that the tokens of a class do not depend on code: of Python, or of the repository."""
+    from transformers import PreTrainedTokenizerFast
+
+    name = settings.class_name
+    if tokenizer_class is None and settings.has_own_code:
+        raise ParamsError(
+            f"its tokenizer ({name}) is code of the repository, which is never run.",
+            "Choose another checkpoint, or save this one with a tokenizer of transformers.",
+        )
+    if name in PYTHON_STEPS:
+        raise ParamsError(
+            f"{name} is not a whole tokenizer.json: {PYTHON_STEPS[name]}.", "Choose another checkpoint."
+        )
+    generic = tokenizer_class is None or tokenizer_class.__name__ == "PythonBackend"
+    if not generic and not issubclass(tokenizer_class, PreTrainedTokenizerFast):
+        raise ParamsError(
+            f"it has only a slow tokenizer ({name}).",
+            "The pipeline needs a fast tokenizer (a tokenizer.json). Choose another checkpoint, or convert"
+            " this one.",
+        )
+
+
+def _with_settings(
+    rust: Tokenizer, settings: TokenizerSettings, tokenizer_class: "type[PreTrainedTokenizerBase] | None"
+) -> "PreTrainedTokenizerFast":
+    """Return a Rust tokenizer as one of transformers.
+
+    Truncation and padding that ``tokenizer.json`` does by itself say the side and the token where no
+    configuration does, and are switched off: the stages truncate, and pad on the right.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    truncation_side = settings.stated.get("truncation_side")
+    if truncation_side is None:
+        truncation_side = (rust.truncation or {}).get("direction", "right")
+    special_tokens = {}
+    for key, token in settings.tokens_of(tokenizer_class).items():
+        stated = key in settings.special_tokens
+        # one that is stated and new gets the next id, as transformers does it
+        if token is not None and (stated or rust.token_to_id(token) is not None):
+            special_tokens[key] = token
+    if rust.padding is not None and "pad_token" not in settings.special_tokens:
+        special_tokens["pad_token"] = rust.padding["pad_token"]
+
+    rust.no_truncation()
+    rust.no_padding()
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=rust,
+        model_input_names=settings.input_names(tokenizer_class),
+        model_max_length=settings.max_length,
+        truncation_side=truncation_side,
+        padding_side="right",
+        clean_up_tokenization_spaces=bool(settings.stated.get("clean_up_tokenization_spaces")),
+        split_special_tokens=bool(settings.stated.get("split_special_tokens")),
+        **special_tokens,
+    )
+
+
+def save_tokenizer(
+    tokenizer: "PreTrainedTokenizerFast", max_length: int, folder: Path, long_text: "LongText | None" = None
+) -> None:
+    """Write ``tokenizer.json`` and ``tokenizer_config.json``, which other programs load with the same tokens.
+
+    ``AutoTokenizer`` of transformers 4 and 5 takes ``tokenizer.json`` as it is for the class that is written,
+    also beside the ``config.json`` of a model. Truncation and padding are switched off, and a special token
+    that stands in a text is text. Beside them is what becomes of long texts, unless they are truncated.
+    """
+    rust = tokenizer.backend_tokenizer
+    rust.no_truncation()
+    rust.no_padding()
+    config: dict[str, Any] = {
+        "clean_up_tokenization_spaces": tokenizer.clean_up_tokenization_spaces,
+        "model_input_names": list(tokenizer.model_input_names),
+        "model_max_length": max_length,
+        "padding_side": "right",
+        "split_special_tokens": True,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "truncation_side": tokenizer.truncation_side,
+        **tokenizer.special_tokens_map,
+    }
+    # transformers 4 changes the pre-tokenizer to what is written here
+    if rust.pre_tokenizer is not None:
+        pre_tokenizer = json.loads(rust.pre_tokenizer.__getstate__())
+        if "add_prefix_space" in pre_tokenizer:
+            config["add_prefix_space"] = pre_tokenizer["add_prefix_space"]
+
+    folder.mkdir(parents=True, exist_ok=True)
+    rust.save(str(folder / TOKENIZER_JSON))
+    text = json.dumps(config, indent=2, ensure_ascii=False, sort_keys=True)
+    (folder / TOKENIZER_CONFIG).write_text(text + "\n", encoding="utf-8")
+    if long_text is not None and not long_text.is_truncated:
+        long_text.write(folder / LONG_TEXT_JSON)
+
+
+def checkpoint_limit(folder: Path) -> int | None:
     """Return the number of tokens that a checkpoint takes; ``None`` if there is no limit.
 
     Its tokenizer says it, else its model.
     """
-    if tokenizer.model_max_length < UNLIMITED:
-        return int(tokenizer.model_max_length)
-    return token_limit(_read_json(folder / "config.json"))
+    settings = TokenizerSettings.read(folder)
+    if settings.max_length is not None:
+        return settings.max_length
+    return token_limit(settings.model)
 
 
-def stated_limit(folder: Path) -> int | None:
-    """Return the same from the files of a tokenizer, which is not loaded."""
-    stated = _read_json(folder / TOKENIZER_CONFIG).get("model_max_length", UNLIMITED)
-    if stated < UNLIMITED:
-        return int(stated)
-    return token_limit(_read_json(folder / "config.json"))
+def is_tokenizer_error(error: BaseException) -> bool:
+    """Return True for errors of the tokenizers library, which have no class that can be imported.
 
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """Return the contents of a JSON file; empty if there is no file, or no object in it."""
-    if not path.exists():
-        return {}
-    values = json.loads(path.read_text(encoding="utf-8"))
-    return values if isinstance(values, dict) else {}
+    They are a bare ``Exception`` (the vocabulary has no unknown token), or a panic of Rust (a regular
+    expression takes too many steps), which is no ``Exception``.
+    """
+    return type(error) is Exception or type(error).__name__ == "PanicException"

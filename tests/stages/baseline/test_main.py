@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.baseline import __main__ as baseline
-from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
+from stages.tokenize.tokenizer import train_wordpiece
 from tests.params import change_params, write_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_classifier
@@ -16,6 +16,7 @@ from tuneline.core.errors import StageError
 from tuneline.core.tables import SplitReader, raw_schema, write_table
 from tuneline.model import frozen_baselines, linear
 from tuneline.model.frozen_baselines import FrozenEncoder
+from tuneline.model.tokenizer import save_tokenizer
 from tuneline.tasks import Classification, Regression, Task
 
 WORDS = ["good great fine", "bad poor sad"]

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
+from stages.tokenize.tokenizer import train_wordpiece
 from tests.params import write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.core.tables import baselines_schema, tokenized_schema, write_table
 from tuneline.model.encoding import Encoder
+from tuneline.model.tokenizer import save_tokenizer
 from tuneline.tasks import Classification, Task
 
 QUEUES = Classification(("billing", "delivery", "technical"))

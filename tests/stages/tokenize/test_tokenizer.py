@@ -12,13 +12,12 @@ from stages.tokenize.tokenizer import (
     SPECIAL_TOKENS,
     alphabet,
     check_length,
-    save_tokenizer,
     train_wordpiece,
 )
 from tests.conftest import ROOT
 from tests.stages.tokenize.raw_splits import sentences
 from tuneline.core.errors import DataError, ParamsError
-from tuneline.model.tokenizer import load_tokenizer
+from tuneline.model.tokenizer import load_tokenizer, save_tokenizer
 
 TRAIN = """
 import hashlib

@@ -1,12 +1,12 @@
 import json
 
 import pytest
-from transformers import AutoTokenizer, BertTokenizer, ByT5Tokenizer, RobertaTokenizer
+from transformers import BertTokenizer, ByT5Tokenizer, RobertaTokenizer
 
 from stages.tokenize.tokenizer import train_wordpiece
 from tests.stages.tokenize.raw_splits import sentences
 from tuneline.core.errors import StageError
-from tuneline.model.tokenizer import DIRECT_TOKENIZERS, checkpoint_limit, load_tokenizer
+from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
 
 LABEL = "tokenize.tokenizer: someone/bert"
 
@@ -35,14 +35,6 @@ def roberta(tmp_path):
     return tmp_path / "roberta"
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_load_tokenizer_gives_the_same_tokenizer_as_the_auto_class(family, request):
-    folder = request.getfixturevalue(family)
-    ours, auto = load_tokenizer(folder, LABEL), AutoTokenizer.from_pretrained(folder)
-    assert ours.backend_tokenizer.to_str() == auto.backend_tokenizer.to_str()
-    assert (type(ours), ours.model_input_names) == (type(auto), auto.model_input_names)
-
-
 def test_load_tokenizer_keeps_the_model_inputs_of_the_architecture(bert, roberta):
     assert "token_type_ids" in load_tokenizer(bert, LABEL).model_input_names
     assert "token_type_ids" not in load_tokenizer(roberta, LABEL).model_input_names
@@ -60,13 +52,12 @@ def test_load_tokenizer_loads_an_unknown_class_with_the_auto_class(tmp_path, wor
 
 
 def test_checkpoint_limit_is_that_of_the_tokenizer_else_of_the_model(bert, roberta):
-    assert checkpoint_limit(load_tokenizer(bert, LABEL), bert) == 64
-    tokenizer = load_tokenizer(roberta, LABEL)
-    assert checkpoint_limit(tokenizer, roberta) is None
+    assert checkpoint_limit(bert) == 64
+    assert checkpoint_limit(roberta) is None
     (roberta / "config.json").write_text(
         json.dumps({"model_type": "roberta", "max_position_embeddings": 34, "pad_token_id": 1})
     )
-    assert checkpoint_limit(tokenizer, roberta) == 32
+    assert checkpoint_limit(roberta) == 32
 
 
 def test_load_tokenizer_refuses_a_slow_tokenizer(tmp_path):
@@ -106,12 +97,3 @@ def test_load_tokenizer_refuses_a_broken_file(bert, broken):
 def test_load_tokenizer_refuses_an_empty_folder(tmp_path):
     with pytest.raises(StageError, match=r"tokenizer\.json"):
         load_tokenizer(tmp_path, LABEL)
-
-
-@pytest.mark.parametrize("name", sorted(DIRECT_TOKENIZERS))
-def test_direct_tokenizers_are_the_classes_that_the_auto_class_selects(name):
-    import transformers
-    from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
-
-    assert tokenizer_class_from_name(name) is getattr(transformers, name)
-    assert issubclass(getattr(transformers, name), transformers.PreTrainedTokenizerFast)

@@ -195,7 +195,7 @@ def measure_lengths(
     lengths = TextLengths.of_texts(contents, special_tokens)
 
     # the smaller limit of tokenizer and model; some state none
-    limits = [checkpoint_limit(tokenizer, checkpoint.folder), token_limit(checkpoint.config)]
+    limits = [checkpoint_limit(checkpoint.folder), token_limit(checkpoint.config)]
     limit = min((limit for limit in limits if limit is not None), default=None)
     return Lengths(lengths, limit, unknown / max(int(lengths.tokens.sum()), 1))
 
