@@ -36,7 +36,7 @@ def write_models(folder: Path, names: Sequence[str]) -> None:
         return
     from stages.export.__main__ import load_for_tracing
     from stages.export.graph import save_model, to_onnx
-    from stages.export.int8 import QuantizationRows, method_named, to_int8
+    from stages.export.int8_search import QuantizationRows, quantized, to_int8
     from tuneline.core.paths import CLASSIFIER
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,9 +55,9 @@ def write_models(folder: Path, names: Sequence[str]) -> None:
             continue
         method, bits = name.split()
         options = params.export.int8.model_copy(update={"reduce_range": bits == "7"})
-        save_model(method_named(method, fp32, options, rows).int8(), folder / f"{name}.onnx")
+        save_model(quantized(method, fp32, options, rows), folder / f"{name}.onnx")
     if "published" in names:
-        published, record = to_int8(fp32, params.export.int8, rows)
+        published, record = to_int8(fp32, params, rows)
         save_model(published, folder / "published.onnx")
         print(record)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from stages.export.graph import clean_graph, input_names, quiet, save_model, to_onnx
-from stages.export.int8 import QuantizationRows, to_int8
+from stages.export.int8_search import QuantizationRows, to_int8
 from tuneline.core.atomic_files import replace_directory
 from tuneline.core.base_source import BaseSource
 from tuneline.core.hashes import file_hash, split_hash
@@ -28,6 +28,7 @@ from tuneline.core.provenance import StageProvenance, provenance_file, stage_pro
 from tuneline.core.raw_source import RawSource
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import SplitReader, input_columns
+from tuneline.core.terminal import progress
 from tuneline.core.tokenizer_files import (
     FAST_TOKENIZER_FILES,
     LONG_TEXT_JSON,
@@ -44,7 +45,7 @@ from tuneline.onnx.records import (
     ModelRecord,
     TokenizerRecord,
 )
-from tuneline.params import ExportParams, Params
+from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.tasks import Task, read_task, trained_task
 
@@ -83,15 +84,16 @@ ExportedModel = tuple[onnx.ModelProto, Mapping[str, Any]]
 
 
 def export(
-    model: "TrainedModel", columns: Sequence[str], params: ExportParams, rows: QuantizationRows
+    model: "TrainedModel", columns: Sequence[str], params: Params, rows: QuantizationRows
 ) -> dict[str, ExportedModel]:
     """Convert a classifier in evaluation mode to all precisions; return the models by precision."""
-    fp32 = to_onnx(model, columns, params.opset)
+    with progress("export: conversion to ONNX", unit=""):
+        fp32 = to_onnx(model, columns, params.export.opset)
     exported: dict[str, ExportedModel] = {"fp32": (fp32, {})}
-    if "fp16" in params.precisions:
+    if "fp16" in params.export.precisions:
         exported["fp16"] = to_fp16(fp32), {}
-    if "int8" in params.precisions:
-        exported["int8"] = to_int8(fp32, params.int8, rows)
+    if "int8" in params.export.precisions:
+        exported["int8"] = to_int8(fp32, params, rows)
     return exported
 
 
@@ -225,7 +227,7 @@ def main() -> Measurements:
     # models
     inputs = input_columns(train.schema)
     rows = QuantizationRows(train, validation, record.pad_token_id, params.seed, params.compare.close_rmse)
-    exported = export(load_for_tracing(CLASSIFIER), inputs, params.export, rows)
+    exported = export(load_for_tracing(CLASSIFIER), inputs, params, rows)
 
     with replace_directory(CANDIDATES) as folder:
         return write_models(exported, record, CLASSIFIER, folder)

@@ -105,7 +105,7 @@ def _drop_unread_inputs(graph: onnx.GraphProto) -> None:
 
     All inputs have shape ``(batch, sequence)``, so the first one provides it.
     """
-    nodes = _all_nodes(graph)
+    nodes = all_nodes(graph)
     read: set[str] = set()
     for node in nodes:
         if node.op_type != "Shape":
@@ -122,11 +122,11 @@ def _drop_unread_inputs(graph: onnx.GraphProto) -> None:
         graph.input.remove(value)
 
 
-def _all_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+def all_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     """Return the nodes of a graph and of the graphs inside them."""
     nodes = list(graph.node)
     for subgraph in _subgraphs(graph):
-        nodes += _all_nodes(subgraph)
+        nodes += all_nodes(subgraph)
     return nodes
 
 

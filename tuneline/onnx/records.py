@@ -55,9 +55,9 @@ class ModelRecord(Record):
     weight_bits: int | None = OMITTED
     """int8: 7 or 8."""
     mean_abs_diff_on_validation: Mapping[str, float] | None = OMITTED
-    """int8, method ``best``: mean absolute difference of the logits from fp32, by method."""
+    """int8, method ``best``: mean absolute difference of the logits from fp32, by the method chosen."""
     fp32_layers: Sequence[str] | None = OMITTED
-    """int8, method ``best``: linear layers that stay in fp32, the most sensitive first."""
+    """int8, method ``best``: linear layers that stay in fp32, first those whose rounding costs most."""
     metrics: Mapping[str, Number] | None = OMITTED
     """Metrics of this model on the reported split; ``compare`` adds them when it publishes the model."""
 

@@ -6,7 +6,9 @@ import onnx
 import pytest
 
 from stages.export.graph import to_onnx
+from stages.export.int8_search import QuantizationRows
 from tests.small_pipeline import tiny_model, write_pipeline
+from tuneline.core.tables import SplitReader
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +23,12 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pipeline")
     write_pipeline(folder)
     return folder
+
+
+@pytest.fixture
+def rows(pipeline: Path) -> QuantizationRows:
+    """The rows of ``pipeline`` for calibration and for the search."""
+    train, validation = (
+        SplitReader.open(pipeline / "data/tokenized", name, "tokenize") for name in ("train", "validation")
+    )
+    return QuantizationRows(train, validation, 0, seed=1, close_rmse=0.25)

@@ -1,0 +1,258 @@
+"""The search for an int8 model that predicts what the fp32 model does, within a budget.
+
+int8 models are tried in the order of what they are expected to give, and the first one that agrees with fp32
+is taken: ``smoothed``; the same with more and more of its linear layers in fp32, those whose rounding costs
+most first; ``dynamic``. The budget counts models and rows, not seconds, so that the machine decides nothing.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Self
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from stages.export.fp32_layers import layer_errors, linear_layers, with_fp32_layers
+from stages.export.graph import save_model
+from stages.export.int8 import smooth, to_dynamic_int8, to_static_int8
+from tuneline.core.atomic_files import temporary_directory
+from tuneline.core.tables import SplitReader
+from tuneline.core.terminal import progress, say
+from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
+from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of
+from tuneline.params import Params
+from tuneline.params.evaluate import Int8Params
+
+BATCH = 16
+"""Rows, or windows of rows, of a batch: few, because long ones take gigabytes of memory."""
+LAYER_ROWS = 64
+"""Rows that the errors of layers are measured on: only their order matters."""
+
+
+@dataclass(frozen=True)
+class QuantizationRows:
+    """Rows of the train split for calibration, and of the validation split to compare quantized models.
+
+    They are drawn with the seed. The reported split is not used, so that its metrics stay unbiased.
+    ``close_rmse`` is the parameter of ``compare``.
+    """
+
+    train: SplitReader
+    validation: SplitReader
+    pad_token_id: int
+    seed: int
+    close_rmse: float
+
+    def calibration(self, count: int) -> Iterator[Batch]:
+        """Yield padded batches of at most ``count`` rows of the train split, of similar length each."""
+        return padded_batches(self._sample(self.train, count), self.pad_token_id)
+
+    def selection(self, count: int) -> TokenizedSplit:
+        """Return at most ``count`` rows of the validation split."""
+        return self._sample(self.validation, count)
+
+    def _sample(self, rows: SplitReader, count: int) -> TokenizedSplit:
+        split = TokenizedSplit.read(rows)
+        if len(split) <= count:
+            return split
+        drawn = np.random.default_rng(self.seed).choice(len(split), count, replace=False)
+        return split.take(np.sort(drawn))
+
+
+def padded_batches(split: TokenizedSplit, pad_token_id: int) -> Iterator[Batch]:
+    """Yield padded batches of the rows of a split, of similar length each."""
+    for rows in length_sorted_batches(split.lengths, BATCH, split.window_counts):
+        yield split.pad(rows, pad_token_id)
+
+
+@dataclass(frozen=True)
+class Fp32Model:
+    """Rows of the validation split, and the logits of the fp32 model for them: int8 is compared with these.
+
+    The logits have the shape ``(rows, outputs)``.
+    """
+
+    split: TokenizedSplit
+    logits: NDArray[np.float32]
+    rows: QuantizationRows
+
+    @classmethod
+    def of(cls, model: onnx.ModelProto, rows: QuantizationRows, count: int) -> "Fp32Model":
+        """Compute the logits of the fp32 model for at most ``count`` rows."""
+        split = rows.selection(count)
+        return cls(split, _logits(model, split, rows.pad_token_id), rows)
+
+    def first(self, count: int) -> Iterator[Batch]:
+        """Yield padded batches of the first rows."""
+        rows = self.split.take(np.arange(min(count, len(self.split))))
+        return padded_batches(rows, self.rows.pad_token_id)
+
+    def run(self, graph: onnx.ModelProto) -> NDArray[np.float32]:
+        """Return the logits of another graph on these rows."""
+        return _logits(graph, self.split, self.rows.pad_token_id)
+
+    def difference(self, logits: NDArray[np.float32]) -> float:
+        """Return the mean absolute difference of logits; infinity if any of them is NaN or infinite."""
+        difference = float(np.abs(logits.astype(np.float64) - self.logits).mean())
+        if not np.isfinite(difference):
+            return math.inf
+        return difference
+
+    def agreement(self, logits: NDArray[np.float32]) -> float:
+        """Return the mean agreement of predictions."""
+        task = self.split.task
+        agreement = task.agreement(self.logits, logits, self.split.labels, self.rows.close_rmse)
+        return float(agreement.mean())
+
+
+def _logits(graph: onnx.ModelProto, split: TokenizedSplit, pad_token_id: int) -> NDArray[np.float32]:
+    """Run a graph with ONNX Runtime, and return the logits of a split, shape ``(rows, outputs)``."""
+    with temporary_directory() as folder:
+        path = folder / "model.onnx"
+        save_model(graph, path)
+        return logits_of(OnnxClassifier(path), split, split.task.outputs, pad_token_id, BATCH)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An int8 model that the search tries: its method, and its linear layers in fp32."""
+
+    method: str
+    graph: onnx.ModelProto
+    fp32_layers: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class MeasuredCandidate:
+    """How close an int8 model is to fp32 on rows of the validation split.
+
+    Attributes:
+        agreement: Mean agreement of its predictions.
+        difference: Mean absolute difference of its logits.
+    """
+
+    candidate: Candidate
+    agreement: float
+    difference: float
+
+    @classmethod
+    def of(cls, candidate: Candidate, reference: Fp32Model) -> Self:
+        """Run a model on the rows."""
+        logits = reference.run(candidate.graph)
+        return cls(candidate, reference.agreement(logits), reference.difference(logits))
+
+
+def to_int8(
+    model: onnx.ModelProto, params: Params, rows: QuantizationRows
+) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """Quantize a model with ``export.int8.method``; return it and its ``quantization`` for ``export.json``.
+
+    With ``reduce_range``, weights have 7 bits: two products of activations up to 255 and weights up to 64 add
+    up to at most 32,640, which 16 bits hold, so processors without VNNI do not saturate them.
+    """
+    options = params.export.int8
+    bits = 8
+    if options.reduce_range:
+        bits = SAFE_WEIGHT_BITS
+    if options.method != "best":
+        graph = quantized(options.method, model, options, rows)
+        return graph, {"method": options.method, "weight_bits": bits}
+
+    # agreement of just min_agreement on these rows may be less on others: half-way between it and 1
+    goal = (1 + params.compare.int8.min_agreement) / 2
+    measured = search(model, options, rows, goal)
+    candidate = measured.candidate
+    record = {
+        "method": candidate.method,
+        "weight_bits": bits,
+        "mean_abs_diff_on_validation": {candidate.method: round(measured.difference, 6)},
+    }
+    if candidate.fp32_layers:
+        record["fp32_layers"] = list(candidate.fp32_layers)
+    return candidate.graph, record
+
+
+def quantized(
+    method: str, model: onnx.ModelProto, options: Int8Params, rows: QuantizationRows
+) -> onnx.ModelProto:
+    """Quantize a model with a method of ``export.int8.method`` other than ``best``."""
+    if method == "static":
+        return to_static_int8(model, options.reduce_range, rows.calibration(options.calibration_rows))
+    if method == "smoothed":
+        model = smooth(model, rows.calibration(options.calibration_rows))
+    return to_dynamic_int8(model, options.reduce_range)
+
+
+def search(
+    model: onnx.ModelProto, options: Int8Params, rows: QuantizationRows, goal: float
+) -> MeasuredCandidate:
+    """Return the first int8 model whose agreement with fp32 is at least ``goal``, else the closest one.
+
+    The closest model is the one with the closest logits: agreement counts only the few rows whose prediction
+    changes.
+    """
+    with progress("export: int8 models", options.search_models, "models") as step:
+        reference = Fp32Model.of(model, rows, options.search_rows)
+        tried = islice(candidates(model, options, rows, reference), options.search_models)
+        best = MeasuredCandidate.of(next(tried), reference)
+        step.advance(1)
+        while best.agreement < goal:
+            candidate = next(tried, None)
+            if candidate is None:
+                break
+            measured = MeasuredCandidate.of(candidate, reference)
+            step.advance(1)
+            if measured.agreement >= goal or measured.difference < best.difference:
+                best = measured
+
+    if best.agreement < goal:
+        say(
+            f"export: no int8 model of {step.done:.0f} agrees with fp32 on {goal:.1%} of"
+            f" {len(reference.split):,} validation rows; the closest one does on {best.agreement:.1%}"
+        )
+    return best
+
+
+def candidates(
+    model: onnx.ModelProto, options: Int8Params, rows: QuantizationRows, reference: Fp32Model
+) -> Iterator[Candidate]:
+    """Yield int8 models, the fastest first.
+
+    At most a fraction ``max_fp32`` of the weights of linear layers is in fp32: each layer costs speed.
+    """
+    smoothed = smooth(model, rows.calibration(options.calibration_rows))
+    graph = to_dynamic_int8(smoothed, options.reduce_range)
+    yield Candidate("smoothed", graph)
+
+    # one layer in fp32, then twice as many each time
+    layers = layers_to_keep(graph, smoothed, options.max_fp32, reference)
+    count = 1
+    while count < 2 * len(layers):
+        kept = layers[:count]
+        yield Candidate("smoothed", with_fp32_layers(graph, smoothed, kept), kept)
+        count *= 2
+
+    yield Candidate("dynamic", to_dynamic_int8(model, options.reduce_range))
+
+
+def layers_to_keep(
+    graph: onnx.ModelProto, fp32: onnx.ModelProto, max_fp32: float, reference: Fp32Model
+) -> list[str]:
+    """Return the layers of at least average size that may stay in fp32, those that lose most first.
+
+    A smaller layer, such as a projection of the attention, changes predictions less, and saves little.
+    """
+    layers = linear_layers(fp32)
+    allowed = max_fp32 * sum(layers.values())
+    average = sum(layers.values()) / max(len(layers), 1)
+    large = [name for name, weights in layers.items() if average <= weights <= allowed]
+    if not large:
+        return []
+
+    errors = layer_errors(graph, fp32, large, reference.first(LAYER_ROWS))
+    ranked = sorted(large, key=lambda name: -errors[name])
+    weights = np.cumsum([layers[name] for name in ranked])
+    return ranked[: np.searchsorted(weights, allowed, side="right")]
