@@ -43,7 +43,7 @@ from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
 from tuneline.model.batches import length_sorted_batches
 from tuneline.params import Params
-from tuneline.tasks.predictions import write_predictions
+from tuneline.tasks.predictions import clusters_of_split, write_predictions
 from tuneline.tasks.task import Logits
 
 T = TypeVar("T")
@@ -161,7 +161,8 @@ def write_paused_predictions(state: TrainState) -> None:
     if state.accelerator.is_main_process:
         split = state.validation_loader.split
         decided = state.metric.decided(state.validation_logits, split.labels, split.task)
-        write_predictions(PAUSED_PREDICTIONS, split.labels, state.validation_logits, decided)
+        clusters = clusters_of_split("validation", len(split))
+        write_predictions(PAUSED_PREDICTIONS, split.labels, state.validation_logits, decided, clusters)
 
 
 def train_to_end(state: TrainState) -> None:

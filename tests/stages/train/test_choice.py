@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from stages.train.choice import HeadChoice
+from stages.train.choice import HeadChoice, advantage
 from stages.train.optimization import ValidationMetric
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.test_frozen_head import prepared_with
@@ -127,3 +128,21 @@ def test_linear_model_is_published_where_training_learns_nothing(outs):
     assert metrics.items() >= of_frozen.items(), "they are those of the published model"
     assert metrics["frozen_calibrated_loss"] < metrics["tuned_calibrated_loss"]
     assert "the linear model on the frozen checkpoint is published" in output
+
+
+def test_advantage_of_copies_is_that_of_the_texts():
+    random = np.random.default_rng(0)
+    losses, reference = random.random((2, 30))
+    texts = advantage(losses, reference)
+    clusters = np.repeat(np.arange(30), 10)
+    rows = advantage(np.repeat(losses, 10), np.repeat(reference, 10), clusters)
+    assert rows == pytest.approx(texts)
+    assert abs(advantage(np.repeat(losses, 10), np.repeat(reference, 10))) > 3 * abs(texts)
+
+
+def test_advantage_of_single_rows_is_the_mean_by_its_standard_error():
+    random = np.random.default_rng(0)
+    losses, reference = random.random((2, 30))
+    gains = reference - losses
+    assert advantage(losses, reference) == pytest.approx(gains.mean() / stats.sem(gains))
+    assert advantage(losses, reference, np.arange(30)) == pytest.approx(advantage(losses, reference))
