@@ -169,8 +169,7 @@ def decide_promotion(
         criteria.append(
             PromotionCriterion("comparison with production", predictions.incomparable, "possible", met=False)
         )
-    rows = len(predictions.labels)
-    criteria.append(_bounded("rows of the reported split", rows, policy.min_rows, at_least=True))
+    criteria.append(_evidence(predictions, policy))
     criteria.append(_gain(gain, metric, predictions, policy))
     # McNemar's test counts rows that are right, which a model with a better F1 may have fewer of.
     test = compared.test if metric == task.primary_metric.name else None
@@ -204,6 +203,16 @@ def _majority_baseline(predictions: PairedPredictions) -> NDArray[Any]:
     """Return the best predictions without the text."""
     constant = predictions.task.constant_prediction([predictions.labels])
     return np.full_like(predictions.labels, constant)
+
+
+def _evidence(predictions: PairedPredictions, policy: PromotionPolicy) -> PromotionCriterion:
+    """Require enough rows; of rows that are not independent, one counts."""
+    name = "rows of the reported split"
+    rows = len(predictions.labels)
+    if predictions.clusters is not None and len(np.unique(predictions.clusters)) < rows:
+        name = f"independent {name}"
+        rows = len(np.unique(predictions.clusters))
+    return _bounded(name, rows, policy.min_rows, at_least=True)
 
 
 def _gain(

@@ -31,7 +31,6 @@ from tuneline.core.errors import DataError, GateError
 from tuneline.core.paths import (
     BASELINES,
     CLASSIFIER,
-    CLUSTERS,
     FAILING_ROWS,
     METRICS,
     PLOTS,
@@ -44,7 +43,7 @@ from tuneline.core.paths import (
 from tuneline.core.raw_source import RawSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, require, run_stage
-from tuneline.core.tables import CLUSTER, ROW_GROUP, SplitReader, numpy_values, read_numbers
+from tuneline.core.tables import ROW_GROUP, SplitReader, numpy_values
 from tuneline.core.terminal import phase, progress
 from tuneline.evaluation.records import Behaviour, BehaviourResult, Slices
 from tuneline.evaluation.scoring import (
@@ -69,7 +68,7 @@ from tuneline.model.batches import TokenizedSplit
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.tasks import Task, trained_task
-from tuneline.tasks.predictions import write_predictions
+from tuneline.tasks.predictions import clusters_of_split, write_predictions
 from tuneline.tasks.task import Logits
 
 
@@ -102,7 +101,7 @@ def main() -> Measurements:
     require(CLASSIFIER, made_by="train")
 
     # which rows are independent, unless the data checks have not run here
-    clusters = read_numbers(split_file(CLUSTERS, settings.split), CLUSTER, len(split), made_by="validate")
+    clusters = clusters_of_split(settings.split, len(split))
 
     # the model, which may have decisions of its own
     split = replace(split, task=trained_task(split.task, CLASSIFIER))

@@ -2,7 +2,8 @@
 
 Start: ``python -m stages.train.launch``, which starts it on the devices of ``train.launch``.
 
-Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer/``, ``models/base/``; the
+Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer/``, ``models/base/``;
+``reports/checks/clusters/validation.parquet``, which rows are independent; the
 parameters ``seed``, ``data.text_columns``, ``model.config``, ``model.head``, ``train``; the functions in
 ``project/`` that ``train.loss`` and ``train.metric`` name. Computes: a training loop on accelerate
 (stages/train/loop.py); keeps the best weights by the validation metric, or the last. With ``model.head:
@@ -58,7 +59,7 @@ from tuneline.model.frozen_classifier import TrainedModel
 from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
 from tuneline.tasks import DECISIONS, Task
-from tuneline.tasks.predictions import write_predictions
+from tuneline.tasks.predictions import clusters_of_split, write_predictions
 from tuneline.tasks.task import Logits
 
 
@@ -171,7 +172,10 @@ def publish_outs(result: TrainingResult, frozen: FrozenResult | None, inputs: In
         choice = None
         if frozen is not None:
             pairs = len(params.data.text_columns) == 2
-            choice = HeadChoice.of(frozen.logits, result.logits, inputs.validation, state.metric, pairs)
+            clusters = clusters_of_split("validation", len(inputs.validation))
+            choice = HeadChoice.of(
+                frozen.logits, result.logits, inputs.validation, state.metric, pairs, clusters=clusters
+            )
             say(f"train: {choice.sentence}")
 
         if frozen is not None and choice is not None and choice.is_frozen:
@@ -217,10 +221,16 @@ def publish_measurements(
     With thresholds, each row is decided by those that the other rows choose.
     """
     predictions = metric.predictions(outcome.logits, split.labels, split.task)
+    clusters = clusters_of_split("validation", len(split))
     write_predictions(
-        VALIDATION_PREDICTIONS, split.labels, outcome.logits, split.task, predictions=predictions
+        VALIDATION_PREDICTIONS,
+        split.labels,
+        outcome.logits,
+        split.task,
+        predictions=predictions,
+        clusters=clusters,
     )
-    interval = metric.interval(outcome.logits, split.labels, split.task, params.seed)
+    interval = metric.interval(outcome.logits, split.labels, split.task, params.seed, clusters=clusters)
     metrics = training_metrics(outcome.progress, metric.name, interval, params.train.keep)
     if outcome.choice is not None:
         metrics |= outcome.choice.metrics

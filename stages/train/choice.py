@@ -12,6 +12,10 @@ better fine-tuned model, of pairs not even 1,000 (``docs/benchmarks.md``, "Which
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stages.train.optimization import ValidationMetric
 from tuneline.metrics.stats import Interval, paired_difference
@@ -44,19 +48,24 @@ class Candidate:
         return float(self.losses.mean())
 
 
-def advantage(losses: RowLosses, reference: RowLosses) -> float:
+def advantage(losses: RowLosses, reference: RowLosses, clusters: NDArray[Any] | None = None) -> float:
     """Return by how many standard errors the mean of ``losses`` is below the mean of ``reference``.
 
-    Both have a value for each of the same rows. The result is 0 if all differences are equal.
+    Both have a value for each of the same rows. Rows of the same number in ``clusters`` are not independent
+    of each other. The result is 0 if all differences are equal.
     """
     gains = reference - losses
-    if len(gains) < 2:
+    # a sum for each cluster, of deviations from the mean of all rows (Cochran 1977, section 6.4)
+    deviations = gains - gains.mean()
+    if clusters is not None:
+        deviations = np.bincount(clusters, deviations)
+    number = len(deviations)
+    if number < 2 or not np.ptp(gains):
         return 0.0
-    deviation = float(gains.std(ddof=1))
-    if not deviation:
+    variance = float(np.sum(deviations**2)) * number / (number - 1)
+    if not variance:
         return 0.0
-    standard_error = deviation / math.sqrt(len(gains))
-    return float(gains.mean()) / standard_error
+    return float(gains.sum()) / math.sqrt(variance)
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,7 @@ class HeadChoice:
         metric: Name of the validation metric.
         deciding: Name of the metric that decides in the project.
         gain: The interval of that metric of the fine-tuned model less that of the linear one.
+        clusters: Cluster of each row; ``None``: each row is on its own.
     """
 
     frozen: Candidate
@@ -80,10 +90,18 @@ class HeadChoice:
     metric: str
     deciding: str
     gain: Interval
+    clusters: NDArray[Any] | None = None
 
     @classmethod
     def of(
-        cls, frozen: Logits, tuned: Logits, split: TokenizedSplit, metric: ValidationMetric, pairs: bool
+        cls,
+        frozen: Logits,
+        tuned: Logits,
+        split: TokenizedSplit,
+        metric: ValidationMetric,
+        pairs: bool,
+        *,
+        clusters: NDArray[Any] | None = None,
     ) -> "HeadChoice":
         """Compare two models by their logits for the validation split."""
         task = split.task
@@ -96,6 +114,7 @@ class HeadChoice:
             fine_tuned.predictions,
             linear.predictions,
             average=task.averaging(None),
+            clusters=clusters,
         )
         return cls(
             frozen=linear,
@@ -105,12 +124,13 @@ class HeadChoice:
             metric=metric.name,
             deciding=deciding.title,
             gain=Interval(difference.low, difference.high),
+            clusters=clusters,
         )
 
     @property
     def has_learned(self) -> bool:
         """True if the fine-tuned model is clearly better than predictions without the text."""
-        return advantage(self.tuned.losses, self.uninformed) >= CLEAR
+        return advantage(self.tuned.losses, self.uninformed, self.clusters) >= CLEAR
 
     @property
     def is_clear(self) -> bool:
@@ -126,7 +146,7 @@ class HeadChoice:
             return True
         # of pairs, fine-tuning has to be clearly better; of single texts, it must not be clearly worse
         needed = CLEAR if self.pairs else -CLEAR
-        return advantage(self.tuned.losses, self.frozen.losses) < needed
+        return advantage(self.tuned.losses, self.frozen.losses, self.clusters) < needed
 
     @property
     def sentence(self) -> str:

@@ -43,7 +43,7 @@ from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
 from tuneline.model.batches import length_sorted_batches
 from tuneline.params import Params
-from tuneline.tasks.predictions import write_predictions
+from tuneline.tasks.predictions import clusters_of_split, write_predictions
 from tuneline.tasks.task import Logits
 
 T = TypeVar("T")
@@ -162,7 +162,10 @@ def write_paused_predictions(state: TrainState) -> None:
         split = state.validation_loader.split
         logits = state.validation_logits
         predictions = state.metric.predictions(logits, split.labels, split.task)
-        write_predictions(PAUSED_PREDICTIONS, split.labels, logits, split.task, predictions=predictions)
+        clusters = clusters_of_split("validation", len(split))
+        write_predictions(
+            PAUSED_PREDICTIONS, split.labels, logits, split.task, predictions=predictions, clusters=clusters
+        )
 
 
 def train_to_end(state: TrainState) -> None:

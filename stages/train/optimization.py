@@ -204,13 +204,26 @@ class ValidationMetric:
             metrics[self.name] = self.custom.compute(logits, labels)
         return metrics
 
-    def interval(self, logits: Logits, labels: NDArray[Any], task: Task, seed: int) -> Interval | None:
-        """Return the interval of this metric; ``None`` without one in the table, or for a user's function."""
+    def interval(
+        self,
+        logits: Logits,
+        labels: NDArray[Any],
+        task: Task,
+        seed: int,
+        *,
+        clusters: NDArray[Any] | None = None,
+    ) -> Interval | None:
+        """Return the interval of this metric; ``None`` without one in the table, or for a user's function.
+
+        Rows of the same number in ``clusters`` are not independent of each other.
+        """
         if self.custom is not None:
             return None
         metric = METRIC_TABLE[self.name]
         predictions = self.predictions(logits, labels, task)
-        estimate = metric_interval(metric, labels, predictions, average=task.averaging(None), seed=seed)
+        estimate = metric_interval(
+            metric, labels, predictions, average=task.averaging(None), seed=seed, clusters=clusters
+        )
         if estimate is None:
             return None
         return Interval(estimate.low, estimate.high)

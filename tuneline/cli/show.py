@@ -22,7 +22,7 @@ from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.records import Metrics
 from tuneline.metrics.table import (
     AGREEMENT_TITLES,
-    CLUSTERS,
+    INDEPENDENT_ROWS,
     METRIC_TABLE,
     SIMPLE_MODELS,
     custom_metrics,
@@ -66,7 +66,7 @@ def _baseline_titles() -> dict[str, str]:
     return titles
 
 
-BASELINE_TITLES = _baseline_titles() | {"rows": "Rows", CLUSTERS: "Independent rows"}
+BASELINE_TITLES = _baseline_titles() | {"rows": "Rows", INDEPENDENT_ROWS: "Independent rows"}
 """Titles of the numbers in metrics/evaluate.json that come after the metrics of the model, in this order."""
 COMPARED_TITLES = {
     "agreement": "agreement with the trained model",

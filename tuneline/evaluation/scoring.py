@@ -23,8 +23,8 @@ from tuneline.metrics.functions import CustomMetric
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import LEVEL, Estimate, leak_difference, metric_interval, paired_difference
 from tuneline.metrics.table import (
-    CLUSTERS,
-    CLUSTERS_WITHOUT_LEAKS,
+    INDEPENDENT_ROWS,
+    INDEPENDENT_WITHOUT_LEAKS,
     LEAKED_ROWS,
     WITHOUT_LEAKS,
     Averaging,
@@ -230,7 +230,7 @@ def leak_metrics(
         clusters=clusters,
     )
     if clusters is not None:
-        metrics[CLUSTERS_WITHOUT_LEAKS] = len(np.unique(clusters))
+        metrics[INDEPENDENT_WITHOUT_LEAKS] = len(np.unique(clusters))
 
     clean = replace(split, labels=split.labels[~leaked], values=split.values[~leaked], clusters=clusters)
     for model, predictions in (baselines or {}).items():
@@ -462,5 +462,5 @@ def spread_metrics(split: SplitPredictions) -> dict[str, float]:
     low_key, high_key = split.primary.ends
     metrics = {low_key: estimate.low, high_key: estimate.high}
     if split.clusters is not None:
-        metrics[CLUSTERS] = len(np.unique(split.clusters))
+        metrics[INDEPENDENT_ROWS] = len(np.unique(split.clusters))
     return metrics | split.task.spread(split.values, split.labels)

@@ -65,9 +65,9 @@ LEAKED_ROWS = "leaked_rows"
 """Key in ``metrics/evaluate.json`` of the number of leaked rows: they repeat or resemble an earlier row."""
 WITHOUT_LEAKS = "_without_leaks"
 """End of the keys of what is computed without the leaked rows."""
-CLUSTERS = "clusters"
+INDEPENDENT_ROWS = "clusters"
 """Key in ``metrics/evaluate.json`` of the number of clusters of the rows: distinct texts, or groups."""
-CLUSTERS_WITHOUT_LEAKS = f"{CLUSTERS}{WITHOUT_LEAKS}"
+INDEPENDENT_WITHOUT_LEAKS = f"{INDEPENDENT_ROWS}{WITHOUT_LEAKS}"
 """Key of the number of clusters of the rows that are not leaked."""
 MAJORITY = "majority"
 SIMPLE_MODELS: Mapping[str, str] = {
@@ -547,7 +547,7 @@ def project_metric(kind: MetricKind, name: str | None) -> Metric:
 def custom_metrics(evaluated: Iterable[str]) -> list[str]:
     """Return the names in ``metrics/evaluate.json`` that ``evaluate.metrics`` added."""
     built_in = {"rows", LEAKED_ROWS, PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED}
-    built_in |= {CLUSTERS, LABELS_PER_ROW, PREDICTED_LABELS_PER_ROW}
+    built_in |= {INDEPENDENT_ROWS, LABELS_PER_ROW, PREDICTED_LABELS_PER_ROW}
     for metric in METRIC_TABLE.values():
         built_in |= {metric.name, f"worst_slice_{metric.name}"}
         built_in.update(metric.ends, metric.without_leaks, metric.from_leaks)

@@ -18,7 +18,7 @@ from tuneline.core.paths import FIRST_SWEEP, METRICS, PLOTS, TIMING
 from tuneline.core.records import Metrics, Timing
 from tuneline.metrics.table import (
     AT_HALF,
-    CLUSTERS,
+    INDEPENDENT_ROWS,
     LEAKED_ROWS,
     MAJORITY,
     METRIC_TABLE,
@@ -137,7 +137,7 @@ class RunFacts:
     @property
     def clusters(self) -> int:
         """Rows of the reported split that are independent; of copies, and of rows of a group, one counts."""
-        return int(self.evaluated.get(CLUSTERS, self.rows))
+        return int(self.evaluated.get(INDEPENDENT_ROWS, self.rows))
 
     @property
     def unit(self) -> str:
@@ -750,7 +750,7 @@ def leak_finding(run: RunFacts) -> Finding | None:
 def _clean_texts(run: RunFacts) -> str:
     """Return how many independent rows are not leaked, in words; empty where all rows are independent."""
     clean = run.without_leaks
-    if CLUSTERS not in clean.evaluated or clean.clusters == clean.rows:
+    if INDEPENDENT_ROWS not in clean.evaluated or clean.clusters == clean.rows:
         return ""
     return f"; {clean.clusters:,} {clean.unit}"
 
@@ -796,6 +796,10 @@ def next_steps(run: RunFacts) -> list[tuple[str, str]]:
 
     They are what the findings advise, so none of them contradicts one.
     """
+    # rows that cannot tell how good a model is cannot tell if another one is better
+    if run.metric is not None and _undecided(run, run.metric):
+        return [(REVIEW, "look at the labels that are probably wrong")]
+
     steps = []
     if not run.is_frozen:
         steps += _training_steps(run)

@@ -10,11 +10,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.core.atomic_files import replace_file
+from tuneline.core.paths import CLUSTERS, split_file
 from tuneline.core.tables import (
     CLUSTER,
     ROW_GROUP,
     numpy_values,
     predictions_schema,
+    read_numbers,
     read_table,
     write_batches,
 )
@@ -59,6 +61,15 @@ def write_predictions(
 
     with replace_file(path) as partial:
         write_batches(partial, schema, map(batch, range(0, len(labels), ROW_GROUP)))
+
+
+def clusters_of_split(split: str, rows: int) -> NDArray[Any] | None:
+    """Read the cluster of each row of a split; ``None`` where the data checks have not run.
+
+    Raises:
+        DataError: They are of a split with another number of rows.
+    """
+    return read_numbers(split_file(CLUSTERS, split), CLUSTER, rows, made_by="validate")
 
 
 def read_predictions(path: Path, columns: Sequence[str]) -> pa.Table:

@@ -323,3 +323,20 @@ def test_metric_of_the_project_is_read_from_its_parameters(tmp_path):
     assert train_metric(tmp_path) is None
     (tmp_path / "params.yaml").write_text("train: {metric: matthews_correlation}")
     assert train_metric(tmp_path) == "matthews_correlation"
+
+
+def test_copies_of_rows_count_once_in_the_gate():
+    labels = np.tile([0, 1], 30)
+    production = labels.copy()
+    production[:10] ^= 1
+    task = Classification(("no", "yes"))
+    repeated = [np.repeat(column, 20) for column in (labels, labels, production)]
+    copies = PairedPredictions(*repeated, task, clusters=np.repeat(np.arange(60), 20))
+    alone = PairedPredictions(*repeated, task)
+    as_rows = decide_promotion(alone, [], POLICY)
+    as_texts = decide_promotion(copies, [], POLICY)
+    assert as_texts.gain.high - as_texts.gain.low > 3 * (as_rows.gain.high - as_rows.gain.low)
+    assert as_texts.test.p == pytest.approx(2 / 2**10)
+    assert as_texts.criteria[0].name == "independent rows of the reported split"
+    assert as_texts.criteria[0].value == "60"
+    assert as_rows.criteria[0].value == "1200"

@@ -4,6 +4,7 @@ how."""
 import json
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.stages.download.made import GOOD, parquet
@@ -203,3 +204,31 @@ def test_row_without_a_time_is_an_error_with_its_line(download):
     )
     with pytest.raises(DataError, match=r"all\.csv, line 9, column 'created'"):
         download({"all.csv": content}, {**ALL, "split": {**SPLIT, "by_time": "created"}})
+
+
+def test_groups_are_numbers_beside_the_raw_splits(download, project):
+    tables = download({"all.csv": CSV}, {**ALL, "split": {**SPLIT, "by": "customer"}})
+    for split, table in tables.items():
+        groups = pq.read_table(project / "reports/download/groups" / f"{split}.parquet")
+        assert groups.schema.types == [pa.int32()]
+        rows = dict(zip(table["idx"].to_pylist(), groups["group"].to_pylist(), strict=True))
+        number_of: dict[int, int] = {}
+        for row, group in rows.items():
+            assert number_of.setdefault(row // 4, group) == group
+        assert sorted(number_of.values()) == list(range(len(customers(table))))
+
+
+def test_groups_do_not_change_the_raw_splits(download, project):
+    customers_alone = {"splits": {"train": "all"}, "split": {**SPLIT, "by": "text"}}
+    download({"all.csv": CSV}, customers_alone)
+    grouped = {path.name: path.read_bytes() for path in (project / "data/raw").glob("*.parquet")}
+    download({"all.csv": CSV}, ALL)
+    assert grouped == {path.name: path.read_bytes() for path in (project / "data/raw").glob("*.parquet")}
+    assert [path.name for path in (project / "reports/download/groups").iterdir()] == ["README.md"]
+
+
+def test_rows_that_are_not_drawn_have_no_group(download, project):
+    data = {**ALL, "split": {**SPLIT, "by": "customer"}, "max_rows": 20}
+    tables = download({"all.csv": CSV}, data)
+    groups = pq.read_table(project / "reports/download/groups/train.parquet")
+    assert groups.num_rows == tables["train"].num_rows == 20

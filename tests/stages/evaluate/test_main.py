@@ -13,7 +13,7 @@ from tests.params import change_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_project
 from tuneline.core.errors import DataError, GateError, ParamsError, StageError
-from tuneline.core.tables import write_table
+from tuneline.core.tables import CLUSTER, write_numbers, write_table
 from tuneline.tasks import Classification, Regression
 
 
@@ -329,3 +329,28 @@ def test_rows_from_two_source_splits_are_sliced_by_source(project):
         "old": 30,
         "new": 15,
     }
+
+
+def test_rows_of_a_cluster_that_validate_found_count_once(project):
+    evaluate.main()
+    alone = metrics()
+    assert "clusters" not in alone, "the data checks have not run"
+    rows = pq.read_metadata("reports/predictions.parquet").num_rows
+    clusters = np.arange(rows, dtype=np.int32) // 5
+    Path("reports/checks/clusters").mkdir(parents=True)
+    write_numbers(Path("reports/checks/clusters/test.parquet"), CLUSTER, clusters)
+    evaluate.main()
+    assert metrics()["clusters"] == rows // 5
+    assert metrics()["accuracy"] == alone["accuracy"]
+    assert (
+        metrics()["accuracy_high"] - metrics()["accuracy_low"]
+        > alone["accuracy_high"] - alone["accuracy_low"]
+    )
+    assert pq.read_table("reports/predictions.parquet")["cluster"].to_pylist() == clusters.tolist()
+
+
+def test_clusters_of_other_rows_are_refused(project):
+    Path("reports/checks/clusters").mkdir(parents=True)
+    write_numbers(Path("reports/checks/clusters/test.parquet"), CLUSTER, np.zeros(3, np.int32))
+    with pytest.raises(DataError, match=r"clusters/test\.parquet has 3 rows"):
+        evaluate.main()

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from stages.train.choice import HeadChoice
+from stages.train.choice import HeadChoice, advantage
 from stages.train.optimization import ValidationMetric
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.test_frozen_head import prepared_with
@@ -144,3 +145,21 @@ def test_model_that_is_clearly_better_by_the_metric_is_published_although_its_lo
     assert "Matthews correlation is clearly better" in chosen.reason
     assert chosen.metrics["head_by_metric"] == 1
     assert HeadChoice.of(finds, never, split, metric, pairs=False).is_frozen
+
+
+def test_advantage_of_copies_is_that_of_the_texts():
+    random = np.random.default_rng(0)
+    losses, reference = random.random((2, 30))
+    texts = advantage(losses, reference)
+    clusters = np.repeat(np.arange(30), 10)
+    rows = advantage(np.repeat(losses, 10), np.repeat(reference, 10), clusters)
+    assert rows == pytest.approx(texts)
+    assert abs(advantage(np.repeat(losses, 10), np.repeat(reference, 10))) > 3 * abs(texts)
+
+
+def test_advantage_of_single_rows_is_the_mean_by_its_standard_error():
+    random = np.random.default_rng(0)
+    losses, reference = random.random((2, 30))
+    gains = reference - losses
+    assert advantage(losses, reference) == pytest.approx(gains.mean() / stats.sem(gains))
+    assert advantage(losses, reference, np.arange(30)) == pytest.approx(advantage(losses, reference))

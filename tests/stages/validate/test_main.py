@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
@@ -13,7 +14,7 @@ from tests.stages.validate.data import Data, good_data
 from tuneline.core.errors import DataError, GateError, StageError
 from tuneline.core.paths import REFERENCE_PROFILE, SPLITS, split_file
 from tuneline.core.stage import run_stage
-from tuneline.core.tables import shard_file, write_table
+from tuneline.core.tables import GROUP_COLUMN, shard_file, write_numbers, write_table
 
 
 @pytest.fixture
@@ -171,3 +172,24 @@ def test_missing_file_names_the_stage_that_writes_it(valid_project, file, stage)
     (valid_project / file).unlink()
     with pytest.raises(StageError, match=f"dvc repro {stage}"):
         main()
+
+
+def test_clusters_of_every_split_are_written_also_of_data_that_fails(leaking_project):
+    with pytest.raises(GateError):
+        main()
+    for split in SPLITS:
+        clusters = pq.read_table(leaking_project / "reports/checks/clusters" / f"{split}.parquet")
+        rows = pq.read_metadata(leaking_project / "data/raw" / f"{split}.parquet").num_rows
+        assert clusters.num_rows == rows
+
+
+def test_rows_of_a_group_are_a_cluster(valid_project):
+    rows = pq.read_metadata(valid_project / "data/raw/test.parquet").num_rows
+    groups = valid_project / "reports/download/groups"
+    groups.mkdir(parents=True)
+    write_numbers(groups / "test.parquet", GROUP_COLUMN, np.arange(rows, dtype=np.int32) // 10)
+    main()
+    clusters = pq.read_table(valid_project / "reports/checks/clusters/test.parquet")["cluster"].to_numpy()
+    assert all(len(set(clusters[start : start + 10])) == 1 for start in range(0, rows, 10))
+    alone = pq.read_table(valid_project / "reports/checks/clusters/train.parquet")["cluster"].to_numpy()
+    assert len(set(alone)) > 0.9 * len(alone)
