@@ -24,26 +24,36 @@ LONG_TEXTS = {
 }
 
 
-def exported_pipeline(factory: pytest.TempPathFactory, task: str, long_text: str = "truncate") -> Path:
+def exported_pipeline(
+    factory: pytest.TempPathFactory,
+    task: str,
+    long_text: str = "truncate",
+    columns: tuple[str, ...] = ("subject", "body"),
+) -> Path:
     """Return a project in which ``export`` has run, for a classification or a regression."""
 
     def make(folder: Path) -> None:
         folder.mkdir()
-        write_pipeline(folder, task == "regression", GENEROUS, LONG_TEXTS[long_text])
+        write_pipeline(folder, task == "regression", GENEROUS, LONG_TEXTS[long_text], columns)
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
             stages.export.__main__.main()
 
-    return made_once(factory, f"exported-{task}-{long_text}", make)
+    return made_once(factory, f"exported-{task}-{long_text}-{len(columns)}", make)
 
 
-def published_pipeline(factory: pytest.TempPathFactory, task: str, long_text: str = "truncate") -> Path:
+def published_pipeline(
+    factory: pytest.TempPathFactory,
+    task: str,
+    long_text: str = "truncate",
+    columns: tuple[str, ...] = ("subject", "body"),
+) -> Path:
     """Return a project in which ``compare`` has published the models."""
 
     def make(folder: Path) -> None:
-        shutil.copytree(exported_pipeline(factory, task, long_text), folder)
+        shutil.copytree(exported_pipeline(factory, task, long_text, columns), folder)
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
             stages.compare.__main__.main()
 
-    return made_once(factory, f"published-{task}-{long_text}", make)
+    return made_once(factory, f"published-{task}-{long_text}-{len(columns)}", make)

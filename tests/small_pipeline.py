@@ -109,6 +109,7 @@ def write_pipeline(
     regression: bool = False,
     changes: dict[str, Any] | None = None,
     long_text: LongText | None = None,
+    columns: tuple[str, ...] = ("subject", "body"),
 ) -> None:
     """Write everything that ``export`` and ``compare`` read.
 
@@ -117,6 +118,7 @@ def write_pipeline(
         regression: Predict a number instead of three classes.
         changes: Values for ``params.yaml`` by dotted key.
         long_text: What becomes of long texts; ``None``: they are truncated.
+        columns: The text columns, one or two.
     """
     from stages.tokenize.tokenizer import train_wordpiece
     from tuneline.model.tokenizer import save_tokenizer
@@ -132,15 +134,16 @@ def write_pipeline(
     save_tokenizer(tokenizer, MAX_LENGTH, folder / "data/tokenized/tokenizer", long_text)
     for split, rows in texts.items():
         answers = [generator.random() if regression else generator.randrange(len(QUEUES)) for _ in rows]
-        subjects, bodies = zip(*rows, strict=True)
-        columns = {"subject": subjects, "body": bodies, LABELS: answers, "idx": range(len(rows))}
+        raw = dict(zip(("subject", "body"), zip(*rows, strict=True), strict=True))
+        raw = {name: raw[name] for name in columns}
         (folder / "data/raw").mkdir(parents=True, exist_ok=True)
         write_table(
-            pa.table(columns, schema=raw_schema(("subject", "body"), labels)),
+            pa.table({**raw, LABELS: answers, "idx": range(len(rows))}, schema=raw_schema(columns, labels)),
             folder / f"data/raw/{split}.parquet",
         )
-        encoder = Encoder(tokenizer, MAX_LENGTH, pairs=True, long_text=long_text)
-        encoded = encoder.columns(encoder.encode(rows))
+        pairs = len(columns) == 2
+        encoder = Encoder(tokenizer, MAX_LENGTH, pairs=pairs, long_text=long_text)
+        encoded = encoder.columns(encoder.encode(rows if pairs else list(raw[columns[0]])))
         schema = tokenized_schema(True, labels, long_text.answer)
         table = pa.table({**encoded, LABELS: answers}, schema=schema)
         write_table(table, folder / f"data/tokenized/{split}.parquet")
@@ -151,7 +154,7 @@ def write_pipeline(
     save_tokenizer(tokenizer, MAX_LENGTH, folder / "models/classifier", long_text)
     model.save_pretrained(folder / "models/classifier")
     _predict(folder, model)
-    _write_settings(folder, changes or {})
+    _write_settings(folder, {"data.text_columns": list(columns), **(changes or {})})
 
 
 def _text(generator: random.Random, least: int, most: int) -> str:

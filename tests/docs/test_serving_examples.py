@@ -1,5 +1,6 @@
 """The code in docs/serving.md that needs nothing of this project predicts as it does."""
 
+import os
 import re
 
 import numpy as np
@@ -23,11 +24,33 @@ def run_example(project, monkeypatch, word):
     return names
 
 
-def test_example_of_rows_predicts_as_the_classifier_of_the_project(tmp_path_factory, monkeypatch):
-    project = published_pipeline(tmp_path_factory, "classification")
+COLUMNS = {"one text": ("body",), "a pair": ("subject", "body")}
+
+
+@pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
+def test_example_of_rows_predicts_as_the_classifier_of_the_project(tmp_path_factory, monkeypatch, columns):
+    project = published_pipeline(tmp_path_factory, "classification", columns=columns)
     names = run_example(project, monkeypatch, "enable_padding")
     deployed = TextClassifier.load(project / "models/onnx", threads=1)
     np.testing.assert_allclose(names["probabilities"], deployed.predict(names["rows"], 8), atol=1e-5)
+    threads = names["session"].get_session_options().intra_op_num_threads
+    assert threads == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
+def test_example_with_the_project_prints_a_class(tmp_path_factory, monkeypatch, capsys, columns):
+    project = published_pipeline(tmp_path_factory, "classification", columns=columns)
+    names = run_example(project, monkeypatch, "TextClassifier.load")
+    assert capsys.readouterr().out.split()[0] in names["model"].task.names
+
+
+def test_examples_refuse_another_number_of_texts(tmp_path_factory, monkeypatch):
+    project = published_pipeline(tmp_path_factory, "classification", columns=("body",))
+    monkeypatch.setattr("tests.docs.test_serving_examples.EXAMPLES", [
+        example.replace('[: len(about["text_columns"])]', "") for example in EXAMPLES
+    ])  # fmt: skip
+    with pytest.raises(ValueError, match=r"2 texts; the model reads \['body'\]"):
+        run_example(project, monkeypatch, "enable_padding")
 
 
 @pytest.mark.parametrize("words", [1, 10, 40, 80, 300])
@@ -38,6 +61,8 @@ def test_example_of_windows_predicts_as_the_classifier_of_the_project(tmp_path_f
     texts = ("the parcel", " ".join((WORDS * 20)[:words]))
     expected = deployed.logits(deployed.encode([texts]), 8)[0]
     np.testing.assert_allclose(names["logits_of"](*texts), expected, atol=1e-4)
+    with pytest.raises(ValueError, match="1 texts; the model reads"):
+        names["logits_of"]("the parcel")
     texts = texts[::-1]
     expected = deployed.logits(deployed.encode([texts]), 8)[0]
     np.testing.assert_allclose(names["logits_of"](*texts), expected, atol=1e-4)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from tuneline.core.errors import StageError
+from tuneline.core.errors import DataError, StageError
 from tuneline.model.batches import RowWindows, TokenizedRows, row_offsets
 from tuneline.model.encoding import ModelInputs, encode_batch, flat_array
 from tuneline.model.long_text import LongText, cut_windows, longer_text
@@ -119,9 +119,11 @@ class TextClassifier:
         """Tokenize rows of one or two texts, exactly as the stage ``tokenize`` does.
 
         Raises:
+            DataError: A row has more or fewer texts than the model reads.
             EncodingError: The tokenizer fails on a row, or the shorter text of a pair leaves no room for
                 windows of the longer one.
         """
+        self._check_texts(texts)
         is_pair = len(self.text_columns) > 1
         rows = list(texts) if is_pair else [text for (text,) in texts]
         encodings = encode_batch(self.tokenizer, rows, str(self.tokenizer_file))
@@ -141,6 +143,16 @@ class TextClassifier:
         if self.long_text.answer is not None:
             windows = RowWindows(first_inputs, input_offsets, self.long_text.answer)
         return EncodedRows(values, input_offsets[first_inputs], inputs.truncated, windows=windows)
+
+    def _check_texts(self, texts: Sequence[tuple[str, ...]]) -> None:
+        """Check that each row has as many texts as the model reads: a pair is not a single text."""
+        for number, row in enumerate(texts):
+            if len(row) != len(self.text_columns):
+                raise DataError(
+                    f"row {number}: {len(row)} texts, but the model reads {len(self.text_columns)}:"
+                    f" {', '.join(self.text_columns)}.",
+                    "Pass a tuple of that many texts for each row.",
+                )
 
     def logits(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float32]:
         """Return the logits ``(rows, outputs)`` of tokenized rows.
