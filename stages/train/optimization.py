@@ -15,7 +15,6 @@ from transformers import SchedulerType, get_scheduler
 
 from tuneline.core.errors import ParamsError
 from tuneline.metrics.functions import CustomMetric, ProjectFunction, load_function, load_metric
-from tuneline.metrics.scores import prediction_metrics
 from tuneline.metrics.stats import Interval, metric_interval
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.model.batches import TokenizedSplit
@@ -198,7 +197,7 @@ class ValidationMetric:
     def scores(self, logits: Logits, labels: NDArray[Any], task: Task) -> Mapping[str, float]:
         """Return the metrics of a split by name: the metrics of its task, the loss, and this one."""
         predictions = self.predictions(logits, labels, task)
-        metrics = prediction_metrics(task.metric_kind, labels, predictions, task.averaging(None))
+        metrics = task.prediction_scores(labels, predictions, task.averaging(None))
         metrics["loss"] = task.mean_loss(logits, labels)
         if self.custom is not None:
             metrics[self.name] = self.custom.compute(logits, labels)
