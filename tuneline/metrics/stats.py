@@ -504,7 +504,8 @@ def _outcomes(labels: NDArray[Any], predictions: NDArray[Any]) -> Floats:
         shares: Floats = (labels == predictions).mean(axis=1)
         return shares
     if np.issubdtype(labels.dtype, np.integer):
-        return (labels == predictions).astype(np.float64)
+        right: Floats = (labels == predictions).astype(np.float64)
+        return right
     distances: Floats = (_standardized(labels) - _standardized(predictions)) ** 2
     return -distances
 
