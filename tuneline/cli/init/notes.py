@@ -51,7 +51,7 @@ def split_notes(plan: Plan) -> list[str]:
                 taken.append(f"{split} ({fraction:.0%})")
         kept = "equal texts are"
         if plan.split.by:
-            kept = f"all rows of a {plan.split.by!r} are"
+            kept = f"all rows of one {plan.split.by!r} are"
         how = f"{kept} in one split"
         if plan.split.by_time:
             how = f"the latest rows by {plan.split.by_time!r} are test, those before them validation"
