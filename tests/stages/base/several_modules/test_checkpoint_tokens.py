@@ -73,7 +73,9 @@ def test_every_stage_reads_the_tokens_of_the_checkpoint(family, tmp_path, monkey
     # export and predict
     for stage in stages.export.__main__.EARLIER_STAGES:
         StageProvenance(parameters={}, code="c" * 64, libraries={}).write(provenance_file(stage))
-    (tmp_path / "data/raw/source.json").write_text(json.dumps({"source": "sample", "splits": {}}))
+    (tmp_path / "data/raw/source.json").write_text(
+        json.dumps({"source": "sample", "splits": {}, "label_names": ["no", "yes"]})
+    )
     stages.export.__main__.main()
     deployed = TextClassifier.load(tmp_path / "models/candidates", threads=1)
     encoded = deployed.encode(ROWS)
