@@ -89,8 +89,11 @@ def compare_tokens(own: Tokenizer, used: Tokenizer, label: str) -> None:
 
 def encode(tokenizer: Tokenizer, row: tuple[str, ...]) -> Encoding | str:
     """Encode one text or two; return the message if the tokenizer fails on it."""
+    pair = None
+    if len(row) == 2:
+        pair = row[1]
     try:
-        return tokenizer.encode(*row)
+        return tokenizer.encode(row[0], pair)
     except BaseException as error:
         if not is_tokenizer_error(error):
             raise

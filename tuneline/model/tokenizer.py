@@ -85,8 +85,9 @@ def _check_class(
         raise ParamsError(
             f"{name} is not a whole tokenizer.json: {PYTHON_STEPS[name]}.", "Choose another checkpoint."
         )
-    generic = tokenizer_class is None or tokenizer_class.__name__ == "PythonBackend"
-    if not generic and not issubclass(tokenizer_class, PreTrainedTokenizerFast):
+    if tokenizer_class is None or tokenizer_class.__name__ == "PythonBackend":  # of any kind
+        return
+    if not issubclass(tokenizer_class, PreTrainedTokenizerFast):
         raise ParamsError(
             f"it has only a slow tokenizer ({name}).",
             "The pipeline needs a fast tokenizer (a tokenizer.json). Choose another checkpoint, or convert"

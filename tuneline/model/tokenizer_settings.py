@@ -137,7 +137,7 @@ def class_defaults(tokenizer_class: "type[PreTrainedTokenizerBase]") -> dict[str
     for ancestor in reversed(tokenizer_class.__mro__):
         if "__init__" not in vars(ancestor):
             continue
-        for name, parameter in inspect.signature(ancestor.__init__).parameters.items():
+        for name, parameter in inspect.signature(vars(ancestor)["__init__"]).parameters.items():
             if parameter.default is not parameter.empty:
                 defaults[name] = parameter.default
     return defaults
