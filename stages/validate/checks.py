@@ -91,12 +91,16 @@ def format_observed(value: float) -> str:
 
 
 def _of_rows(
-    expectation: type[Expectation], column: str, arguments: Mapping[str, Any], optional: bool
+    expectation: type[Expectation],
+    column: str,
+    arguments: Mapping[str, Any],
+    optional: bool,
+    one_fault: int = 1,
 ) -> Requirement:
     """Require something of each row: of as many as the check's ``max`` leaves, or of all if it has none.
 
     A string in place of a limit is the name of one of the table's limits. A missing ``column`` is an error
-    unless it is ``optional``.
+    unless it is ``optional``. ``one_fault`` is as in ``tolerated_rows``.
     """
 
     def resolve(rule: Rule, table: Table) -> Mapping[str, Any] | None:
@@ -110,16 +114,45 @@ def _of_rows(
                 resolved[key] = table.limits[value]
             else:
                 return None
-        # rounded: 1 - 0.9 is 0.09999999999999998
-        resolved["mostly"] = round(1.0 - getattr(rule, "max", 0.0), 12)
+        resolved["mostly"] = _valid_share(rule, table.columns.rows, one_fault)
         return resolved
 
     def describe_limit(rule: Any, _: Mapping[str, Any]) -> str:
-        if hasattr(rule, "max"):
-            return f"at most {percent(rule.max)}"
-        return "no differences"
+        if not hasattr(rule, "max"):
+            return "no differences"
+        limit = f"at most {percent(rule.max)}"
+        if rule.max > 0:
+            rows = "1 row" if one_fault == 1 else f"{one_fault} rows"
+            limit += f", or {rows}"
+        return limit
 
     return Requirement(expectation, resolve, describe_limit, _failing_rows)
+
+
+def tolerated_rows(limit: float, rows: int, one_fault: int = 1) -> float:
+    """Return how many rows of a split may violate a check; ``limit`` is its ``max``.
+
+    A check that tolerates a fraction tolerates one fault in any split: of 62 rows, a single one is already
+    1.6 %. A limit of 0 tolerates none.
+
+    Args:
+        limit: Largest allowed fraction of violating rows.
+        rows: Rows of the split.
+        one_fault: Rows that a single fault makes: two for labels that contradict each other.
+    """
+    if limit == 0:
+        return 0
+    return max(limit * rows, one_fault)
+
+
+def _valid_share(rule: Rule, rows: int, one_fault: int) -> float:
+    """Return the share of the rows of a split that must satisfy a rule, from its limit ``max``."""
+    limit = getattr(rule, "max", 0.0)
+    tolerated = tolerated_rows(limit, rows, one_fault)
+    if tolerated > limit * rows:
+        return max(rows - tolerated, 0) / rows
+    # rounded: 1 - 0.9 is 0.09999999999999998
+    return round(1.0 - limit, 12)
 
 
 def _failing_rows(outcome: "CheckOutcome") -> str:
@@ -140,9 +173,12 @@ def between(
     )
 
 
-def one_of(column: str, values: Sequence[float] | str, *, optional: bool = False) -> Requirement:
-    """Require values from a set."""
-    return _of_rows(ExpectColumnValuesToBeInSet, column, {"column": column, "value_set": values}, optional)
+def one_of(
+    column: str, values: Sequence[float] | str, *, optional: bool = False, one_fault: int = 1
+) -> Requirement:
+    """Require values from a set; ``one_fault`` is as in ``tolerated_rows``."""
+    arguments = {"column": column, "value_set": values}
+    return _of_rows(ExpectColumnValuesToBeInSet, column, arguments, optional, one_fault)
 
 
 def equal(left: str, right: str, *, optional: bool = False) -> Requirement:
@@ -546,7 +582,7 @@ _CHECKS = (
     Check(
         "conflicting_labels",
         "raw",
-        (one_of("conflict_with", [NO_ROW], optional=True),),
+        (one_of("conflict_with", [NO_ROW], optional=True, one_fault=2),),
         metric="conflict_rate",
         relation="has another label than",
         title="The same text has the same label.",

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from stages.validate.checks import Table, percent
+from stages.validate.checks import Table, percent, tolerated_rows
 from stages.validate.classes import ClassFindings, quoted_name, shortened
 from stages.validate.columns import Arrays, StoredColumns, column_writer, stored, write_columns
 from stages.validate.copies import copy_columns, copy_notes
@@ -250,7 +250,7 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows
     # encodings: where few rows have broken characters, each of them is wrong; else it is the whole source
     notes |= broken_character_notes(current, params.data.text_columns)
     broken = np.count_nonzero(current.columns.column("broken_characters"))
-    if broken <= params.validate_.broken_encoding.max * current.rows:
+    if broken <= tolerated_rows(params.validate_.broken_encoding.max, current.rows):
         columns = columns.with_columns(columns, mixed_characters="broken_characters")
 
     # labels: a split that is neither trained on nor reported on may be unlabelled

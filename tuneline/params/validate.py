@@ -30,7 +30,7 @@ class AtMost(Rule):
     max: Rate = 0.0
     """Largest allowed fraction of violating rows; of unknown tokens for ``unknown_rate``; of the largest
     class for ``class_balance``; of the rows with both of two labels, among those with either, for
-    ``inseparable_labels``.
+    ``inseparable_labels``. A limit of rows above 0 tolerates one row of any split.
     """
 
 

@@ -210,6 +210,15 @@ def is_frozen(params: Mapping[str, Any], training: Mapping[str, float]) -> bool:
     return head == "frozen" or (head == "auto" and training.get("head_is_frozen") == 1)
 
 
+DIGITS = 3
+"""Digits of a metric behind the point, in all sentences: a difference that they do not show is none."""
+
+
+def shown(value: float) -> float:
+    """Return a number as sentences show it, so that what is said of it fits the digits beside it."""
+    return round(value, DIGITS) + 0.0  # no -0.0
+
+
 def read_curve(path: Path, suffix: str | None = None) -> CurveColumns:
     """Return the columns of a CSV or TSV file of numbers; empty if it is missing, invalid or has no rows.
 
@@ -315,7 +324,12 @@ class Comparison:
     @property
     def beaten(self) -> bool:
         """True if the trained model is better, and the difference is not chance."""
-        return self.low > 0
+        return shown(self.low) > 0
+
+    @property
+    def is_worse(self) -> bool:
+        """True if the trained model is worse, and the difference is not chance."""
+        return shown(self.high) < 0
 
     @property
     def numbers(self) -> str:
@@ -405,7 +419,7 @@ def _against_simple_models(run: RunFacts, metric: Metric) -> list[Finding]:
     unbeaten = _unbeaten(run, metric)
     if unbeaten:
         best = unbeaten[0]
-        verb = "is worse than" if best.high < 0 else "is not clearly better than"
+        verb = "is worse than" if best.is_worse else "is not clearly better than"
         sentence = f"The model {verb} {best.title}: {metric.title} {best.numbers}."
         if len(unbeaten) > 1:
             titles = " and ".join(comparison.title for comparison in unbeaten[1:])
@@ -439,7 +453,7 @@ def _not_above_uninformed(run: RunFacts, metric: Metric) -> str:
     """
     low_key, high_key = metric.ends
     low = run.evaluated.get(low_key)
-    if metric.uninformed is not None and low is not None and low <= metric.uninformed:
+    if metric.uninformed is not None and low is not None and shown(low) <= metric.uninformed:
         high = run.evaluated.get(high_key)
         value = run.evaluated[metric.name]
         return (
@@ -449,7 +463,7 @@ def _not_above_uninformed(run: RunFacts, metric: Metric) -> str:
 
     for comparison in _unbeaten(run, metric):
         if comparison.name == MAJORITY:
-            above = "above" if comparison.high < 0 else "clearly above"
+            above = "above" if comparison.is_worse else "clearly above"
             return f"{above} {comparison.title}: {comparison.numbers}"
     return ""
 
@@ -483,9 +497,9 @@ def _instead(run: RunFacts, best: Comparison) -> str:
         return f"Nothing is left to gain on these rows: use the simpler model{command}, or test on more rows."
 
     # A simple model that is clearly better is to be used; one that is as good is only the cheaper choice.
-    if best.high < 0 and run.is_fine_tuned:
+    if best.is_worse and run.is_fine_tuned:
         advice = f"Use {best.title}{command}, or get more data."
-    elif best.high < 0:
+    elif best.is_worse:
         advice = f"Use {best.title}{command}, or fine-tune a pretrained checkpoint."
     elif not run.is_fine_tuned:
         advice = (
@@ -569,7 +583,7 @@ def _thresholds(run: RunFacts, metric: Metric) -> Finding | None:
     _, high_key = metric.ends
     high = run.evaluated.get(high_key)
     at_half = run.evaluated.get(AT_HALF)
-    if high is None or at_half is None or at_half <= high:
+    if high is None or at_half is None or shown(at_half) <= shown(high):
         return None
     sentence = (
         f"With thresholds of 0.5, {metric.title} would be {at_half:.3f} instead of"
@@ -644,11 +658,11 @@ def _still_improving(run: RunFacts) -> Finding | None:
     steps = run.validation.get("step", ())
     if len(steps) < 2:
         return None
-    if metric[-1] <= max(metric[:-1]) or losses[-1] > min(losses[:-1]) * (1 - STILL_FALLS):
+    if shown(metric[-1]) <= shown(max(metric[:-1])) or losses[-1] > min(losses[:-1]) * (1 - STILL_FALLS):
         return None
-    shown = run.validation.get(name, ())
+    values = run.validation.get(name, ())
     sentence = (
-        f"Validation was still improving at the last step: {name} {shown[-2]:.3f} to {shown[-1]:.3f}, "
+        f"Validation was still improving at the last step: {name} {values[-2]:.3f} to {values[-1]:.3f}, "
         f"loss {losses[-2]:.3f} to {losses[-1]:.3f} since step {steps[-2]:.0f}."
     )
     return Finding("still improving", "warning", sentence, f"Train longer: {run.longer}.")
@@ -698,7 +712,9 @@ def _overfitting(run: RunFacts) -> Finding | None:
 
     advice = "The weights before that were kept."
     if steps_per_epoch:
-        advice += f" train.epochs={max(1, math.ceil(best_step / steps_per_epoch))} takes less time."
+        epochs = max(1, math.ceil(best_step / steps_per_epoch))
+        if epochs < run.params["train.epochs"]:
+            advice += f" train.epochs={epochs} takes less time."
     return Finding("overfitting", "note", sentence, advice)
 
 
@@ -728,20 +744,21 @@ def leak_finding(run: RunFacts) -> Finding | None:
 
     # The gain is the metric of every row less the metric without the leaked ones.
     every, without, low, high, gain_low, gain_high = (run.evaluated[key] for key in keys)
-    if gain_low > 0:
-        effect = "raise it"
-    elif gain_high < 0:
-        effect = "lower it"
+    gain = shown(every - without)
+    is_raised = gain != 0 and shown(gain_low) > 0
+    if is_raised:
+        effect = f"raise it: {gain:+.3f}"
+    elif gain != 0 and shown(gain_high) < 0:
+        effect = f"lower it: {gain:+.3f}"
     else:
-        effect = "do not clearly change it"
+        effect = f"do not clearly change it: {gain:+.3f}"
     leaked = int(run.evaluated[LEAKED_ROWS])
     sentence = (
         f"{leaked:,} of {run.rows:,} rows ({leaked / run.rows:.1%}) repeat or resemble a row of an earlier"
         f" split. {metric.title} without them: {without:.3f} (95 % interval {low:.3f} to {high:.3f}"
-        f"{_clean_texts(run)}). They"
-        f" {effect}: {every - without:+.3f} (95 % interval {gain_low:+.3f} to {gain_high:+.3f})."
+        f"{_clean_texts(run)}). They {effect} (95 % interval {gain_low:+.3f} to {gain_high:+.3f})."
     )
-    if gain_low <= 0:
+    if not is_raised:
         return Finding("leaks", "note", sentence)
     advice = "Trust the metric without them; docs/data-checks.md says how to leave them out."
     return Finding("leaks", "warning", sentence, advice)
@@ -761,18 +778,22 @@ def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
     if not unbeaten or run.clusters >= FEW_ROWS:
         return None
     best = unbeaten[0]
-    if best.high < 0 or best.high == best.low:
+    if best.is_worse or best.high == best.low:
         return None
 
-    # The width of an interval falls with the square root of the rows.
     half_width = (best.high - best.low) / 2
     difference = abs(best.model - best.simple)
-    needed = run.clusters * (half_width / difference) ** 2 if difference else math.inf
+    sentence = f"{run.clusters:,} {run.unit} show only differences of more than about {half_width:.3f}."
+    # A larger difference is as large as the rows show, and none needs no rows.
+    if shown(difference) == 0 or shown(difference) >= shown(half_width):
+        return Finding("few rows", "note", sentence)
+
+    # The width of an interval falls with the square root of the rows.
+    needed = run.clusters * (half_width / difference) ** 2
     advice = ""
     if needed < 100 * run.clusters:
         number = _rounded(needed)
         advice = f"A difference as small as this one, {difference:.3f}, needs about {number} {run.unit}."
-    sentence = f"{run.clusters:,} {run.unit} show only differences of more than about {half_width:.3f}."
     return Finding("few rows", "note", sentence, advice)
 
 
@@ -857,7 +878,8 @@ def about_errors(confidences: Sequence[float], errors: Sequence[float]) -> str:
     sure = sum(confidence >= CONFIDENT for confidence in confidences)
     wrong = sum(confidence >= CONFIDENT for confidence in errors)
     if not wrong:
-        return f"The model is sure of none of them: its highest confidence is {max(errors):.0%}."
+        highest = math.floor(100 * max(errors))  # rounded up, it would be one of which the model is sure
+        return f"The model is sure of none of them: its highest confidence is {highest}%."
 
     right = 1 - wrong / sure
     if right >= CONFIDENT:
@@ -865,6 +887,6 @@ def about_errors(confidences: Sequence[float], errors: Sequence[float]) -> str:
     else:
         reading = "it is too sure of itself"
     return (
-        f"Of {sure:,} predictions with a confidence of at least {CONFIDENT:.0%}, {right:.0%} are right,"
+        f"Of {sure:,} predictions with a confidence of at least {CONFIDENT:.0%}, {sure - wrong:,} are right,"
         f" {wrong:,} wrong: {reading}."
     )

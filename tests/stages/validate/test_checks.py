@@ -7,7 +7,7 @@ from operator import attrgetter
 
 import pytest
 
-from stages.validate.checks import CHECK_TABLE
+from stages.validate.checks import CHECK_TABLE, tolerated_rows
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import FOREIGN, WORDS, Data, sentence, words_of
 from tuneline.analysis.drift import Distribution
@@ -52,7 +52,8 @@ def blank_text(data: Data) -> None:
 
 
 def blank_in_pair(data: Data) -> None:
-    data.raw["validation"]["two"][6] = "  "
+    for row in (6, 7):
+        data.raw["validation"]["two"][row] = "  "
     data.tokenize()
 
 
@@ -430,3 +431,43 @@ def test_every_check_has_parameters_and_a_violation(data):
 def test_every_check_is_documented(root):
     rows = re.findall(r"^\| (`.+?`) \|", (root / "docs/data-checks.md").read_text(), flags=re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(CHECK_TABLE)
+
+
+@pytest.mark.parametrize(
+    ("limit", "rows", "one_fault", "tolerated"),
+    [(0.0, 62, 1, 0), (0.01, 62, 1, 1), (0.01, 1_000, 1, 10), (0.02, 60, 2, 2), (0.02, 1_000, 2, 20)],
+)
+def test_limit_above_0_tolerates_one_fault_of_a_small_split(limit, rows, one_fault, tolerated):
+    assert tolerated_rows(limit, rows, one_fault) == tolerated
+
+
+def test_one_row_of_a_small_split_passes_where_a_share_is_tolerated(data, check):
+    """1 of 60 rows is 1.67 %, more than the limit of 1 %."""
+    data.raw["validation"]["one"][1] += " caf\ufffd"
+    data.raw["validation"]["two"][1] += " caf\ufffd"
+    data.tokenize()
+    results = check(data)
+    broken = [entry for entry in results.record.checks if entry.check == "broken_encoding"]
+    assert [(entry.split, entry.status, entry.failing) for entry in broken if entry.failing] == [
+        ("validation", "passed", 1)
+    ]
+    assert {entry.allowed for entry in broken} == {"at most 1 %, or 1 row"}
+    assert failed_checks(results) == {"mixed_encoding"}
+
+
+def test_one_row_fails_where_none_is_tolerated(data, check):
+    data.set_params(lambda values: values["validate"]["broken_encoding"].update(max=0.0))
+    data.raw["validation"]["one"][1] += " caf\ufffd"
+    data.tokenize()
+    assert "broken_encoding" in failed_checks(check(data))
+
+
+def test_two_rows_that_contradict_each_other_are_one_fault(data, check):
+    """2 of 60 rows are 3.3 %, more than the limit of 2 %."""
+    for name in data.columns:
+        data.raw["validation"][name][1] = data.raw["validation"][name][0]
+    data.raw["validation"]["labels"][1] = 1 - data.raw["validation"]["labels"][0]
+    data.tokenize()
+    entries = [entry for entry in check(data).record.checks if entry.check == "conflicting_labels"]
+    assert [(entry.status, entry.failing) for entry in entries if entry.failing] == [("passed", 2)]
+    assert {entry.allowed for entry in entries} == {"at most 2 %, or 2 rows"}

@@ -339,6 +339,30 @@ def test_unclear_comparison_on_few_rows_says_how_many_would_tell():
     )
 
 
+@pytest.mark.parametrize("difference", [0.0261, 0.0259, 0.0256, 0.0004])
+def test_rows_needed_do_not_contradict_what_the_rows_show(difference):
+    """872 rows show a difference of 0.026: no other number of rows is named for it, or for 0."""
+    rows = {"rows": 872} | against("frozen", 0.9 - difference, -0.0002, 0.0518)
+    finding = named(UNCLEAR | {"accuracy": 0.9} | rows, FINE_TUNED)["few rows"]
+    assert "more than about 0.026" in finding.sentence
+    assert not finding.advice
+
+
+def test_difference_that_is_shown_as_zero_is_not_beaten():
+    findings = named(UNCLEAR | against("frozen", 0.89, 0.0002, 0.02), FINE_TUNED)
+    assert "good" not in findings
+
+
+def test_fewer_epochs_are_advised_only_if_they_are_fewer():
+    curve = {"step": (100, 200, 300), "loss": (0.6, 0.5, 0.7), "accuracy": (0.7, 0.8, 0.8)}
+    for epochs, advised in ((2, False), (3, True)):
+        run = {"train.epochs": epochs}
+        finding = named(
+            BEATEN, SCRATCH | run, validation=curve, losses=FALLING, training={"steps": 100 * epochs}
+        )["overfitting"]
+        assert ("takes less time" in finding.advice) == advised
+
+
 IMPROVING = {"step": (100, 200, 300), "loss": (0.6, 0.5, 0.4), "accuracy": (0.7, 0.8, 0.85)}
 
 
@@ -434,6 +458,8 @@ def test_leaked_rows_that_raise_the_metric_are_a_warning(low, level):
 
 def test_most_confident_errors_are_called_wrong_labels_only_where_the_model_is_sure_and_right():
     assert "often wrong labels" in about_errors([0.99] * 95 + [0.95] * 5, [0.95] * 5)
+    assert "997 are right, 3 wrong" in about_errors([0.99] * 1000, [0.95] * 3)
+    assert "its highest confidence is 89%" in about_errors([0.899] * 9, [0.899])
     assert "too sure of itself" in about_errors([0.99] * 100, [0.95] * 40)
     assert "its highest confidence is 55%" in about_errors([0.9, 0.5, 0.55], [0.5, 0.55])
     assert about_errors([0.9], []) == ""

@@ -78,5 +78,14 @@ def test_sentence_follows_the_interval(low, high, words):
     assert (effect.level == "warning") == (low > 0)
 
 
+def test_gain_that_is_shown_as_zero_is_no_gain():
+    gain = {"accuracy_without_leaks": EVALUATED["accuracy"] - 0.0004}
+    gain |= {"accuracy_from_leaks_low": 0.0002, "accuracy_from_leaks_high": 0.0006}
+    effect = leak_finding(RunFacts(EVALUATED | gain))
+    assert "They do not clearly change it: +0.000" in effect.sentence
+    assert effect.level == "note"
+    assert not effect.advice
+
+
 def test_metrics_without_leaked_rows_have_no_effect_to_tell():
     assert leak_finding(RunFacts({"accuracy": 0.8, "rows": 10, "leaked_rows": 0})) is None

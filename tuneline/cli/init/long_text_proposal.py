@@ -30,6 +30,7 @@ class LongTexts:
         params: It and the parameters of windows, by dotted key.
         reasons: Lines for the user; empty where (almost) all texts are read whole.
         reading: What the model reads of the sample.
+        max_length: Tokens of a model input at most.
         input_lengths: Tokens of each model input of the sample, ascending: of each row, or of each window.
         inputs_per_row: Mean number of model inputs of a row.
     """
@@ -38,15 +39,26 @@ class LongTexts:
     params: Mapping[str, Any]
     reasons: tuple[str, ...]
     reading: Reading
+    max_length: int
     input_lengths: NDArray[np.int64]
     inputs_per_row: float = 1.0
+
+    @property
+    def full(self) -> float:
+        """Share of the rows that leave no room, as the data check ``truncation_rate`` counts them.
+
+        A row of exactly ``max_length`` tokens is counted, too: it looks like one that was cut.
+        """
+        if self.kind == "windows":
+            return self.reading.incomplete
+        return float(np.mean(self.input_lengths == self.max_length))
 
 
 def truncated_texts(lengths: TextLengths, max_length: int) -> LongTexts:
     """Return what a model reads of texts that are cut to ``max_length`` tokens."""
     input_lengths = np.sort(np.minimum(lengths.tokens, max_length))
     values: dict[str, Any] = {"tokenize.long_text": "truncate"}
-    return LongTexts("truncate", values, (), lengths.cut(max_length), input_lengths)
+    return LongTexts("truncate", values, (), lengths.cut(max_length), max_length, input_lengths)
 
 
 def plan_long_texts(lengths: TextLengths, max_length: int, stride: int) -> LongTexts:
@@ -101,6 +113,7 @@ def plan_long_texts(lengths: TextLengths, max_length: int, stride: int) -> LongT
         params=values,
         reasons=(facts, reason),
         reading=windowed,
+        max_length=max_length,
         input_lengths=window_lengths,
         inputs_per_row=len(window_lengths) / len(lengths.tokens),
     )

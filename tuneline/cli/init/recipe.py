@@ -6,6 +6,7 @@ et al. 2019 (compact models; rates up to 3e-4), Liu et al. 2019 (RoBERTa; 1e-5 t
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,10 +23,11 @@ from tuneline.cli.init.long_text_proposal import LongTexts, plan_long_texts, tru
 from tuneline.cli.init.parameters import is_current
 from tuneline.cli.init.planning import Plan
 from tuneline.cli.init.profiles import Cells, count_words
-from tuneline.cli.init.trial import TrialSpec, batch_lengths, is_busy, run_trial
+from tuneline.cli.init.trial import TrialResult, TrialSpec, batch_lengths, run_trial
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.launch import AUTO, CPU
 from tuneline.model.architectures import token_limit
+from tuneline.model.linear import MAX_ROWS
 from tuneline.model.text_lengths import TextLengths, measure_texts
 from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
 from tuneline.params import Params
@@ -236,6 +238,10 @@ SCRATCH_EPOCHS = (5, 30)
 SCRATCH_LENGTHS = (128, 512)
 TOKENS_PER_WORD = 1.4
 """WordPiece tokens per English word, roughly."""
+PIECE = re.compile(r"[^\W_]+|[^\w\s]|_")
+"""A run of letters and digits, or a single other character, as WordPiece divides a text first."""
+CHARACTERS_PER_PIECE = 6
+"""Characters of a token within a word that is no word of the vocabulary, at least."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +269,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
     longest = min(int(lengths.tokens[-1]), max_length)
     tokens = micro_batch_tokens(batch, longest, checkpoint)
     long_texts = plan_long_texts(lengths.rows, max_length, default_stride())
-    truncation, truncation_reasons = truncation_rate(long_texts, params)
+    truncation, truncation_reasons = truncation_rate(long_texts, plan, params)
 
     # epochs and learning rate
     steps_per_epoch = math.ceil(rows / batch)
@@ -358,14 +364,16 @@ def batch_reason(batch: int, tokens: int | None) -> str:
 
 def epochs_reason(epochs: int, steps_per_epoch: int, least_steps: int) -> str:
     """Return why there are so many epochs."""
-    steps = f"{epochs * steps_per_epoch:,} steps"
+    steps = epochs * steps_per_epoch
     if epochs == 1:
-        duration = f"1 epoch, {steps}, evaluated 4 times"
+        return f"1 epoch, {steps:,} steps, evaluated 4 times: one suffices from {LARGE_DATA:,} rows"
+    if steps < least_steps:
+        rule = f"the most, although they make fewer than the usual {least_steps:,} steps"
+    elif epochs == EPOCHS[0]:
+        rule = "the fewest"
     else:
-        duration = f"{epochs} epochs, {steps}"
-    fewest, most = EPOCHS
-    rule = f"at least {least_steps:,} steps, within {fewest} to {most} epochs; 1 from {LARGE_DATA:,} rows"
-    return f"{duration}: {rule}"
+        rule = f"they make at least {least_steps:,} steps"
+    return f"{epochs} epochs, {steps:,} steps: {rule}"
 
 
 def from_scratch(plan: Plan, params: Params) -> Recipe:
@@ -374,19 +382,16 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
     fewest, most = SCRATCH_EPOCHS
     epochs = min(max(fewest, math.ceil(SCRATCH_STEPS / steps_per_epoch)), most)
 
-    # There is no tokenizer yet: tokens are estimated from words.
-    words = 0
-    for profile in plan.profiles:
-        if profile.name in plan.decision.text_columns:
-            words += profile.words_at(0.95)
-    shortest, longest = SCRATCH_LENGTHS
-    max_length = min(max(shortest, math.ceil(words * TOKENS_PER_WORD / 8) * 8), longest)
-    config = scratch_config(params, max_length)
+    # There is no tokenizer yet: tokens are estimated.
     sample = estimated_lengths(plan)
+    tokens = int(np.quantile(sample.tokens, 0.95, method="inverted_cdf"))
+    shortest, longest = SCRATCH_LENGTHS
+    max_length = min(max(shortest, math.ceil(tokens / 8) * 8), longest)
+    config = scratch_config(params, max_length)
     long_texts = truncated_texts(sample, max_length)
     if max_length == longest:  # a shorter one is that of nearly all texts
         long_texts = plan_long_texts(sample, max_length, default_stride())
-    truncation, truncation_reasons = truncation_rate(long_texts, params)
+    truncation, truncation_reasons = truncation_rate(long_texts, plan, params)
     return Recipe(
         {
             **reset(plan, params),
@@ -405,7 +410,7 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
             **truncation,
         },
         (
-            f"max_length {max_length}: one row in twenty has more than {words} words",
+            f"max_length {max_length}: one row in twenty has more than about {tokens} tokens",
             *long_texts.reasons,
             *truncation_reasons,
             (
@@ -418,13 +423,25 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
 
 
 def estimated_lengths(plan: Plan) -> TextLengths:
-    """Estimate the tokens of the rows of the sample from their words."""
-    words = []
+    """Estimate the tokens of the rows of the sample."""
+    contents = []
     for texts in texts_of(plan.sample, plan.columns, plan.decision.text_columns):
-        words.append([count_words(text) for text in texts])
-    tokens = np.ceil(np.array(words) * TOKENS_PER_WORD).astype(np.int64)
+        contents.append([estimated_tokens(text) for text in texts])
+    tokens = np.array(contents, dtype=np.int64)
     special_tokens = 1 + tokens.shape[1]
     return TextLengths.of_texts(list(tokens.T), special_tokens)
+
+
+def estimated_tokens(text: str) -> int:
+    """Estimate the tokens of a text: by its words, or by the pieces that the tokenizer makes, if more.
+
+    A punctuation mark is a token of its own, and a long word several: a list of numbers, an address or a line
+    of code has many more tokens than words.
+    """
+    pieces = 0
+    for piece in PIECE.findall(text):
+        pieces += math.ceil(len(piece) / CHARACTERS_PER_PIECE)
+    return max(math.ceil(TOKENS_PER_WORD * count_words(text)), pieces)
 
 
 def scratch_config(params: Params, max_length: int) -> dict[str, Any]:
@@ -562,20 +579,24 @@ def micro_batch_tokens(batch: int, longest: int, checkpoint: Checkpoint) -> int 
     return tokens
 
 
-def truncation_rate(long_texts: LongTexts, params: Params) -> tuple[dict[str, Any], list[str]]:
+def truncation_rate(long_texts: LongTexts, plan: Plan, params: Params) -> tuple[dict[str, Any], list[str]]:
     """Return a larger ``validate.truncation_rate.max`` and the reason.
 
-    Both are empty if the data check passes.
+    Both are empty if every split will pass the data check. A split is not the sample that was measured, so
+    its share may be larger by chance: by up to three standard errors of the difference of two samples.
     """
-    share = long_texts.reading.incomplete
+    share = long_texts.full
+    smallest = min(counts.rows for counts in plan.counts.values() if counts.rows)
+    variance = share * (1 - share) * (1 / len(plan.sample) + 1 / smallest)
+    highest = min(1.0, share + 3 * math.sqrt(variance))
     limit = params.validate_.truncation_rate.max
-    if share <= limit:
+    if highest <= limit:
         return {}, []
-    allowed = min(1.0, math.ceil(share * 20 + 1) / 20)
+    allowed = math.ceil(highest * 20) / 20
     reason = (
-        f"! {share:.0%} of the rows lose tokens all the same. The data check truncation_rate allows"
-        f" {limit:.0%}; it becomes {allowed:.0%}. A checkpoint that takes longer texts (such as ModernBERT,"
-        " 8,192 tokens) reads all of them."
+        f"! {share:.0%} of the rows lose tokens all the same, by chance up to {highest:.0%} of a split. The"
+        f" data check truncation_rate allows {limit:.0%}; it becomes {allowed:.0%}. A checkpoint that takes"
+        " longer texts (such as ModernBERT, 8,192 tokens) reads all of them."
     )
     return {"validate.truncation_rate.max": allowed}, [reason]
 
@@ -648,6 +669,9 @@ def ask(current: str | None, suggestion: str) -> str | None:
     return names[answer - 1]
 
 
+LONG_TRAINING = 1800
+"""Seconds of a training from which the linear model is named as a choice."""
+FROZEN_ALONE = f"tuneline run model.head={FROZEN}"
 FORWARD = 1 / 3
 """Part of the time of a forward and backward pass that the forward pass takes."""
 
@@ -710,7 +734,6 @@ def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Param
     """Train a few of the batches that training will make; return what the training will cost, as text."""
     values = recipe.params
     batch = values["train.global_batch_size"]
-    epochs = values["train.epochs"]
     long_texts = recipe.long_texts
     lengths = batch_lengths(long_texts.input_lengths.tolist(), values["tokenize.max_length"], batch)
     spec = TrialSpec(
@@ -726,18 +749,36 @@ def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Param
     if isinstance(result, str):
         return f"cost: not measured, because the trial failed: {result}"
 
+    return training_cost(result, recipe, plan, params)
+
+
+def training_cost(result: TrialResult, recipe: Recipe, plan: Plan, params: Params) -> str:
+    """Return what the training will cost, as text; the linear model is a choice where that is much."""
+    values = recipe.params
+    batch = values["train.global_batch_size"]
+    epochs = values["train.epochs"]
+    long_texts = recipe.long_texts
+
     # seconds of training and evaluation
     step = result.step_seconds(batch * long_texts.inputs_per_row)
-    training = epochs * math.ceil(train_rows(plan, params) / batch) * step
+    rows = train_rows(plan, params)
+    steps = epochs * math.ceil(rows / batch)
     evaluations = 4 if values["train.evaluate_every_steps"] else epochs
     forward = result.row_seconds * long_texts.inputs_per_row * FORWARD
-    evaluation = plan.counts["validation"].rows * forward
-    busy = ""
-    if is_busy():
-        busy = "; less when no other programs use the processor"
+    validation = plan.counts["validation"].rows
+    seconds = steps * step + evaluations * validation * forward
+    cost = (
+        f"cost on this machine ({result.device}): about {duration(seconds)} for the {steps:,} steps of the"
+        " training; more while other programs use the processor"
+    )
+    if seconds < LONG_TRAINING:
+        return cost
+
+    # the linear model computes each row once, to fit or to choose by
+    frozen = (min(rows, MAX_ROWS) + validation) * forward
     return (
-        f"cost on this machine ({result.device}): about {duration(1000 * step)} for 1,000 steps, "
-        f"{duration(training + evaluations * evaluation)} for the training{busy}"
+        f"{cost}. The linear model on the frozen checkpoint alone takes about {duration(frozen)}:"
+        f" {FROZEN_ALONE}"
     )
 
 

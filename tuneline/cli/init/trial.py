@@ -62,7 +62,10 @@ class TrialSpec:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """Mean seconds of a forward and backward pass of a model input, and seconds of a weight update."""
+    """Mean seconds of a forward and backward pass of a model input, and seconds of a weight update.
+
+    They are those of a machine without other work.
+    """
 
     device: str
     row_seconds: float
@@ -88,11 +91,6 @@ def batch_lengths(tokens: Sequence[int], max_length: int, rows: int) -> list[int
     return lengths
 
 
-def is_busy() -> bool:
-    """Return True if other programs use more than half of the processor."""
-    return os.getloadavg()[0] > (os.cpu_count() or 1) / 2
-
-
 def run_trial(spec: TrialSpec) -> TrialResult | str:
     """Run a trial in a process of its own; return the result, or why there is none."""
     # this code first, whatever folder the command was started in
@@ -105,9 +103,9 @@ def run_trial(spec: TrialSpec) -> TrialResult | str:
         "PYTHONPATH": os.pathsep.join(path),
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_VERBOSITY": "error",
+        # a thread that waits for another one, which has to share its core, would use processor time, too
+        "OMP_WAIT_POLICY": "PASSIVE",
     }
-    if is_busy():  # as stages/train/cpu/waits.py does during a training
-        environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
     try:
         done = subprocess.run(
@@ -191,13 +189,21 @@ def _mean_seconds(step: Callable[[int], int], lengths: Sequence[int], device: "t
 
 
 def _seconds(action: Callable[[], T], device: "torch.device") -> tuple[float, T]:
-    """Return the seconds of an action, until its device has finished, and the result of the action."""
+    """Return the seconds of an action, until its device has finished, and the result of the action.
+
+    On a CPU, they are the processor time of this thread, which takes part in every operation: time that other
+    programs have the processor is not counted.
+    """
     import torch
+
+    if device.type == "cpu":
+        started = time.thread_time()
+        result = action()
+        return time.thread_time() - started, result
 
     started = time.perf_counter()
     result = action()
-    if device.type != "cpu":
-        getattr(torch, device.type).synchronize()
+    getattr(torch, device.type).synchronize()
     return time.perf_counter() - started, result
 
 

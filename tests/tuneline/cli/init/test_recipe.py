@@ -6,7 +6,16 @@ import pytest
 
 from tuneline.cli.init import planning
 from tuneline.cli.init.class_counts import SplitCounts
-from tuneline.cli.init.recipe import Lengths, fine_tuning, from_scratch, open_checkpoint
+from tuneline.cli.init.recipe import (
+    Lengths,
+    epochs_reason,
+    estimated_tokens,
+    fine_tuning,
+    from_scratch,
+    open_checkpoint,
+    training_cost,
+)
+from tuneline.cli.init.trial import TrialResult
 from tuneline.model.text_lengths import TextLengths
 from tuneline.params.loading import load_params
 
@@ -63,7 +72,7 @@ def test_several_labels_get_more_steps(plan, checkpoint, rows, epochs):
     recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), sets, load_params())
     assert recipe.params["train.epochs"] == epochs
     if epochs > 1:
-        assert any("at least 2,000 steps" in reason for reason in recipe.reasons)
+        assert any("2,000 steps" in reason for reason in recipe.reasons)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +126,56 @@ def test_micro_batches_of_long_texts_are_limited_by_tokens(plan, checkpoint, tok
     ) == (16, 16, limit)
 
 
+@pytest.mark.parametrize(("row_seconds", "is_long"), [(0.001, False), (0.5, True)])
+def test_long_training_names_the_linear_model_with_its_cost(plan, checkpoint, row_seconds, is_long):
+    plan = of_rows(plan, 4_000)
+    params = load_params()
+    recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), plan, params)
+    cost = training_cost(TrialResult("CPU", row_seconds, 0.0), recipe, plan, params)
+    steps = recipe.params["train.epochs"] * 250
+    assert f"for the {steps:,} steps" in cost
+    assert ("tuneline run model.head=frozen" in cost) == is_long
+    assert ("11 min: tuneline run" in cost) == is_long
+
+
+@pytest.mark.parametrize(
+    ("epochs", "steps_per_epoch", "least", "message"),
+    [
+        (16, 94, 2_000, "the most, although they make fewer than the usual 2,000 steps"),
+        (5, 63, 300, "they make at least 300 steps"),
+        (3, 250, 300, "the fewest"),
+    ],
+)
+def test_epochs_reason_does_not_contradict_its_steps(epochs, steps_per_epoch, least, message):
+    reason = epochs_reason(epochs, steps_per_epoch, least)
+    assert reason == f"{epochs} epochs, {epochs * steps_per_epoch:,} steps: {message}"
+
+
+def test_truncation_check_allows_what_a_split_may_have_by_chance(plan, checkpoint):
+    """15 % of the sample fill the model, so a split of a few dozen rows may have more than 20 %."""
+    opened, params = open_checkpoint(checkpoint, None), load_params()
+    measured = lengths(*[30] * 85, *[30_000] * 15)
+    small = replace(plan, counts={**plan.counts, "validation": SplitCounts(40, Counter(a=40))})
+    large = replace(plan, counts={name: SplitCounts(9_000, Counter(a=1)) for name in plan.counts})
+    large = replace(large, sample=list(plan.sample) * 100)
+    assert fine_tuning(opened, measured, small, params).params["validate.truncation_rate.max"] > 0.3
+    assert "validate.truncation_rate.max" not in fine_tuning(opened, measured, large, params).params
+
+
+def test_rows_of_exactly_the_limit_count_as_the_data_check_counts_them(plan, checkpoint):
+    opened, params = open_checkpoint(checkpoint, None), load_params()
+    exact = fine_tuning(opened, lengths(*[30] * 60, *[512] * 40), plan, params)
+    assert exact.params["validate.truncation_rate.max"] > 0.4
+
+
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [("a short sentence", 5), ("1.5;2.5;3.5;4.5", 15), ("Donaudampfschifffahrtsgesellschaft", 6)],
+)
+def test_estimated_tokens_count_marks_and_parts_of_long_words(text, least):
+    assert estimated_tokens(text) >= least
+
+
 def test_truncation_check_is_widened_only_where_long_texts_lose_tokens_all_the_same(plan, checkpoint):
     opened, params = open_checkpoint(checkpoint, None), load_params()
     short = fine_tuning(opened, lengths(*[30] * 100), plan, params)
@@ -124,7 +183,7 @@ def test_truncation_check_is_widened_only_where_long_texts_lose_tokens_all_the_s
     very_long = fine_tuning(opened, lengths(*[30] * 60, *[30_000] * 40), plan, params)
     assert "validate.truncation_rate.max" not in short.params
     assert "validate.truncation_rate.max" not in long.params, "windows read them whole"
-    assert very_long.params["validate.truncation_rate.max"] == 0.45
+    assert very_long.params["validate.truncation_rate.max"] > 0.4
     assert "40% of the rows lose tokens all the same" in "\n".join(very_long.reasons)
 
 

@@ -1,6 +1,8 @@
+import time
 from dataclasses import replace
 
 import pytest
+import torch
 
 from tests.tuneline.cli.init.tiny_checkpoint import CONFIG
 from tuneline.cli.init import trial
@@ -27,6 +29,13 @@ def test_trial_measures_the_architecture_in_a_process_of_its_own(labels):
     assert isinstance(result, TrialResult)
     assert result.device.startswith("CPU")
     assert result.step_seconds(2) > 2 * result.row_seconds > 0
+
+
+def test_trial_does_not_count_the_time_of_other_programs():
+    """A thread that sleeps, or waits for its turn, uses no processor time."""
+    seconds, result = trial._seconds(lambda: time.sleep(0.5), torch.device("cpu"))
+    assert seconds < 0.1
+    assert result is None
 
 
 @pytest.mark.slow
