@@ -117,7 +117,7 @@ def _logits(graph: onnx.ModelProto, split: TokenizedSplit, pad_token_id: int) ->
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Int8Model:
     """An int8 model that the search tries: its method, and its linear layers in fp32."""
 
     method: str
@@ -126,7 +126,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class MeasuredCandidate:
+class MeasuredInt8:
     """How close an int8 model is to fp32 on rows of the validation split.
 
     Attributes:
@@ -134,12 +134,12 @@ class MeasuredCandidate:
         difference: Mean absolute difference of its logits.
     """
 
-    candidate: Candidate
+    candidate: Int8Model
     agreement: float
     difference: float
 
     @classmethod
-    def of(cls, candidate: Candidate, reference: Fp32Model) -> Self:
+    def of(cls, candidate: Int8Model, reference: Fp32Model) -> Self:
         """Run a model on the rows."""
         logits = reference.run(candidate.graph)
         return cls(candidate, reference.agreement(logits), reference.difference(logits))
@@ -186,9 +186,7 @@ def quantized(
     return to_dynamic_int8(model, options.reduce_range)
 
 
-def search(
-    model: onnx.ModelProto, options: Int8Params, rows: QuantizationRows, goal: float
-) -> MeasuredCandidate:
+def search(model: onnx.ModelProto, options: Int8Params, rows: QuantizationRows, goal: float) -> MeasuredInt8:
     """Return the first int8 model whose agreement with fp32 is at least ``goal``, else the closest one.
 
     The closest model is the one with the closest logits: agreement counts only the few rows whose prediction
@@ -196,14 +194,14 @@ def search(
     """
     with progress("export: int8 models", options.search_models, "models") as step:
         reference = Fp32Model.of(model, rows, options.search_rows)
-        tried = islice(candidates(model, options, rows, reference), options.search_models)
-        best = MeasuredCandidate.of(next(tried), reference)
+        tried = islice(int8_models(model, options, rows, reference), options.search_models)
+        best = MeasuredInt8.of(next(tried), reference)
         step.advance(1)
         while best.agreement < goal:
             candidate = next(tried, None)
             if candidate is None:
                 break
-            measured = MeasuredCandidate.of(candidate, reference)
+            measured = MeasuredInt8.of(candidate, reference)
             step.advance(1)
             if measured.agreement >= goal or measured.difference < best.difference:
                 best = measured
@@ -216,26 +214,26 @@ def search(
     return best
 
 
-def candidates(
+def int8_models(
     model: onnx.ModelProto, options: Int8Params, rows: QuantizationRows, reference: Fp32Model
-) -> Iterator[Candidate]:
+) -> Iterator[Int8Model]:
     """Yield int8 models, the fastest first.
 
     At most a fraction ``max_fp32`` of the weights of linear layers is in fp32: each layer costs speed.
     """
     smoothed = smooth(model, rows.calibration(options.calibration_rows))
     graph = to_dynamic_int8(smoothed, options.reduce_range)
-    yield Candidate("smoothed", graph)
+    yield Int8Model("smoothed", graph)
 
     # one layer in fp32, then twice as many each time
     layers = layers_to_keep(graph, smoothed, options.max_fp32, reference)
     count = 1
     while count < 2 * len(layers):
         kept = layers[:count]
-        yield Candidate("smoothed", with_fp32_layers(graph, smoothed, kept), kept)
+        yield Int8Model("smoothed", with_fp32_layers(graph, smoothed, kept), kept)
         count *= 2
 
-    yield Candidate("dynamic", to_dynamic_int8(model, options.reduce_range))
+    yield Int8Model("dynamic", to_dynamic_int8(model, options.reduce_range))
 
 
 def layers_to_keep(

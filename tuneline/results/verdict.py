@@ -214,7 +214,7 @@ DIGITS = 3
 """Digits of a metric behind the point, in all sentences: a difference that they do not show is none."""
 
 
-def shown(value: float) -> float:
+def as_shown(value: float) -> float:
     """Return a number as sentences show it, so that what is said of it fits the digits beside it."""
     return round(value, DIGITS) + 0.0  # no -0.0
 
@@ -324,12 +324,12 @@ class Comparison:
     @property
     def beaten(self) -> bool:
         """True if the trained model is better, and the difference is not chance."""
-        return shown(self.low) > 0
+        return as_shown(self.low) > 0
 
     @property
     def is_worse(self) -> bool:
         """True if the trained model is worse, and the difference is not chance."""
-        return shown(self.high) < 0
+        return as_shown(self.high) < 0
 
     @property
     def numbers(self) -> str:
@@ -453,7 +453,7 @@ def _not_above_uninformed(run: RunFacts, metric: Metric) -> str:
     """
     low_key, high_key = metric.ends
     low = run.evaluated.get(low_key)
-    if metric.uninformed is not None and low is not None and shown(low) <= metric.uninformed:
+    if metric.uninformed is not None and low is not None and as_shown(low) <= metric.uninformed:
         high = run.evaluated.get(high_key)
         value = run.evaluated[metric.name]
         return (
@@ -583,7 +583,7 @@ def _thresholds(run: RunFacts, metric: Metric) -> Finding | None:
     _, high_key = metric.ends
     high = run.evaluated.get(high_key)
     at_half = run.evaluated.get(AT_HALF)
-    if high is None or at_half is None or shown(at_half) <= shown(high):
+    if high is None or at_half is None or as_shown(at_half) <= as_shown(high):
         return None
     sentence = (
         f"With thresholds of 0.5, {metric.title} would be {at_half:.3f} instead of"
@@ -658,7 +658,9 @@ def _still_improving(run: RunFacts) -> Finding | None:
     steps = run.validation.get("step", ())
     if len(steps) < 2:
         return None
-    if shown(metric[-1]) <= shown(max(metric[:-1])) or losses[-1] > min(losses[:-1]) * (1 - STILL_FALLS):
+    if as_shown(metric[-1]) <= as_shown(max(metric[:-1])) or losses[-1] > min(losses[:-1]) * (
+        1 - STILL_FALLS
+    ):
         return None
     values = run.validation.get(name, ())
     sentence = (
@@ -744,11 +746,11 @@ def leak_finding(run: RunFacts) -> Finding | None:
 
     # The gain is the metric of every row less the metric without the leaked ones.
     every, without, low, high, gain_low, gain_high = (run.evaluated[key] for key in keys)
-    gain = shown(every - without)
-    is_raised = gain != 0 and shown(gain_low) > 0
+    gain = as_shown(every - without)
+    is_raised = gain != 0 and as_shown(gain_low) > 0
     if is_raised:
         effect = f"raise it: {gain:+.3f}"
-    elif gain != 0 and shown(gain_high) < 0:
+    elif gain != 0 and as_shown(gain_high) < 0:
         effect = f"lower it: {gain:+.3f}"
     else:
         effect = f"do not clearly change it: {gain:+.3f}"
@@ -785,7 +787,7 @@ def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
     difference = abs(best.model - best.simple)
     sentence = f"{run.clusters:,} {run.unit} show only differences of more than about {half_width:.3f}."
     # A larger difference is as large as the rows show, and none needs no rows.
-    if shown(difference) == 0 or shown(difference) >= shown(half_width):
+    if as_shown(difference) == 0 or as_shown(difference) >= as_shown(half_width):
         return Finding("few rows", "note", sentence)
 
     # The width of an interval falls with the square root of the rows.

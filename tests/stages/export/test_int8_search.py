@@ -8,9 +8,9 @@ import pytest
 from stages.export.fp32_layers import linear_layers
 from stages.export.int8_search import (
     Fp32Model,
-    MeasuredCandidate,
+    MeasuredInt8,
     QuantizationRows,
-    candidates,
+    int8_models,
     search,
     to_int8,
 )
@@ -69,8 +69,8 @@ def test_search_takes_the_closest_model_where_none_agrees(fp32, rows):
     options = search_params(max_fp32=0.4).export.int8
     measured = search(fp32, options, rows, goal=1.01)
     reference = Fp32Model.of(fp32, rows, 256)
-    for candidate in candidates(fp32, options, rows, reference):
-        assert MeasuredCandidate.of(candidate, reference).difference >= measured.difference
+    for candidate in int8_models(fp32, options, rows, reference):
+        assert MeasuredInt8.of(candidate, reference).difference >= measured.difference
 
 
 def test_search_tries_no_more_models_than_allowed(fp32, rows, capsys):
@@ -88,7 +88,7 @@ def test_search_measures_on_as_many_rows_as_allowed(fp32, rows, capsys):
 def test_candidates_keep_more_and_more_layers_within_the_allowed_weights(fp32, rows):
     options = search_params(max_fp32=0.4).export.int8
     reference = Fp32Model.of(fp32, rows, 256)
-    tried = list(candidates(fp32, options, rows, reference))
+    tried = list(int8_models(fp32, options, rows, reference))
     sizes = linear_layers(fp32)
     counts = [len(candidate.fp32_layers) for candidate in tried]
     assert counts == [0, 1, 2, 3, 0]
@@ -100,7 +100,7 @@ def test_candidates_keep_more_and_more_layers_within_the_allowed_weights(fp32, r
 
 def test_candidates_without_allowed_weights_have_no_layer_in_fp32(fp32, rows):
     options = search_params(max_fp32=0.0).export.int8
-    tried = candidates(fp32, options, rows, Fp32Model.of(fp32, rows, 256))
+    tried = int8_models(fp32, options, rows, Fp32Model.of(fp32, rows, 256))
     assert [candidate.fp32_layers for candidate in tried] == [(), ()]
 
 

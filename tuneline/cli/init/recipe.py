@@ -26,8 +26,8 @@ from tuneline.cli.init.profiles import Cells, count_words
 from tuneline.cli.init.trial import TrialResult, TrialSpec, batch_lengths, run_trial
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.launch import AUTO, CPU
+from tuneline.model import linear
 from tuneline.model.architectures import token_limit
-from tuneline.model.linear import MAX_ROWS
 from tuneline.model.text_lengths import TextLengths, measure_texts
 from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
 from tuneline.params import Params
@@ -775,7 +775,7 @@ def training_cost(result: TrialResult, recipe: Recipe, plan: Plan, params: Param
         return cost
 
     # the linear model computes each row once, to fit or to choose by
-    frozen = (min(rows, MAX_ROWS) + validation) * forward
+    frozen = (min(rows, linear.MAX_ROWS) + validation) * forward
     return (
         f"{cost}. The linear model on the frozen checkpoint alone takes about {duration(frozen)}:"
         f" {FROZEN_ALONE}"
