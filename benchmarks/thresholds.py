@@ -1,9 +1,9 @@
 """How the thresholds of several labels are chosen, against the usual ways, on rows that chose nothing.
 
-``python -m benchmarks.thresholds`` on a Debian machine: six data sets are tags, dependencies, suggestions and
-recommendations of its packages (``apt-cache dumpavail``), two more are made, with Zipf frequencies of labels. On
-each, logistic regressions on TF-IDF of the train split are the model; validation chooses the thresholds of all
-ways but ``TunedThresholdClassifierCV`` and ``simple``, which choose by cross-validation of train.
+``python -m benchmarks.thresholds`` on a Debian machine: data sets are tags, dependencies, suggestions and
+recommendations of its packages (``apt-cache dumpavail``), or made, with Zipf frequencies of labels. On each,
+logistic regressions on TF-IDF of the train split are the model; validation chooses the thresholds of all ways
+but ``TunedThresholdClassifierCV`` and ``simple``, which choose by cross-validation of train.
 """
 
 import argparse
@@ -113,7 +113,18 @@ def made(labels: int, per_row: float) -> Callable[[int], list[Labelled]]:
     return rows
 
 
-TOPICS = ("culture", "game", "hardware", "mail", "network", "office", "protocol", "science", "security", "web")
+TOPICS = (
+    "culture",
+    "game",
+    "hardware",
+    "mail",
+    "network",
+    "office",
+    "protocol",
+    "science",
+    "security",
+    "web",
+)
 SOURCES = {
     "25 tags": Source(tagged(*FACETS), 25, 2800, 600, True),
     "100 tags": Source(tagged(*FACETS, "devel", "protocol", "suite", "uitoolkit"), 100, 1400, 300, True),
@@ -204,7 +215,9 @@ def tuned_predictions(inverse: float, train: tuple[object, Sets], features: obje
     return np.stack(predictions, axis=1)
 
 
-def measure(source: Source, inverse: float, seed: int, *, with_tuned: bool) -> Iterator[tuple[str, list[float]]]:
+def measure(
+    source: Source, inverse: float, seed: int, *, with_tuned: bool
+) -> Iterator[tuple[str, list[float]]]:
     """Yield the metrics of each way on test."""
     texts, labels = texts_and_labels(source, seed)
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2, max_features=20_000)

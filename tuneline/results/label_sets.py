@@ -1,7 +1,7 @@
 """What macro F1 does not say of a model of several labels: how many it gives, and how good all decisions are.
 
-Macro F1 counts each label once, however rare it is. A model may be above the simple models by it, and give most
-rows labels that they do not have.
+Macro F1 counts each label once, however rare it is. A model may be above the simple models by it, and give
+most rows labels that they do not have.
 """
 
 from collections.abc import Mapping
@@ -73,9 +73,7 @@ def _more_labels(rule: Mapping[str, Any]) -> str:
     return f"Ask for recall ({MORE_RECALL}), and {look}: they need more rows, or are to be joined."
 
 
-def _micro_f1(
-    evaluated: Mapping[str, float], primary: Metric, rivals: Mapping[str, str]
-) -> Finding | None:
+def _micro_f1(evaluated: Mapping[str, float], primary: Metric, rivals: Mapping[str, str]) -> Finding | None:
     """Return that a simple model has a higher micro F1, by more than half the interval of macro F1.
 
     Micro F1 is of more decisions, so chance moves it less.

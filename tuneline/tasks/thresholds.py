@@ -1,10 +1,10 @@
 """The thresholds of several labels: what all labels share is chosen first, and few rows cannot move a label.
 
 The threshold with the highest F1 of a label with one row of validation is just below that row, wherever the
-model has put it: on 113 of 299 other rows, too (SCut overfits rare labels: Yang 2001, "A Study on Thresholding
-Strategies for Text Categorization"; Fan & Lin 2007, "A Study on Threshold Selection for Multi-label
-Classification"). Here a label speaks by its **level**: the logit above which there are as many rows as have the
-label (proportional assignment, PCut in Yang 2001), and ``MORE_ROWS`` more. Many rows determine it, few hardly.
+model has put it: on 113 of 299 other rows, too. That SCut overfits rare labels is known (Yang 2001, "A Study
+on Thresholding Strategies for Text Categorization"; Fan & Lin 2007, "A Study on Threshold Selection for
+Multi-label Classification"). Here a label speaks by its **level**: the logit above which there are as many
+rows as have the label (PCut in Yang 2001), and ``MORE_ROWS`` more. Many rows determine it, few hardly.
 The threshold of each label is
 
     step + mix * level
@@ -158,8 +158,8 @@ def _steps(margins: Floats, has_label: Decisions) -> list[float]:
 def _quality(predicted: Decisions, has_label: Decisions) -> float:
     """Return the mean of macro F1, twice, micro F1, and the share of rows that get exactly their labels.
 
-    Macro F1 is what a model of several labels is judged by. Alone it would give rows many rare labels: a wrong
-    one costs it little.
+    Macro F1 is what a model of several labels is judged by. Alone it would give rows many rare labels: a
+    wrong one costs it little.
     """
     both = (predicted & has_label).sum(axis=0)
     total = predicted.sum(axis=0) + has_label.sum(axis=0)
@@ -170,9 +170,7 @@ def _quality(predicted: Decisions, has_label: Decisions) -> float:
     return float(2 * macro + micro + exact) / 4
 
 
-def _towards_own(
-    shared: Floats, logits: Floats, has_label: Decisions, rule: "ThresholdParams"
-) -> Floats:
+def _towards_own(shared: Floats, logits: Floats, has_label: Decisions, rule: "ThresholdParams") -> Floats:
     """Return thresholds between the shared ones and those at which each label reaches its target.
 
     The rows with a label are the weight of its own one: a target that is reached on one row is not reached.

@@ -216,11 +216,23 @@ GOOD_SETS = SETS | {
 @pytest.mark.parametrize(
     ("fault", "name", "words"),
     [
-        ({"predicted_labels_per_row": 3.0}, "too many labels", "gives a row 3.00 labels on average, and a row has 1.50"),
+        (
+            {"predicted_labels_per_row": 3.0},
+            "too many labels",
+            "gives a row 3.00 labels on average, and a row has 1.50",
+        ),
         ({"predicted_labels_per_row": 0.7}, "too few labels", "gives a row 0.70 labels"),
         ({"micro_f1": 0.383}, "micro F1", "worse than TF-IDF: Micro F1 0.383 against 0.700"),
-        ({"subset_accuracy": 0.05}, "not above the majority", "5.0% of the rows get exactly their labels, 10.0% would"),
-        ({"hamming_loss": 0.05}, "not above the majority", "5.00% of all decisions are wrong, 4.00% would be"),
+        (
+            {"subset_accuracy": 0.05},
+            "not above the majority",
+            "5.0% of the rows get exactly their labels, 10.0% would",
+        ),
+        (
+            {"hamming_loss": 0.05},
+            "not above the majority",
+            "5.00% of all decisions are wrong, 4.00% would be",
+        ),
     ],
 )
 def test_what_macro_f1_hides_of_several_labels_stops_a_good(fault, name, words):

@@ -30,7 +30,9 @@ def test_label_of_all_rows_is_certain_and_one_of_no_row_impossible():
     features, labels = rows()
     labels[:, 0] = 1
     labels[:, 1] = 0
-    predicted = OneVsRest(inverse=1.0, iterations=100, has_thresholds=True).fit(features, labels).predict(features)
+    predicted = (
+        OneVsRest(inverse=1.0, iterations=100, has_thresholds=True).fit(features, labels).predict(features)
+    )
     assert predicted[:, 0].all()
     assert not predicted[:, 1].any()
 
@@ -59,4 +61,6 @@ def test_rare_labels_are_predicted_at_least_as_well_as_by_scikit_learn():
 
 def test_few_rows_choose_no_thresholds():
     features, labels = rare_labels(9)
-    assert (OneVsRest(inverse=1.0, iterations=100, has_thresholds=True).fit(features, labels).thresholds_ == 0.5).all()
+    assert (
+        OneVsRest(inverse=1.0, iterations=100, has_thresholds=True).fit(features, labels).thresholds_ == 0.5
+    ).all()

@@ -49,6 +49,12 @@ def test_recall_that_one_row_asks_for_is_not_predicted_for_all_rows():
     assert predicted[has_label].mean() > 0.9
 
 
+@pytest.mark.parametrize("rule", [PRECISION, RECALL])
+def test_target_that_is_reached_on_one_row_is_not_reached(rule):
+    thresholds = [choose_thresholds(*with_rare_label(rank), rule)[-1] for rank in (0, 20, 299)]
+    assert max(thresholds) - min(thresholds) < 0.1, "where the one row is matters little"
+
+
 def test_label_with_many_rows_has_about_its_highest_f1():
     logits, has_label = zipf_rows(3_000)
     fresh_logits, fresh_labels = zipf_rows(3_000, seed=1)
@@ -92,7 +98,9 @@ def test_labels_with_many_rows_reach_their_target(rule, score):
     other = recall_score if rule.choose == "precision" else precision_score
     for label in range(5):
         assert score(has_label[:, label], predicted[:, label]) == pytest.approx(0.8, abs=0.03)
-        assert other(has_label[:, label], predicted[:, label]) > 0.2, "not by predicting nothing, or everything"
+        assert other(has_label[:, label], predicted[:, label]) > 0.2, (
+            "not by predicting nothing, or everything"
+        )
 
 
 def test_threshold_is_a_half_where_nothing_can_be_chosen():
