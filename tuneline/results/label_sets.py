@@ -25,7 +25,7 @@ MORE_RECALL = "train.thresholds.choose=recall train.thresholds.target=0.7"
 CHOOSE = "choose the thresholds on validation (train.thresholds.choose=f1)"
 
 
-def findings(
+def faults_of_sets(
     evaluated: Mapping[str, float], primary: Metric, rule: Mapping[str, Any], rivals: Mapping[str, str]
 ) -> list[Finding]:
     """Return what is wrong with the predicted sets, the most important first.
