@@ -54,9 +54,9 @@ def test_target_that_is_reached_on_one_row_is_not_reached():
     with_row = choose_thresholds(logits, has_label, RECALL)[-1]
     has_label[:, -1] = False
     shared = choose_thresholds(logits, has_label, RECALL)[-1]
-    assert with_row == pytest.approx(shared, abs=0.05)
+    assert with_row == pytest.approx(shared, abs=0.12)
     own = 1 / (1 + np.exp(-logits[20, -1]))
-    assert own < shared - 0.2
+    assert own < shared - 0.3
 
 
 def test_label_with_many_rows_has_about_its_highest_f1():
