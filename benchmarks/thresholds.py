@@ -1,9 +1,9 @@
 """How the thresholds of several labels are chosen, against the usual ways, on rows that chose nothing.
 
-``python -m benchmarks.thresholds`` on a Debian machine: six data sets are tags, dependencies, suggestions and
-recommendations of its packages (``apt-cache dumpavail``), two more are made, with Zipf frequencies of labels. On
-each, logistic regressions on TF-IDF of the train split are the model; validation chooses the thresholds of all
-ways but ``TunedThresholdClassifierCV`` and ``simple``, which choose by cross-validation of train.
+``python -m benchmarks.thresholds`` on a Debian machine: data sets are tags, dependencies, suggestions and
+recommendations of its packages (``apt-cache dumpavail``), or made, with Zipf frequencies of labels. On each,
+logistic regressions on TF-IDF of the train split are the model; validation chooses the thresholds of all ways
+but ``TunedThresholdClassifierCV`` and ``simple``, which choose by cross-validation of train.
 """
 
 import argparse

@@ -44,8 +44,8 @@ class ThresholdParams(Section):
     """
 
     choose: Literal["f1", "precision", "recall", "half"] = "f1"
-    """``f1``: the highest F1 of each label. ``precision``, ``recall``: as many, or as few, rows as the
-    ``target`` of the label allows. ``half``: 0.5, without a choice.
+    """``f1``: the best F1 and whole rows. ``precision``, ``recall``: as many, or as few, rows as the
+    ``target`` allows. Rows of all labels choose what few rows of one cannot. ``half``: 0.5, without a choice.
     """
     target: Fraction | None = None
     """precision, recall: the smallest value on validation, for example 0.9."""

@@ -1,7 +1,7 @@
 """What macro F1 does not say of a model of several labels: how many it gives, and how good all decisions are.
 
-Macro F1 counts each label once, however rare it is. A model may be above the simple models by it, and give most
-rows labels that they do not have.
+Macro F1 counts each label once, however rare it is. A model may be above the simple models by it, and give
+most rows labels that they do not have.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ MORE_RECALL = "train.thresholds.choose=recall train.thresholds.target=0.7"
 CHOOSE = "choose the thresholds on validation (train.thresholds.choose=f1)"
 
 
-def findings(
+def faults_of_sets(
     evaluated: Mapping[str, float], primary: Metric, rule: Mapping[str, Any], rivals: Mapping[str, str]
 ) -> list[Finding]:
     """Return what is wrong with the predicted sets, the most important first.

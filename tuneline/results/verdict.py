@@ -434,7 +434,7 @@ def _against_simple_models(run: RunFacts, metric: Metric) -> list[Finding]:
 
 def _with_sets_of_labels(run: RunFacts, metric: Metric, compared: list[Finding]) -> list[Finding]:
     """Add what the metric hides of several labels; a model with such a fault is not called good."""
-    faults = label_sets.findings(run.evaluated, metric, _threshold_rule(run), rivals(run.is_frozen))
+    faults = label_sets.faults_of_sets(run.evaluated, metric, _threshold_rule(run), rivals(run.is_frozen))
     if not faults or not compared or compared[0].level != "good":
         return [*compared, *faults]
     sentence = compared[0].sentence.removeprefix(PRAISE)

@@ -490,9 +490,9 @@ class Multilabel(NamedClasses):
         return np.asarray(np.where(wrong.any(axis=1), most_confident_error, confidence.min(axis=1)))
 
     def spread(self, predictions: Labels, labels: Labels) -> dict[str, float]:
-        """Return numbers of predicted and never predicted labels, of labels per row, and the most frequent set.
+        """Return numbers of predicted and never predicted labels, and of labels per row.
 
-        Of that, it is the share of the rows that get it.
+        Of the most frequent set, it is the share of the rows that get it.
         """
         predicted = predictions.any(axis=0)
         labelled = (labels == 1).any(axis=0)

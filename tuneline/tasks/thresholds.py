@@ -1,10 +1,10 @@
 """The thresholds of several labels: what all labels share is chosen first, and few rows cannot move a label.
 
 The threshold with the highest F1 of a label with one row of validation is just below that row, wherever the
-model has put it: on 113 of 299 other rows, too (SCut overfits rare labels: Yang 2001, "A Study on Thresholding
-Strategies for Text Categorization"; Fan & Lin 2007, "A Study on Threshold Selection for Multi-label
-Classification"). Here a label speaks by its **level**: the logit above which there are as many rows as have the
-label (proportional assignment, PCut in Yang 2001), and ``MORE_ROWS`` more. Many rows determine it, few hardly.
+model has put it: on 113 of 299 other rows, too. That SCut overfits rare labels is known (Yang 2001, "A Study
+on Thresholding Strategies for Text Categorization"; Fan & Lin 2007, "A Study on Threshold Selection for
+Multi-label Classification"). Here a label speaks by its **level**: the logit above which there are as many
+rows as have the label (PCut in Yang 2001), and ``MORE_ROWS`` more. Many rows determine it, few hardly.
 The threshold of each label is
 
     step + mix * level
@@ -43,7 +43,7 @@ STEPS = 60
 """Steps that are tried for each mix: quantiles of the margins of the labels that rows have."""
 MOST_SEARCHED = 10_000
 """Rows by which mix and step are chosen, so that the search takes seconds."""
-MOST_PREDICTED = 2
+MOST_OF_LEVEL = 2
 """A label is predicted on validation for at most so many times the rows of its level.
 
 A label that the model cannot tell has nearly the same logit for all rows, and a step would cross all of them.
@@ -94,7 +94,7 @@ def choose_thresholds(logits: Floats, has_label: Decisions, rule: "ThresholdPara
     # what the rows of a label say
     if rule.target is not None:
         thresholds = _towards_own(thresholds, logits, has_label, rule)
-    lowest = label_levels(logits, has_label, times=MOST_PREDICTED * times)
+    lowest = label_levels(logits, has_label, times=MOST_OF_LEVEL * times)
     probabilities = sigmoid(np.maximum(thresholds, lowest))
     probabilities[has_label.all(axis=0)] = HALF
     return np.asarray(probabilities, np.float64)
@@ -129,7 +129,7 @@ def _held_out_levels(logits: Floats, has_label: Decisions, times: float = 1.0) -
 def _mix_and_step(logits: Floats, has_label: Decisions, levels: Floats) -> tuple[float, float]:
     """Return the mix and the step with the best decisions, where each row has the ``levels`` of others."""
     every = -(-len(logits) // MOST_SEARCHED)
-    lowest = _held_out_levels(logits, has_label, times=MOST_PREDICTED)[::every]
+    lowest = _held_out_levels(logits, has_label, times=MOST_OF_LEVEL)[::every]
     logits = logits[::every]
     has_label = has_label[::every]
     levels = levels[::every]
@@ -158,8 +158,8 @@ def _steps(margins: Floats, has_label: Decisions) -> list[float]:
 def _quality(predicted: Decisions, has_label: Decisions) -> float:
     """Return the mean of macro F1, twice, micro F1, and the share of rows that get exactly their labels.
 
-    Macro F1 is what a model of several labels is judged by. Alone it would give rows many rare labels: a wrong
-    one costs it little.
+    Macro F1 is what a model of several labels is judged by. Alone it would give rows many rare labels: a
+    wrong one costs it little.
     """
     both = (predicted & has_label).sum(axis=0)
     total = predicted.sum(axis=0) + has_label.sum(axis=0)
@@ -188,14 +188,15 @@ def _lowest_at_target(values: Floats, has_label: Decisions, rule: "ThresholdPara
 
     It is halfway between two values; ``None`` if no threshold reaches the target.
     """
+    target = rule.target or 0.0
     order = np.argsort(-values, kind="stable")
     descending = values[order]
     found = np.cumsum(has_label[order])
     predicted = np.arange(1, len(values) + 1)
     if rule.choose == "precision":
-        reaches = found / predicted >= rule.target
+        reaches = found / predicted >= target
     else:
-        reaches = found >= (rule.target or 0.0) * found[-1]
+        reaches = found >= target * found[-1]
 
     # rows of equal values are predicted together
     is_last = np.append(descending[1:] < descending[:-1], True)

@@ -13,7 +13,6 @@ from sklearn.metrics import (
     f1_score,
     hamming_loss,
     log_loss,
-    precision_score,
 )
 
 from tuneline.core.errors import ParamsError

@@ -49,6 +49,16 @@ def test_recall_that_one_row_asks_for_is_not_predicted_for_all_rows():
     assert predicted[has_label].mean() > 0.9
 
 
+def test_target_that_is_reached_on_one_row_is_not_reached():
+    logits, has_label = with_rare_label(20)
+    with_row = choose_thresholds(logits, has_label, RECALL)[-1]
+    has_label[:, -1] = False
+    shared = choose_thresholds(logits, has_label, RECALL)[-1]
+    assert with_row == pytest.approx(shared, abs=0.12)
+    own = 1 / (1 + np.exp(-logits[20, -1]))
+    assert own < shared - 0.3
+
+
 def test_label_with_many_rows_has_about_its_highest_f1():
     logits, has_label = zipf_rows(3_000)
     fresh_logits, fresh_labels = zipf_rows(3_000, seed=1)

@@ -50,7 +50,7 @@ from tuneline.params import DataParams, Params
 from tuneline.project.label_review import Suspect
 from tuneline.project.params_file import Changes, changed
 from tuneline.tasks import Task, read_task
-from tuneline.tasks.multilabel import HALF
+from tuneline.tasks.thresholds import HALF
 
 Probabilities = NDArray[np.float64]
 """Out-of-fold probabilities, shape ``(rows, classes)``."""
