@@ -580,6 +580,8 @@ def _threshold_rule(run: RunFacts) -> Mapping[str, Any]:
 
 def _thresholds(run: RunFacts, metric: Metric) -> Finding | None:
     """Return that thresholds of 0.5 would clearly be better than the chosen ones, where there are any."""
+    if f"{metric.name}_at_half" != AT_HALF:  # another metric decides
+        return None
     _, high_key = metric.ends
     high = run.evaluated.get(high_key)
     at_half = run.evaluated.get(AT_HALF)
