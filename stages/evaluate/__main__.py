@@ -87,10 +87,12 @@ def main() -> Measurements:
     params = load_params()
     settings = params.evaluate
 
-    # data
+    # data, and which rows are independent, unless the data checks have not run here
     split = read_split(SplitReader.open(TOKENIZED, settings.split, made_by="tokenize"))
     raw = SplitReader.open(RAW, settings.split, made_by="download")
     texts = LabelledTexts.of(raw, params.data.text_columns, split.labels, split.task)
+    clusters = clusters_of_split(settings.split, len(split))
+    texts = replace(texts, clusters=clusters)
 
     # what else may be missing or invalid is reported before the model predicts, which takes longest
     require(split_file(BASELINES, settings.split), made_by="baseline")
@@ -99,9 +101,6 @@ def main() -> Measurements:
         suite = read_suite(settings.behaviour)
     custom = [load_metric("evaluate.metrics", name, split.task) for name in settings.functions]
     require(CLASSIFIER, made_by="train")
-
-    # which rows are independent, unless the data checks have not run here
-    clusters = clusters_of_split(settings.split, len(split))
 
     # the model, which may have decisions of its own
     split = replace(split, task=trained_task(split.task, CLASSIFIER))

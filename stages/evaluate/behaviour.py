@@ -20,7 +20,7 @@ from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import progress
 from tuneline.core.yaml_files import read_yaml
 from tuneline.evaluation.records import BehaviourResult, FailedCase, TestedTexts
-from tuneline.metrics.stats import wilson_interval
+from tuneline.metrics.stats import share_interval
 from tuneline.params.loading import describe_problem
 from tuneline.params.section import Rate, Section
 from tuneline.tasks import Task
@@ -230,12 +230,17 @@ RowTexts = tuple[str, ...]
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """The one or two texts of each row of the reported split, and its labels."""
+    """The one or two texts of each row of the reported split, and its labels.
+
+    Attributes:
+        clusters: Cluster of each row, shape ``(rows,)``; ``None``: each row is on its own.
+    """
 
     raw: SplitReader
     columns: tuple[str, ...]
     labels: NDArray[Any]
     task: Task
+    clusters: NDArray[Any] | None = None
 
     @classmethod
     def of(cls, raw: SplitReader, columns: Sequence[str], labels: NDArray[Any], task: Task) -> Self:
@@ -278,11 +283,14 @@ _AUXILIARY = re.compile(
 class Case:
     """One row of a test: its texts before and after the change.
 
-    ``before`` is ``None`` if the test looks at the changed texts only.
+    Attributes:
+        before: ``None`` if the test looks at the changed texts only.
+        cluster: Cases of the same number are not independent of each other.
     """
 
     before: RowTexts | None
     after: RowTexts
+    cluster: int
 
 
 def build_cases(test: AnyTest, split: LabelledTexts) -> list[Case]:
@@ -296,20 +304,23 @@ def build_cases(test: AnyTest, split: LabelledTexts) -> list[Case]:
             if _changed(test, texts) is not None:
                 filled.append(texts)
         chosen = [filled[index] for index in spaced(len(filled), test.cases)]
+        clusters = range(len(chosen))
     else:
         rows = _rows_to_change(test, split)
-        chosen = split.take(rows[spaced(len(rows), test.cases)])
+        rows = rows[spaced(len(rows), test.cases)]
+        chosen = split.take(rows)
+        clusters = (rows if split.clusters is None else split.clusters[rows]).tolist()
 
     # changes
     cases = []
-    for texts in chosen:
+    for texts, cluster in zip(chosen, clusters, strict=True):
         changed = _changed(test, texts)
         if changed is None:
             continue
         if isinstance(test, MinimumFunctionality):
-            cases.append(Case(None, changed))
+            cases.append(Case(None, changed, cluster))
         else:
-            cases.append(Case(texts, changed))
+            cases.append(Case(texts, changed, cluster))
     return cases
 
 
@@ -525,7 +536,8 @@ def _result(test: AnyTest, cases: Sequence[Case], logits: Logits, task: Task) ->
         passing = passes(test, logits[:, 0], logits[:, -1], task)
         passed = int(passing.sum())
         pass_rate = passed / len(cases)
-        interval = wilson_interval(passed, len(cases))
+        clusters = np.array([case.cluster for case in cases])
+        interval = share_interval(passing, clusters)
         for index in np.flatnonzero(~passing)[:SHOWN]:
             failures.append(_failed_case(cases[index], logits[index], task))
 

@@ -107,6 +107,15 @@ def exact_interval(successes: float, trials: float) -> Interval:
     return Interval(low, high)
 
 
+def share_interval(successes: NDArray[np.bool_], clusters: NDArray[Any]) -> Interval:
+    """Return the score interval of the share of successes, given the cluster of each of at least one row."""
+    rows = RowClusters.of(clusters, len(successes))
+    if rows.independent:
+        return wilson_interval(int(successes.sum()), len(successes))
+    required = np.ones(len(successes), np.int64)
+    return _score_interval(METRIC_TABLE["accuracy"], (required, successes.astype(np.int64)), "macro", rows)
+
+
 def effective_rows(outcomes: NDArray[Any], clusters: NDArray[Any] | None) -> float:
     """Return the number of independent rows whose mean varies as much as that of rows in clusters.
 

@@ -37,8 +37,8 @@ def parse(**values):
 
 def test_rows_with_something_to_change_are_cases():
     assert build_cases(parse(kind="invariance", change="negate"), ROWS) == [
-        Case(("One", "It is late."), ("One", "It is not late.")),
-        Case(("Three", "It was wrong."), ("Three", "It was not wrong.")),
+        Case(("One", "It is late."), ("One", "It is not late."), 0),
+        Case(("Three", "It was wrong."), ("Three", "It was not wrong."), 2),
     ]
 
 

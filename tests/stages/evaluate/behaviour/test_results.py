@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -176,3 +178,20 @@ def test_pass_rate_below_its_minimum_is_a_violation():
         "it: 2 of 3 cases passed; min_pass_rate is 0.7",
         "it: no case to test; min_pass_rate is 0.5",
     ]
+
+
+def test_copies_of_a_text_are_one_case_for_the_interval():
+    labels = [0, 1] * 20
+    texts = ([f"text {row}" for row in range(40)],)
+    alone = labelled_texts(texts, labels, QUEUES)
+    copies = replace(alone, clusters=np.arange(40) // 10)
+    test = {"kind": "minimum_functionality", "expect": "billing"}
+
+    def first_half(rows):
+        return np.array([[int(text.split()[1]) < 20, 0.5] for (text,) in rows], np.float32)
+
+    as_rows = run(alone, first_half, **test)
+    as_copies = run(copies, first_half, **test)
+    assert as_rows.pass_rate == as_copies.pass_rate == 0.5
+    assert as_copies.low < as_rows.low - 0.1
+    assert as_copies.high > as_rows.high + 0.1
