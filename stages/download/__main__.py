@@ -39,10 +39,10 @@ from stages.download.source import (
     stage_split,
 )
 from tuneline.analysis.corrections import Corrections
-from tuneline.core.atomic_files import replace_directory
+from tuneline.core.atomic_files import publish_directory, replace_directory, working_directory
 from tuneline.core.errors import DataError
 from tuneline.core.launch import check_launch
-from tuneline.core.paths import DOWNLOAD, GROUPS, METRICS, RAW, SPLITS
+from tuneline.core.paths import DOWNLOAD, GROUPS, METRICS, RAW, REPORTS, SPLITS
 from tuneline.core.raw_source import AppliedCorrections, RawSource, SplitSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import run_stage
@@ -300,10 +300,13 @@ def main() -> dict[str, float]:
     with (
         open_skipped(SKIPPED) as skipped,
         replace_directory(RAW) as folder,
-        replace_directory(GROUPS) as groups,
+        # not beside its target, which is inside of an out: a killed run leaves nothing there
+        working_directory(REPORTS / GROUPS.name) as groups,
     ):
         (groups / "README.md").write_text(README, encoding="utf-8")
         rows = download(params, source, folder, groups, skipped)
+        GROUPS.parent.mkdir(parents=True, exist_ok=True)
+        publish_directory(groups, GROUPS)
 
     # metrics
     values = {}

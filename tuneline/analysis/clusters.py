@@ -32,6 +32,8 @@ def cluster_splits(
         near_duplicates: The row that each row resembles, or ``NO_ROW``, numbered through all splits.
         groups: The group of each row of a split; ``None`` for a split without groups.
     """
+    if not keys:
+        return []
     sizes = list(map(len, keys))
     links = [first_copies(np.concatenate(keys)), np.concatenate(near_duplicates)]
 

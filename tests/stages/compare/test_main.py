@@ -234,12 +234,9 @@ def test_weights_in_8_bits_are_published_if_saturation_is_allowed(in_8_bits):
 def test_default_int8_model_cannot_saturate(project):
     main()
     assert metrics(project)["int8_can_saturate"] == 0
-    assert report(project)["models"]["int8"]["saturation"] == {
-        "possible": False,
-        "largest_sum": 32_640,
-        "sums": 0,
-        "saturated": 0,
-    }
+    saturation = report(project)["models"]["int8"]["saturation"]
+    assert saturation.pop("largest_sum") <= 32_640
+    assert saturation == {"possible": False, "sums": 0, "saturated": 0}
     assert json.loads((project / "models/onnx/export.json").read_text())["models"]["int8"]["weight_bits"] == 7
 
 
