@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -36,6 +37,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 
+
+# A busy machine is no failure.
+settings.register_profile("without_deadline", deadline=None)
+settings.load_profile("without_deadline")
 
 SERVER = {
     f"tests/flows/{name}.py"

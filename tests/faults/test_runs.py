@@ -141,7 +141,7 @@ def test_result_of_a_run_with_any_name_is_committed(repository, name):
 
 
 @given(st.text())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_safe_name_is_a_branch_and_a_file_name(name):
     safe = safe_name(name)
     assert safe_name(safe) == safe

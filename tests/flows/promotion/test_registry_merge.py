@@ -28,9 +28,7 @@ def after(ours: RegistryTags, theirs: RegistryTags) -> RegistryTags:
     )
 
 
-UNHURRIED = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)  # a busy machine is no failure
+UNHURRIED = settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
 COMMITS = st.sampled_from("abcdefgh")
 VERSIONS = st.integers(1, 5).map(lambda number: f"onnx@v0.{number}.0")
 ASSIGNMENTS = st.builds(

@@ -243,7 +243,7 @@ def read_back(path, kind):
 field_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(
     rows=st.lists(st.tuples(field_text, st.sampled_from(["yes", "no"])), min_size=1, max_size=20),
     end=st.sampled_from(["\n", "\r\n"]),
@@ -255,7 +255,7 @@ def test_whatever_a_csv_writer_quotes_is_read_back(rows: list[tuple[str, str]], 
     assert list(zip(*read_back(path, "csv"), strict=True)) == rows
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(
     rows=st.lists(
         st.tuples(st.text(st.characters(codec="utf-8"), max_size=30), st.integers(-5, 5)),

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import BertConfig
 
@@ -106,7 +106,6 @@ def test_check_fit_refuses_rows_or_ids_that_the_model_cannot_take(project, confi
         check_fit(inputs, BertConfig(**{**tiny_task.MODEL, **config}))
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(rows=st.integers(1, 50), micro=st.integers(1, 12), processes=st.integers(1, 5))
 def test_micro_batches_cover_the_batch_and_are_equally_many_per_process(rows, micro, processes):
     batch = np.arange(rows)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.train.data import LengthBucketedSampler
@@ -13,7 +13,6 @@ def sampler(lengths, batch_size, window, seed):
     return LengthBucketedSampler(TokenizedRows({}, np.cumsum([0, *lengths])), batch_size, window, seed)
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(
     lengths=st.lists(st.integers(1, 40), min_size=1, max_size=120),
     batch_size=st.integers(1, 20),
@@ -27,7 +26,6 @@ def test_sampler_puts_every_row_in_exactly_one_batch(lengths, batch_size, window
     assert len(batches) == sampler(lengths, batch_size, window, seed=1).batches_per_epoch
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(
     lengths=st.lists(st.integers(1, 40), min_size=1, max_size=300),
     batch_size=st.integers(1, 20),

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.train.data import BatchLoader, read_inputs
@@ -12,7 +12,6 @@ from stages.train.model import build_model
 from tests.stages.train import tiny_task
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(
     lengths=st.lists(st.integers(1, 30), min_size=1, max_size=80),
     batch_size=st.integers(1, 9),

@@ -1,6 +1,6 @@
 import math
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.train.progress import Evaluation, TrainingProgress, TrainingStep
@@ -9,7 +9,6 @@ from tests.stages.train import tiny_task
 NUMBERS = st.floats(-1e300, 1e300)  # five of them have a mean
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(losses=st.lists(NUMBERS, min_size=1, max_size=5), metric=NUMBERS)
 def test_progress_json_round_trip_is_exact(tmp_path_factory, losses, metric):
     progress = TrainingProgress(step=7)

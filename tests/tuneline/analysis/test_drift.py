@@ -1,7 +1,7 @@
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from scipy.stats import ks_2samp
 
 from tuneline.analysis.drift import (
@@ -64,7 +64,6 @@ def test_p_value_without_drift_is_rarely_significant(rows):
     assert 0.004 < np.mean(significant) < 0.1
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300))
 def test_distribution_counts_every_number_once(values):
     distribution = Distribution.of_numbers(np.array(values))

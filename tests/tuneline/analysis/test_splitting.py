@@ -124,7 +124,7 @@ rows_of_a_file = st.lists(
 
 
 @given(rows=rows_of_a_file, added=rows_of_a_file)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_added_rows_move_no_row_where_nothing_is_stratified(rows, added):
     assert divide(rows + added, STABLE)[: len(rows)] == divide(rows, STABLE)
 
@@ -141,7 +141,7 @@ def test_added_rows_move_no_row_between_train_and_test(params):
 
 
 @given(rows=rows_of_a_file)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_each_row_is_in_one_split_together_with_equal_texts(rows):
     parts = divide(rows)
     assert len({*zip((text for text, _ in rows), parts, strict=True)}) == len({text for text, _ in rows})

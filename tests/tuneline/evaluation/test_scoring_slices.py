@@ -26,7 +26,7 @@ def members(slices):
     return {one.name: one.rows.tolist() for one in slices}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=80))
 def test_length_slices_are_not_empty_and_contain_every_row_once(lengths):
     slices = list(length_slices(np.array(lengths)))

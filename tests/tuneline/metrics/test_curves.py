@@ -17,7 +17,7 @@ def made(rows, classes=2, seed=0, skill=1.0):
     return curves.Softmax.of(logits), labels
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(rows=st.integers(2, 3000), seed=st.integers(0, 1000), skill=st.floats(0, 4))
 def test_thinned_curve_keeps_ends_bounds_and_area(rows, seed, skill):
     probability, labels = made(rows, seed=seed, skill=skill)
@@ -41,7 +41,7 @@ def test_short_curve_equals_that_of_scikit_learn():
     assert np.array_equal(made_curve["recall"], recall[::-1])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(scores=st.lists(st.integers(0, 9), min_size=2, max_size=80), data=st.data())
 def test_curves_and_areas_equal_those_of_scikit_learn_with_tied_scores(scores, data):
     labels = np.array(data.draw(st.lists(st.integers(0, 1), min_size=len(scores), max_size=len(scores))))
@@ -92,7 +92,7 @@ def test_rows_of_one_class_have_no_curve_and_no_area():
     assert curves.average_precision(probability, labels) is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(rows=st.integers(1, 300), classes=st.integers(2, 5), seed=st.integers(0, 1000))
 def test_calibration_error_matches_its_definition(rows, classes, seed):
     softmax, labels = made(rows, classes, seed)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -22,7 +22,6 @@ ACCURACY, F1, PEARSON, SPEARMAN = (METRIC_TABLE[name] for name in ("accuracy", "
 OUTCOMES = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=200)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 2000).flatmap(lambda trials: st.tuples(st.integers(0, trials), st.just(trials))))
 def test_intervals_of_a_proportion_equal_those_of_scipy(numbers):
     successes, trials = numbers
@@ -50,7 +49,6 @@ def test_wilson_interval_of_three_trials_is_wide():
     assert (low, high) == (pytest.approx(0.4385, abs=1e-4), 1.0)
 
 
-@settings(deadline=None)
 @given(rows=st.integers(4, 500), seed=st.integers(0, 50))
 def test_pearson_interval_is_that_of_fishers_z_transform(rows, seed):
     first, second = np.random.default_rng(seed).normal(size=(2, rows))

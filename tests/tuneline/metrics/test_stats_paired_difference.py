@@ -24,7 +24,7 @@ def labels() -> np.ndarray:
     return np.random.default_rng(0).integers(0, 4, ROWS)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(2, 5), st.integers(0, 10**6), st.sampled_from(["accuracy", "f1"]))
 def test_paired_metrics_equal_those_of_scikit_learn(classes, seed, metric):
     draw = np.random.default_rng(seed)

@@ -20,7 +20,7 @@ def class_pairs(classes: int):
     return st.lists(st.tuples(ids, ids), min_size=1, max_size=60).map(lambda pairs: np.array(pairs).T)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(columns=class_pairs(2))
 def test_binary_metrics_match_their_definitions(columns):
     labels, predictions = columns
@@ -40,7 +40,7 @@ def test_binary_metrics_match_their_definitions(columns):
 
 @pytest.mark.parametrize(("classes", "average"), [(2, "binary"), (2, "macro"), (4, "macro")])
 @given(data=st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @pytest.mark.filterwarnings("ignore:A single label was found")
 def test_class_metrics_equal_those_of_scikit_learn(classes, average, data):
     labels, predictions = data.draw(class_pairs(classes))

@@ -1,7 +1,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tuneline.core.tables import SplitReader, tokenized_schema, write_batches
@@ -62,7 +62,6 @@ def test_rows_beyond_2_to_the_31_tokens_are_padded_and_taken(tmp_path):
     assert rows.take(last).values["input_ids"].tolist() == [7, 8, 9]
 
 
-@settings(deadline=None)
 @given(lengths=st.lists(st.integers(1, 50), max_size=60), size=st.integers(1, 20))
 def test_every_row_is_in_one_batch_and_the_longest_are_first(lengths, size):
     batches = length_sorted_batches(np.array(lengths, dtype=np.int64), size)
@@ -84,7 +83,6 @@ def test_windows_of_long_inputs_are_in_smaller_batches():
     assert batches == [[0], [1], [2], [3], [4, 5, 6, 7]]
 
 
-@settings(deadline=None)
 @given(lengths=st.lists(st.integers(1, 3), min_size=1, max_size=30))
 def test_rows_of_the_same_length_keep_their_order(lengths):
     rows = [row for batch in length_sorted_batches(np.array(lengths), 4) for row in batch.tolist()]
@@ -93,7 +91,6 @@ def test_rows_of_the_same_length_keep_their_order(lengths):
         assert same == sorted(same)
 
 
-@settings(deadline=None)
 @given(lengths=st.lists(st.integers(1, 50), max_size=60), size=st.integers(1, 20))
 def test_outputs_are_in_the_order_of_the_rows_and_computed_in_length_sorted_batches(lengths, size):
     rows = np.array(lengths, dtype=np.int64)

@@ -44,7 +44,7 @@ def encoded(tokenizer, max_length, *texts):
     return pa.Table.from_batches(batches).to_pylist(), encoder.counts
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5),
     max_length=st.integers(5, 40),
@@ -57,7 +57,7 @@ def test_encoded_rows_equal_those_of_transformers(wordpiece, rows, max_length, p
     assert {name: [row[name] for row in rows] for name in expected} == dict(expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5), max_length=st.integers(5, 40))
 def test_token_counts_equal_those_of_the_rows(wordpiece, rows, max_length):
     encoded_rows, counts = encoded(wordpiece, max_length, *map(list, zip(*rows, strict=True)))

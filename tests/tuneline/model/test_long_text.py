@@ -44,7 +44,7 @@ def windows_of(encoding, max_length, stride=2, max_windows=99, side="right"):
     return [joined(encoding, cut) for cut in cuts], is_truncated
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     tokens=st.integers(12, 300),
     max_length=st.integers(7, 11),

@@ -57,7 +57,7 @@ def test_load_takes_a_folder_with_a_precision_or_a_file(project):
         TextClassifier.load(folder, "fp16")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(pairs=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=5))
 def test_token_ids_equal_those_of_training(deployed, trained_tokenizer, pairs):
     """The stage tokenizes in another way than the deployed model; not a single id may differ."""
@@ -73,7 +73,7 @@ def test_token_ids_equal_those_of_training(deployed, trained_tokenizer, pairs):
         ] == expected[name]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     pairs=st.lists(
         st.tuples(st.text("ab ", max_size=40), st.text("ab ", max_size=40)), min_size=1, max_size=12

@@ -3,7 +3,7 @@ from itertools import count
 
 import pytest
 from gto import api as gto
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tuneline.project.registry import TAG_FORMAT, RegistryTags, bump, version_key
@@ -99,7 +99,6 @@ def test_other_tags_are_no_part_of_the_registry(repository):
     assert [tag.name for tag in read(repository).tags] == ["onnx@v0.1.0"]
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.tuples(*[st.integers(0, 20)] * 3), st.sampled_from(["", "-rc.1", "+build"]))
 def test_bumped_version_is_higher(numbers, more):
     name = f"v{'.'.join(map(str, numbers))}{more}"

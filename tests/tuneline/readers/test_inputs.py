@@ -18,7 +18,7 @@ from tuneline.readers.rows import DEFAULT_LIMITS, MB, Limits
 
 COLUMNS = InputColumns(("text",), ("id",))
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
-many_files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+many_files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def parquet(texts):

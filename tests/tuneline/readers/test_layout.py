@@ -123,7 +123,7 @@ CELLS = st.text(st.sampled_from('ab ,;|\t"\nß'), max_size=8)
     rows=st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=8, max_size=30),
     delimiter=st.sampled_from([",", ";", "\t"]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_file_written_by_the_csv_module_is_read_back(tmp_path_factory, rows, delimiter):
     """With all cells quoted, the layout is unambiguous."""
     assume(all(any(cell for cell in row) for row in rows))

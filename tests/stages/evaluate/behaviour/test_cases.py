@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -150,7 +150,6 @@ def test_suites_of_the_project_suit_their_data(name, monkeypatch):
 PAIR = ("Where is it?", "The parcel is missing.")
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_typo_swaps_two_letters_inside_a_word_or_nothing(text):
     changed = typo(text)

@@ -81,7 +81,7 @@ def _text(rng: random.Random, words: list[str], shape) -> str:
 
 # Checking a data set takes a second, so a failing example is not shrunk, which would take minutes.
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=20, derandomize=True, phases=[Phase.generate])
 @given(kind=KINDS)
 def test_generated_valid_data_passes(kind, tmp_path_factory):
     data = generate(kind)

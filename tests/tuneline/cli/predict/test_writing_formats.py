@@ -25,9 +25,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.text
 LINES = TEXTS.map(lambda text: text.translate(dict.fromkeys(map(ord, "\t\r\n"), " ")))
 """What a cell of a TSV file can hold."""
 COLUMN = st.sampled_from(["label", "input_label", "row", "probability_a"]) | LINES.filter(bool)
-many_files = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
-)
+many_files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 
 
 def write(path, kind, names, cells, labels=("a", "b"), *, excel_safe=False):
