@@ -249,13 +249,18 @@ def judge_run(run: RunFacts) -> list[Finding]:
     if metric is None:
         return []
 
-    findings = _collapsed(run, metric) or _undecided(run, metric) or _of_clean_rows(run, metric)
+    undecided = _undecided(run, metric)
+    findings = _collapsed(run, metric) or undecided or _of_clean_rows(run, metric)
     if not findings:
         findings = _with_sets_of_labels(run, metric, _against_simple_models(run, metric))
     candidates = [_chosen_head(run), _never_predicted(run, metric), _thresholds(run, metric)]
-    if not run.is_frozen:  # the curves say nothing of a linear model, which is fitted in one go
-        candidates += [_diverged(run), _still_improving(run), _overfitting(run)]
-    if findings[:1] and findings[0].name != UNDECIDED:
+    # The curves say nothing of a linear model, which is fitted in one go.
+    if not run.is_frozen:
+        candidates.append(_diverged(run))
+    # Rows that cannot tell how good a model is cannot tell what a longer training is worth.
+    if not run.is_frozen and not undecided:
+        candidates += [_still_improving(run), _overfitting(run)]
+    if not undecided:
         candidates += [leak_finding(run), _few_rows(run, metric)]
     for finding in candidates:
         if finding is not None:
@@ -619,7 +624,10 @@ def _chosen_head(run: RunFacts) -> Finding | None:
     if is_worse and run.training.get("head_by_metric") and run.metric is not None:
         sentence += f"; its {run.metric.title} is clearly better"
     elif is_worse:
-        sentence += ", which is no clear difference; it is the safer one"
+        sentence += (
+            ", which is no clear difference: without one, the linear model is taken for pairs, and the"
+            " fine-tuned one for single texts"
+        )
     return Finding("chosen head", "note", f"{sentence}.")
 
 

@@ -103,3 +103,11 @@ def test_simple_model_without_an_error_on_leaked_rows_is_no_advice():
     perfect = {key: 1.0 if key.endswith("accuracy") else value for key, value in METRICS.items()}
     perfect |= {"leaked_rows": 280, "accuracy_over_tfidf_low": 0.0, "accuracy_over_tfidf_high": 0.0}
     assert first(perfect).name == "undecided"
+
+
+def test_curve_on_leaked_rows_is_no_reason_to_train_longer():
+    curve = {"step": [10, 20, 30], "accuracy": [0.5, 0.7, 0.9], "loss": [1.0, 0.7, 0.4]}
+    improving = judge_run(RunFacts(METRICS, validation=curve))
+    assert "still improving" in {finding.name for finding in improving}
+    leaked = judge_run(RunFacts(METRICS | {"leaked_rows": 280}, validation=curve))
+    assert {finding.name for finding in leaked} == {"undecided"}
