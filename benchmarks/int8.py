@@ -38,11 +38,13 @@ def write_models(folder: Path, names: Sequence[str]) -> None:
     from stages.export.graph import save_model, to_onnx
     from stages.export.int8_search import QuantizationRows, quantized, to_int8
     from tuneline.core.paths import CLASSIFIER
+    from tuneline.tasks import read_task, trained_task
 
     folder.mkdir(parents=True, exist_ok=True)
     params = load_params()
     train, validation = (SplitReader.open(TOKENIZED, name, "tokenize") for name in ("train", "validation"))
-    rows = QuantizationRows(train, validation, 0, params.seed, params.compare.close_rmse)
+    task = trained_task(read_task(train.schema), CLASSIFIER)
+    rows = QuantizationRows(train, validation, task, 0, params.seed, params.compare.close_rmse)
     columns = [
         "input_ids",
         "attention_mask",

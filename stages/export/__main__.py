@@ -222,11 +222,13 @@ def main() -> Measurements:
     # data, and where the model comes from: an incomplete record is found before the conversion
     train = SplitReader.open(TOKENIZED, "train", made_by="tokenize")
     validation = SplitReader.open(TOKENIZED, "validation", made_by="tokenize")
-    record = new_record(CLASSIFIER, trained_task(read_task(train.schema), CLASSIFIER), params)
+    task = trained_task(read_task(train.schema), CLASSIFIER)
+    record = new_record(CLASSIFIER, task, params)
 
     # models
     inputs = input_columns(train.schema)
-    rows = QuantizationRows(train, validation, record.pad_token_id, params.seed, params.compare.close_rmse)
+    close_rmse = params.compare.close_rmse
+    rows = QuantizationRows(train, validation, task, record.pad_token_id, params.seed, close_rmse)
     exported = export(load_for_tracing(CLASSIFIER), inputs, params, rows)
 
     with replace_directory(CANDIDATES) as folder:

@@ -2,12 +2,13 @@
 
 int8 models are tried in the order of what they are expected to give, and the first one that agrees with fp32
 is taken: ``smoothed``; the same with more and more of its linear layers in fp32, those whose rounding costs
-most first; ``dynamic``. The budget counts models and rows, not seconds, so that the machine decides nothing.
+most first; ``dynamic``. If none agrees, a later one is taken only where it agrees better beyond noise: layers
+in fp32 cost speed. The budget counts models and rows, not seconds, so that the machine decides nothing.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Self
 
@@ -25,6 +26,7 @@ from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of
 from tuneline.params import Params
 from tuneline.params.evaluate import Int8Params
+from tuneline.tasks import Task
 
 BATCH = 16
 """Rows, or windows of rows, of a batch: few, because long ones take gigabytes of memory."""
@@ -36,12 +38,14 @@ LAYER_ROWS = 64
 class QuantizationRows:
     """Rows of the train split for calibration, and of the validation split to compare quantized models.
 
-    They are drawn with the seed. The reported split is not used, so that its metrics stay unbiased.
-    ``close_rmse`` is the parameter of ``compare``.
+    They are drawn with the seed. The reported split is not used, so that its metrics stay unbiased. The task
+    has the decisions of the trained model, such as the thresholds of its labels. ``close_rmse`` is the
+    parameter of ``compare``.
     """
 
     train: SplitReader
     validation: SplitReader
+    task: Task
     pad_token_id: int
     seed: int
     close_rmse: float
@@ -51,8 +55,8 @@ class QuantizationRows:
         return padded_batches(self._sample(self.train, count), self.pad_token_id)
 
     def selection(self, count: int) -> TokenizedSplit:
-        """Return at most ``count`` rows of the validation split."""
-        return self._sample(self.validation, count)
+        """Return at most ``count`` rows of the validation split, with the decisions of the trained model."""
+        return replace(self._sample(self.validation, count), task=self.task)
 
     def _sample(self, rows: SplitReader, count: int) -> TokenizedSplit:
         split = TokenizedSplit.read(rows)
@@ -101,11 +105,11 @@ class Fp32Model:
             return math.inf
         return difference
 
-    def agreement(self, logits: NDArray[np.float32]) -> float:
-        """Return the mean agreement of predictions."""
+    def agreements(self, logits: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the agreement of predictions, shape ``(rows,)``; 0 where a logit is NaN or infinite."""
         task = self.split.task
-        agreement = task.agreement(self.logits, logits, self.split.labels, self.rows.close_rmse)
-        return float(agreement.mean())
+        agreements = task.agreement(self.logits, logits, self.split.labels, self.rows.close_rmse)
+        return np.where(np.isfinite(logits).reshape(len(logits), -1).all(axis=1), agreements, 0.0)
 
 
 def _logits(graph: onnx.ModelProto, split: TokenizedSplit, pad_token_id: int) -> NDArray[np.float32]:
@@ -130,19 +134,29 @@ class MeasuredInt8:
     """How close an int8 model is to fp32 on rows of the validation split.
 
     Attributes:
-        agreement: Mean agreement of its predictions.
+        agreements: Agreement of its predictions for each row, shape ``(rows,)``.
         difference: Mean absolute difference of its logits.
     """
 
     candidate: Int8Model
-    agreement: float
+    agreements: NDArray[np.float64]
     difference: float
 
     @classmethod
     def of(cls, candidate: Int8Model, reference: Fp32Model) -> Self:
         """Run a model on the rows."""
         logits = reference.run(candidate.graph)
-        return cls(candidate, reference.agreement(logits), reference.difference(logits))
+        return cls(candidate, reference.agreements(logits), reference.difference(logits))
+
+    @property
+    def agreement(self) -> float:
+        """Mean agreement of its predictions."""
+        return float(self.agreements.mean())
+
+    def agrees_better(self, other: "MeasuredInt8") -> bool:
+        """Return True if it agrees better on the same rows, by more than two standard errors of the gain."""
+        gains = self.agreements - other.agreements
+        return bool(gains.mean() > 2 * gains.std() / math.sqrt(len(gains)))
 
 
 def to_int8(
@@ -187,10 +201,9 @@ def quantized(
 
 
 def search(model: onnx.ModelProto, options: Int8Params, rows: QuantizationRows, goal: float) -> MeasuredInt8:
-    """Return the first int8 model whose agreement with fp32 is at least ``goal``, else the closest one.
+    """Return the first int8 model whose agreement with fp32 is at least ``goal``.
 
-    The closest model is the one with the closest logits: agreement counts only the few rows whose prediction
-    changes.
+    If there is none, return the first one that no later one agrees better than beyond noise.
     """
     with progress("export: int8 models", options.search_models, "models") as step:
         reference = Fp32Model.of(model, rows, options.search_rows)
@@ -203,13 +216,13 @@ def search(model: onnx.ModelProto, options: Int8Params, rows: QuantizationRows, 
                 break
             measured = MeasuredInt8.of(candidate, reference)
             step.advance(1)
-            if measured.agreement >= goal or measured.difference < best.difference:
+            if measured.agreement >= goal or measured.agrees_better(best):
                 best = measured
 
     if best.agreement < goal:
         say(
             f"export: no int8 model of {step.done:.0f} agrees with fp32 on {goal:.1%} of"
-            f" {len(reference.split):,} validation rows; the closest one does on {best.agreement:.1%}"
+            f" {len(reference.split):,} validation rows; the one taken does on {best.agreement:.1%}"
         )
     return best
 

@@ -71,7 +71,7 @@ class Int8Params(Section):
 
     ``smoothed``: likewise, after SmoothQuant. ``static``: ranges once, from calibration
     rows. ``best``: the first that agrees with fp32 on the validation split, of ``smoothed``, the same with
-    layers in fp32, and ``dynamic``; else the closest one.
+    layers in fp32, and ``dynamic``; else the first that no later one agrees better than beyond noise.
     """
     calibration_rows: Positive = 256
     """Number of calibration rows of ``smoothed`` and ``static``, sampled from the train split with ``seed``.

@@ -9,6 +9,7 @@ from stages.export.graph import to_onnx
 from stages.export.int8_search import QuantizationRows
 from tests.small_pipeline import tiny_model, write_pipeline
 from tuneline.core.tables import SplitReader
+from tuneline.tasks import read_task
 
 
 @pytest.fixture(scope="session")
@@ -31,4 +32,4 @@ def rows(pipeline: Path) -> QuantizationRows:
     train, validation = (
         SplitReader.open(pipeline / "data/tokenized", name, "tokenize") for name in ("train", "validation")
     )
-    return QuantizationRows(train, validation, 0, seed=1, close_rmse=0.25)
+    return QuantizationRows(train, validation, read_task(train.schema), 0, seed=1, close_rmse=0.25)

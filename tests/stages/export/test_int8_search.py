@@ -1,21 +1,24 @@
 """The search for an int8 model: its rows, the models that it tries, and which one it takes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from stages.export.fp32_layers import linear_layers
 from stages.export.int8_search import (
     Fp32Model,
+    Int8Model,
     MeasuredInt8,
-    QuantizationRows,
     int8_models,
     search,
     to_int8,
 )
 from tests.params import params
 from tuneline.core.tables import SplitReader
+from tuneline.tasks import Multilabel
 
 MISSING = SplitReader(Path("no/such"), "file", (Path("no/such/file.parquet"),))
 
@@ -34,9 +37,9 @@ def ids(batches):
     return [batch["input_ids"].tolist() for batch in batches]
 
 
-def test_dynamic_quantization_reads_no_data(fp32):
+def test_dynamic_quantization_reads_no_data(fp32, rows):
     _, quantization = to_int8(
-        fp32, search_params(method="dynamic"), QuantizationRows(MISSING, MISSING, 0, seed=1, close_rmse=0.25)
+        fp32, search_params(method="dynamic"), replace(rows, train=MISSING, validation=MISSING)
     )
     assert quantization == {"method": "dynamic", "weight_bits": 7}
 
@@ -46,7 +49,7 @@ def test_named_method_does_not_read_the_validation_split(fp32, rows, method):
     _, quantization = to_int8(
         fp32,
         search_params(method=method, calibration_rows=8),
-        QuantizationRows(rows.train, MISSING, 0, seed=1, close_rmse=0.25),
+        replace(rows, validation=MISSING),
     )
     assert quantization == {"method": method, "weight_bits": 7}
 
@@ -64,13 +67,43 @@ def test_search_goal_is_halfway_between_the_tolerance_and_one(fp32, rows):
     assert "fp32_layers" not in quantization
 
 
-def test_search_takes_the_closest_model_where_none_agrees(fp32, rows):
-    """A goal beyond reach: as many layers as allowed make it closer to fp32."""
+def test_search_keeps_no_layer_that_does_not_raise_the_agreement(fp32, rows):
+    """A goal beyond reach: layers in fp32 make the logits closer, and no prediction."""
     options = search_params(max_fp32=0.4).export.int8
-    measured = search(fp32, options, rows, goal=1.01)
     reference = Fp32Model.of(fp32, rows, 256)
-    for candidate in int8_models(fp32, options, rows, reference):
-        assert MeasuredInt8.of(candidate, reference).difference >= measured.difference
+    differences = [
+        MeasuredInt8.of(model, reference).difference for model in int8_models(fp32, options, rows, reference)
+    ]
+    assert min(differences) < differences[0]
+
+    assert not search(fp32, options, rows, goal=1.01).candidate.fp32_layers
+
+
+@pytest.mark.parametrize(("gained", "lost", "is_better"), [(10, 1, True), (4, 1, False), (0, 0, False)])
+def test_model_agrees_better_where_the_gain_is_beyond_noise(gained, lost, is_better):
+    first, second = np.ones(200), np.ones(200)
+    first[:gained] = 0
+    second[100 : 100 + lost] = 0
+    candidate = Int8Model("smoothed", onnx.ModelProto())
+    better = MeasuredInt8(candidate, second, 0.1).agrees_better(MeasuredInt8(candidate, first, 0.1))
+    assert better == is_better
+
+
+def test_agreement_is_of_the_thresholds_of_the_trained_model(fp32, rows):
+    """Logits of 2 and 3 are the same prediction at 0.5, and not at a threshold between them."""
+    labels = Multilabel(("a", "b", "c"))
+    decisions = {"thresholds": dict.fromkeys(labels.names, 0.92), "at_least_one": False}
+    for task, agreement in ((labels, 1), (labels.with_decisions(decisions), 0)):
+        measured = Fp32Model.of(fp32, replace(rows, task=task), 256)
+        measured = replace(measured, logits=np.full_like(measured.logits, 3))
+        assert measured.agreements(np.full_like(measured.logits, 2)).mean() == agreement
+
+
+def test_rows_with_nan_logits_do_not_agree(fp32, rows):
+    reference = Fp32Model.of(fp32, rows, 256)
+    logits = reference.logits.copy()
+    logits[1] = np.nan
+    assert reference.agreements(logits).tolist() == [1, 0] + [1] * 28
 
 
 def test_search_tries_no_more_models_than_allowed(fp32, rows, capsys):
@@ -108,9 +141,7 @@ def test_calibration_rows_are_sampled_from_train_with_the_seed(rows):
     drawn = ids(rows.calibration(20))
     assert sum(map(len, drawn)) == 20
     assert drawn == ids(rows.calibration(20))
-    assert drawn != ids(
-        QuantizationRows(rows.train, rows.validation, 0, seed=2, close_rmse=0.25).calibration(20)
-    )
+    assert drawn != ids(replace(rows, seed=2).calibration(20))
 
 
 def test_calibration_uses_every_row_of_a_small_split(rows):
