@@ -1,8 +1,9 @@
 """The recipe of a project by hand, in one process: Trainer, torch's exporter, ``quantize_dynamic``.
 
 ``python -m benchmarks.published.by_hand FOLDER`` in the root of a project whose stage ``download`` has run:
-the same rows, checkpoint, epochs, batch and rate, in float32 as the Trainer does by default. Writes ``model.onnx`` and ``model.int8.onnx`` to
-the folder; the last line printed has the seconds of each step and the metrics on test.
+the same rows, checkpoint, epochs, batch and rate, in float32 as the Trainer does by default. Writes
+``model.onnx`` and ``model.int8.onnx`` to the folder; the last line printed has the seconds of each step and
+the metrics on test.
 
 ``optimum-cli export onnx`` is no step of it: it refuses transformers 5 (huggingface/optimum-onnx#114).
 """
