@@ -50,6 +50,8 @@ SERVER = {
         "server/test_api",
         "server/test_crashes",
         "server/test_deploy",
+        "server/test_passwords",
+        "server/test_sockets",
         "test_score",
         "test_train",
     )

@@ -9,6 +9,8 @@ user could create a deployment, which a worker executes. This application is the
 - allows browsers to read answers only for pages of its own addresses (CORS);
 - refuses requests for other host names: a page whose name is made to resolve to this machine (DNS rebinding)
   asks for its own name;
+- opens no web socket for other pages, and closes one without the password (flows/server/sockets.py);
+- answers wrong passwords slowly, and counts them in its log (flows/server/passwords.py);
 - removes old runs (``retention.prefect_days`` in ``conf/flows.yaml``), unless Prefect's own settings say
   otherwise.
 - has no page of its API (``/docs``), which would answer without the password and load scripts from elsewhere;
@@ -32,6 +34,7 @@ from urllib.parse import urlsplit
 
 import httpx
 from fastapi import FastAPI
+from fastapi.middleware import Middleware
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.routing import APIRoute, Mount
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
@@ -61,6 +64,8 @@ def create_app() -> TrustedHostMiddleware:
     from prefect.settings import get_current_settings
 
     import flows.server.notifications  # noqa: F401 - the class of the block that sends notifications
+    from flows.server.passwords import PasswordGuard, WrongPasswords, compare_as_bytes
+    from flows.server.sockets import SocketGuard
 
     password = get_current_settings().server.api.auth_string
     if password is None or not password.get_secret_value():
@@ -72,13 +77,40 @@ def create_app() -> TrustedHostMiddleware:
 
     # the application
     lock_at_begin()
+    compare_as_bytes()
     application = server.create_app(final=True)
+    _limit_requests_only(application)
     _remove_docs(application)
     _answer_ready(application)
     _watch_runs(application, password.get_secret_value())
     # Around the application and not one of its middlewares: its automations send it requests themselves, for
     # a host name of their own.
-    return TrustedHostMiddleware(application, allowed_hosts=hosts, www_redirect=False)
+    wrong_passwords = WrongPasswords()
+    guarded = SocketGuard(PasswordGuard(application, wrong_passwords), origins, wrong_passwords)
+    return TrustedHostMiddleware(guarded, allowed_hosts=hosts, www_redirect=False)
+
+
+def _limit_requests_only(application: FastAPI) -> None:
+    """Replace Prefect's limit of requests to SQLite by one that counts requests with the password only.
+
+    Prefect's limit counts open sockets and the files of its page, too (flows/server/sockets.py).
+    """
+    from prefect.server.api.server import RequestLimitMiddleware
+
+    from flows.server.sockets import RequestLimit
+
+    limits = [
+        middleware
+        for middleware in application.user_middleware
+        if middleware.cls == RequestLimitMiddleware  # type: ignore[comparison-overlap]
+    ]
+    for middleware in limits:
+        application.user_middleware.remove(middleware)
+        for mount in application.routes:
+            if isinstance(mount, Mount) and mount.name == "api" and isinstance(mount.app, FastAPI):
+                # The last one is called last, after the password was compared.
+                limit = Middleware(RequestLimit, **middleware.kwargs)  # type: ignore[arg-type]
+                mount.app.user_middleware.append(limit)
 
 
 def _remove_docs(application: FastAPI) -> None:
