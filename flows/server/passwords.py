@@ -127,8 +127,8 @@ def compare_as_bytes() -> None:
     from prefect.server.utilities import subscriptions
 
     comparison = SimpleNamespace(compare_digest=are_equal)
-    server.hmac = comparison  # type: ignore[assignment]
-    subscriptions.hmac = comparison  # type: ignore[attr-defined, assignment]
+    for module in (server, subscriptions):
+        vars(module)["hmac"] = comparison
     # It has a line for each wrong password of a socket, which are counted here.
     # A filter, because Prefect sets the levels of its loggers anew when the server starts.
     logging.getLogger(subscriptions.__name__).addFilter(lambda record: record.levelno > logging.WARNING)
