@@ -15,9 +15,9 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from fastapi.responses import JSONResponse
 
+from flows.server.asgi import ASGIApp, Message, Receive, Scope, Send
 from tuneline.core.terminal import say
 
 SECONDS = 1.0

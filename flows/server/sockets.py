@@ -15,9 +15,7 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from anyio import CapacityLimiter
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
+from flows.server.asgi import ASGIApp, Message, Receive, Scope, Send
 from flows.server.passwords import TOO_MANY, WrongPasswords, address_of
 from tuneline.core.terminal import say, visible
 
@@ -200,7 +198,7 @@ class RequestLimit:
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self._application = app
-        self._limiter = CapacityLimiter(limit)
+        self._limiter = asyncio.Semaphore(limit)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on when there is room for it, and a socket at once."""

@@ -7,12 +7,8 @@ from collections import Counter
 
 import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.authentication import AuthCredentials, AuthenticationBackend, AuthenticationError, SimpleUser
-from starlette.middleware import Middleware
-from starlette.middleware.authentication import AuthenticationMiddleware
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
+from fastapi import FastAPI
+from fastapi.responses import PlainTextResponse
 
 from flows.server.passwords import PasswordGuard, WrongPasswords, are_equal
 from tests.flows.prefect_server import LOGIN
@@ -20,24 +16,21 @@ from tests.flows.prefect_server import LOGIN
 PASSWORD = "anna:pässwörd"  # noqa: S105 - of this test
 
 
-class OnePassword(AuthenticationBackend):
-    """Lets one password in, which it expects as UTF-8, as Prefect does."""
-
-    async def authenticate(self, connection):
-        sent = base64.b64decode(connection.headers["Authorization"].removeprefix("Basic ")).decode()
-        if not are_equal(sent, PASSWORD):
-            raise AuthenticationError
-        return AuthCredentials(), SimpleUser("anna")
-
-
 def guarded(wrong_passwords: WrongPasswords) -> httpx.AsyncClient:
-    """A client of a small server behind the guard."""
+    """A client of a small server behind the guard, which expects one password as UTF-8, as Prefect does."""
+    server = FastAPI()
 
-    def refuse(_connection, _error):
-        return PlainTextResponse("no", 401)
+    @server.middleware("http")
+    async def let_in(request, call_next):
+        sent = base64.b64decode(request.headers["Authorization"].removeprefix("Basic ")).decode()
+        if not are_equal(sent, PASSWORD):
+            return PlainTextResponse("no", 401)
+        return await call_next(request)
 
-    password = Middleware(AuthenticationMiddleware, backend=OnePassword(), on_error=refuse)
-    server = Starlette(routes=[Route("/", lambda _request: PlainTextResponse("yes"))], middleware=[password])
+    @server.get("/")
+    async def answer():
+        return "yes"
+
     transport = httpx.ASGITransport(PasswordGuard(server, wrong_passwords))
     return httpx.AsyncClient(transport=transport, base_url="http://server")
 
