@@ -31,6 +31,8 @@ from tuneline.metrics.table import (
     Metric,
     MetricKind,
     primary_metric,
+    rows_in_words,
+    unit_of_rows,
 )
 from tuneline.onnx.records import ComparisonRecord
 from tuneline.results import exported, label_sets
@@ -142,17 +144,18 @@ class RunFacts:
     @property
     def unit(self) -> str:
         """What independent rows are, in words."""
-        if self.clusters == self.rows:
-            return "rows"
-        division = self.params.get("data.split") or {}
-        return "groups" if division.get("by") else "distinct texts"
+        return unit_of_rows(self.rows, self.clusters, self.is_grouped)
 
     @property
     def evidence(self) -> str:
         """The number of rows, and of those that are independent, in words."""
-        if self.clusters == self.rows:
-            return f"{self.rows:,} rows"
-        return f"{self.rows:,} rows, {self.clusters:,} {self.unit}"
+        return rows_in_words(self.rows, self.clusters, self.is_grouped)
+
+    @property
+    def is_grouped(self) -> bool:
+        """True if the data is divided by a column of groups."""
+        division = self.params.get("data.split") or {}
+        return bool(division.get("by"))
 
     @property
     def leaked_share(self) -> float:
