@@ -57,9 +57,9 @@ def tokenizer_doubts(
         others = sum(tokens.get(token) != number for token, number in ids.items())
         if others > OTHER_TOKENS * len(ids):
             yield (
-                f"{TOKENIZER_JSON} has {len(tokens):,} tokens and {name} {len(ids):,}: {others:,} of these"
-                f" are missing there or have another id. {TOKENIZER_JSON} is used; if it is of another model,"
-                f" remove it, and {name} is converted."
+                f"{TOKENIZER_JSON} has {len(tokens):,} tokens and {name} {len(ids):,}. Tokens of {name} that"
+                f" {TOKENIZER_JSON} does not have, or has with another id: {others:,}. {TOKENIZER_JSON} is"
+                f" used; if it is of another model, remove it, and {name} is converted."
             )
 
     # embeddings without a token

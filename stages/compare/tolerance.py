@@ -17,6 +17,8 @@ from stages.compare.saturation import violation_of
 from tuneline.params.evaluate import Int8Tolerance, Tolerance
 
 SHOWN_ROWS = 10
+FEWEST_DIGITS = 3
+MOST_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def _judge_logits(comparison: LogitComparison, tolerance: Tolerance) -> Toleranc
     if tolerance.max_abs_diff is not None and largest > tolerance.max_abs_diff:
         row = int(comparison.difference.argmax())
         violations.append(
-            f"a logit of row {row} differs by {largest:.3g}, more than max_abs_diff"
+            f"a logit of row {row} differs by {largest:.6g}, more than max_abs_diff"
             f" {tolerance.max_abs_diff:g}"
         )
     return ToleranceJudgement(violations)
@@ -74,13 +76,13 @@ def _judge_values(comparison: LogitComparison, tolerance: Tolerance, metric: str
         )
     if drop > tolerance.max_metric_drop:
         violations.append(
-            f"{metric} drops by {drop:.3g}, more than max_metric_drop {tolerance.max_metric_drop:g}"
+            f"{metric} drops by {drop:.6g}, more than max_metric_drop {tolerance.max_metric_drop:g}"
         )
     return ToleranceJudgement(violations)
 
 
 def _judge_agreement(comparison: LogitComparison, limit: float) -> ToleranceJudgement:
-    measured = f"agreement is {_measured(comparison, 'agreement')}"
+    measured = f"agreement is {_measured(comparison, 'agreement', limit)}"
     if comparison.metrics["agreement_high"] < limit:
         flips = rows_named(comparison.flipped)
         violation = f"{measured}, less than min_agreement {limit:g}: it flips {flips}"
@@ -91,7 +93,7 @@ def _judge_agreement(comparison: LogitComparison, limit: float) -> ToleranceJudg
 
 
 def _judge_drop(comparison: LogitComparison, limit: float, metric: str) -> ToleranceJudgement:
-    measured = f"{metric} drops by {_measured(comparison, f'{metric}_drop')}"
+    measured = f"{metric} drops by {_measured(comparison, f'{metric}_drop', limit)}"
     if comparison.metrics[f"{metric}_drop_low"] > limit:
         return ToleranceJudgement(violations=[f"{measured}, more than max_metric_drop {limit:g}"])
     if comparison.metrics[f"{metric}_drop_high"] > limit:
@@ -107,11 +109,25 @@ def _judge_products(comparison: LogitComparison, tolerance: Tolerance) -> Tolera
     return ToleranceJudgement(violations=[violation_of(saturation)])
 
 
-def _measured(comparison: LogitComparison, name: str) -> str:
+def _measured(comparison: LogitComparison, name: str, limit: float) -> str:
+    """Return a value with its interval, in as many digits as show on which side of the limit they are."""
     value = comparison.metrics[name]
     low = comparison.metrics[f"{name}_low"]
     high = comparison.metrics[f"{name}_high"]
-    return f"{value:.3f} on {len(comparison.difference):,} rows (95 % interval {low:.3f} to {high:.3f})"
+    digits = FEWEST_DIGITS
+    while digits < MOST_DIGITS and not _shows_sides((value, low, high), limit, digits):
+        digits += 1
+    rows = f"{len(comparison.difference):,} rows"
+    return f"{value:.{digits}f} on {rows} (95 % interval {low:.{digits}f} to {high:.{digits}f})"
+
+
+def _shows_sides(values: Sequence[float], limit: float, digits: int) -> bool:
+    """Return True if rounded values are on the same side of a limit as the values: 0.9699 is not 0.970."""
+    for value in values:
+        shown = round(value, digits)
+        if (shown < limit, shown > limit) != (value < limit, value > limit):
+            return False
+    return True
 
 
 def rows_named(rows: NDArray[np.int64]) -> str:

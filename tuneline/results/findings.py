@@ -1,9 +1,11 @@
-"""One sentence of a verdict."""
+"""One sentence of a verdict, and the digits of its numbers."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["good", "bad", "warning", "note"]
+DIGITS = 3
+"""Digits of a metric behind the point, in all sentences: a difference that they do not show is none."""
 
 
 @dataclass(frozen=True)
@@ -17,3 +19,8 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.sentence} {self.advice}".strip()
+
+
+def as_shown(value: float) -> float:
+    """Return a number as sentences show it, so that what is said of it fits the digits beside it."""
+    return round(value, DIGITS) + 0.0  # no -0.0

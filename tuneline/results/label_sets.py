@@ -15,7 +15,7 @@ from tuneline.metrics.table import (
     SIMPLE_MODELS,
     Metric,
 )
-from tuneline.results.findings import Finding
+from tuneline.results.findings import Finding, as_shown
 
 MICRO = METRIC_TABLE["micro_f1"]
 MOST_TIMES = 1.5
@@ -23,6 +23,7 @@ MOST_TIMES = 1.5
 MORE_PRECISION = "train.thresholds.choose=precision train.thresholds.target=0.7"
 MORE_RECALL = "train.thresholds.choose=recall train.thresholds.target=0.7"
 CHOOSE = "choose the thresholds on validation (train.thresholds.choose=f1)"
+"""Advice to a model whose thresholds are 0.5."""
 
 
 def faults_of_sets(
@@ -89,7 +90,7 @@ def _micro_f1(evaluated: Mapping[str, float], primary: Metric, rivals: Mapping[s
     best = max(values, key=lambda name: values[name])
     low_key, high_key = primary.ends
     chance = (evaluated.get(high_key, 0.0) - evaluated.get(low_key, 0.0)) / 2
-    if evaluated[MICRO.name] >= values[best] - chance:
+    if as_shown(evaluated[MICRO.name]) >= as_shown(values[best] - chance):
         return None
     sentence = (
         f"Over all decisions the model is worse than {rivals[best]}: {MICRO.title}"

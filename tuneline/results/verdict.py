@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Self, get_args
+from typing import Any, NamedTuple, Self, get_args
 
 from tuneline.core.paths import FIRST_SWEEP, METRICS, PLOTS, TIMING
 from tuneline.core.records import Metrics, Timing
@@ -31,10 +31,12 @@ from tuneline.metrics.table import (
     Metric,
     MetricKind,
     primary_metric,
+    rows_in_words,
+    unit_of_rows,
 )
 from tuneline.onnx.records import ComparisonRecord
 from tuneline.results import exported, label_sets
-from tuneline.results.findings import Finding
+from tuneline.results.findings import Finding, as_shown
 
 CurveColumns = Mapping[str, Sequence[float]]
 """Columns of a curve by name; ``step`` is one."""
@@ -142,17 +144,18 @@ class RunFacts:
     @property
     def unit(self) -> str:
         """What independent rows are, in words."""
-        if self.clusters == self.rows:
-            return "rows"
-        division = self.params.get("data.split") or {}
-        return "groups" if division.get("by") else "distinct texts"
+        return unit_of_rows(self.rows, self.clusters, self.is_grouped)
 
     @property
     def evidence(self) -> str:
         """The number of rows, and of those that are independent, in words."""
-        if self.clusters == self.rows:
-            return f"{self.rows:,} rows"
-        return f"{self.rows:,} rows, {self.clusters:,} {self.unit}"
+        return rows_in_words(self.rows, self.clusters, self.is_grouped)
+
+    @property
+    def is_grouped(self) -> bool:
+        """True if the data is divided by a column of groups."""
+        division = self.params.get("data.split") or {}
+        return bool(division.get("by"))
 
     @property
     def leaked_share(self) -> float:
@@ -208,15 +211,6 @@ def is_frozen(params: Mapping[str, Any], training: Mapping[str, float]) -> bool:
     """
     head = params.get("model.head")
     return head == "frozen" or (head == "auto" and training.get("head_is_frozen") == 1)
-
-
-DIGITS = 3
-"""Digits of a metric behind the point, in all sentences: a difference that they do not show is none."""
-
-
-def as_shown(value: float) -> float:
-    """Return a number as sentences show it, so that what is said of it fits the digits beside it."""
-    return round(value, DIGITS) + 0.0  # no -0.0
 
 
 def read_curve(path: Path, suffix: str | None = None) -> CurveColumns:
@@ -310,7 +304,7 @@ def _collapsed(run: RunFacts, metric: Metric) -> list[Finding]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The primary metric of the trained model and of a simple one on the same rows.
+    """The metric that decides, of the trained model and of a simple one on the same rows.
 
     ``low`` and ``high`` are the ends of the 95 % interval of ``model - simple``.
     """
@@ -572,7 +566,7 @@ def _lower_thresholds(run: RunFacts) -> str:
         return ""
     rule = _threshold_rule(run)
     if rule["choose"] == "half":
-        return "choose the thresholds on validation (train.thresholds.choose=f1)"
+        return label_sets.CHOOSE
     if rule["choose"] == "precision":
         return f"ask for less precision (train.thresholds.target was {rule['target']:g})"
     return ""
@@ -585,7 +579,8 @@ def _threshold_rule(run: RunFacts) -> Mapping[str, Any]:
 
 def _thresholds(run: RunFacts, metric: Metric) -> Finding | None:
     """Return that thresholds of 0.5 would clearly be better than the chosen ones, where there are any."""
-    if f"{metric.name}_at_half" != AT_HALF:  # another metric decides
+    # AT_HALF says nothing of another metric.
+    if metric.name != "macro_f1":
         return None
     _, high_key = metric.ends
     high = run.evaluated.get(high_key)
@@ -668,9 +663,8 @@ def _still_improving(run: RunFacts) -> Finding | None:
     steps = run.validation.get("step", ())
     if len(steps) < 2:
         return None
-    if as_shown(metric[-1]) <= as_shown(max(metric[:-1])) or losses[-1] > min(losses[:-1]) * (
-        1 - STILL_FALLS
-    ):
+    is_best = as_shown(metric[-1]) > as_shown(max(metric[:-1]))
+    if not is_best or losses[-1] > min(losses[:-1]) * (1 - STILL_FALLS):
         return None
     values = run.validation.get(name, ())
     sentence = (
@@ -740,8 +734,30 @@ def _steps_per_epoch(run: RunFacts) -> float | None:
     return float(run.training.get("steps", 0) / epochs)
 
 
+class LeakWords(NamedTuple):
+    """What a sentence says of leaked rows."""
+
+    leak: str
+    without: str
+    raised: str
+    lowered: str
+    unclear: str
+
+
+LEAKED_ROW = LeakWords(
+    "repeats or resembles",
+    "without it",
+    "This row raises it",
+    "This row lowers it",
+    "This row does not clearly change it",
+)
+SEVERAL_LEAKED_ROWS = LeakWords(
+    "repeat or resemble", "without them", "They raise it", "They lower it", "They do not clearly change it"
+)
+
+
 def leak_finding(run: RunFacts) -> Finding | None:
-    """Return the primary metric without leaked rows, and whether these raise it.
+    """Return the metric that decides without leaked rows, and whether these raise it.
 
     Leaked rows repeat or resemble a row of an earlier split.
 
@@ -758,21 +774,22 @@ def leak_finding(run: RunFacts) -> Finding | None:
     every, without, low, high, gain_low, gain_high = (run.evaluated[key] for key in keys)
     gain = as_shown(every - without)
     is_raised = gain != 0 and as_shown(gain_low) > 0
-    if is_raised:
-        effect = f"raise it: {gain:+.3f}"
-    elif gain != 0 and as_shown(gain_high) < 0:
-        effect = f"lower it: {gain:+.3f}"
-    else:
-        effect = f"do not clearly change it: {gain:+.3f}"
     leaked = int(run.evaluated[LEAKED_ROWS])
+    words = LEAKED_ROW if leaked == 1 else SEVERAL_LEAKED_ROWS
+    if is_raised:
+        effect = words.raised
+    elif gain != 0 and as_shown(gain_high) < 0:
+        effect = words.lowered
+    else:
+        effect = words.unclear
     sentence = (
-        f"{leaked:,} of {run.rows:,} rows ({leaked / run.rows:.1%}) repeat or resemble a row of an earlier"
-        f" split. {metric.title} without them: {without:.3f} (95 % interval {low:.3f} to {high:.3f}"
-        f"{_clean_texts(run)}). They {effect} (95 % interval {gain_low:+.3f} to {gain_high:+.3f})."
+        f"{leaked:,} of {run.rows:,} rows ({leaked / run.rows:.1%}) {words.leak} a row of an earlier"
+        f" split. {metric.title} {words.without}: {without:.3f} (95 % interval {low:.3f} to {high:.3f}"
+        f"{_clean_texts(run)}). {effect}: {gain:+.3f} (95 % interval {gain_low:+.3f} to {gain_high:+.3f})."
     )
     if not is_raised:
         return Finding("leaks", "note", sentence)
-    advice = "Trust the metric without them; docs/data-checks.md says how to leave them out."
+    advice = f"Trust the metric {words.without}; docs/data-checks.md says how to leave them out."
     return Finding("leaks", "warning", sentence, advice)
 
 

@@ -24,6 +24,7 @@ from tuneline.metrics.table import (
     Averaging,
     Metric,
     MetricKind,
+    primary_metric,
 )
 from tuneline.tasks.named_classes import STEPS_OF_MANY_CLASSES, NamedClasses
 from tuneline.tasks.task import DEVIATIONS, LEAST_STEPS, TYPICAL, Labels, Logits, RowLosses, Task
@@ -110,8 +111,16 @@ class Classification(NamedClasses):
         return min(max(LEAST_STEPS, STEPS_PER_CLASS * classes), STEPS_OF_MANY_CLASSES)
 
     @classmethod
-    def resolution(cls, rows: str, independent: float) -> str:
-        """Return the half width of an interval of the accuracy, and the smallest difference that is seen."""
+    def resolution(cls, rows: str, independent: float, metric: Metric) -> str:
+        """Return the half width of an interval of the accuracy, and the smallest difference that is seen.
+
+        For another metric, which depends on the rows of each class, no figure is known beforehand.
+        """
+        if metric != primary_metric(cls.metric_kind):
+            return (
+                f"With {rows}, test measures the metric that decides ({metric.title}) the less exactly, the"
+                " fewer rows a class has: its interval will say how exactly."
+            )
         # Only the rows on which two models differ tell them apart.
         half = DEVIATIONS * math.sqrt(TYPICAL * (1 - TYPICAL) / independent)
         smallest = DEVIATIONS * math.sqrt(DISAGREEMENT / independent)

@@ -116,7 +116,7 @@ class Multilabel(NamedClasses):
         return STEPS_OF_MANY_CLASSES
 
     @classmethod
-    def resolution(cls, rows: str, independent: float) -> str:
+    def resolution(cls, rows: str, independent: float, metric: Metric) -> str:  # noqa: ARG003
         """Return on how many rows a label in ten rows is measured."""
         return (
             f"With {rows}, a label that one row in ten has is measured on {independent // 10:,.0f} of them:"

@@ -50,7 +50,7 @@ class Regression(Task):
         return set()
 
     @classmethod
-    def resolution(cls, rows: str, independent: float) -> str:
+    def resolution(cls, rows: str, independent: float, metric: Metric) -> str:  # noqa: ARG003
         """Return the half width of an interval of the correlation."""
         # Standard error of Pearson's r.
         half = DEVIATIONS * (1 - TYPICAL**2) / math.sqrt(independent)

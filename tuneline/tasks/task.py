@@ -563,12 +563,13 @@ class Task(ABC):
 
     @classmethod
     @abstractmethod
-    def resolution(cls, rows: str, independent: float) -> str:
-        """Return a sentence on how exactly a test measures the primary metric.
+    def resolution(cls, rows: str, independent: float, metric: Metric) -> str:
+        """Return a sentence on how exactly a test measures the metric that decides.
 
         Args:
             rows: Its number of rows, in words.
             independent: Number of independent rows that they are worth.
+            metric: The metric that decides.
         """
 
     @property

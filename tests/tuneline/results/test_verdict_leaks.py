@@ -87,5 +87,13 @@ def test_gain_that_is_shown_as_zero_is_no_gain():
     assert not effect.advice
 
 
+def test_sentence_of_one_row_is_singular():
+    effect = leak_finding(RunFacts(EVALUATED | {"leaked_rows": 1}))
+    assert effect.sentence.startswith("1 of 1,725 rows (0.1%) repeats or resembles a row of an earlier split.")
+    assert "Accuracy without it: 0.792" in effect.sentence
+    assert "This row raises it: +0.031" in effect.sentence
+    assert effect.advice.startswith("Trust the metric without it;")
+
+
 def test_metrics_without_leaked_rows_have_no_effect_to_tell():
     assert leak_finding(RunFacts({"accuracy": 0.8, "rows": 10, "leaked_rows": 0})) is None

@@ -36,10 +36,10 @@ def show_plan(plan: Plan, params: Params) -> None:
 
     # what the files hold
     console.print(splits_table(plan))
-    metric = choose_metric(plan, params.train.metric, is_current(plan, params)).reason
-    notes = plan.notes + split_notes(plan) + order_notes(plan)
-    if metric:
-        notes.append(metric)
+    metric = choose_metric(plan, params.train.metric, is_current(plan, params))
+    notes = plan.notes + split_notes(plan, metric.name) + order_notes(plan)
+    if metric.reason:
+        notes.append(metric.reason)
     for note in notes + warnings_of_plan(plan, params):
         console.print(Text(f"  {note}"), soft_wrap=True)
 

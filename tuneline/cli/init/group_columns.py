@@ -47,8 +47,8 @@ class GroupColumn:
 
     Attributes:
         rows: Mean number of rows of a value.
-        within: Mean similarity of two texts of one value, from 0 to 1.
-        across: The same of different values.
+        within: Mean similarity of two different texts of one value, from 0 to 1.
+        across: Mean similarity of texts of different values.
         is_alike: True if the texts of one value are clearly more alike.
     """
 
@@ -144,6 +144,8 @@ def find_groups(
         if not sample.has_groups:
             continue
         group = _compared(name, sample)
+        if group is None:
+            continue
         is_named = any(part in name.lower() for part in NAMES)
         if group.is_alike or is_named or not profiles[positions[name]].is_numeric:
             groups.append(group)
@@ -158,13 +160,17 @@ def _can_be_group(profile: ColumnProfile) -> bool:
     return profile.many or FEWEST_VALUES <= values <= profile.filled * (1 - SEVERAL / 2)
 
 
-def _compared(name: str, sample: _ValueSample) -> GroupColumn:
-    """Compare the neighbouring texts of each value, and the texts of neighbouring values."""
+def _compared(name: str, sample: _ValueSample) -> GroupColumn | None:
+    """Compare the neighbouring texts of each value, and the texts of neighbouring values.
+
+    Returns:
+        The column; ``None`` if its values have equal texts only, which are in one split anyway.
+    """
     values = [texts for key, texts in sorted(sample.texts.items()) if len(texts) > 1]
     rows = sample.rows.total() / len(sample.rows)
     number = len(sample.rows) * sample.step
     if len(values) < 2:
-        return GroupColumn(name, number, rows, 0.0, 0.0, is_alike=False)
+        return None
 
     texts: list[tuple[str, ...]] = []
     left = []
@@ -202,8 +208,8 @@ def group_notes(groups: Sequence[GroupColumn], by: str | None) -> list[str]:
         if group.name == by and group.is_alike:
             notes.append(
                 f"by {group.name!r}: {figures}, and {likeness}. With such rows in train and in test, the test"
-                " would be of what the model has seen, and the metric too good. --no-by divides them all the"
-                " same."
+                " would be of what the model has seen, and the metric too good. --no-by divides them by"
+                " text instead."
             )
         elif group.is_alike:
             notes.append(

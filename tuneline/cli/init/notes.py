@@ -7,6 +7,7 @@ from tuneline.cli.init.planning import Plan
 from tuneline.cli.init.time_columns import time_notes
 from tuneline.core.paths import SPLITS
 from tuneline.metrics.effective_rows import RowClusters
+from tuneline.metrics.table import project_metric, rows_in_words
 from tuneline.params import Params
 from tuneline.readers.rows import listed
 from tuneline.tasks import TASKS
@@ -38,8 +39,11 @@ def label_notes(plan: Plan) -> list[str]:
     return notes
 
 
-def split_notes(plan: Plan) -> list[str]:
-    """Return how the train file is divided, and which rows are left out."""
+def split_notes(plan: Plan, metric: str) -> list[str]:
+    """Return how the train file is divided, what its test rows show, and which rows are left out.
+
+    ``metric`` is ``train.metric`` as it will be.
+    """
     notes = []
 
     # division of the train file
@@ -63,18 +67,8 @@ def split_notes(plan: Plan) -> list[str]:
         notes += time_notes(plan.times, plan.split.by_time)
 
     # what the test rows can tell apart
-    test_rows = plan.counts["test"].rows
-    if test_rows:
-        clusters = RowClusters.of(plan.counts["test"].clusters, len(plan.counts["test"].clusters))
-        unit = "distinct texts"
-        if plan.split is not None and plan.split.by:
-            unit = "groups"
-        kind = TASKS[plan.decision.task]
-        if len(clusters.sizes) in {0, test_rows}:
-            notes.append(kind.resolution(f"{test_rows:,} rows", test_rows))
-        else:
-            rows = f"{test_rows:,} rows, {len(clusters.sizes):,} {unit}"
-            notes.append(kind.resolution(rows, clusters.effective))
+    if plan.counts["test"].rows:
+        notes.append(test_note(plan, metric))
 
     # rows that are left out
     left_out = plan.left_out
@@ -86,6 +80,22 @@ def split_notes(plan: Plan) -> list[str]:
             f"left out, because they cannot be read (data.bad_rows): {left_out.unreadable:,}\n    {shown}"
         )
     return notes
+
+
+def test_note(plan: Plan, metric: str) -> str:
+    """Return how exactly the test rows, of which there are some, measure the metric that decides."""
+    rows = plan.counts["test"].rows
+    independent = rows
+    effective = float(rows)
+    if len(plan.counts["test"].clusters):
+        clusters = RowClusters.of(plan.counts["test"].clusters, rows)
+        independent = len(clusters.sizes)
+        effective = clusters.effective
+    is_grouped = plan.split is not None and plan.split.by is not None
+
+    kind = TASKS[plan.decision.task]
+    deciding = project_metric(kind.metric_kind, metric)
+    return kind.resolution(rows_in_words(rows, independent, is_grouped), effective, deciding)
 
 
 def warnings_of_plan(plan: Plan, params: Params) -> list[str]:

@@ -73,7 +73,7 @@ def test_equal_texts_of_a_value_are_no_reason(project):
     ]
     file = project / "rows.csv"
     file.write_text("customer,text,label\n" + "\n".join(lines) + "\n")
-    init(file, "--yes")
+    assert "rows per value" not in init(file, "--yes").output
     assert load_params().data.split.by is None
 
 

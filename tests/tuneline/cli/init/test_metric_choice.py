@@ -40,6 +40,8 @@ def test_rare_class_gives_a_metric_that_counts_it_with_the_reason(project):
     assert load_params().train.metric == "matthews_correlation"
     assert "'fraud' is 5.0% of the rows, and an accuracy of 0.950" in done.output
     assert "train.metric: accuracy -> matthews_correlation" in done.output
+    assert "test measures the metric that decides (Matthews correlation) the less exactly" in done.output
+    assert "test measures an accuracy" not in done.output
 
 
 @pytest.mark.parametrize(
