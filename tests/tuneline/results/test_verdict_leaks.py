@@ -89,7 +89,7 @@ def test_gain_that_is_shown_as_zero_is_no_gain():
 
 def test_sentence_of_one_row_is_singular():
     effect = leak_finding(RunFacts(EVALUATED | {"leaked_rows": 1}))
-    assert effect.sentence.startswith("1 of 1,725 rows (0.1%) repeats or resembles a row of an earlier split.")
+    assert effect.sentence.startswith("1 of 1,725 rows (0.1%) repeats or resembles a row of an earlier")
     assert "Accuracy without it: 0.792" in effect.sentence
     assert "This row raises it: +0.031" in effect.sentence
     assert effect.advice.startswith("Trust the metric without it;")
