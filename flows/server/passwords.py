@@ -57,8 +57,8 @@ class WrongPasswords:
             passwords = "a wrong password" if count == 1 else f"{count:,} wrong passwords"
             say(f"server: {passwords} from {address}")
 
-        # Of many requests at once, some are let through before the first of them is refused. They wait for
-        # each other.
+        # Of many requests at once, Prefect compares some before the first one is refused: these wait for each
+        # other.
         self._open[address] += 1
         turns = math.ceil(self._open[address] / self._most_open)
         try:
