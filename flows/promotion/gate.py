@@ -189,7 +189,7 @@ def promotion_metric(name: str | None, task: Task, deciding: str | None = None) 
         return task.project_metric(deciding).name
     suitable = []
     for metric in task.metrics:
-        if metric.resampled and metric.greater_is_better:
+        if metric.can_decide:
             suitable.append(metric.name)
     if name not in suitable:
         raise ValueError(
