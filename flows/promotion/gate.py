@@ -189,7 +189,7 @@ def promotion_metric(name: str | None, task: Task, deciding: str | None = None) 
         return task.project_metric(deciding).name
     suitable = []
     for metric in task.metrics:
-        if metric.resampled and metric.greater_is_better:
+        if metric.can_decide:
             suitable.append(metric.name)
     if name not in suitable:
         raise ValueError(
@@ -209,10 +209,12 @@ def _evidence(predictions: PairedPredictions, policy: PromotionPolicy) -> Promot
     """Require enough rows; of rows that are not independent, one counts."""
     name = "rows of the reported split"
     rows = len(predictions.labels)
-    if predictions.clusters is not None and len(np.unique(predictions.clusters)) < rows:
+    independent = rows
+    if predictions.clusters is not None:
+        independent = len(np.unique(predictions.clusters))
+    if independent < rows:
         name = f"independent {name}"
-        rows = len(np.unique(predictions.clusters))
-    return _bounded(name, rows, policy.min_rows, at_least=True)
+    return _bounded(name, independent, policy.min_rows, at_least=True)
 
 
 def _gain(

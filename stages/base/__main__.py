@@ -2,8 +2,8 @@
 
 Reads: ``model.checkpoint`` and ``tokenize.tokenizer``: a repository of the hub at the commit of its revision,
 or a folder under ``models/source/``.
-Checks: the model type, that the weights are complete safetensors, and that the tokenizer has the vocabulary
-of the weights.
+Checks: the model type, that the weights are complete safetensors, that the tokenizer has the vocabulary of
+the weights, and that the pipeline reads the tokens of its ``tokenizer.json``.
 Writes: ``models/base/source.json`` (names, commits, licences, SHA-256), ``models/base/model/`` and
 ``models/base/tokenizer/``; only the first when a model is trained from scratch, with a tokenizer trained on
 the train split.

@@ -59,7 +59,7 @@ class LogitComparison:
     Attributes:
         metrics: ``max_abs_diff`` and ``mean_abs_diff`` of logits; ``agreement``, the mean of
             ``Task.agreement``, with the ends of its interval; ``flips``, the number of rows with another
-            prediction; the metric and its drop with the ends of its bootstrap interval; and for a classifier
+            prediction; the metric and its drop with the ends of its interval; and for a classifier
             ``calibration_error``.
         difference: Largest difference of a logit in each row, of shape ``(rows,)``.
         flipped: Rows with another prediction, the largest difference first.

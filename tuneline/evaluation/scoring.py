@@ -73,7 +73,7 @@ class SplitPredictions:
         return clusters
 
     @property
-    def primary(self) -> Metric:
+    def deciding(self) -> Metric:
         """The metric that decides in this project."""
         return self.task.project_metric(self.metric)
 
@@ -201,7 +201,7 @@ def leak_metrics(
     leaked: NDArray[np.bool_],
     baselines: Mapping[str, NDArray[Any]] | None = None,
 ) -> dict[str, float]:
-    """Return the number of leaked rows, and the primary metric without them, with its intervals.
+    """Return the number of leaked rows, and the deciding metric without them, with its intervals.
 
     Without leaked rows, or without others, there is only the number. The comparisons with the simple models,
     whose predictions are the ``baselines``, are repeated without the leaked rows, too.
@@ -210,7 +210,7 @@ def leak_metrics(
     if not leaked.any() or leaked.all():
         return metrics
     # Both use the seed, so that the order of the two does not matter.
-    metric = split.primary
+    metric = split.deciding
     difference = leak_difference(
         metric,
         split.labels,
@@ -221,7 +221,7 @@ def leak_metrics(
         clusters=split.clusters,
     )
     clusters = split.clusters_of(~leaked)
-    estimate = primary_interval(
+    estimate = required_interval(
         metric,
         split.labels[~leaked],
         split.values[~leaked],
@@ -249,10 +249,14 @@ def leak_metrics(
     return metrics
 
 
-def primary_interval(
+def required_interval(
     metric: Metric, labels: NDArray[Any], predictions: NDArray[Any], **settings: Any
 ) -> Estimate:
-    """Return the primary metric with its interval, which the first metric of each task has."""
+    """Return a metric with its interval.
+
+    Raises:
+        ValueError: It has none; the first metric of each task, and each that decides, has one.
+    """
     estimate = metric_interval(metric, labels, predictions, **settings)
     if estimate is None:
         raise ValueError(
@@ -360,14 +364,14 @@ def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[Sl
     Each slice is scored before the next is made.
     """
     compared = split.task.primary_metric
-    beside = split.primary
+    beside = split.deciding
     if beside is compared:
         beside = split.task.slice_metric
     scored = []
     for row_slice in slices:
         labels = split.labels[row_slice.rows]
         predictions = split.values[row_slice.rows]
-        estimate = primary_interval(
+        estimate = required_interval(
             compared,
             labels,
             predictions,
@@ -431,11 +435,11 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
         if key and metric.name in scores:
             metrics[key] = scores[metric.name]
     # The difference is paired: both models are scored on the same resampled rows.
-    if split.primary.of_baseline(model) not in metrics:
+    if split.deciding.of_baseline(model) not in metrics:
         return metrics
 
     difference = paired_difference(
-        split.primary,
+        split.deciding,
         split.labels,
         split.values,
         predictions,
@@ -443,23 +447,23 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
         seed=split.seed,
         clusters=split.clusters,
     )
-    low_key, high_key = split.primary.over(model)
+    low_key, high_key = split.deciding.over(model)
     metrics[low_key] = difference.low
     metrics[high_key] = difference.high
     return metrics
 
 
 def spread_metrics(split: SplitPredictions) -> dict[str, float]:
-    """Return the interval of the primary metric, and the spread that tells a collapsed model."""
-    estimate = primary_interval(
-        split.primary,
+    """Return the interval of the deciding metric, and the spread that tells a collapsed model."""
+    estimate = required_interval(
+        split.deciding,
         split.labels,
         split.values,
         average=split.average,
         seed=split.seed,
         clusters=split.clusters,
     )
-    low_key, high_key = split.primary.ends
+    low_key, high_key = split.deciding.ends
     metrics = {low_key: estimate.low, high_key: estimate.high}
     if split.clusters is not None:
         metrics[INDEPENDENT_ROWS] = len(np.unique(split.clusters))

@@ -292,12 +292,12 @@ def accuracy_drop_interval(
     seed: int,
     clusters: NDArray[Any] | None = None,
 ) -> Interval:
-    """Return the paired bootstrap interval of the drop of accuracy from one model to another.
+    """Return the paired interval of the drop of accuracy from one model to another.
 
     The arrays say where each model is right, shape ``(rows,)``.
 
-    A row counts -1, 0 or 1, and rows of one kind are alike: drawing how many there are of each kind is
-    drawing rows.
+    Without clusters it is a bootstrap: a row counts -1, 0 or 1, and rows of one kind are alike, so drawing
+    how many there are of each kind is drawing rows.
     """
     if clusters is not None:
         right = np.ones(len(trained), np.int64)
@@ -589,8 +589,8 @@ class Selection:
         corrected: The mean that is to be expected on new rows.
         low: Lower end of the interval of ``corrected``.
         high: Upper end.
-        indistinguishable: Indexes of the other configurations whose paired bootstrap interval of the
-            difference from the best contains 0.
+        indistinguishable: Indexes of the other configurations whose paired interval of the difference
+            from the best contains 0.
     """
 
     best: int
@@ -618,9 +618,8 @@ def select_best(
     Method: bootstrap bias correction (Tsamardinos, Greasidou & Borboudakis, "Bootstrapping the out-of-sample
     predictions for efficient and accurate cross-validation", Machine Learning 107, 2018), on the predictions
     of one validation split instead of the predictions of all folds: rows are drawn with replacement, the best
-    model is
-    chosen on the drawn rows, and scored on the rows that were not drawn. The mean of these scores is the
-    corrected metric, and their percentiles are its interval.
+    model is chosen on the drawn rows, and scored on the rows that were not drawn. The mean of these scores is
+    the corrected metric, and their percentiles are its interval.
 
     Args:
         metric: Entry of the metric table that is computed from predictions.

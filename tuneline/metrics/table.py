@@ -180,8 +180,13 @@ class Metric:
 
     @property
     def resampled(self) -> bool:
-        """True if two models can be compared by a paired bootstrap of this metric."""
+        """True if a difference of this metric between two models has an interval."""
         return self.interval != "none"
+
+    @property
+    def can_decide(self) -> bool:
+        """True if it can say which of two models is better: a score whose differences have an interval."""
+        return self.resampled and self.greater_is_better
 
 
 def _accuracy(counts: Floats, labels: ClassIds, predictions: ClassIds, _average: Averaging) -> Floats:
@@ -539,7 +544,7 @@ def project_metric(kind: MetricKind, name: str | None) -> Metric:
         name: ``train.metric``; ``None`` where it is not known.
     """
     metric = METRIC_TABLE.get(name or "")
-    if metric is None or kind not in metric.kinds or not metric.resampled or not metric.greater_is_better:
+    if metric is None or kind not in metric.kinds or not metric.can_decide:
         return primary_metric(kind)
     return metric
 

@@ -27,19 +27,19 @@ CHOOSE = "choose the thresholds on validation (train.thresholds.choose=f1)"
 
 
 def faults_of_sets(
-    evaluated: Mapping[str, float], primary: Metric, rule: Mapping[str, Any], rivals: Mapping[str, str]
+    evaluated: Mapping[str, float], deciding: Metric, rule: Mapping[str, Any], rivals: Mapping[str, str]
 ) -> list[Finding]:
     """Return what is wrong with the predicted sets, the most important first.
 
     Args:
         evaluated: ``metrics/evaluate.json``.
-        primary: The metric that the model is judged by.
+        deciding: The metric that the model is judged by.
         rule: ``train.thresholds``. What a target of precision or recall asks for is no fault.
         rivals: Titles of the simple models to compare with, by name.
     """
     candidates = [_labels_per_row(evaluated, rule)]
-    if primary.name != MICRO.name:
-        candidates.append(_micro_f1(evaluated, primary, rivals))
+    if deciding.name != MICRO.name:
+        candidates.append(_micro_f1(evaluated, deciding, rivals))
     if rule["choose"] != "recall":
         candidates.append(_majority(evaluated, rule))
     return [finding for finding in candidates if finding is not None]
@@ -74,7 +74,7 @@ def _more_labels(rule: Mapping[str, Any]) -> str:
     return f"Ask for recall ({MORE_RECALL}), and {look}: they need more rows, or are to be joined."
 
 
-def _micro_f1(evaluated: Mapping[str, float], primary: Metric, rivals: Mapping[str, str]) -> Finding | None:
+def _micro_f1(evaluated: Mapping[str, float], deciding: Metric, rivals: Mapping[str, str]) -> Finding | None:
     """Return that a simple model has a higher micro F1, by more than half the interval of macro F1.
 
     Micro F1 is of more decisions, so chance moves it less.
@@ -88,7 +88,7 @@ def _micro_f1(evaluated: Mapping[str, float], primary: Metric, rivals: Mapping[s
         return None
 
     best = max(values, key=lambda name: values[name])
-    low_key, high_key = primary.ends
+    low_key, high_key = deciding.ends
     chance = (evaluated.get(high_key, 0.0) - evaluated.get(low_key, 0.0)) / 2
     if as_shown(evaluated[MICRO.name]) >= as_shown(values[best] - chance):
         return None

@@ -303,7 +303,7 @@ class FileEvaluation:
     """A model on the rows of a file.
 
     Attributes:
-        primary: The metric that decides in the project of the model.
+        deciding: The metric that decides in the project of the model.
         metrics: As in ``metrics/evaluate.json``; without leaks and behaviour tests.
         intervals: The intervals of the metrics that have one.
         notes: What could not be computed, and why.
@@ -313,7 +313,7 @@ class FileEvaluation:
     model: EvaluatedModel
     file: LabelledFile
     predictions: ReportedPredictions
-    primary: Metric
+    deciding: Metric
     metrics: Mapping[str, float]
     intervals: Mapping[str, Estimate]
     slices: Slices
@@ -327,7 +327,7 @@ class FileEvaluation:
         """The metric that decides, of the simple models, by their titles."""
         values = {}
         for name, title in SIMPLE_MODELS.items():
-            key = self.primary.of_baseline(name)
+            key = self.deciding.of_baseline(name)
             if key is not None and key in self.metrics:
                 values[title] = self.metrics[key]
         return values
@@ -379,7 +379,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
         model,
         file,
         ReportedPredictions(file.labels, logits, schema, clusters),
-        predicted.primary,
+        predicted.deciding,
         metrics,
         _intervals(metrics, predicted),
         slices,
@@ -568,7 +568,7 @@ def _metrics_table(result: FileEvaluation) -> Table:
             interval = f"{ends.low:.4f} to {ends.high:.4f}"
         table.add_row(title_of(name), f"{result.metrics[name]:.4f}", interval)
     for simple_title, value in result.simple.items():
-        table.add_row(f"{result.primary.title} of {simple_title}", f"{value:.4f}", "")
+        table.add_row(f"{result.deciding.title} of {simple_title}", f"{value:.4f}", "")
     return table
 
 
@@ -625,7 +625,7 @@ def write_page(path: Path, result: FileEvaluation) -> None:
         "title": f"{', '.join(file.texts)} → {file.label}",
         "task": predictions.task,
         "simple": result.simple,
-        "tiles": tiles_of(result.metrics, result.primary.name, {}),
+        "tiles": tiles_of(result.metrics, result.deciding.name, {}),
         "figures": draw(predictions),
         "classes": predictions.classes,
         "confusion": Confusion.of(predictions),
