@@ -13,7 +13,8 @@ from tokenizers import Encoding, Tokenizer
 
 from tuneline.core.errors import ParamsError
 from tuneline.core.tokenizer_files import TOKENIZER_JSON
-from tuneline.model.tokenizer import is_tokenizer_error, save_tokenizer
+from tuneline.model.encoding import is_tokenizer_error
+from tuneline.model.tokenizer import save_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tuneline.core.errors import DataError
 from tuneline.core.tables import numpy_values
 from tuneline.metrics.scores import compute_metric
-from tuneline.metrics.stats import effective_rows, exact_interval
+from tuneline.metrics.stats import effective_rows, exact_interval, paired_difference
 from tuneline.metrics.table import Averaging, Metric
 from tuneline.onnx.records import Saturation
 from tuneline.tasks import Task
@@ -96,11 +96,11 @@ def compare_logits(
 
     # drop of the metric
     drop = f"{reference.metric.name}_drop"
-    drop_interval = task.drop_interval(
+    metric_drop = paired_difference(
         reference.metric,
+        reference.labels,
         task.predictions(reference.logits),
         task.predictions(exported),
-        reference.labels,
         average=reference.average,
         seed=seed,
         clusters=reference.clusters,
@@ -113,9 +113,9 @@ def compare_logits(
         "agreement_low": agreement_interval.low,
         "agreement_high": agreement_interval.high,
         "flips": len(flipped),
-        drop: reference.score(reference.logits) - reference.score(exported),
-        f"{drop}_low": drop_interval.low,
-        f"{drop}_high": drop_interval.high,
+        drop: metric_drop.value,
+        f"{drop}_low": metric_drop.low,
+        f"{drop}_high": metric_drop.high,
         **task.agreement_metrics(reference.logits, exported),
         **reference.quality(exported),
     }

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from stages.compare.logits import LogitComparison
 from stages.compare.saturation import violation_of
+from tuneline.metrics.stats import Estimate
 from tuneline.params.evaluate import Int8Tolerance, Tolerance
 
 SHOWN_ROWS = 10
@@ -82,21 +83,23 @@ def _judge_values(comparison: LogitComparison, tolerance: Tolerance, metric: str
 
 
 def _judge_agreement(comparison: LogitComparison, limit: float) -> ToleranceJudgement:
-    measured = f"agreement is {_measured(comparison, 'agreement', limit)}"
-    if comparison.metrics["agreement_high"] < limit:
+    agreement = _estimate(comparison, "agreement")
+    measured = f"agreement is {_measured(comparison, agreement, limit)}"
+    if agreement.high < limit:
         flips = rows_named(comparison.flipped)
         violation = f"{measured}, less than min_agreement {limit:g}: it flips {flips}"
         return ToleranceJudgement(violations=[violation])
-    if comparison.metrics["agreement_low"] < limit:
+    if agreement.low < limit:
         return ToleranceJudgement(unclear=[f"{measured}, and min_agreement is {limit:g}"])
     return ToleranceJudgement()
 
 
 def _judge_drop(comparison: LogitComparison, limit: float, metric: str) -> ToleranceJudgement:
-    measured = f"{metric} drops by {_measured(comparison, f'{metric}_drop', limit)}"
-    if comparison.metrics[f"{metric}_drop_low"] > limit:
+    drop = _estimate(comparison, f"{metric}_drop")
+    measured = f"{metric} drops by {_measured(comparison, drop, limit)}"
+    if drop.low > limit:
         return ToleranceJudgement(violations=[f"{measured}, more than max_metric_drop {limit:g}"])
-    if comparison.metrics[f"{metric}_drop_high"] > limit:
+    if drop.high > limit:
         return ToleranceJudgement(unclear=[f"{measured}, and max_metric_drop is {limit:g}"])
     return ToleranceJudgement()
 
@@ -109,11 +112,19 @@ def _judge_products(comparison: LogitComparison, tolerance: Tolerance) -> Tolera
     return ToleranceJudgement(violations=[violation_of(saturation)])
 
 
-def _measured(comparison: LogitComparison, name: str, limit: float) -> str:
+def _estimate(comparison: LogitComparison, name: str) -> Estimate:
+    """Return a metric with its interval, in the digits of ``metrics/compare.json``.
+
+    Without the digits beyond these, 1 - 0.98 is not more than 0.02.
+    """
+    metrics = comparison.metrics
+    ends = (metrics[name], metrics[f"{name}_low"], metrics[f"{name}_high"])
+    return Estimate(*(round(end, MOST_DIGITS) for end in ends))
+
+
+def _measured(comparison: LogitComparison, estimate: Estimate, limit: float) -> str:
     """Return a value with its interval, in as many digits as show on which side of the limit they are."""
-    value = comparison.metrics[name]
-    low = comparison.metrics[f"{name}_low"]
-    high = comparison.metrics[f"{name}_high"]
+    value, low, high = estimate.value, estimate.low, estimate.high
     digits = FEWEST_DIGITS
     while digits < MOST_DIGITS and not _shows_sides((value, low, high), limit, digits):
         digits += 1

@@ -28,7 +28,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from tuneline.metrics.scores import Floats
+
 Members = NDArray[np.int64]
 """Number of the cluster of each row, from 0, shape ``(rows,)``."""
 LeaveOut = Callable[[Members], Iterator[Floats]]

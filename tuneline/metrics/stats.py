@@ -25,13 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.metrics.effective_rows import Members, RowClusters, score_bounds
-from tuneline.metrics.scores import compute_metric, distinct_rows, numeric_columns
+from tuneline.metrics.scores import Floats, compute_metric, distinct_rows, numeric_columns
 from tuneline.metrics.table import METRIC_TABLE, Averaging, Metric
 
 if TYPE_CHECKING:
     from tuneline.metrics.table import CountScore, RowScore
 
-Floats = NDArray[np.float64]
 
 LEVEL = 0.95
 _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
@@ -284,35 +283,6 @@ def _clustered_difference(
     low = max(value - half, -width)
     high = min(value + half, width)
     return Difference(float(observed[0]), float(observed[1]), float(low), float(high))
-
-
-def accuracy_drop_interval(
-    trained: NDArray[np.bool_],
-    exported: NDArray[np.bool_],
-    seed: int,
-    clusters: NDArray[Any] | None = None,
-) -> Interval:
-    """Return the paired interval of the drop of accuracy from one model to another.
-
-    The arrays say where each model is right, shape ``(rows,)``.
-
-    Without clusters it is a bootstrap: a row counts -1, 0 or 1, and rows of one kind are alike, so drawing
-    how many there are of each kind is drawing rows.
-    """
-    if clusters is not None:
-        right = np.ones(len(trained), np.int64)
-        columns = (right, trained.astype(np.int64), exported.astype(np.int64))
-        difference = paired_difference(METRIC_TABLE["accuracy"], *columns, seed=seed, clusters=clusters)
-        return Interval(difference.low, difference.high)
-
-    # A difference of two Boolean arrays is an error in NumPy.
-    differences = trained.astype(np.int64) - exported
-    kinds = np.array([-1, 0, 1])
-    proportions = np.array([np.mean(differences == kind) for kind in kinds])
-    drawn = np.random.default_rng(seed).multinomial(
-        len(differences), proportions / proportions.sum(), size=RESAMPLES
-    )
-    return percentile_interval(drawn @ kinds / len(differences))
 
 
 def percentile_interval(values: Floats, level: float = LEVEL) -> Interval:

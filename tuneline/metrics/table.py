@@ -549,28 +549,6 @@ def project_metric(kind: MetricKind, name: str | None) -> Metric:
     return metric
 
 
-def unit_of_rows(rows: int, independent: int, grouped: bool) -> str:
-    """Return what independent rows are, in words.
-
-    Args:
-        rows: Number of rows.
-        independent: Number of their clusters.
-        grouped: True if the data is divided by a column of groups (``data.split.by``).
-    """
-    if independent == rows:
-        return "rows"
-    if grouped:
-        return "groups"
-    return "distinct texts"
-
-
-def rows_in_words(rows: int, independent: int, grouped: bool) -> str:
-    """Return the number of rows, and of those that are independent; arguments as of ``unit_of_rows``."""
-    if independent == rows:
-        return f"{rows:,} rows"
-    return f"{rows:,} rows, {independent:,} {unit_of_rows(rows, independent, grouped)}"
-
-
 def custom_metrics(evaluated: Iterable[str]) -> list[str]:
     """Return the names in ``metrics/evaluate.json`` that ``evaluate.metrics`` added."""
     built_in = {"rows", LEAKED_ROWS, PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED}

@@ -176,12 +176,3 @@ def checkpoint_limit(folder: Path) -> int | None:
     if settings.max_length is not None:
         return settings.max_length
     return token_limit(settings.model)
-
-
-def is_tokenizer_error(error: BaseException) -> bool:
-    """Return True for errors of the tokenizers library, which have no class that can be imported.
-
-    They are a bare ``Exception`` (the vocabulary has no unknown token), or a panic of Rust (a regular
-    expression takes too many steps), which is no ``Exception``.
-    """
-    return type(error) is Exception or type(error).__name__ == "PanicException"

@@ -20,8 +20,6 @@ from tuneline.results.findings import Finding, as_shown
 MICRO = METRIC_TABLE["micro_f1"]
 MOST_TIMES = 1.5
 """Times the labels of a row that a model may give, or fewer by the same factor."""
-MORE_PRECISION = "train.thresholds.choose=precision train.thresholds.target=0.7"
-MORE_RECALL = "train.thresholds.choose=recall train.thresholds.target=0.7"
 CHOOSE = "choose the thresholds on validation (train.thresholds.choose=f1)"
 """Advice to a model whose thresholds are 0.5."""
 
@@ -50,28 +48,21 @@ def _labels_per_row(evaluated: Mapping[str, float], rule: Mapping[str, Any]) -> 
     predicted = evaluated.get(PREDICTED_LABELS_PER_ROW, 0.0)
     sentence = f"The model gives a row {predicted:.2f} labels on average, and a row has {actual:.2f}"
     if predicted > MOST_TIMES * actual > 0 and rule["choose"] != "recall":
-        return Finding("too many labels", "bad", f"{sentence}: many are wrong.", _fewer_labels(rule))
+        return Finding("too many labels", "bad", f"{sentence}: many are wrong.", _ask_for("precision", rule))
     if predicted * MOST_TIMES < actual and rule["choose"] != "precision":
-        return Finding("too few labels", "bad", f"{sentence}: many are missing.", _more_labels(rule))
+        return Finding("too few labels", "bad", f"{sentence}: many are missing.", _ask_for("recall", rule))
     return None
 
 
-def _fewer_labels(rule: Mapping[str, Any]) -> str:
-    look = "look at the labels with the lowest precision in the table by label"
+def _ask_for(measure: str, rule: Mapping[str, Any]) -> str:
+    """Return how the labels get a higher ``precision`` or ``recall``."""
+    look = f"look at the labels with the lowest {measure} in the table by label"
     if rule["choose"] == "half":
         return f"First {CHOOSE}, then {look}."
-    if rule["choose"] == "precision":
+    if rule["choose"] == measure:
         return f"Raise train.thresholds.target (it was {rule['target']:g}), and {look}."
-    return f"Ask for precision ({MORE_PRECISION}), and {look}: they need more rows, or are to be joined."
-
-
-def _more_labels(rule: Mapping[str, Any]) -> str:
-    look = "look at the labels with the lowest recall in the table by label"
-    if rule["choose"] == "half":
-        return f"First {CHOOSE}, then {look}."
-    if rule["choose"] == "recall":
-        return f"Raise train.thresholds.target (it was {rule['target']:g}), and {look}."
-    return f"Ask for recall ({MORE_RECALL}), and {look}: they need more rows, or are to be joined."
+    command = f"train.thresholds.choose={measure} train.thresholds.target=0.7"
+    return f"Ask for {measure} ({command}), and {look}: they need more rows, or are to be joined."
 
 
 def _micro_f1(evaluated: Mapping[str, float], deciding: Metric, rivals: Mapping[str, str]) -> Finding | None:
@@ -119,7 +110,7 @@ def _majority(evaluated: Mapping[str, float], rule: Mapping[str, Any]) -> Findin
         f" {'; '.join(reasons)}."
     )
     if evaluated.get(PREDICTED_LABELS_PER_ROW, 0.0) > evaluated.get(LABELS_PER_ROW, 0.0):
-        advice = _fewer_labels(rule)
+        advice = _ask_for("precision", rule)
     else:
         advice = "Get more rows of the rare labels, or join them."
     return Finding("not above the majority", "bad", sentence, advice)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tuneline.core.errors import DataError
 from tuneline.core.paths import PREDICTIONS
 from tuneline.core.tables import SplitReader
-from tuneline.metrics.scores import confusion_matrix
-from tuneline.metrics.stats import Difference, Estimate, Floats, metric_interval, paired_difference
+from tuneline.metrics.scores import Floats, confusion_matrix
+from tuneline.metrics.stats import Difference, Estimate, metric_interval, paired_difference
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.project.repo import PreviousResult
 from tuneline.results.verdict import PRIMARY_METRICS, about_errors, rivals

@@ -31,11 +31,10 @@ from tuneline.metrics.table import (
     Metric,
     MetricKind,
     primary_metric,
-    rows_in_words,
-    unit_of_rows,
 )
 from tuneline.onnx.records import ComparisonRecord
 from tuneline.results import exported, label_sets
+from tuneline.results.evidence import rows_in_words, unit_of_rows
 from tuneline.results.findings import Finding, as_shown
 
 CurveColumns = Mapping[str, Sequence[float]]

@@ -15,7 +15,6 @@ from tuneline.core.tables import UNLABELLED
 from tuneline.metrics.calibrated import best_temperature, log_losses
 from tuneline.metrics.curves import Softmax, probabilities
 from tuneline.metrics.scores import compute_metric
-from tuneline.metrics.stats import Interval, accuracy_drop_interval
 from tuneline.metrics.table import (
     METRIC_TABLE,
     MOST_PREDICTED,
@@ -440,21 +439,3 @@ class Classification(NamedClasses):
         """Return 1 for the rows with the same prediction, else 0."""
         same = self.predictions(trained) == self.predictions(exported)
         return np.asarray(same, np.float64)
-
-    def drop_interval(
-        self,
-        metric: Metric,
-        trained: Labels,
-        exported: Labels,
-        labels: Labels,
-        *,
-        average: Averaging,
-        seed: int,
-        clusters: NDArray[Any] | None = None,
-    ) -> Interval:
-        """Return the paired interval of the drop; of accuracy from the rows that are right."""
-        if metric is self.primary_metric:
-            return accuracy_drop_interval(trained == labels, exported == labels, seed, clusters)
-        return super().drop_interval(
-            metric, trained, exported, labels, average=average, seed=seed, clusters=clusters
-        )

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from tuneline.core.tables import UNLABELLED, numpy_values
 from tuneline.metrics.curves import ClassProbabilities, Softmax
 from tuneline.metrics.scores import prediction_metrics
-from tuneline.metrics.stats import Interval, paired_difference
 from tuneline.metrics.table import Averaging, Metric, MetricKind, metrics_for, project_metric
 
 if TYPE_CHECKING:
@@ -619,26 +618,6 @@ class Task(ABC):
     def agreement_metrics(self, trained: Logits, exported: Logits) -> dict[str, float]:  # noqa: ARG002
         """Return other shares of what agrees than the mean of ``agreement``, by name of the metric."""
         return {}
-
-    def drop_interval(
-        self,
-        metric: Metric,
-        trained: Labels,
-        exported: Labels,
-        labels: Labels,
-        *,
-        average: Averaging,
-        seed: int,
-        clusters: NDArray[Any] | None = None,
-    ) -> Interval:
-        """Return the paired interval of the drop of a metric by an exported model.
-
-        Rows of the same number in ``clusters`` are not independent of each other.
-        """
-        difference = paired_difference(
-            metric, labels, trained, exported, average=average, seed=seed, clusters=clusters
-        )
-        return Interval(difference.low, difference.high)
 
     @abstractmethod
     def exported_quality(self, logits: Logits, labels: Labels) -> Mapping[str, float]:

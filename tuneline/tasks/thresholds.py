@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.metrics.curves import sigmoid
+from tuneline.metrics.scores import Floats
 
 if TYPE_CHECKING:
     from tuneline.params.train import ThresholdParams
 
-Floats = NDArray[np.float64]
 Decisions = NDArray[np.bool_]
 
 HALF = 0.5
@@ -191,12 +191,12 @@ def _lowest_at_target(values: Floats, has_label: Decisions, rule: "ThresholdPara
     target = rule.target or 0.0
     order = np.argsort(-values, kind="stable")
     descending = values[order]
-    found = np.cumsum(has_label[order])
+    with_label = np.cumsum(has_label[order])
     predicted = np.arange(1, len(values) + 1)
     if rule.choose == "precision":
-        reaches = found / predicted >= target
+        reaches = with_label / predicted >= target
     else:
-        reaches = found >= target * found[-1]
+        reaches = with_label >= target * with_label[-1]
 
     # rows of equal values are predicted together
     is_last = np.append(descending[1:] < descending[:-1], True)

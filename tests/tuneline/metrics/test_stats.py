@@ -7,7 +7,6 @@ from scipy import stats
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import (
     RESAMPLES,
-    accuracy_drop_interval,
     exact_interval,
     mcnemar_p_value,
     metric_interval,
@@ -66,6 +65,13 @@ def test_pearson_interval_is_that_of_fishers_z_transform(rows, seed):
 )
 def test_pearson_interval_that_is_undefined_is_everything(labels, predictions):
     assert pearson_interval(np.array(labels), np.array(predictions)) == (-1.0, 1.0)
+
+
+def accuracy_drop_interval(trained, exported, seed):
+    """Return the interval of the drop of accuracy, given which rows each model predicts correctly."""
+    outcomes = (trained.astype(np.int64), exported.astype(np.int64))
+    difference = paired_difference(ACCURACY, np.ones(len(trained), np.int64), *outcomes, seed=seed)
+    return difference.low, difference.high
 
 
 @given(OUTCOMES)

@@ -7,9 +7,10 @@ from tuneline.cli.init.planning import Plan
 from tuneline.cli.init.time_columns import time_notes
 from tuneline.core.paths import SPLITS
 from tuneline.metrics.effective_rows import RowClusters
-from tuneline.metrics.table import project_metric, rows_in_words
+from tuneline.metrics.table import project_metric
 from tuneline.params import Params
 from tuneline.readers.rows import listed
+from tuneline.results.evidence import rows_in_words
 from tuneline.tasks import TASKS
 
 SHOWN_CLASSES = 5
@@ -63,7 +64,8 @@ def split_notes(plan: Plan, metric: str) -> list[str]:
             f"{' and '.join(taken)} taken from {plan.placement.file('train').name} by the stage download"
             f" (data.split); {how}."
         )
-        notes += group_notes(plan.groups, plan.split.by)
+        if plan.split.by_time is None:  # rows are divided by a group or by time
+            notes += group_notes(plan.groups, plan.split.by)
         notes += time_notes(plan.times, plan.split.by_time)
 
     # what the test rows can tell apart
