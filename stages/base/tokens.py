@@ -13,8 +13,8 @@ from tokenizers import Encoding, Tokenizer
 
 from tuneline.core.errors import ParamsError
 from tuneline.core.tokenizer_files import TOKENIZER_JSON
-from tuneline.model.encoding import is_tokenizer_error
 from tuneline.model.tokenizer import save_tokenizer
+from tuneline.model.tokenizer_errors import is_tokenizer_error
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

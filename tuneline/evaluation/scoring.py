@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow.compute as pc
@@ -65,12 +65,30 @@ class SplitPredictions:
     metric: str | None = None
     clusters: NDArray[Any] | None = None
 
-    def clusters_of(self, rows: NDArray[Any]) -> NDArray[Any] | None:
-        """Return the clusters of chosen rows, numbers or a mask."""
-        if self.clusters is None:
-            return None
-        clusters: NDArray[Any] = self.clusters[rows]
-        return clusters
+    def take(self, rows: NDArray[Any]) -> Self:
+        """Return chosen rows, numbers or a mask."""
+        clusters = None
+        if self.clusters is not None:
+            clusters = self.clusters[rows]
+        return replace(self, labels=self.labels[rows], values=self.values[rows], clusters=clusters)
+
+    def interval(self, metric: Metric) -> Estimate:
+        """Return a metric with its interval.
+
+        Raises:
+            ValueError: It has none; the first metric of each task, and each that decides, has one.
+        """
+        estimate = metric_interval(
+            metric,
+            self.labels,
+            self.values,
+            average=self.average,
+            seed=self.seed,
+            clusters=self.clusters,
+        )
+        if estimate is None:
+            raise ValueError(f"{metric.name} has no interval in tuneline/metrics/table.py")
+        return estimate
 
     @property
     def deciding(self) -> Metric:
@@ -209,10 +227,10 @@ def leak_metrics(
     metrics: dict[str, float] = {LEAKED_ROWS: int(leaked.sum())}
     if not leaked.any() or leaked.all():
         return metrics
-    # Both use the seed, so that the order of the two does not matter.
-    metric = split.deciding
+
+    # what the leaked rows change
     difference = leak_difference(
-        metric,
+        split.deciding,
         split.labels,
         split.values,
         leaked,
@@ -220,50 +238,29 @@ def leak_metrics(
         seed=split.seed,
         clusters=split.clusters,
     )
-    clusters = split.clusters_of(~leaked)
-    estimate = required_interval(
-        metric,
-        split.labels[~leaked],
-        split.values[~leaked],
-        average=split.average,
-        seed=split.seed,
-        clusters=clusters,
-    )
-    if clusters is not None:
-        metrics[INDEPENDENT_WITHOUT_LEAKS] = len(np.unique(clusters))
-
-    clean = replace(split, labels=split.labels[~leaked], values=split.values[~leaked], clusters=clusters)
-    for model, predictions in (baselines or {}).items():
-        keys = (metric.of_baseline(model), *metric.over(model))
-        for key, value in baseline_metrics(clean, model, predictions[~leaked]).items():
-            if key in keys:
-                metrics[f"{key}{WITHOUT_LEAKS}"] = value
-
-    value_key, low_key, high_key = metric.without_leaks
-    metrics[value_key] = estimate.value
-    metrics[low_key] = estimate.low
-    metrics[high_key] = estimate.high
-    low_key, high_key = metric.from_leaks
+    low_key, high_key = split.deciding.from_leaks
     metrics[low_key] = difference.low
     metrics[high_key] = difference.high
+
+    # the other rows
+    clean_baselines = {name: predictions[~leaked] for name, predictions in (baselines or {}).items()}
+    return metrics | _clean_metrics(split.take(~leaked), clean_baselines)
+
+
+def _clean_metrics(clean: SplitPredictions, baselines: Mapping[str, NDArray[Any]]) -> dict[str, float]:
+    """Return the deciding metric of the rows that are not leaked, beside that of the simple models."""
+    metric = clean.deciding
+    estimate = clean.interval(metric)
+    value_key, low_key, high_key = metric.without_leaks
+    metrics = {value_key: estimate.value, low_key: estimate.low, high_key: estimate.high}
+    if clean.clusters is not None:
+        metrics[INDEPENDENT_WITHOUT_LEAKS] = len(np.unique(clean.clusters))
+    for model, predictions in baselines.items():
+        compared_keys = (metric.of_baseline(model), *metric.over(model))
+        for key, value in baseline_metrics(clean, model, predictions).items():
+            if key in compared_keys:
+                metrics[f"{key}{WITHOUT_LEAKS}"] = value
     return metrics
-
-
-def required_interval(
-    metric: Metric, labels: NDArray[Any], predictions: NDArray[Any], **settings: Any
-) -> Estimate:
-    """Return a metric with its interval.
-
-    Raises:
-        ValueError: It has none; the first metric of each task, and each that decides, has one.
-    """
-    estimate = metric_interval(metric, labels, predictions, **settings)
-    if estimate is None:
-        raise ValueError(
-            f"{metric.name} has no interval; the first metric of a task in tuneline/metrics/table.py"
-            " needs one"
-        )
-    return estimate
 
 
 ENOUGH_ROWS = 20
@@ -369,25 +366,18 @@ def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[Sl
         beside = split.task.slice_metric
     scored = []
     for row_slice in slices:
-        labels = split.labels[row_slice.rows]
-        predictions = split.values[row_slice.rows]
-        estimate = required_interval(
-            compared,
-            labels,
-            predictions,
-            average=split.average,
-            clusters=split.clusters_of(row_slice.rows),
-        )
+        rows = split.take(row_slice.rows)
+        estimate = rows.interval(compared)
         values = {
             "by": row_slice.by,
             "slice": row_slice.name,
-            "rows": len(labels),
+            "rows": len(rows.labels),
             compared.name: estimate.value,
             "low": estimate.low,
             "high": estimate.high,
         }
         if row_slice.by != "label":  # where all rows have the same label, it is meaningless
-            values[beside.name] = compute_metric(beside, labels, predictions, split.average)
+            values[beside.name] = compute_metric(beside, rows.labels, rows.values, split.average)
         scored.append(SliceMetrics.model_validate(values))
     return scored
 
@@ -455,14 +445,7 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
 
 def spread_metrics(split: SplitPredictions) -> dict[str, float]:
     """Return the interval of the deciding metric, and the spread that tells a collapsed model."""
-    estimate = required_interval(
-        split.deciding,
-        split.labels,
-        split.values,
-        average=split.average,
-        seed=split.seed,
-        clusters=split.clusters,
-    )
+    estimate = split.interval(split.deciding)
     low_key, high_key = split.deciding.ends
     metrics = {low_key: estimate.low, high_key: estimate.high}
     if split.clusters is not None:

@@ -15,6 +15,7 @@ from tuneline.core.errors import DataError
 from tuneline.core.tables import LABELS, ROW_GROUP, WINDOW_LENGTHS
 from tuneline.model.batches import row_offsets
 from tuneline.model.long_text import Cut, LongText, cut_head_and_tail, cut_windows
+from tuneline.model.tokenizer_errors import is_tokenizer_error
 
 ENCODED_AT_A_TIME = 2_000
 """Rows per call of the Rust tokenizer.
@@ -81,15 +82,6 @@ def _failing_row(tokenizer: Tokenizer, texts: Texts) -> int:
                 raise
             return row
     raise AssertionError("the tokenizer failed on these rows together, and on none of them alone")
-
-
-def is_tokenizer_error(error: BaseException) -> bool:
-    """Return True for errors of the tokenizers library, which have no class that can be imported.
-
-    They are a bare ``Exception`` (the vocabulary has no unknown token), or a panic of Rust (a regular
-    expression takes too many steps), which is no ``Exception``.
-    """
-    return type(error) is Exception or type(error).__name__ == "PanicException"
 
 
 def _describe(row: int, reason: str, text: str | tuple[str, ...], name: str) -> EncodingError:
