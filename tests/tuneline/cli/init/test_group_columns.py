@@ -83,3 +83,15 @@ def test_numbers_that_are_no_names_are_not_named(project):
     assert "rows per value" not in init(file, "--yes").output
     file.write_text(file.read_text().replace("likes", "user_id", 1))
     assert "'user_id' has 6.0 rows per value" in init(file, "--force").output
+
+
+def test_group_is_no_advice_where_rows_are_divided_by_time(project):
+    """--by and --by-time exclude each other."""
+    file = write_groups(project / "rows.csv")
+    header, *lines = file.read_text().splitlines()
+    dated = [f"{line},2024-{row % 12 + 1:02}-{row % 28 + 1:02}" for row, line in enumerate(lines)]
+    file.write_text("\n".join([f"{header},created", *dated]) + "\n")
+    done = init(file, "--by-time", "created", "--yes")
+    assert done.exit_code == 0, done.output
+    assert load_params().data.split.by_time == "created"
+    assert "--by 'customer'" not in done.output
