@@ -1,10 +1,11 @@
 """The thresholds of several labels: what all labels share is chosen first, and few rows cannot move a label.
 
 The threshold with the highest F1 of a label with one row of validation is just below that row, wherever the
-model has put it: on 113 of 299 other rows, too. That SCut overfits rare labels is known (Yang 2001, "A Study
-on Thresholding Strategies for Text Categorization"; Fan & Lin 2007, "A Study on Threshold Selection for
-Multi-label Classification"). Here a label speaks by its **level**: the logit above which there are as many
-rows as have the label (PCut in Yang 2001), and ``MORE_ROWS`` more. Many rows determine it, few hardly.
+model has put it, and many other rows may be above it, too. That SCut overfits rare labels is known (Yang
+2001, "A Study on Thresholding Strategies for Text Categorization"; Fan & Lin 2007, "A Study on Threshold
+Selection for Multi-label Classification"). Here a label counts by its **level**: the logit above which there
+are as many rows as have the label (PCut in Yang 2001), and ``MORE_ROWS`` more. Many rows determine it, few
+hardly.
 The threshold of each label is
 
     step + mix * level
