@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.several_modules import run_modules
-from tuneline.metrics.curves import probabilities
+from tuneline.predict.prediction_columns import prediction_rows
 from tuneline.tasks import Classification, register
+from tuneline.tasks.probabilities import probabilities
 from tuneline.tasks.task import Labels, Logits
 
 
@@ -34,10 +35,12 @@ class Ordinal(Classification):
         """Return the rank nearest to the expected one."""
         return nearest_ranks(probabilities(logits))
 
-    def prediction_rows(self, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
-        """Yield class name and probabilities."""
-        for rank, values in zip(nearest_ranks(scores).tolist(), scores.round(digits).tolist(), strict=True):
-            yield [self.names[rank], values[rank], *values]
+
+@prediction_rows.register(Ordinal)
+def _(task: Ordinal, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
+    """Yield class name and probabilities."""
+    for rank, values in zip(nearest_ranks(scores).tolist(), scores.round(digits).tolist(), strict=True):
+        yield [task.names[rank], values[rank], *values]
 
 
 def nearest_ranks(scores: NDArray[np.float64]) -> Labels:

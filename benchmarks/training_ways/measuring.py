@@ -12,8 +12,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, BertConfig, PreTrainedModel
 
 from benchmarks.training_ways.data import LABELS, VOCABULARY
+from tuneline.metrics.judging import metrics_of
 from tuneline.model.batches import TokenizedSplit
-from tuneline.tasks.predictions import metrics_of
 
 MATMULS = ("mm", "bmm", "linear", "scaled_dot_product", "gemm", "attention")
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from flows.ingestion.known import NO_HASH, BatchColumns, DataLayout, RowHashes, RowStatus, known_rows
 from tuneline.analysis.corrections import row_keys
+from tuneline.labels.label_texts import staged_text
 from tuneline.params.data import DataParams, FilesParams
 from tuneline.project.label_review import Suspect, write_review
 from tuneline.tasks import Task
@@ -86,7 +87,7 @@ class Contradictions:
         texts = zip(*text_columns, strict=True)
         labels = table[columns.label].to_pylist()
         for position, row_texts, label in zip(positions.tolist(), texts, labels, strict=True):
-            contradiction = Contradiction(source, place(position), row_texts, self.task.staged_text(label))
+            contradiction = Contradiction(source, place(position), row_texts, staged_text(self.task, label))
             self._rows.append(_Row(contradiction, int(hashes.texts[position]), int(hashes.keys[position])))
 
     def resolved(self, root: Path, layout: DataLayout, files: FilesParams) -> list[Contradiction]:
@@ -164,7 +165,7 @@ def _find(
         ):
             for row in np.flatnonzero(np.isin(values, required)).tolist():
                 row_texts = tuple(text[row].as_py() for text in texts)
-                label = task.staged_text(labels[row].as_py())
+                label = staged_text(task, labels[row].as_py())
                 rows.setdefault((name, int(values[row])), (row_texts, label))
     return rows
 

@@ -22,8 +22,10 @@ from tuneline.core.errors import DataError
 from tuneline.core.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED
 from tuneline.core.tables import SplitReader, read_table
 from tuneline.core.yaml_files import read_yaml
+from tuneline.linear.estimators import constant_prediction
+from tuneline.metrics.judging import averaging, task_metrics
 from tuneline.metrics.stats import Difference
-from tuneline.metrics.table import METRIC_TABLE
+from tuneline.metrics.table import METRIC_TABLE, primary_metric, project_metric
 from tuneline.project.dvc import read_lock
 from tuneline.project.paired import McNemar, PairedComparison
 from tuneline.project.registry import Version
@@ -156,7 +158,7 @@ def decide_promotion(
         predictions.labels,
         predictions.candidate,
         baseline,
-        average=task.averaging(None),
+        average=averaging(task, None),
         resamples=policy.resamples,
         level=policy.confidence,
         clusters=predictions.clusters,
@@ -172,7 +174,7 @@ def decide_promotion(
     criteria.append(_evidence(predictions, policy))
     criteria.append(_gain(gain, metric, predictions, policy))
     # McNemar's test counts rows that are right, which a model with a better F1 may have fewer of.
-    test = compared.test if metric == task.primary_metric.name else None
+    test = compared.test if metric == primary_metric(task.metric_kind).name else None
     if test is not None:
         criteria.append(_significance(test, policy))
     criteria += measured
@@ -186,9 +188,9 @@ def promotion_metric(name: str | None, task: Task, deciding: str | None = None) 
         ValueError: The task has no such metric, or a difference of it has no interval.
     """
     if name is None:
-        return task.project_metric(deciding).name
+        return project_metric(task.metric_kind, deciding).name
     suitable = []
-    for metric in task.metrics:
+    for metric in task_metrics(task):
         if metric.can_decide:
             suitable.append(metric.name)
     if name not in suitable:
@@ -201,7 +203,7 @@ def promotion_metric(name: str | None, task: Task, deciding: str | None = None) 
 
 def _majority_baseline(predictions: PairedPredictions) -> NDArray[Any]:
     """Return the best predictions without the text."""
-    constant = predictions.task.constant_prediction([predictions.labels])
+    constant = constant_prediction(predictions.task, [predictions.labels])
     return np.full_like(predictions.labels, constant)
 
 

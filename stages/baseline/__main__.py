@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from tuneline.analysis.baselines import Predict, majority_model, tfidf_model
+from tuneline.baselines.frozen import FrozenEncoder, fit_frozen_baselines
+from tuneline.baselines.texts import Predict, majority_model, tfidf_model
 from tuneline.core.atomic_files import replace_directory
 from tuneline.core.paths import BASE_MODEL, BASELINES, RAW, TOKENIZER, split_file
 from tuneline.core.stage import require, run_stage
 from tuneline.core.tables import SplitReader, baselines_schema, check_text_columns, rebatch, write_batches
 from tuneline.core.terminal import phase, progress
-from tuneline.model.frozen_baselines import FrozenEncoder, fit_frozen_baselines
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.tasks import Task, read_task

@@ -26,6 +26,7 @@ from tuneline.core.records import Metrics
 from tuneline.core.stage import require, run_stage
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
+from tuneline.metrics.judging import averaging
 from tuneline.model.batches import TokenizedSplit
 from tuneline.onnx.records import (
     EXPORT_RECORD,
@@ -53,7 +54,7 @@ def main() -> dict[str, float]:
     trained, clusters = read_logits(require(PREDICTIONS, "evaluate"), len(split))
     # with the decisions of the trained model
     task = read_task(pq.read_schema(PREDICTIONS), "label")
-    average = task.averaging(params.evaluate.f1)
+    average = averaging(task, params.evaluate.f1)
     reference = TrainedLogits(split.labels, task, trained, params.train.metric, average, clusters)
 
     # comparison

@@ -6,6 +6,7 @@ import numpy as np
 
 from stages.compare.logits import LogitComparison, Logits, TrainedLogits
 from tuneline.core.tables import SplitReader
+from tuneline.evaluation.probability_scores import confidences
 from tuneline.onnx.records import Flip, Prediction
 
 LIMIT = 100
@@ -42,7 +43,7 @@ def _prediction(reference: TrainedLogits, logits: Logits, row: int) -> Predictio
     row_logits = logits[row : row + 1]
     (prediction,) = task.predictions(row_logits)
     value = task.label_value(prediction)
-    probability = task.confidence(row_logits)
-    if probability is None:
+    (probability,) = confidences(task, row_logits).tolist()
+    if not task.has_classes:
         return Prediction(prediction=value)
     return Prediction(prediction=value, probability=probability)

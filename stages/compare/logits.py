@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from tuneline.core.errors import DataError
 from tuneline.core.tables import numpy_values
+from tuneline.evaluation.probability_scores import probability_scores
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import effective_rows, exact_interval, paired_difference
-from tuneline.metrics.table import Averaging, Metric
+from tuneline.metrics.table import Averaging, Metric, project_metric
+from tuneline.onnx.agreement import agreement, agreement_metrics
 from tuneline.onnx.records import Saturation
 from tuneline.tasks import Task
 from tuneline.tasks.predictions import clusters_of, read_predictions
@@ -41,7 +43,7 @@ class TrainedLogits:
     @property
     def metric(self) -> Metric:
         """Metric whose drop is limited: the one that decides in the project."""
-        return self.task.project_metric(self.train_metric)
+        return project_metric(self.task.metric_kind, self.train_metric)
 
     def score(self, logits: Logits) -> float:
         """Return the metric of logits of shape ``(rows, outputs)``."""
@@ -49,7 +51,10 @@ class TrainedLogits:
 
     def quality(self, logits: Logits) -> dict[str, float]:
         """Return the metric, and what the task compares beside it."""
-        return {self.metric.name: self.score(logits), **self.task.exported_quality(logits, self.labels)}
+        return {
+            self.metric.name: self.score(logits),
+            **probability_scores(self.task, logits, self.labels, compared=True),
+        }
 
 
 @dataclass(frozen=True)
@@ -88,11 +93,11 @@ def compare_logits(
 
     # agreement of predictions
     task = reference.task
-    agreement = task.agreement(reference.logits, exported, reference.labels, close_rmse)
-    agreement[not_finite] = 0.0
-    flipped = np.flatnonzero(agreement < 1.0)
-    independent = effective_rows(agreement, reference.clusters)
-    agreement_interval = exact_interval(float(agreement.mean()) * independent, independent)
+    agreeing = agreement(task, reference.logits, exported, reference.labels, close_rmse)
+    agreeing[not_finite] = 0.0
+    flipped = np.flatnonzero(agreeing < 1.0)
+    independent = effective_rows(agreeing, reference.clusters)
+    agreement_interval = exact_interval(float(agreeing.mean()) * independent, independent)
 
     # drop of the metric
     drop = f"{reference.metric.name}_drop"
@@ -109,14 +114,14 @@ def compare_logits(
     metrics = {
         "max_abs_diff": float(per_row.max()),
         "mean_abs_diff": float(difference.mean()),
-        "agreement": float(agreement.mean()),
+        "agreement": float(agreeing.mean()),
         "agreement_low": agreement_interval.low,
         "agreement_high": agreement_interval.high,
         "flips": len(flipped),
         drop: metric_drop.value,
         f"{drop}_low": metric_drop.low,
         f"{drop}_high": metric_drop.high,
-        **task.agreement_metrics(reference.logits, exported),
+        **agreement_metrics(task, reference.logits, exported),
         **reference.quality(exported),
     }
     # A stable sort: rows of equal difference stay in the order of the split.

@@ -264,7 +264,7 @@ def write_splits(
             path = written / split / f"{number:05d}.parquet"
             shards.append(path)
             files.append((path, shard_file(folder, split, number, count)))
-        if labels.correlates and split in {"train", params.evaluate.split}:
+        if not labels.has_classes and split in {"train", params.evaluate.split}:
             refuse_constant(split, shards)
 
         specification = data.source_specs.get(split, data.splits.train)

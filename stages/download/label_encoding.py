@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from stages.download.row_selection import RowSelection
 from stages.download.source import StagedSplit
+from stages.download.unlabelled import unlabelled_column
 from tuneline.core.errors import DataError
 from tuneline.params.data import DataParams
 from tuneline.readers.label_values import written_classes
@@ -57,7 +58,7 @@ class LabelEncoder:
         A missing label is null, and -1 in a split without any labels. The id of an unknown label is -1, too.
         """
         if not labelled:
-            return self.labels.unlabelled_column(batch.num_rows)
+            return unlabelled_column(self.labels, batch.num_rows)
         return self.labels.stored(batch[LABEL], self.written)
 
 

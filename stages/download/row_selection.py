@@ -8,11 +8,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from stages.download.source import GROUP, SourceSlice, StagedSplit
+from tuneline.analysis.strata import strata
 from tuneline.core.paths import SPLITS
 from tuneline.params import Params
 from tuneline.params.data import SplitParams
 from tuneline.readers.labelled import LABEL
-from tuneline.tasks import TASKS
+from tuneline.tasks import unnamed_task
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,6 @@ def divide_train(
         return _selections(params, slices, parts), 0
     from tuneline.analysis.splitting import assign_splits, row_hashes
 
-    kind = TASKS[params.data.task]
     rows = []
     labels = []
     ungrouped = 0
@@ -74,8 +74,8 @@ def divide_train(
         rows.append(row_hashes(texts, groups, params.seed))
         labels.append(batch[LABEL])
 
-    strata = kind.strata(pa.concat_arrays(labels))
-    parts = assign_splits(np.concatenate(rows), strata, split)
+    row_strata = strata(unnamed_task(params.data.task), pa.concat_arrays(labels))
+    parts = assign_splits(np.concatenate(rows), row_strata, split)
     return _selections(params, slices, parts), ungrouped
 
 

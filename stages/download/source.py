@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from stages.download.unlabelled import has_labels
 from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError
 from tuneline.core.tables import ROW_GROUP, rebatch, write_batches
@@ -160,6 +161,8 @@ def stage_split(
     schema = schema.append(pa.field(HAS_TEXT, pa.bool_()))
     limit = params.files.max_row_group_mb
 
+    unnamed = columns.kind.of_outputs(())
+
     # what is known only when all rows were read
     origins: list[Origin] = []
     rows = 0
@@ -190,7 +193,7 @@ def stage_split(
                         )
 
                     filled = has_text(batch.columns[: len(columns.texts)])
-                    labelled = labelled or columns.kind.has_labels(batch[LABEL])
+                    labelled = labelled or has_labels(unnamed, batch[LABEL])
                     gaps = gaps or bool(batch[LABEL].null_count) or not pc.all(filled).as_py()
 
                     index = pa.array(np.arange(rows, rows + batch.num_rows))

@@ -45,6 +45,7 @@ from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import ROW_GROUP, SplitReader, numpy_values
 from tuneline.core.terminal import phase, progress
+from tuneline.evaluation.probability_scores import probabilities_of
 from tuneline.evaluation.records import Behaviour, BehaviourResult, Slices
 from tuneline.evaluation.scoring import (
     RowSlice,
@@ -64,6 +65,8 @@ from tuneline.evaluation.scoring import (
 )
 from tuneline.metrics.curves import Columns, calibration, precision_recall_curve, roc_curve
 from tuneline.metrics.functions import CustomMetric, load_metric
+from tuneline.metrics.judging import averaging
+from tuneline.metrics.table import primary_metric
 from tuneline.model.batches import TokenizedSplit
 from tuneline.params import Params
 from tuneline.params.loading import load_params
@@ -156,7 +159,7 @@ def measure_split(
     rows = len(split)
 
     phase("slices")
-    average = schema.averaging(settings.f1)
+    average = averaging(schema, settings.f1)
     predicted = SplitPredictions(
         split.labels,
         schema.predictions(logits),
@@ -167,7 +170,7 @@ def measure_split(
         clusters,
     )
     scores = score_slices(make_split_slices(split.lengths, texts), predicted)
-    slices = slices_report(scores, schema.primary_metric.name)
+    slices = slices_report(scores, primary_metric(schema.metric_kind).name)
 
     phase("metrics")
     metrics = split_metrics(settings, split.labels, schema, logits, custom)
@@ -274,7 +277,7 @@ def write_plots(folder: Path, logits: Logits, labels: NDArray[Any], task: Task) 
     names = task.class_names
     confused = _confused_classes(logits, labels, names) if task.one_class else iter(())
     write_rows(folder / "confusion.csv", ("actual", "predicted"), confused)
-    probability = task.probabilities_of(logits)
+    probability = probabilities_of(task, logits)
     _write_columns(folder / "roc.csv", roc_curve(probability, labels))
     _write_columns(folder / "precision_recall.csv", precision_recall_curve(probability, labels))
     _write_columns(folder / "calibration.csv", calibration(probability, labels))

@@ -23,6 +23,7 @@ from tuneline.core.atomic_files import temporary_directory
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import progress, say
 from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
+from tuneline.onnx.agreement import agreement
 from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of
 from tuneline.params import Params
 from tuneline.params.evaluate import Int8Params
@@ -108,7 +109,7 @@ class Fp32Model:
     def agreements(self, logits: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the agreement of predictions, shape ``(rows,)``; 0 where a logit is NaN or infinite."""
         task = self.split.task
-        agreements = task.agreement(self.logits, logits, self.split.labels, self.rows.close_rmse)
+        agreements = agreement(task, self.logits, logits, self.split.labels, self.rows.close_rmse)
         return np.where(np.isfinite(logits).reshape(len(logits), -1).all(axis=1), agreements, 0.0)
 
 

@@ -17,10 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.train.calibrated import RowLosses, calibrated_losses, uninformed_losses
 from stages.train.optimization import ValidationMetric
+from tuneline.metrics.judging import averaging
 from tuneline.metrics.stats import Interval, paired_difference
+from tuneline.metrics.table import project_metric
 from tuneline.model.batches import TokenizedSplit
-from tuneline.tasks.task import Labels, Logits, RowLosses
+from tuneline.tasks.task import Labels, Logits
 
 CLEAR = 1.0
 """Standard errors from which a difference of losses counts."""
@@ -39,7 +42,7 @@ class Candidate:
         """Score the logits of a model for the validation split."""
         scores = metric.scores(logits, split.labels, split.task)
         decided = metric.decided(logits, split.labels, split.task)
-        losses = split.task.calibrated_losses(logits, split.labels)
+        losses = calibrated_losses(split.task, logits, split.labels)
         return cls(scores[metric.name], losses, decided.predictions(logits))
 
     @property
@@ -107,19 +110,19 @@ class HeadChoice:
         task = split.task
         linear = Candidate.of(frozen, split, metric)
         fine_tuned = Candidate.of(tuned, split, metric)
-        deciding = task.project_metric(metric.name)
+        deciding = project_metric(task.metric_kind, metric.name)
         difference = paired_difference(
             deciding,
             split.labels,
             fine_tuned.predictions,
             linear.predictions,
-            average=task.averaging(None),
+            average=averaging(task, None),
             clusters=clusters,
         )
         return cls(
             frozen=linear,
             tuned=fine_tuned,
-            uninformed=task.uninformed_losses(split.labels),
+            uninformed=uninformed_losses(task, split.labels),
             pairs=pairs,
             metric=metric.name,
             deciding=deciding.title,

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+from stages.train.heads import check_class_params
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import BASE_MODEL, TOKENIZED, TOKENIZER
 from tuneline.core.stage import require
 from tuneline.core.tables import SplitReader, split_files
+from tuneline.metrics.judging import task_metrics
 from tuneline.model.answers import document_tensor
 from tuneline.model.architectures import token_limit
 from tuneline.model.batches import MappedSplit, TokenizedRows, TokenizedSplit
@@ -90,13 +92,13 @@ def _read_split(rows: SplitReader) -> MappedSplit:
 
 def check_label_params(params: TrainParams, labels: Task) -> None:
     """Check that metric, class weights and label smoothing fit the labels."""
-    names = [metric.name for metric in labels.metrics if metric.validated]
+    names = [metric.name for metric in task_metrics(labels) if metric.validated]
     if params.metric not in names and not FunctionName.matches(params.metric):
         raise ParamsError(
             f"train.metric: {params.metric!r} is not a metric of {labels.kind}.",
             f"Choose one of {', '.join(names)}, or write project/FILE.py:FUNCTION.",
         )
-    labels.check_class_params(params.class_weights, params.label_smoothing)
+    check_class_params(labels, params.class_weights, params.label_smoothing)
 
 
 def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:

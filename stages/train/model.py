@@ -25,6 +25,7 @@ from transformers import (
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
+from stages.train.heads import matches_head, problem_type
 from tuneline.core.errors import ParamsError
 from tuneline.core.paths import BASE_MODEL
 from tuneline.core.terminal import say
@@ -66,7 +67,7 @@ def label_config(labels: Task) -> dict[str, Any]:
     return {
         "id2label": dict(enumerate(names)),
         "label2id": {name: index for index, name in enumerate(names)},
-        "problem_type": labels.problem_type,
+        "problem_type": problem_type(labels),
     }
 
 
@@ -195,7 +196,7 @@ def match_head(model: PreTrainedModel, stored: Sequence[str], labels: Task) -> H
     head starts anew: a row of another class would have to be unlearned first. The head of a regression has
     one row, and stays.
     """
-    if labels.matches_head(stored):
+    if matches_head(labels, stored):
         return "kept"
     weight_names = _output_weights(model)
 

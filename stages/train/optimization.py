@@ -13,8 +13,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from transformers import SchedulerType, get_scheduler
 
+from stages.train.decisions import cross_fitted, decided
+from stages.train.losses import balanced_weights, model_outputs, row_losses, total_weight, weighted
 from tuneline.core.errors import ParamsError
+from tuneline.metrics.example_labels import example_labels
 from tuneline.metrics.functions import CustomMetric, ProjectFunction, load_function, load_metric
+from tuneline.metrics.judging import averaging, mean_loss, prediction_scores
 from tuneline.metrics.stats import Interval, metric_interval
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.model.batches import TokenizedSplit
@@ -53,23 +57,23 @@ class Loss:
             labels: Shape ``(examples, *Task.label_shape)``: int64 classes, float32 targets, or what another
                 kind of task has.
         """
-        outputs = self.task.model_outputs(logits)
+        outputs = model_outputs(self.task, logits)
         weight = None
         if self.class_weights is not None:
             weight = torch.as_tensor(self.class_weights, device=logits.device)
         if self.function is None:
-            return self.task.losses(outputs, labels, weight, self.label_smoothing)
+            return row_losses(self.task, outputs, labels, weight, self.label_smoothing)
 
         losses: Tensor = self.function(outputs, labels).float()
         if weight is not None:
-            losses = self.task.weighted(losses, labels, weight)
+            losses = weighted(self.task, losses, labels, weight)
         return losses
 
     def total_weight(self, labels: Labels) -> float:
         """Return the divisor of the summed losses: the number of examples, or their summed class weights."""
         if self.class_weights is None:
             return float(len(labels))
-        return self.task.total_weight(labels, self.class_weights)
+        return total_weight(self.task, labels, self.class_weights)
 
 
 def build_loss(params: TrainParams, split: TokenizedSplit) -> Loss:
@@ -86,7 +90,7 @@ def class_weights(params: TrainParams, split: TokenizedSplit) -> NDArray[np.floa
     if params.class_weights is None:
         return None
     if params.class_weights == "balanced":
-        return split.task.balanced_weights(split.labels)
+        return balanced_weights(split.task, split.labels)
     weights = [params.class_weights.get(name, 1.0) for name in split.task.output_names]
     return np.array(weights, dtype=np.float32)
 
@@ -111,8 +115,8 @@ def _example(labels: Task) -> tuple[Tensor, Tensor]:
     # a generator of its own: trying a function must not move the random numbers of the run
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn((_ROWS, labels.outputs), generator=generator)
-    example_labels = torch.from_numpy(labels.example_labels(_ROWS))
-    return labels.model_outputs(logits).requires_grad_(), example_labels
+    examples = torch.from_numpy(example_labels(labels, _ROWS))
+    return model_outputs(labels, logits).requires_grad_(), examples
 
 
 def _check_losses(function: ProjectFunction, logits: Tensor, labels: Tensor) -> None:
@@ -188,17 +192,17 @@ class ValidationMetric:
 
     def decided(self, logits: Logits, labels: Labels, task: Task) -> Task:
         """Return the task with the decisions that suit a split best."""
-        return task.decided(logits, labels, self.thresholds)
+        return decided(task, logits, labels, self.thresholds)
 
     def predictions(self, logits: Logits, labels: Labels, task: Task) -> Labels:
         """Return predictions to measure by: no row is decided by thresholds that it has chosen."""
-        return task.cross_fitted(logits, labels, self.thresholds)
+        return cross_fitted(task, logits, labels, self.thresholds)
 
     def scores(self, logits: Logits, labels: NDArray[Any], task: Task) -> Mapping[str, float]:
         """Return the metrics of a split by name: the metrics of its task, the loss, and this one."""
         predictions = self.predictions(logits, labels, task)
-        metrics = task.prediction_scores(labels, predictions, task.averaging(None))
-        metrics["loss"] = task.mean_loss(logits, labels)
+        metrics = prediction_scores(task, labels, predictions, averaging(task, None))
+        metrics["loss"] = mean_loss(task, logits, labels)
         if self.custom is not None:
             metrics[self.name] = self.custom.compute(logits, labels)
         return metrics
@@ -221,7 +225,7 @@ class ValidationMetric:
         metric = METRIC_TABLE[self.name]
         predictions = self.predictions(logits, labels, task)
         estimate = metric_interval(
-            metric, labels, predictions, average=task.averaging(None), seed=seed, clusters=clusters
+            metric, labels, predictions, average=averaging(task, None), seed=seed, clusters=clusters
         )
         if estimate is None:
             return None

@@ -27,6 +27,7 @@ from stages.train.devices import (
     sharding,
 )
 from stages.train.embeddings import fold_embeddings, train_used_embeddings, used_embeddings
+from stages.train.heads import logged_label, new_bias, scales_targets, uniform_logits
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.model import TargetScale, adapt, build_model, compute_first_token_only, start_head
 from stages.train.optimization import (
@@ -44,6 +45,7 @@ from tuneline.core.errors import DataError
 from tuneline.core.hashes import content_key
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.training_devices import TrainingSegment
+from tuneline.metrics.example_labels import example_labels
 from tuneline.params import Params, RunParams, TrainParams
 from tuneline.tasks import Task
 from tuneline.tasks.task import Logits
@@ -200,14 +202,14 @@ def _set_up_model(
 
     # what a new head of a checkpoint can know before the first step
     if params.model.checkpoint is not None:
-        bias = inputs.labels.new_bias(inputs.train.labels, class_weights(params.train, inputs.train))
+        bias = new_bias(inputs.labels, inputs.train.labels, class_weights(params.train, inputs.train))
         if bias is not None:
             start_head(model, drawn, bias)
 
     # changes of the forward pass, then of what is trained
     first_token_only = params.train.first_token_only and compute_first_token_only(model)
     target_scale = None
-    if inputs.labels.scales_targets:
+    if scales_targets(inputs.labels):
         target_scale = TargetScale.apply(model, drawn, inputs.train.labels)
     adapted = adapt(model, params.train, drawn)
     if divisible and params.train.lora is None:
@@ -397,7 +399,7 @@ def _print_first_micro_batch(state: TrainState) -> None:
 
 def describe_labels(labels: Tensor, schema: Task) -> str:
     """Return shape, type and first values of labels, with class names."""
-    values = [schema.logged_label(label) for label in labels[:SHOWN_LABELS].tolist()]
+    values = [logged_label(schema, label) for label in labels[:SHOWN_LABELS].tolist()]
     if len(labels) > SHOWN_LABELS:
         values.append("...")
     return f"{tuple(labels.shape)} {_dtype(labels)}: {', '.join(values)}"
@@ -414,13 +416,13 @@ def _print_initial_loss(state: TrainState, loss: float) -> None:
             f"The loss before the first step is {loss}.",
             "Look for NaN in the weights of model.checkpoint and in the labels.",
         )
-    logits = state.loss.task.uniform_logits
+    logits = uniform_logits(state.loss.task)
     if logits is None:
         state.logger.info(f"initial loss {loss:.4f}")
         return
 
     # which label does not matter: all have the same probability
-    label = state.loss.task.example_labels(1)
+    label = example_labels(state.loss.task, 1)
     uniform_loss = float(state.loss.per_example(torch.from_numpy(logits), torch.from_numpy(label)))
     uniform = uniform_loss / state.loss.total_weight(label)
     state.logger.info(f"initial loss {loss:.4f}; a uniform prediction gives {uniform:.4f}")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.validate.raw import BOM, RawSplit
+from tuneline.analysis.label_bins import bin_values
 from tuneline.analysis.text import repaired
 from tuneline.params import Params
 from tuneline.tasks import Task
@@ -242,5 +243,5 @@ def _counts(split: RawSplit) -> NDArray[np.int64]:
     counts = np.zeros(classes, np.int64)
     for labels in split.label_batches():
         valid = labels[split.task.valid(labels)]
-        counts += np.bincount(split.task.bin_values(valid), minlength=classes)
+        counts += np.bincount(bin_values(split.task, valid), minlength=classes)
     return counts

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.validate.label_limits import label_tolerance
 from stages.validate.raw import RawSplit
 from tuneline.analysis.near_duplicates import NO_ROW, NearDuplicateRows, OriginRows, first_copies
 from tuneline.analysis.text import Keys
@@ -63,7 +64,7 @@ def copy_columns(
     columns: dict[str, NDArray[np.generic]] = {"duplicate_of": first_copies(current.keys)}
     if current.is_labelled:
         codes = current.label_codes
-        columns["conflict_with"] = label_conflicts(current.keys, codes, labels.label_tolerance(codes))
+        columns["conflict_with"] = label_conflicts(current.keys, codes, label_tolerance(labels, codes))
     names = list(raw)
     earlier = names[: names.index(split)]
     if earlier:

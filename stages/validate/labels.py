@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from stages.validate.raw import RawSplit
-from tuneline.analysis.baselines import UNSPACED, read_sample, stratified_folds
 from tuneline.analysis.drift import Numbers
+from tuneline.analysis.label_bins import bins
+from tuneline.analysis.sampling import UNSPACED, read_sample, stratified_folds
 from tuneline.analysis.text import BOUNDARY, normalized
 from tuneline.core.tables import LABELS, UNLABELLED, SplitReader
 from tuneline.metrics.stats import Interval, wilson_interval
@@ -75,7 +76,7 @@ class LabelBins:
     @classmethod
     def of(cls, task: Task, train: NDArray[Any]) -> Self:
         """Prepare for the labels of a data set, given the labels of train."""
-        return cls(task, *task.bins(train))
+        return cls(task, *bins(task, train))
 
     def ids(self, labels: Labels) -> Ids:
         """Return the class id of each label, -1 for a label that is invalid or missing.

@@ -56,7 +56,7 @@ def data_overview(profile: Profile) -> dict[str, Any]:
             sets[split] = described_sets(profiled.label_figures)
 
     targets = None
-    if profile.task.ordered:
+    if not profile.task.has_classes:
         targets = draw_histograms("label", "Label", labels, logarithmic=False)
 
     if sets:

@@ -14,6 +14,7 @@ from stages.validate.checks import Table, percent, tolerated_rows
 from stages.validate.classes import ClassFindings, quoted_name, shortened
 from stages.validate.columns import Arrays, StoredColumns, column_writer, stored, write_columns
 from stages.validate.copies import copy_columns, copy_notes
+from stages.validate.label_limits import label_limits, names_text
 from stages.validate.label_sets import examine_sets
 from stages.validate.labels import LabelFindings, examine_labels
 from stages.validate.raw import RawSplit, broken_character_notes, read_raw
@@ -30,6 +31,7 @@ from tuneline.analysis.drift import (
     population_stabilities,
     population_stability,
 )
+from tuneline.analysis.label_bins import bin_values, histograms, label_figures, largest_share
 from tuneline.analysis.near_duplicates import NearDuplicateRows, find_near_duplicates
 from tuneline.core.errors import DataError
 from tuneline.core.paths import GROUPS, SPLITS, TOKENIZER
@@ -234,7 +236,7 @@ def described(schema: pa.Schema) -> dict[str, str]:
         task = read_task(schema)
     except DataError:  # the file has no names
         return types
-    return {**types, "names of labels": task.names_text}
+    return {**types, "names of labels": names_text(task)}
 
 
 def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows) -> Table:
@@ -258,7 +260,7 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows
     if not current.is_labelled and split not in ("train", params.evaluate.split):
         limits["class_ids"] = [UNLABELLED]
     else:
-        limits |= data.labels.label_limits
+        limits |= label_limits(data.labels)
     if data.classes:
         notes |= data.classes.notes(split, current)
     if data.classes or not limits:
@@ -361,7 +363,7 @@ def measurements(data: DerivedData, split: str, tokenized: StoredColumns | None)
 
     # the split itself
     if current.is_labelled and current.rows:
-        measured["class_balance"] = data.labels.largest_share(current.labels)
+        measured["class_balance"] = largest_share(data.labels, current.labels)
     if tokenized is not None:
         unknown = tokenized.column("unknown_tokens").sum()
         content = tokenized.column("content_tokens").sum()
@@ -420,7 +422,7 @@ def label_drift(data: DerivedData, split: str, check: str, reference: LabelRefer
     Where a row has several labels, they are the distances of the label that has drifted most.
     """
     rule: DriftRule = getattr(data.params.validate_, check)
-    if data.labels.ordered:
+    if not data.labels.has_classes:
         return drift_columns(check, rule, data.raw[split].labels, reference.labels, ordered=True)
     distances = label_distances(data, split, reference)
     return significant_columns({check: distances[most_drifted(distances, rule.significance)]}, rule)
@@ -434,8 +436,8 @@ def label_distances(data: DerivedData, split: str, reference: LabelReference) ->
     if profile.labels is not None:
         counts[: len(profile.labels.counts)] = profile.labels.counts
     return population_stabilities(
-        data.labels.histograms(counts, profile.rows),
-        data.labels.histograms(np.array(reference.labels.counts), reference.rows),
+        histograms(data.labels, counts, profile.rows),
+        histograms(data.labels, np.array(reference.labels.counts), reference.rows),
     )
 
 
@@ -445,7 +447,7 @@ def drift_notes(data: DerivedData, split: str) -> dict[str, list[str]]:
     profile = data.profiles[split]
     for check, reference in label_references(data, split).items():
         rule: DriftRule = getattr(data.params.validate_, check)
-        if data.labels.ordered or profile.labels is None:
+        if not data.labels.has_classes or profile.labels is None:
             continue
         distances = label_distances(data, split, reference)
         if len(distances) == 1:
@@ -505,11 +507,11 @@ def profile_split(split: RawSplit, labels: Task) -> SplitProfile:
     distribution = None
     figures = None
     if split.is_labelled:
-        figures = labels.label_figures(split.labels) or None
-    if split.is_labelled and labels.ordered:
+        figures = label_figures(labels, split.labels) or None
+    if split.is_labelled and not labels.has_classes:
         distribution = Distribution.of_numbers(split.labels.astype(np.float64))
     elif split.is_labelled:
-        distribution = Distribution.of_classes(labels.bin_values(split.labels), labels.outputs)
+        distribution = Distribution.of_classes(bin_values(labels, split.labels), labels.outputs)
     words = split.vocabulary.most_common(WORDS)
     hashes = [f"{value:016x}" for value in words.tolist()]
     return SplitProfile(
@@ -530,7 +532,7 @@ def labels_as(profile: Profile, labels: Task, split: str) -> Distribution | None
     profiled = profile.splits[split].labels
     if profiled is None or profile.task.kind != labels.kind:
         return None
-    if labels.ordered:
+    if not labels.has_classes:
         return profiled
     removed = dict(zip(profile.task.output_names, profiled.counts, strict=False))
     counts = [removed.pop(name, 0) for name in labels.output_names]

@@ -18,10 +18,14 @@ from tests.records import export_record
 from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.hashes import file_hash
 from tuneline.core.tables import raw_schema, write_table
+from tuneline.evaluation.probability_scores import probability_scores
 from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, spread_metrics
+from tuneline.linear.estimators import constant_prediction
+from tuneline.metrics.judging import averaging, metrics_of
+from tuneline.metrics.table import primary_metric
 from tuneline.model.batches import TokenizedSplit
 from tuneline.tasks import Task, task_with_names
-from tuneline.tasks.predictions import metrics_of, write_predictions
+from tuneline.tasks.predictions import write_predictions
 
 PARAMS = {
     "seed": 42,
@@ -56,7 +60,7 @@ class FinishedProject:
         self.root = root
         self.task = task or task_with_names(names)
         self.rows = rows
-        self.metric = self.task.primary_metric.name
+        self.metric = primary_metric(self.task.metric_kind).name
         self.params = {**PARAMS, "data.task": self.task.kind, "train.metric": self.metric, **params}
         (root / "dvc.yaml").write_text("stages: {}\n")
         (root / ".gitignore").write_text("/data/\n/models/\n/plots/\n/reports/\n/.dvc/cache/\n")
@@ -141,7 +145,7 @@ class FinishedProject:
         (self.root / "plots/evaluation").mkdir(parents=True, exist_ok=True)
         write_plots(self.root / "plots/evaluation", logits, self.labels, self.task)
         metrics = {**metrics_of(logits, self.labels, self.task), "rows": self.rows}
-        metrics |= self.task.probability_metrics(logits, self.labels)
+        metrics |= probability_scores(self.task, logits, self.labels)
         metrics |= self.baselines(self.task.predictions(logits))
         self.write("metrics/evaluate.json", {name: round(value, 6) for name, value in metrics.items()})
 
@@ -152,9 +156,9 @@ class FinishedProject:
         if self.task.names:
             tfidf = self.labels.copy()
             tfidf[::4] = self.other_labels()[::4]
-        constant = self.task.constant_prediction([self.labels])
+        constant = constant_prediction(self.task, [self.labels])
         majority = np.broadcast_to(constant, self.labels.shape).astype(self.labels.dtype)
-        split = SplitPredictions(self.labels, predictions, self.task, self.task.averaging(None), 0)
+        split = SplitPredictions(self.labels, predictions, self.task, averaging(self.task, None), 0)
         return (
             spread_metrics(split)
             | baseline_metrics(split, "majority", majority)

@@ -20,6 +20,7 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.paths import BASE_RECORD, ONNX, PARAMS, PREDICTIONS, RAW, VALIDATION_PREDICTIONS
 from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.records import Metrics
+from tuneline.metrics.judging import averaging, task_metrics
 from tuneline.metrics.table import (
     AGREEMENT_TITLES,
     INDEPENDENT_ROWS,
@@ -501,11 +502,11 @@ def compare_revisions(
 
     models = PairedComparison.of(
         now.schema,
-        [metric for metric in now.schema.metrics if metric.resampled],
+        [metric for metric in task_metrics(now.schema) if metric.resampled],
         labels,
         predictions,
         predictions_then,
-        average=now.schema.averaging(params.get("evaluate.f1")),
+        average=averaging(now.schema, params.get("evaluate.f1")),
         seed=int(params.get("seed") or 0),
         clusters=clusters,
     )

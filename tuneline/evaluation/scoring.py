@@ -18,8 +18,10 @@ from tuneline.core.disk_errors import full_disk
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.stage import require
 from tuneline.core.tables import ROW_GROUP, read_table
+from tuneline.evaluation.probability_scores import probability_scores, slice_metric, spread
 from tuneline.evaluation.records import SliceMetrics, Slices
 from tuneline.metrics.functions import CustomMetric
+from tuneline.metrics.judging import averaging, mean_loss, prediction_scores, task_metrics
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import LEVEL, Estimate, leak_difference, metric_interval, paired_difference
 from tuneline.metrics.table import (
@@ -29,6 +31,8 @@ from tuneline.metrics.table import (
     WITHOUT_LEAKS,
     Averaging,
     Metric,
+    primary_metric,
+    project_metric,
 )
 from tuneline.params import EvaluateParams
 from tuneline.tasks import Task
@@ -93,7 +97,7 @@ class SplitPredictions:
     @property
     def deciding(self) -> Metric:
         """The metric that decides in this project."""
-        return self.task.project_metric(self.metric)
+        return project_metric(self.task.metric_kind, self.metric)
 
 
 def compute_metrics(
@@ -110,7 +114,7 @@ def compute_metrics(
     References and predictions have the shape ``(rows,)``. ``others`` are ``NAME`` or ``NAME:CONFIG`` of
     the evaluate library's own metrics; it takes seconds to import. Each must give finite numbers.
     """
-    scores = task.prediction_scores(references, predictions, average)
+    scores = prediction_scores(task, references, predictions, average)
     for text in others:
         scores.update(_library_scores(text, references, predictions, average))
     return scores
@@ -174,11 +178,11 @@ def split_metrics(
         custom: Metrics of the user.
     """
     metrics = compute_metrics(
-        task, labels, task.predictions(logits), task.averaging(params.f1), params.library_metrics
+        task, labels, task.predictions(logits), averaging(task, params.f1), params.library_metrics
     )
-    metrics["loss"] = task.mean_loss(logits, labels)
+    metrics["loss"] = mean_loss(task, logits, labels)
     metrics["rows"] = len(labels)
-    metrics |= task.probability_metrics(logits, labels)
+    metrics |= probability_scores(task, logits, labels)
     for metric in custom:
         metrics[metric.name] = metric.compute(logits, labels)
     return metrics
@@ -360,10 +364,10 @@ def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[Sl
 
     Each slice is scored before the next is made.
     """
-    compared = split.task.primary_metric
+    compared = primary_metric(split.task.metric_kind)
     beside = split.deciding
     if beside is compared:
-        beside = split.task.slice_metric
+        beside = slice_metric(split.task)
     scored = []
     for row_slice in slices:
         rows = split.take(row_slice.rows)
@@ -418,9 +422,9 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
     The majority has ``majority_accuracy`` and ``majority_f1``; a regression has ``mean_mse``, because the
     correlations of a constant are undefined.
     """
-    scores = split.task.prediction_scores(split.labels, predictions, split.average)
+    scores = prediction_scores(split.task, split.labels, predictions, split.average)
     metrics = {}
-    for metric in split.task.metrics:
+    for metric in task_metrics(split.task):
         key = metric.of_baseline(model)
         if key and metric.name in scores:
             metrics[key] = scores[metric.name]
@@ -450,4 +454,4 @@ def spread_metrics(split: SplitPredictions) -> dict[str, float]:
     metrics = {low_key: estimate.low, high_key: estimate.high}
     if split.clusters is not None:
         metrics[INDEPENDENT_ROWS] = len(np.unique(split.clusters))
-    return metrics | split.task.spread(split.values, split.labels)
+    return metrics | spread(split.task, split.values, split.labels)

@@ -7,6 +7,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.tasks.probabilities import sigmoid
+
 POINTS = 200
 """Most points of a curve."""
 BINS = 15
@@ -18,14 +20,6 @@ Classes = NDArray[Any]
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 ROWS_AT_A_TIME = 100_000
 _GRID = np.linspace(0.0, 1.0, POINTS + 1)
-
-
-def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the softmax of logits, computed in float64; both of shape ``(rows, classes)``."""
-    wide = logits.astype(np.float64)
-    exponentials = np.exp(wide - wide.max(axis=1, keepdims=True))  # finite for logits of any size
-    result: NDArray[np.float64] = exponentials / exponentials.sum(axis=1, keepdims=True)
-    return result
 
 
 class ClassProbabilities(Protocol):
@@ -111,13 +105,6 @@ class Sigmoid:
         So the curve of calibration is of the probability that a label is there.
         """
         return sigmoid(self.logits).ravel(), labels.ravel() == 1
-
-
-def sigmoid(logits: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the probabilities of logits, computed in float64."""
-    from scipy.special import expit
-
-    return np.asarray(expit(logits.astype(np.float64)))
 
 
 def has_class(labels: Classes, index: int) -> NDArray[np.bool_]:

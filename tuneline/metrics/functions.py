@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from tuneline.core.errors import ParamsError
 from tuneline.core.paths import PIPELINE, PROJECT
 from tuneline.core.yaml_files import read_yaml
+from tuneline.metrics.example_labels import example_labels
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params.section import FunctionName, check_listed
+from tuneline.tasks import Task
 
 OPTIONS_OF = {"train.loss": " or a value in train.loss_options"}
 """Where the values of other arguments come from, by parameter; a metric has none."""
@@ -182,18 +184,7 @@ class CustomMetric:
         return float(value)
 
 
-class LabelExamples(Protocol):
-    """What a metric is tried on: a task has it."""
-
-    @property
-    def outputs(self) -> int:
-        """Number of logits of a row."""
-
-    def example_labels(self, rows: int) -> NDArray[Any]:
-        """Return different labels."""
-
-
-def load_metric(parameter: str, name: FunctionName, labels: LabelExamples) -> CustomMetric:
+def load_metric(parameter: str, name: FunctionName, labels: Task) -> CustomMetric:
     """Import a metric that a parameter names, and try it on a few rows."""
     function = load_function(parameter, name)
     if function.name.function in (*METRIC_TABLE, "rows"):
@@ -209,7 +200,7 @@ def load_metric(parameter: str, name: FunctionName, labels: LabelExamples) -> Cu
     return metric
 
 
-def _example(labels: LabelExamples) -> tuple[Logits, NDArray[Any]]:
+def _example(labels: Task) -> tuple[Logits, NDArray[Any]]:
     """Return logits and labels of a few rows, of several classes and with right and wrong predictions."""
     logits = np.random.default_rng(0).normal(size=(_ROWS, labels.outputs)).astype(np.float32)
-    return logits, labels.example_labels(_ROWS)
+    return logits, example_labels(labels, _ROWS)

@@ -16,6 +16,7 @@ from tuneline.model.encoding import ModelInputs, encode_batch, flat_array
 from tuneline.model.long_text import LongText, cut_windows, longer_text
 from tuneline.onnx.records import TokenizerRecord, exported_file
 from tuneline.onnx.session import OnnxClassifier, logits_of
+from tuneline.onnx.window_support import window_support
 from tuneline.tasks import TASKS, Task
 
 
@@ -186,7 +187,7 @@ class TextClassifier:
 
         # the window with the most support, of each row
         counts = rows.window_counts_of(np.arange(len(rows)))
-        support = self.task.window_support(window_logits, np.repeat(logits, counts, axis=0))
+        support = window_support(self.task, window_logits, np.repeat(logits, counts, axis=0))
         deciding = []
         for row, row_support in enumerate(np.split(support, np.cumsum(counts)[:-1])):
             number = int(row_support.argmax())

@@ -10,6 +10,7 @@ from typing import Any
 
 from tuneline.core.paths import RAW, VALIDATION_PREDICTIONS
 from tuneline.core.tables import is_split_file
+from tuneline.metrics.judging import averaging
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params.section import FunctionName
 from tuneline.project.dvc import Lock, cached_folder, cached_out
@@ -147,7 +148,7 @@ def compare_scores(
         labels,
         task.array_of(first_table["prediction"]),
         task.array_of(second_table["prediction"]),
-        average=task.averaging(None),
+        average=averaging(task, None),
         seed=seed,
         clusters=clusters_of(first_table),
     )

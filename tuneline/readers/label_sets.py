@@ -32,8 +32,7 @@ from tuneline.readers.label_columns import (
 from tuneline.readers.label_values import ValueProblemError, class_name, declared_class, plain_text
 from tuneline.readers.parquet import is_list
 from tuneline.readers.rows import json_type, text_problem
-from tuneline.tasks.multilabel import NO_LABELS
-from tuneline.tasks.task import UNFILLED
+from tuneline.tasks.multilabel import NO_LABELS, UNFILLED
 
 NAME_SETS = pa.list_(pa.string())
 """Arrow type of sets of names."""

@@ -24,6 +24,7 @@ from tuneline.analysis.drift import (
     population_stabilities,
     population_stability,
 )
+from tuneline.analysis.label_bins import bin_values, histograms
 from tuneline.analysis.text import VocabularyCounts, normalized, words
 from tuneline.reports.checks import Profile
 from tuneline.settings import DriftLimits
@@ -119,7 +120,7 @@ def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:
         return np.zeros(0, dtype=np.int64)
     task = profile.task
     values = task.encoded(pa.chunked_array([predicted]))
-    return bin_counts(task.bin_values(values[task.valid(values)]), np.array(labels.edges))
+    return bin_counts(bin_values(task, values[task.valid(values)]), np.array(labels.edges))
 
 
 class DriftMeasure(NamedTuple):
@@ -174,8 +175,8 @@ def _label_distance(profile: Profile, counts: RowCounts, limits: DriftLimits) ->
     if train.labels is None:
         return None
     task = profile.task
-    predicted = task.histograms(counts.labels, counts.rows)
-    trained = task.histograms(np.array(train.labels.counts), train.rows)
+    predicted = histograms(task, counts.labels, counts.rows)
+    trained = histograms(task, np.array(train.labels.counts), train.rows)
     if not predicted[0].sum():
         return None
 

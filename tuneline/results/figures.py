@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from tuneline.core.paths import METRICS, PLOTS
 from tuneline.core.records import Metrics
+from tuneline.evaluation.probability_scores import confidences
 from tuneline.metrics.stats import Estimate
 from tuneline.project.dvc import Lock
 from tuneline.project.repo import PreviousResult
 from tuneline.reports.page import BAD, DASHED, FIGURE_WIDTH, FIRST, GRID, MUTED, SECOND, canvas, to_svg
 from tuneline.results.predictions import Cooccurrence, Headline, ReportedPredictions
+from tuneline.results.task_words import error_figure
 from tuneline.results.verdict import read_curve
 
 if TYPE_CHECKING:
@@ -203,7 +205,7 @@ def draw_calibration(bins: Columns, _: Columns | None = None) -> Markup:
 def draw_confidence(predictions: ReportedPredictions) -> Markup:
     """Draw the histogram of the confidence of correct and wrong predictions."""
     # Confidence is the probability of the predicted class, not of the label.
-    probability = predictions.task.confidences(predictions.logits)
+    probability = confidences(predictions.task, predictions.logits)
     correct = ~predictions.errors
     # The axis begins at a tenth: no confidence is lower than one by the number of classes.
     lowest = np.clip(np.floor(probability.min() * 10) / 10, 0, 0.9)
@@ -253,7 +255,7 @@ def draw_predictions(predictions: ReportedPredictions) -> dict[str, Markup]:
     occur together where a row has several.
     """
     drawn_by = {"confidence": draw_confidence, "residuals": draw_residuals}
-    name = predictions.task.error_figure
+    name = error_figure(predictions.task)
     figures = {name: drawn_by[name](predictions)}
     together = Cooccurrence.of(predictions)
     if together is not None:

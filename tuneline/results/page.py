@@ -68,6 +68,7 @@ from tuneline.results.predictions import (
     headline,
     largest_errors,
 )
+from tuneline.results.task_words import curves_note
 from tuneline.results.verdict import RunFacts, is_frozen, judge_run
 from tuneline.tasks import TASKS, Classification, Task
 
@@ -370,7 +371,7 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
     classes: list[ClassMetrics] = []
     confusion = None
     cooccurrence = None
-    curves_note = ""
+    about_curves = ""
     errors: list[ModelError] = []
     errors_note = ""
     raw = SplitReader.find(root / RAW, str(params.get("evaluate.split", "test")))
@@ -378,7 +379,7 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         classes = predictions.classes
         confusion = Confusion.of(predictions)
         cooccurrence = Cooccurrence.of(predictions)
-        curves_note = predictions.task.curves_note
+        about_curves = curves_note(predictions.task)
         errors = largest_errors(predictions, raw, list(params.get("data.text_columns") or []))
         errors_note = predictions.about_errors
 
@@ -396,7 +397,7 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         classes=classes,
         confusion=confusion,
         cooccurrence=cooccurrence,
-        curves_note=curves_note,
+        curves_note=about_curves,
         errors=errors,
         slices=Slices.read_if_valid(root / REPORTS / "slices.json"),
         behaviour=Behaviour.read_if_valid(root / REPORTS / "behaviour.json"),

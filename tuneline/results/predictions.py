@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 from tuneline.core.errors import DataError
 from tuneline.core.paths import PREDICTIONS
 from tuneline.core.tables import SplitReader
+from tuneline.labels.label_texts import label_text
+from tuneline.metrics.judging import averaging
 from tuneline.metrics.scores import Floats, confusion_matrix
 from tuneline.metrics.stats import Difference, Estimate, metric_interval, paired_difference
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.project.repo import PreviousResult
+from tuneline.results.largest_errors import error_size_text, error_sizes, errors_note
+from tuneline.results.task_words import thresholds_by_name
 from tuneline.results.verdict import PRIMARY_METRICS, about_errors, rivals
 from tuneline.tasks import Task, read_task
 from tuneline.tasks.predictions import clusters_of, read_predictions
@@ -76,13 +80,13 @@ class ReportedPredictions:
     @property
     def error_sizes(self) -> Floats:
         """By what errors are ordered, of shape ``(rows,)``."""
-        return self.task.error_sizes(self.logits, self.labels)
+        return error_sizes(self.task, self.logits, self.labels)
 
     @property
     def classes(self) -> "list[ClassMetrics]":
         """The metrics of each class; empty for numbers."""
         predicted = self.predicted
-        thresholds = self.task.thresholds_by_name
+        thresholds = thresholds_by_name(self.task)
         classes = []
         for index, name in enumerate(self.task.class_names):
             has_class = self.task.members(self.labels, index)
@@ -101,8 +105,8 @@ class ReportedPredictions:
     @property
     def about_errors(self) -> str:
         """What the largest errors are, in words."""
-        if self.task.errors_note:
-            return self.task.errors_note
+        if errors_note(self.task):
+            return errors_note(self.task)
         confidences = self.error_sizes
         return about_errors(confidences.tolist(), confidences[self.errors].tolist())
 
@@ -274,10 +278,10 @@ def largest_errors(
             ModelError(
                 row,
                 texts,
-                label=task.label_text(predictions.labels[row]),
-                predicted=task.label_text(predicted[row]),
+                label=label_text(task, predictions.labels[row]),
+                predicted=label_text(task, predicted[row]),
                 size=size,
-                measure=task.error_size_text(size),
+                measure=error_size_text(task, size),
             )
         )
     return errors
@@ -441,6 +445,6 @@ def interval_of(
 
 
 def _settings(params: Mapping[str, Any], predictions: ReportedPredictions) -> dict[str, Any]:
-    average = predictions.task.averaging(params.get("evaluate.f1"))
+    average = averaging(predictions.task, params.get("evaluate.f1"))
     seed = int(params.get("seed") or 0)
     return {"average": average, "seed": seed, "clusters": predictions.clusters}

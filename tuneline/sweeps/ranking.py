@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.core.errors import StageError
+from tuneline.metrics.judging import averaging
 from tuneline.metrics.stats import Selection, select_best
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.sweeps.record import SWEEP_STATE, Configuration, SweepRecord, predictions_file
@@ -143,7 +144,7 @@ def winner(root: Path, name: str, record: SweepRecord) -> Winner | None:
     for seeds in tables:
         predictions.append([task.array_of(table["prediction"]) for table in seeds])
     selection = select_best(
-        metric, labels, predictions, average=task.averaging(None), clusters=clusters_of(first)
+        metric, labels, predictions, average=averaging(task, None), clusters=clusters_of(first)
     )
     same = tuple(compared[index] for index in selection.indistinguishable)
     return Winner(compared[0], len(compared), selection, same)

@@ -13,6 +13,7 @@ from tuneline.tasks.reading import (
     register,
     task_with_names,
     trained_task,
+    unnamed_task,
 )
 from tuneline.tasks.regression import Regression
 from tuneline.tasks.task import DECISIONS, Task
@@ -29,4 +30,5 @@ __all__ = [
     "register",
     "task_with_names",
     "trained_task",
+    "unnamed_task",
 ]

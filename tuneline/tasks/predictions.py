@@ -20,7 +20,6 @@ from tuneline.core.tables import (
     read_table,
     write_batches,
 )
-from tuneline.metrics.table import Averaging
 from tuneline.tasks.task import Labels, Task
 
 
@@ -84,11 +83,3 @@ def clusters_of(table: pa.Table) -> NDArray[Any] | None:
     if CLUSTER not in table.column_names:
         return None
     return numpy_values(table[CLUSTER])
-
-
-def metrics_of(
-    logits: NDArray[np.float32], labels: NDArray[Any], task: Task, f1: Averaging | None = None
-) -> dict[str, float]:
-    """Return the metrics of predictions of one split, from logits ``(rows, outputs)``, and ``loss``."""
-    scores = task.prediction_scores(labels, task.predictions(logits), task.averaging(f1))
-    return {**scores, "loss": task.mean_loss(logits, labels)}

@@ -48,6 +48,11 @@ def register(task: type[Task]) -> None:
         SET_KINDS.append(task.kind)
 
 
+def unnamed_task(kind: str) -> Task:
+    """Return the task of a ``data.task`` whose classes are not known yet."""
+    return TASKS[kind].of_outputs(())
+
+
 def trained_task(task: Task, model: Path) -> Task:
     """Return a task with the decisions of a trained model, which are in the configuration in its folder."""
     config: dict[str, Any] = json.loads((model / "config.json").read_text(encoding="utf-8"))

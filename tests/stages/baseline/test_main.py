@@ -11,11 +11,12 @@ from stages.tokenize.tokenizer import train_wordpiece
 from tests.params import change_params, write_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_classifier
-from tuneline.analysis.baselines import predict_with_tfidf, read_sample
+from tuneline.baselines import frozen as frozen_baselines
+from tuneline.baselines.frozen import FrozenEncoder
+from tuneline.baselines.texts import predict_with_tfidf, read_sample
 from tuneline.core.errors import StageError
 from tuneline.core.tables import SplitReader, raw_schema, write_table
-from tuneline.model import frozen_baselines, linear
-from tuneline.model.frozen_baselines import FrozenEncoder
+from tuneline.linear import linear_model as linear
 from tuneline.model.tokenizer import save_tokenizer
 from tuneline.tasks import Classification, Regression, Task
 

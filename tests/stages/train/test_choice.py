@@ -11,7 +11,7 @@ from stages.train.choice import HeadChoice, advantage
 from stages.train.optimization import ValidationMetric
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.test_frozen_head import prepared_with
-from tuneline.model import linear
+from tuneline.linear import linear_model as linear
 from tuneline.tasks import Classification, Regression
 
 METRIC = ValidationMetric("accuracy", greater_is_better=True)

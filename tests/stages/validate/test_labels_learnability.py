@@ -5,7 +5,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import MultinomialNB
 
 from stages.validate.labels import FOLDS, area_under_curve, learnability, log_odds, word_features
-from tuneline.analysis.baselines import stratified_folds
+from tuneline.analysis.sampling import stratified_folds
 
 WORDS = np.array([f"w{letter}{other}" for letter in "abcdefghij" for other in "abcdefghij"])
 

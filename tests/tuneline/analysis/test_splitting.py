@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
+from tuneline.analysis.strata import strata
 from tuneline.params.data import SplitParams
 from tuneline.tasks import Classification
 
@@ -19,7 +20,7 @@ def divide(rows, params=EXACT, seed=1, groups=None):
     """Return the split of rows (text, ..., label), as an index into train, validation, test."""
     *texts, labels = (pa.array(column, pa.string()) for column in zip(*rows, strict=True))
     keys = row_hashes(texts, None if groups is None else pa.array(groups, pa.string()), seed)
-    return assign_splits(keys, Classification.strata(labels), params).tolist()
+    return assign_splits(keys, strata(Classification(()), labels), params).tolist()
 
 
 def numbered(count, classes="ab", first=0):

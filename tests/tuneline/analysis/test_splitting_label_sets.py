@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from tuneline.analysis.splitting import TEST, TRAIN, VALIDATION, assign_splits, row_hashes
+from tuneline.analysis.strata import strata
 from tuneline.params.data import SplitParams
 from tuneline.tasks import Multilabel
 
@@ -24,7 +25,7 @@ def parts_of(sets: np.ndarray, split: SplitParams = SPLIT) -> np.ndarray:
     names = np.array(NAMES)
     labels = pa.array([names[row].tolist() for row in sets], pa.list_(pa.string()))
     rows = row_hashes([pa.array([f"text {number}" for number in range(len(sets))])], None, 0)
-    return assign_splits(rows, Multilabel.strata(labels), split)
+    return assign_splits(rows, strata(Multilabel(()), labels), split)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -79,7 +80,9 @@ def test_order_of_rows_and_of_names_makes_no_difference():
     def divided(numbers, turn):
         labels = pa.array([sets[number][::turn] for number in numbers], pa.list_(pa.string()))
         rows = row_hashes([texts.take(pa.array(numbers))], None, 0)
-        return dict(zip(numbers, assign_splits(rows, Multilabel.strata(labels), SPLIT).tolist(), strict=True))
+        return dict(
+            zip(numbers, assign_splits(rows, strata(Multilabel(()), labels), SPLIT).tolist(), strict=True)
+        )
 
     numbers = list(range(len(sets)))
     assert divided(numbers, 1) == divided(numbers[::-1], -1)

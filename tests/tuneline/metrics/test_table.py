@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import brier_score_loss, f1_score, matthews_corrcoef, mean_absolute_error
 
-from tuneline.metrics.curves import Softmax, probabilities
+from tuneline.metrics.curves import Softmax
 from tuneline.metrics.scores import compute_metric, distinct_rows, numeric_columns, prediction_metrics
 from tuneline.metrics.table import METRIC_TABLE, primary_metric, project_metric
+from tuneline.tasks.probabilities import probabilities
 
 
 def class_pairs(classes: int):

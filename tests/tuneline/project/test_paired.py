@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tuneline.metrics.table import primary_metric
 from tuneline.project.paired import McNemar, PairedComparison
 from tuneline.tasks import Classification, Multilabel
 
@@ -31,7 +32,7 @@ def test_sets_of_labels_are_compared_by_their_metrics_alone():
     labels = np.tile(np.array([[1, 0], [0, 1], [0, 0]], np.int8), (40, 1))
     exact_where_empty = np.zeros_like(labels)
     task = Multilabel(("a", "b"))
-    metrics = [task.primary_metric]
+    metrics = [primary_metric(task.metric_kind)]
     result = PairedComparison.of(task, metrics, labels, labels, exact_where_empty, average="macro")
     assert result.test is None
     assert result.differences["macro_f1"].low > 0

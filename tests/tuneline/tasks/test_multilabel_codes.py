@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tuneline.analysis.label_bins import histograms
 from tuneline.tasks import Classification, Multilabel, Regression, recorded_kind, task_with_names
 
 TASK = Multilabel(("a", "b", "c", "d", "e", "f", "g", "h"))
@@ -45,5 +46,5 @@ def test_kind_and_names_of_a_record_give_the_task_again(task):
 
 def test_label_of_more_rows_than_there_are_is_no_negative_count():
     """A removed label of a reference counts every row of several removed ones."""
-    (histogram,) = Multilabel(("a",)).histograms(np.array([12]), 10)
+    (histogram,) = histograms(Multilabel(("a",)), np.array([12]), 10)
     assert histogram.tolist() == [10, 0]

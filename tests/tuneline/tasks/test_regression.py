@@ -2,7 +2,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from stages.train.heads import check_class_params
+from tuneline.analysis.label_bins import bins
+from tuneline.analysis.strata import strata
 from tuneline.core.errors import ParamsError
+from tuneline.metrics.judging import mean_loss
 from tuneline.tasks import Regression
 
 NUMBER = Regression()
@@ -13,7 +17,7 @@ def test_prediction_is_the_only_output():
 
 
 def test_loss_is_the_mean_squared_error():
-    assert NUMBER.mean_loss(np.array([[3.0]], dtype=np.float32), np.array([1.0], dtype=np.float32)) == 4.0
+    assert mean_loss(NUMBER, np.array([[3.0]], dtype=np.float32), np.array([1.0], dtype=np.float32)) == 4.0
 
 
 def test_labels_are_missing_only_where_all_are_the_mark():
@@ -26,8 +30,8 @@ def test_labels_are_missing_only_where_all_are_the_mark():
 )
 def test_parameters_of_classes_are_refused(weights, smoothing, key):
     with pytest.raises(ParamsError, match=f"train.{key}"):
-        NUMBER.check_class_params(weights, smoothing)
-    NUMBER.check_class_params(None, 0.0)
+        check_class_params(NUMBER, weights, smoothing)
+    check_class_params(NUMBER, None, 0.0)
 
 
 def test_number_that_a_person_wrote_is_valid_if_it_is_finite():
@@ -40,7 +44,7 @@ def test_numbers_are_stored_in_32_bits():
 
 
 def test_numbers_are_binned_at_the_median_of_the_finite_ones():
-    names, edges = NUMBER.bins(np.array([1, 2, 3, np.nan], dtype=np.float32))
+    names, edges = bins(NUMBER, np.array([1, 2, 3, np.nan], dtype=np.float32))
     assert names == ("labels up to 2", "labels above 2")
     assert edges == (2.0,)
 
@@ -48,4 +52,4 @@ def test_numbers_are_binned_at_the_median_of_the_finite_ones():
 def test_numbers_are_no_classes_and_in_no_stratum():
     labels = pa.array([1.5, 2.5])
     assert Regression.observed(labels) == set()
-    assert Regression.strata(labels).to_pylist() == [[], []]
+    assert strata(NUMBER, labels).to_pylist() == [[], []]

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
-from tuneline.analysis.baselines import majority_model, tfidf_model
 from tuneline.analysis.clusters import cluster_texts
+from tuneline.baselines.frozen import FrozenEncoder, fit_frozen_baselines
+from tuneline.baselines.texts import majority_model, tfidf_model
 from tuneline.cli.console import Console
 from tuneline.cli.init.row_file import open_row_file
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
@@ -30,6 +31,7 @@ from tuneline.core.hashes import split_hash
 from tuneline.core.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import phase, progress
+from tuneline.evaluation.probability_scores import probabilities_of
 from tuneline.evaluation.records import Slices
 from tuneline.evaluation.scoring import (
     RowSlice,
@@ -45,14 +47,15 @@ from tuneline.evaluation.scoring import (
 )
 from tuneline.metrics.curves import calibration, precision_recall_curve, roc_curve
 from tuneline.metrics.functions import load_metric
+from tuneline.metrics.judging import averaging
 from tuneline.metrics.stats import Estimate, metric_interval
-from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, Metric, title_of
+from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, Metric, primary_metric, title_of
 from tuneline.model.encoding import EncodingError
-from tuneline.model.frozen_baselines import FrozenEncoder, fit_frozen_baselines
 from tuneline.onnx.records import EXPORT_RECORD, ExportRecord
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.params import DataParams, Params
 from tuneline.params.data import LabelSetsParams
+from tuneline.predict.prediction_columns import cell_text
 from tuneline.project.dvc import by_key, cached_folder, cached_out
 from tuneline.project.params_file import write
 from tuneline.project.repo import lock_at, registries
@@ -67,8 +70,10 @@ from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DriftMeasure, RowCounts, drift_measures
 from tuneline.results.figures import CURVES, draw_predictions
 from tuneline.results.findings import Finding
+from tuneline.results.largest_errors import error_size
 from tuneline.results.page import metric_names, render_report, tiles_of
 from tuneline.results.predictions import Confusion, Cooccurrence, ReportedPredictions, largest_errors
+from tuneline.results.task_words import curves_note
 from tuneline.results.verdict import RunFacts, judge_run
 from tuneline.settings import DriftLimits
 from tuneline.tasks import Task
@@ -354,7 +359,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
             file.labels,
             values,
             schema,
-            schema.averaging(settings.f1),
+            averaging(schema, settings.f1),
             params.seed,
             model.params.get("train.metric"),
             clusters,
@@ -367,7 +372,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
 
         phase("slices")
         scores = score_slices(make_file_slices(file, texts, lengths, schema), predicted)
-        slices = slices_report(scores, schema.primary_metric.name)
+        slices = slices_report(scores, primary_metric(schema.metric_kind).name)
         if slices.worst is not None:
             metrics[f"worst_slice_{slices.metric}"] = slices.value(slices.worst)
         drift = measure_drift(model, file, values, notes)
@@ -588,12 +593,12 @@ def write_errors(path: Path, result: FileEvaluation, data: DataParams) -> int:
     rows = pa.array(order)
     file = result.file
     texts = {name: text.take(rows) for name, text in file.texts.items()}
-    added = free_names((file.unit, "label", "predicted", task.error_size), list(texts))
+    added = free_names((file.unit, "label", "predicted", error_size(task)), list(texts))
     columns = {added[file.unit]: file.positions.take(rows)}
     columns |= texts
     columns[added["label"]] = pa.array(task.decoded(predictions.labels[order]).to_pylist())
     columns[added["predicted"]] = pa.array(task.decoded(predictions.predicted[order]).to_pylist())
-    columns[added[task.error_size]] = pa.array(sizes[order].round(6))
+    columns[added[error_size(task)]] = pa.array(sizes[order].round(6))
     table = pa.table(columns)
 
     if path.suffix.lower() == ".parquet":
@@ -604,7 +609,7 @@ def write_errors(path: Path, result: FileEvaluation, data: DataParams) -> int:
         header = [harmless(name) for name in table.column_names]
         values = []
         for column in table.columns:
-            values.append([task.cell_text(value) for value in column.to_pylist()])
+            values.append([cell_text(task, value) for value in column.to_pylist()])
         write_csv(path, data, header, zip(*values, strict=True))
     return len(order)
 
@@ -630,7 +635,7 @@ def write_page(path: Path, result: FileEvaluation) -> None:
         "classes": predictions.classes,
         "confusion": Confusion.of(predictions),
         "cooccurrence": Cooccurrence.of(predictions),
-        "curves_note": predictions.task.curves_note,
+        "curves_note": curves_note(predictions.task),
         "errors": errors,
         "about_errors": predictions.about_errors,
         "behaviour": None,
@@ -649,7 +654,7 @@ def draw(predictions: ReportedPredictions) -> dict[str, Markup]:
     figures = {}
     computations = {"precision_recall": precision_recall_curve, "roc": roc_curve, "calibration": calibration}
     for name, compute in computations.items():
-        curve = dict(compute(predictions.task.probabilities_of(logits), labels))
+        curve = dict(compute(probabilities_of(predictions.task, logits), labels))
         points_of_curve = next(iter(curve.values()))
         if len(points_of_curve):  # there is nothing to draw where the curve is not defined
             figures[name] = CURVES[name](curve, None)

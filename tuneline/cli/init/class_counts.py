@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.clusters import Clusters, cluster_texts, renumbered
 from tuneline.analysis.splitting import assign_splits, row_hashes
+from tuneline.analysis.strata import strata
 from tuneline.analysis.text import Keys
 from tuneline.analysis.time_splitting import split_by_time
 from tuneline.cli.init.columns import ColumnChoice
@@ -21,7 +22,7 @@ from tuneline.params.validate import ValidateParams
 from tuneline.readers.inputs import open_table
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.rows import BadRows, check_columns
-from tuneline.tasks import TASKS
+from tuneline.tasks import TASKS, unnamed_task
 
 
 @dataclass
@@ -200,8 +201,8 @@ def _read_classes(
         needs_time = pa.concat_arrays(is_complete).to_numpy(zero_copy_only=False)
         parts = split_by_time(pa.concat_arrays(deciding), needs_time, division, place)
         return labels, parts.tolist(), sample
-    strata = kind.strata(pa.concat_arrays(columns))
-    return labels, assign_splits(np.concatenate(sample.hashes), strata, division).tolist(), sample
+    row_strata = strata(unnamed_task(decision.task), pa.concat_arrays(columns))
+    return labels, assign_splits(np.concatenate(sample.hashes), row_strata, division).tolist(), sample
 
 
 def _labelled(

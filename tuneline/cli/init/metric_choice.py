@@ -14,10 +14,10 @@ import numpy as np
 
 from tuneline.cli.init.planning import Plan
 from tuneline.core.paths import SPLITS
+from tuneline.metrics.judging import scale_numbers
 from tuneline.metrics.table import METRIC_TABLE, metrics_for, primary_metric
 from tuneline.params.section import FunctionName
 from tuneline.tasks import TASKS
-from tuneline.tasks.classification import scale_numbers
 
 RARE = 0.4
 """Share of its even share of the rows below which a class is rare: 20 % of the rows with two classes."""

@@ -4,6 +4,7 @@ from collections import Counter
 
 from tuneline.cli.init.group_columns import group_notes
 from tuneline.cli.init.planning import Plan
+from tuneline.cli.init.rules_of_thumb import resolution
 from tuneline.cli.init.time_columns import time_notes
 from tuneline.core.paths import SPLITS
 from tuneline.metrics.effective_rows import RowClusters
@@ -11,7 +12,7 @@ from tuneline.metrics.table import project_metric
 from tuneline.params import Params
 from tuneline.readers.rows import listed
 from tuneline.results.evidence import rows_in_words
-from tuneline.tasks import TASKS
+from tuneline.tasks import unnamed_task
 
 SHOWN_CLASSES = 5
 
@@ -95,9 +96,9 @@ def test_note(plan: Plan, metric: str) -> str:
         effective = clusters.effective
     is_grouped = plan.split is not None and plan.split.by is not None
 
-    kind = TASKS[plan.decision.task]
-    deciding = project_metric(kind.metric_kind, metric)
-    return kind.resolution(rows_in_words(rows, independent, is_grouped), effective, deciding)
+    task = unnamed_task(plan.decision.task)
+    deciding = project_metric(task.metric_kind, metric)
+    return resolution(task, rows_in_words(rows, independent, is_grouped), effective, deciding)
 
 
 def warnings_of_plan(plan: Plan, params: Params) -> list[str]:

@@ -23,10 +23,11 @@ from tuneline.cli.init.long_text_proposal import LongTexts, plan_long_texts, tru
 from tuneline.cli.init.parameters import is_current
 from tuneline.cli.init.planning import Plan
 from tuneline.cli.init.profiles import Cells, count_words
+from tuneline.cli.init.rules_of_thumb import least_steps
 from tuneline.cli.init.trial import TrialResult, TrialSpec, batch_lengths, run_trial
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.launch import AUTO, CPU
-from tuneline.model import linear
+from tuneline.linear import linear_model
 from tuneline.model.architectures import token_limit
 from tuneline.model.text_lengths import TextLengths, measure_texts
 from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
@@ -35,7 +36,7 @@ from tuneline.params.loading import default_values
 from tuneline.params.model import invalid_name
 from tuneline.project.params_file import get_value
 from tuneline.sweeps.space import write_first
-from tuneline.tasks import TASKS
+from tuneline.tasks import TASKS, unnamed_task
 
 OPTION = "--checkpoint"
 
@@ -274,8 +275,8 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
     # epochs and learning rate
     steps_per_epoch = math.ceil(rows / batch)
     classes = len(plan.counts["train"].classes)
-    least_steps = TASKS[plan.decision.task].least_steps(classes)
-    epochs = fine_tuning_epochs(rows, steps_per_epoch, least_steps)
+    fewest_steps = least_steps(unnamed_task(plan.decision.task), classes)
+    epochs = fine_tuning_epochs(rows, steps_per_epoch, fewest_steps)
     evaluate_every_steps = None
     if epochs == 1:
         evaluate_every_steps = math.ceil(steps_per_epoch / 4)
@@ -310,7 +311,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
             " validation decides which is published"
         ),
         batch_reason(batch, tokens),
-        epochs_reason(epochs, steps_per_epoch, least_steps),
+        epochs_reason(epochs, steps_per_epoch, fewest_steps),
         f"learning rate {rate:.0e} for layers of {checkpoint.width}, warmup over a tenth of the steps",
         kept_reason(plan, label_smoothing(plan, params)),
     ]
@@ -335,12 +336,12 @@ def max_length_reason(lengths: Lengths, long_texts: LongTexts) -> str:
     return f"{reason}; {lengths.description}"
 
 
-def fine_tuning_epochs(rows: int, steps_per_epoch: int, least_steps: int) -> int:
-    """Return the epochs that make ``least_steps``, within ``EPOCHS``; 1 from ``LARGE_DATA`` rows."""
+def fine_tuning_epochs(rows: int, steps_per_epoch: int, fewest_steps: int) -> int:
+    """Return the epochs that make ``fewest_steps``, within ``EPOCHS``; 1 from ``LARGE_DATA`` rows."""
     if rows >= LARGE_DATA:
         return 1
     fewest, most = EPOCHS
-    return min(max(fewest, math.ceil(least_steps / steps_per_epoch)), most)
+    return min(max(fewest, math.ceil(fewest_steps / steps_per_epoch)), most)
 
 
 def language_reasons(lengths: Lengths, params: Params) -> list[str]:
@@ -362,17 +363,17 @@ def batch_reason(batch: int, tokens: int | None) -> str:
     return f"{size}: 16 below {SMALL_DATA:,} rows, else 32"
 
 
-def epochs_reason(epochs: int, steps_per_epoch: int, least_steps: int) -> str:
+def epochs_reason(epochs: int, steps_per_epoch: int, fewest_steps: int) -> str:
     """Return why there are so many epochs."""
     steps = epochs * steps_per_epoch
     if epochs == 1:
         return f"1 epoch, {steps:,} steps, evaluated 4 times: one suffices from {LARGE_DATA:,} rows"
-    if steps < least_steps:
-        rule = f"the most, although they make fewer than the usual {least_steps:,} steps"
+    if steps < fewest_steps:
+        rule = f"the most, although they make fewer than the usual {fewest_steps:,} steps"
     elif epochs == EPOCHS[0]:
         rule = "the fewest"
     else:
-        rule = f"they make at least {least_steps:,} steps"
+        rule = f"they make at least {fewest_steps:,} steps"
     return f"{epochs} epochs, {steps:,} steps: {rule}"
 
 
@@ -473,7 +474,7 @@ def reset(plan: Plan, params: Params) -> dict[str, Any]:
     """
     defaults = default_values()
     values = {key: get_value(defaults, key) for key in RESET}
-    if TASKS[plan.decision.task].takes_class_params:
+    if TASKS[plan.decision.task].has_classes:
         values["train.label_smoothing"] = params.train.label_smoothing
         values["train.class_weights"] = None
         # A table of weights names the classes of the former data.
@@ -528,7 +529,7 @@ def label_smoothing(plan: Plan, params: Params) -> float:
     accuracy, and took the loss on test from 1.27 to 0.67 on 300 rows of movies (docs/benchmarks.md).
     """
     kind = TASKS[plan.decision.task]
-    if not kind.takes_class_params:
+    if not kind.has_classes:
         return 0.0
     current = params.train.label_smoothing
     if not kind.one_class:
@@ -775,7 +776,7 @@ def training_cost(result: TrialResult, recipe: Recipe, plan: Plan, params: Param
         return cost
 
     # the linear model computes each row once, to fit or to choose by
-    frozen = (min(rows, linear.MAX_ROWS) + validation) * forward
+    frozen = (min(rows, linear_model.MAX_ROWS) + validation) * forward
     return (
         f"{cost}. The linear model on the frozen checkpoint alone takes about {duration(frozen)}:"
         f" {FROZEN_ALONE}"

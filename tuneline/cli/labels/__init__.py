@@ -8,6 +8,7 @@ import typer
 from tuneline.core.errors import InputError, StageError
 from tuneline.core.paths import ONNX
 from tuneline.core.terminal import say
+from tuneline.labels.label_texts import unfilled_cell
 
 if TYPE_CHECKING:
     from tuneline.cli.labels.queue import ScoredRow
@@ -70,7 +71,6 @@ def queue(  # noqa: PLR0917 - typer calls it by name
     )
     from tuneline.params.loading import load_params
     from tuneline.readers.rows import listed
-    from tuneline.tasks import TASKS
 
     params = load_params()
     data = params.data
@@ -112,9 +112,9 @@ def queue(  # noqa: PLR0917 - typer calls it by name
     )
     columns = "columns" if len(data.label_columns) > 1 else "column"
     advice = f"Fill in the {columns} {listed(data.label_columns)}."
-    unfilled = TASKS[data.task].unfilled
-    if unfilled:
-        advice += f" An empty cell says that no label applies: leave {unfilled!r} in the rows that you skip."
+    cell = unfilled_cell(data.task)
+    if cell:
+        advice += f" An empty cell says that no label applies: leave {cell!r} in the rows that you skip."
     say(f"{counts}: {output}. {advice}")
 
 

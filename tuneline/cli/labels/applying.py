@@ -13,6 +13,7 @@ from tuneline.analysis.text import normalized
 from tuneline.core.errors import DataError, InputError
 from tuneline.core.paths import RAW, SPLITS
 from tuneline.core.tables import LABELS, SplitReader
+from tuneline.labels.label_texts import exact_text, unknown_names
 from tuneline.params import DataParams
 from tuneline.project.label_review import CORRECT, KEY, LABEL, ROLES, SPLIT
 from tuneline.project.spreadsheet import delimiter, free_names
@@ -173,7 +174,7 @@ class MergedCorrections:
                 rows = zip(hashes.filter(is_wanted).to_pylist(), chosen.to_pylist(), labels, strict=True)
                 for key, row, label in rows:
                     self.texts[key] = tuple(row[name] for name in self.text_columns)
-                    self.labels[key].add(self.schema.exact_text(label))
+                    self.labels[key].add(exact_text(self.schema, label))
 
     def _check(self) -> None:
         """Refuse the whole review if a row has a problem: a half-applied file would be hard to correct."""
@@ -254,12 +255,12 @@ class MergedCorrections:
     def _labels(self, row: FilledRow) -> tuple[str, str] | None:
         """Return the label and its correction as ``data/raw`` writes them; ``None`` if one is invalid."""
         try:
-            label = self.schema.exact_text(row.label)
-            correct = self.schema.exact_text(row.correct)
+            label = exact_text(self.schema, row.label)
+            correct = exact_text(self.schema, row.correct)
         except ValueError:
             self._refuse(row, self.names[CORRECT], f"{row.correct!r} is not a number")
             return None
-        unknown = self.schema.unknown_names(correct)
+        unknown = unknown_names(self.schema, correct)
         if not unknown:
             return label, correct
         names = self.schema.class_names

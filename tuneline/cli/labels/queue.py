@@ -30,8 +30,11 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.paths import CHECKS, CLASSIFIER, RAW, REFERENCE_PROFILE, SOURCE
 from tuneline.core.tables import LABELS, UNLABELLED
 from tuneline.core.terminal import progress, say
+from tuneline.labels.label_texts import unfilled_cell
+from tuneline.labels.ranking import by_doubt, margin, named_scores
 from tuneline.model.encoding import EncodingError
 from tuneline.params import DataParams
+from tuneline.predict.prediction_columns import cell_text
 from tuneline.project.scored import ScoredFile, open_archived, scored_files
 from tuneline.project.spreadsheet import ENCODING, LONGEST_FIELD, delimiter, free_names, write_csv
 from tuneline.readers.files import is_url
@@ -148,7 +151,7 @@ def predict_first_rows(
             except EncodingError as error:
                 raise error.at(f"{file}, row {rows[error.row].number}") from None
             for row, values in zip(rows, outputs.tolist(), strict=True):
-                prediction, probabilities = deployed.task.named_scores(values)
+                prediction, probabilities = named_scores(deployed.task, values)
                 row_id = _id_of(row, id_column)
                 predicted.append(ScoredRow(deployed.task, row_id, row.texts, prediction, probabilities))
                 characters += row.characters
@@ -208,7 +211,7 @@ def scored_predictions(scored: ScoredFile, task: Task) -> Iterator[NumberedPredi
             for batch in file.iter_batches(columns=["row", label, *classes]):
                 for values in batch.to_pylist():
                     probabilities = {name.removeprefix(PROBABILITY): values[name] for name in classes}
-                    yield values["row"], task.cell_text(values[label]), probabilities
+                    yield values["row"], cell_text(task, values[label]), probabilities
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{scored.path} cannot be read: {error}") from None
 
@@ -356,7 +359,7 @@ def rank(
         fractions = (new / np.maximum(total, 1)).tolist()
 
     # the two orders, and their fusion
-    uncertainty_ranks = rankdata([row.task.margin(row.probabilities) for row in rows])
+    uncertainty_ranks = rankdata([margin(row.task, row.probabilities) for row in rows])
     novelty_ranks = rankdata(-shares)
     fused = 1 / (FUSION + uncertainty_ranks) + 1 / (FUSION + novelty_ranks)
     order = np.argsort(-fused, kind="stable")
@@ -406,7 +409,7 @@ def _distinct(order: NDArray[np.int64], sets: WordSets, max_rows: int, similarit
 
 def _reason(row: ScoredRow, new_words: float | None, is_uncertain: bool) -> str:
     if row.probabilities and (is_uncertain or new_words is None):
-        names = row.task.by_doubt(row.probabilities)[:2]
+        names = by_doubt(row.task, row.probabilities)[:2]
         doubtful = ", ".join(f"{name} {row.probabilities[name]:.2f}" for name in names)
         return f"uncertain: {doubtful}"
     if new_words is None:
@@ -438,7 +441,7 @@ def check_replaced(path: Path, data: DataParams, force: bool, columns: Sequence[
         with path.open(encoding=ENCODING, errors="replace", newline="") as file:
             for row in csv.DictReader(file, delimiter=delimiter(data)):
                 cells = {(row[column] or "").strip() for column in columns}
-                if cells - {"", TASKS[data.task].unfilled}:
+                if cells - {"", unfilled_cell(data.task)}:
                     filled += 1
     except (csv.Error, KeyError):
         hint = "Name another file with --output, or add --force."
@@ -462,13 +465,13 @@ def write_queue(path: Path, data: DataParams, id_column: str | None, choices: Se
         row = choice.row
         probability: float | str = ""
         if row.probabilities:
-            most_doubtful = row.task.by_doubt(row.probabilities)[0]
+            most_doubtful = by_doubt(row.task, row.probabilities)[0]
             probability = round(row.probabilities[most_doubtful], 4)
         new_words: float | str = ""
         if choice.new_words is not None:
             new_words = round(choice.new_words, 2)
         values: list[object] = [*row.texts]
-        values += [row.task.unfilled] * len(data.label_columns)
+        values += [unfilled_cell(data.task)] * len(data.label_columns)
         values += [str(row.prediction), probability, new_words, choice.reason]
         if id_column:
             values.insert(0, row.id or "")

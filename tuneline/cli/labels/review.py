@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.analysis.baselines import majority_model
 from tuneline.analysis.corrections import row_keys
 from tuneline.analysis.text import normalized, same_text_keys, words
+from tuneline.baselines.texts import majority_model
 from tuneline.core import paths
 from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError, StageError
@@ -44,13 +44,14 @@ from tuneline.core.tables import (
     write_table,
 )
 from tuneline.core.terminal import progress, say
+from tuneline.labels.label_texts import exact_text, label_text
 from tuneline.metrics.scores import ClassIds, compute_metric
-from tuneline.metrics.table import METRIC_TABLE
+from tuneline.metrics.table import METRIC_TABLE, primary_metric
 from tuneline.params import DataParams, Params
 from tuneline.project.label_review import Suspect
 from tuneline.project.params_file import Changes, changed
 from tuneline.tasks import Task, read_task
-from tuneline.tasks.thresholds import HALF
+from tuneline.tasks.multilabel import HALF
 
 Probabilities = NDArray[np.float64]
 """Out-of-fold probabilities, shape ``(rows, classes)``."""
@@ -518,7 +519,7 @@ def _review_classes(rows: LabelledRows, outputs: NDArray[np.float64], max_rows: 
     doubtful = likely_errors(rows.labels, outputs)
     predicted = outputs.argmax(axis=1)
     chosen = doubtful[:max_rows]
-    proposed = [rows.schema.label_text(label) for label in predicted[chosen]]
+    proposed = [label_text(rows.schema, label) for label in predicted[chosen]]
     suspects = _suspects(rows, chosen, proposed, outputs[chosen, predicted[chosen]])
     agreement = _agreement(rows, predicted)
     return LabelReview(len(rows), len(doubtful), "accuracy", agreement, suspects, trust(len(rows), agreement))
@@ -535,14 +536,14 @@ def _review_sets(rows: LabelledRows, outputs: NDArray[np.float64], max_rows: int
     doubtful, is_wrong = likely_set_errors(rows.labels, outputs)
     chosen = doubtful[:max_rows]
     corrected = np.where(is_wrong, 1 - rows.labels, rows.labels)
-    proposed = [rows.schema.exact_text(row) for row in corrected[chosen].tolist()]
+    proposed = [exact_text(rows.schema, row) for row in corrected[chosen].tolist()]
     # of the decisions that the proposal changes, the surest
     probability = np.where(rows.labels == 1, 1 - outputs, outputs)
     confidence = np.where(is_wrong, probability, 0.0).max(axis=1)[chosen]
     suspects = _suspects(rows, chosen, proposed, confidence)
 
     predicted = (outputs > HALF).astype(np.int8)
-    metric = rows.schema.primary_metric
+    metric = primary_metric(rows.schema.metric_kind)
     agreement = _agreement(rows, predicted)
     same_sets = 1 - float(rows.schema.errors(predicted, rows.labels).mean())
     advice = trust(len(rows), same_sets)
@@ -600,7 +601,7 @@ def trust(rows: int, accuracy: float) -> str:
 
 def _class_probabilities(rows: LabelledRows, folds: int, seed: int) -> NDArray[np.float64]:
     """Return the probabilities ``(rows, classes)`` by linear models that were trained without the row."""
-    from tuneline.analysis.baselines import out_of_fold
+    from tuneline.baselines.texts import out_of_fold
 
     with progress("labels review: linear model"):
         texts = [column.to_pylist() for column in rows.texts.columns]
@@ -609,7 +610,7 @@ def _class_probabilities(rows: LabelledRows, folds: int, seed: int) -> NDArray[n
 
 def _numbers(rows: LabelledRows, folds: int) -> NDArray[np.float64]:
     """Return the numbers ``(rows, 1)`` by linear models that were trained without the row."""
-    from tuneline.analysis.baselines import predict_with_tfidf
+    from tuneline.baselines.texts import predict_with_tfidf
 
     division = Folds.of(rows, folds)
     table = rows.texts.append_column(LABELS, pa.array(rows.labels))
@@ -646,7 +647,7 @@ def _review_numbers(rows: LabelledRows, outputs: NDArray[np.float64], max_rows: 
 
 
 def _agreement(rows: LabelledRows, predicted: NDArray[Any]) -> float:
-    return compute_metric(rows.schema.primary_metric, rows.labels, predicted)
+    return compute_metric(primary_metric(rows.schema.metric_kind), rows.labels, predicted)
 
 
 def _suspects(
@@ -686,4 +687,4 @@ def _describe(rows: LabelledRows, similar: Sequence[tuple[float, int]]) -> str:
 
 
 def _label(rows: LabelledRows, row: int) -> str:
-    return rows.schema.exact_text(rows.labels[row])
+    return exact_text(rows.schema, rows.labels[row])

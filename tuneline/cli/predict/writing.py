@@ -25,6 +25,13 @@ from tuneline.core.atomic_files import replace_file, temporary_directory
 from tuneline.core.errors import StageError
 from tuneline.core.tables import ROW_GROUP
 from tuneline.core.terminal import CONTROL_CHARACTERS
+from tuneline.predict.prediction_columns import (
+    cell_text,
+    json_prediction,
+    prediction_columns,
+    prediction_rows,
+    prediction_types,
+)
 from tuneline.project.spreadsheet import harmless
 from tuneline.readers.files import DataFile, RemoteFile
 from tuneline.readers.inputs import Row
@@ -128,7 +135,7 @@ class OutputColumns:
     @property
     def predicted(self) -> tuple[str, ...]:
         """The columns of the prediction."""
-        return self.task.prediction_columns
+        return prediction_columns(self.task)
 
     @property
     def renamed(self) -> tuple[str, ...]:
@@ -192,7 +199,7 @@ class Writer(ABC):
         self, outputs: NDArray[np.float64], added: Sequence[Sequence[Any]] | None
     ) -> Iterator[list[Any]]:
         """Yield the values of ``columns.predicted`` and ``columns.added`` for each row."""
-        rows = self.columns.task.prediction_rows(outputs, DIGITS)
+        rows = prediction_rows(self.columns.task, outputs, DIGITS)
         if added is None:
             yield from rows
             return
@@ -236,12 +243,12 @@ class TextWriter(Writer):
         added = self.columns.added
         end = len(values) - len(added)
         cells = dict(zip(copied, values[: len(copied)], strict=True))
-        prediction = self.columns.task.json_prediction(values[len(copied) : end])
+        prediction = json_prediction(self.columns.task, values[len(copied) : end])
         return json_line(cells | prediction | dict(zip(added, values[end:], strict=True)))
 
     def _cells(self, values: Sequence[Any]) -> Sequence[Any]:
         copied = len(self.columns.copied)
-        predicted = [self.columns.task.cell_text(value) for value in values[copied:]]
+        predicted = [cell_text(self.columns.task, value) for value in values[copied:]]
         cells = [*values[:copied], *predicted]
         if not self._excel_safe:
             return cells
@@ -277,7 +284,7 @@ class ParquetWriter(Writer):
         fields = [pa.field("row", pa.int64())]
         for name in columns.renamed:
             fields.append(pa.field(name, pa.string()))
-        for name, data_type in zip(columns.predicted, columns.task.prediction_types, strict=True):
+        for name, data_type in zip(columns.predicted, prediction_types(columns.task), strict=True):
             fields.append(pa.field(name, data_type))
         for name in columns.added:
             fields.append(pa.field(name, pa.int64() if name == "window" else pa.string()))

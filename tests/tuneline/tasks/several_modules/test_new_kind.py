@@ -18,11 +18,11 @@ from tests.ordinal import Ordinal, nearest_ranks
 from tests.params import write_params
 from tuneline.core.errors import ParamsError
 from tuneline.core.tables import read_table
-from tuneline.metrics.curves import probabilities
 from tuneline.params.data import TASK_KINDS
 from tuneline.params.loading import load_params
 from tuneline.settings import PromotionPolicy
 from tuneline.tasks import TASKS, read_task, register
+from tuneline.tasks.probabilities import probabilities
 
 RATINGS = ("poor", "fair", "good")
 STAGES = ("base", "download", "tokenize", "baseline", "train", "evaluate", "export", "compare")

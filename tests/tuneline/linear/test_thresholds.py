@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, precision_score, recall_score
 
+from tuneline.linear.thresholds import choose_thresholds, divisions
 from tuneline.params.train import ThresholdParams
-from tuneline.tasks.thresholds import choose_thresholds, divisions
 
 F1 = ThresholdParams()
 PRECISION = ThresholdParams(choose="precision", target=0.8)

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from tuneline.tasks.linear_fit import fit_linear_model
+from tuneline.linear.fitting import fit_linear_model
 
 FEATURES = np.random.default_rng(0).normal(size=(200, 20))
 ANSWERS = (FEATURES[:, 0] > 0).astype(np.int64)

@@ -3,8 +3,10 @@ import math
 import numpy as np
 import pytest
 
-from tuneline.model import linear
-from tuneline.model.linear import LinearModel, cosine, most_rows, pair_features, pair_width
+from tuneline.linear import linear_model as linear
+from tuneline.linear.estimators import linear_model, linear_score
+from tuneline.linear.linear_model import LinearModel, most_rows
+from tuneline.model.pair_features import cosine, pair_features, pair_width
 from tuneline.tasks import Classification, Regression
 
 THREE = Classification(("a", "b", "c"))
@@ -87,11 +89,11 @@ def test_regularization_is_chosen_by_cross_validation_where_validation_has_few_r
             (vectors[part], answers[part]) for part in (slice(80), slice(80, 95), slice(95, None))
         )
         models = [
-            linear._pipeline(labels.linear_model(inverse, 200, final=False), np.ones(20)).fit(*train)
+            linear._pipeline(linear_model(labels, inverse, 200, final=False), np.ones(20)).fit(*train)
             for inverse in linear.REGULARIZATION
         ]
         ours.append(LinearModel.fit(train, few, labels).model.score(*new))
-        by_likelihood.append(max(models, key=lambda model: labels.linear_score(model, *few)).score(*new))
+        by_likelihood.append(max(models, key=lambda model: linear_score(labels, model, *few)).score(*new))
         by_accuracy.append(max(models, key=lambda model: model.score(*few)).score(*new))
     assert np.mean(ours) > np.mean(by_likelihood) + 0.005
     assert np.mean(ours) > np.mean(by_accuracy) + 0.005

@@ -8,8 +8,10 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.shards import into_shards
 from tests.stages.tokenize.raw_splits import NO_YES, write_raw
-from tuneline.analysis import baselines
-from tuneline.analysis.baselines import out_of_fold, predict_with_tfidf, read_sample
+from tuneline.analysis import sampling
+from tuneline.analysis.sampling import read_sample
+from tuneline.baselines import texts as baselines
+from tuneline.baselines.texts import out_of_fold, predict_with_tfidf
 from tuneline.core.tables import SplitReader
 from tuneline.tasks import Classification, Regression
 
@@ -130,7 +132,7 @@ def test_sample_of_a_small_split_is_the_whole_split(split):
 def test_sample_of_a_large_split_is_drawn_with_the_seed_within_the_limits(
     split, monkeypatch, limit, value, expected
 ):
-    monkeypatch.setattr(baselines, limit, value)
+    monkeypatch.setattr(sampling, limit, value)
     rows, again, other = (read_sample(split, ["subject", "body"], 5, seed) for seed in (1, 1, 2))
     assert rows.equals(again)
     assert not rows.equals(other)

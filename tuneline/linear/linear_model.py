@@ -6,22 +6,27 @@ frozen.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.linear.estimators import (
+    constant_bias,
+    constant_prediction,
+    is_constant,
+    linear_head,
+    linear_model,
+    linear_score,
+    repeated,
+)
+from tuneline.linear.fitting import fit_linear_model
+from tuneline.model.pair_features import pair_width
 from tuneline.tasks import Task
-from tuneline.tasks.linear_fit import fit_linear_model
-from tuneline.tasks.task import repeated
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Vectors = NDArray[np.float32]
 Examples = tuple[Vectors, NDArray[Any]]
 """Features of shape ``(rows, features)``, and the labels of the rows."""
-Array = TypeVar("Array", NDArray[np.float32], "Tensor")
 
 MAX_ROWS = 20_000
 """Rows of the train split."""
@@ -49,36 +54,6 @@ def most_rows(width: int, pairs: bool) -> int:
     """Return how many rows of the train split are used, for vectors of a width."""
     features = pair_width(width) if pairs else width
     return min(MAX_ROWS, MAX_VALUES // features)
-
-
-def pair_features(first: Array, second: Array) -> tuple[Array, ...]:
-    """Return the parts of the features of two texts.
-
-    They are both vectors, their absolute difference, their product, and the cosine, of shape ``(rows, 1)``.
-
-    On MRPC with MiniLM, both vectors add 0.016 to the accuracy of difference and product alone (0.737 and
-    0.721). The cosine is what a checkpoint for sentences was trained for. The other parts correct it: on
-    1,000 pairs of STS-B, Pearson's r is 0.889 with the cosine alone, 0.846 with the other parts, and 0.891
-    with all (docs/benchmarks.md).
-    """
-    return first, second, abs(first - second), first * second, cosine(first, second)
-
-
-def cosine(first: Array, second: Array) -> Array:
-    """Return the cosine of the vectors of two texts, shape ``(rows, 1)``; 0 if one of them is 0."""
-    products: Any = first * second
-    squares: Any = (first * first).sum(1) * (second * second).sum(1)
-    values: Array = (products.sum(1) / (squares**0.5 + SMALLEST))[:, None]
-    return values
-
-
-SMALLEST = 1e-12
-"""Added to a length that is divided by."""
-
-
-def pair_width(width: int) -> int:
-    """Return the number of features of two texts, from the width of a vector."""
-    return 4 * width + 1
 
 
 @dataclass(frozen=True)
@@ -113,8 +88,8 @@ class LinearModel:
         """
         # one label only: there is nothing to fit
         vectors, answers = rows
-        constant = labels.constant_prediction([answers])
-        if labels.is_constant(answers):
+        constant = constant_prediction(labels, [answers])
+        if is_constant(answers):
             return cls(None, constant, answers.dtype)
         emphasis = np.ones(vectors.shape[1], dtype=np.float32)
         if cosine_last:
@@ -130,7 +105,7 @@ class LinearModel:
         inverse = _best_regularization(divisions, labels, emphasis)
 
         # the model of all rows
-        model = _pipeline(labels.linear_model(inverse, MAX_ITERATIONS, final=predicts), emphasis)
+        model = _pipeline(linear_model(labels, inverse, MAX_ITERATIONS, final=predicts), emphasis)
         fit_linear_model(model, vectors, answers)
         return cls(model, constant, answers.dtype)
 
@@ -146,14 +121,14 @@ class LinearModel:
         Their logits give the same numbers, or by softmax the same probabilities.
         """
         if self.model is None:
-            return np.zeros((labels.outputs, features)), labels.constant_bias(self.constant)
+            return np.zeros((labels.outputs, features)), constant_bias(labels, self.constant)
         scaler = self.model[0]
         emphasis = self.model[1].kw_args["emphasis"]
         linear = self.model[-1]
         scaled = np.atleast_2d(linear.coef_).astype(np.float64)
         coefficients = scaled * emphasis / scaler.scale_
         intercept = np.atleast_1d(linear.intercept_) - coefficients @ scaler.mean_
-        return labels.linear_head(coefficients, intercept, getattr(linear, "classes_", None))
+        return linear_head(labels, coefficients, intercept, getattr(linear, "classes_", None))
 
 
 def _folds(rows: Examples) -> list[tuple[Examples, Examples]]:
@@ -181,12 +156,12 @@ def _best_regularization(
     for inverse in REGULARIZATION:
         scores = []
         for fitted_rows, scored_rows in divisions:
-            if labels.is_constant(fitted_rows[1]):  # one label only: there is nothing to fit
+            if is_constant(fitted_rows[1]):  # one label only: there is nothing to fit
                 scores.append(-np.inf)
                 continue
-            model = _pipeline(labels.linear_model(inverse, MAX_ITERATIONS, final=False), emphasis)
+            model = _pipeline(linear_model(labels, inverse, MAX_ITERATIONS, final=False), emphasis)
             fit_linear_model(model, *fitted_rows)
-            scores.append(labels.linear_score(model, *scored_rows))
+            scores.append(linear_score(labels, model, *scored_rows))
         score = float(np.mean(scores))
         if score < best_score:
             break

@@ -14,14 +14,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.analysis.baselines import read_sample
+from tuneline.analysis.sampling import read_sample
 from tuneline.core.errors import StageError
 from tuneline.core.tables import LABELS, SplitReader
 from tuneline.core.terminal import phase
+from tuneline.linear.linear_model import LinearModel, Vectors, most_rows
 from tuneline.model.batches import TokenizedRows, compute_by_length
 from tuneline.model.encoding import Encoder
-from tuneline.model.linear import LinearModel, Vectors, cosine, most_rows, pair_features
 from tuneline.model.long_text import Answer, LongText
+from tuneline.model.pair_features import cosine, pair_features
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.tasks import Task, read_task
 
@@ -134,7 +135,7 @@ class FrozenBaselines:
 
     @classmethod
     def fit(cls, encoder: FrozenEncoder, train: pa.Table, validation: pa.Table, labels: Task) -> Self:
-        """Fit the models on rows as ``tuneline.analysis.baselines.read_sample`` returns them."""
+        """Fit the models on rows as ``tuneline.analysis.sampling.read_sample`` returns them."""
         phase("frozen vectors of train")
         train_inputs = encoder_inputs(encoder, _texts(train))
         phase("frozen vectors of validation")

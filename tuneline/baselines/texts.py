@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tuneline.analysis.label_bins import bin_values
+from tuneline.analysis.sampling import MAX_TEXT, UNSPACED, read_sample, stratified_folds
 from tuneline.core.tables import LABELS, SplitReader
 from tuneline.core.terminal import phase
+from tuneline.linear.estimators import (
+    constant_prediction,
+    is_constant,
+    linear_model,
+    repeated,
+    sparse_linear_model,
+)
+from tuneline.linear.fitting import fit_linear_model
 from tuneline.tasks import Task
-from tuneline.tasks.linear_fit import fit_linear_model
-from tuneline.tasks.task import Labels, repeated
+from tuneline.tasks.task import Labels
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-MAX_ROWS = 50_000
-"""Rows of the train split, drawn with the seed."""
-MAX_SCORES = 10_000_000
-"""Rows times classes: fewer rows are used if there are many classes."""
-MAX_CHARACTERS = 10_000_000
-"""Characters of these rows together: fewer rows are used if they are long."""
-MAX_TEXT = 2_000
-"""Characters read of each text; the model reads no more than ``tokenize.max_length`` tokens either."""
 MAX_FEATURES = 50_000
 """Most frequent words and word pairs."""
 MAX_WEIGHTS = 2_000_000
@@ -43,51 +43,7 @@ INVERSE_REGULARIZATION = 10.0
 1, scikit-learn's default, gives 0.820 on the tickets, and 0.730 on MRPC.
 """
 MAX_ITERATIONS = 100
-UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-"""Characters of scripts without spaces between words: each counts as a word.
-
-The scripts are Thai, Lao, Burmese, Khmer, Japanese and Chinese.
-"""
 WORD = rf"(?u)[{UNSPACED}]|[^\W{UNSPACED}]+"
-
-
-def read_sample(
-    split: SplitReader, text_columns: Sequence[str], outputs: int, seed: int, *, max_rows: int | None = None
-) -> pa.Table:
-    """Read rows of a raw split, drawn with the seed, within the limits above.
-
-    The split is read in batches, so that a large one needs no more memory.
-
-    Returns:
-        The text columns, cut off after ``MAX_TEXT`` characters, and the labels, in the order of the split. A
-        missing text is empty.
-    """
-    # rows, without their texts
-    total = split.rows
-    generator = np.random.default_rng(seed)
-    limit = min(total, max_rows or MAX_ROWS, MAX_SCORES // outputs)
-    drawn = np.sort(generator.choice(total, limit, replace=False))
-
-    # the start of their texts
-    columns = [*text_columns, LABELS]
-    parts = []
-    start = 0
-    for batch in split.batches(columns):
-        first, stop = np.searchsorted(drawn, [start, start + len(batch)])
-        taken = batch.take(pa.array(drawn[first:stop] - start))
-        arrays = []
-        for name in text_columns:
-            arrays.append(pc.utf8_slice_codeunits(pc.fill_null(taken[name], ""), 0, MAX_TEXT))
-        arrays.append(taken[LABELS])
-        parts.append(pa.record_batch(arrays, columns))
-        start += len(batch)
-    rows = pa.Table.from_batches(parts)
-
-    # fewer of them if they are long
-    lengths = sum(pc.utf8_length(rows[name]).to_numpy() for name in text_columns)
-    order = generator.permutation(len(rows))
-    kept = order[np.cumsum(lengths[order]) <= MAX_CHARACTERS]
-    return rows.take(np.sort(kept))
 
 
 def predict_with_tfidf(train: pa.Table, texts: Sequence[Sequence[str]], labels: Task) -> NDArray[Any]:
@@ -123,9 +79,9 @@ class TfidfModel:
         columns = [train[name].to_pylist() for name in train.column_names if name != LABELS]
         answers = labels.array_of(train[LABELS])
         vectorizer = _fit_vectorizer(columns, labels.outputs)
-        if vectorizer is None or labels.is_constant(answers):
-            return cls(None, labels.constant_prediction([answers]), answers.dtype)
-        model = labels.sparse_linear_model(INVERSE_REGULARIZATION, MAX_ITERATIONS)
+        if vectorizer is None or is_constant(answers):
+            return cls(None, constant_prediction(labels, [answers]), answers.dtype)
+        model = sparse_linear_model(labels, INVERSE_REGULARIZATION, MAX_ITERATIONS)
         fit_linear_model(model, _features(vectorizer, columns), answers)
         return cls(vectorizer, model, answers.dtype)
 
@@ -162,26 +118,16 @@ def out_of_fold(
         phase(f"fold {number + 1} of {folds}")
         held_out = fold == number
         answers = labels[~held_out]
-        if features is None or not len(answers) or task.is_constant(answers):
-            counts = np.bincount(task.bin_values(answers), minlength=outputs)
+        if features is None or not len(answers) or is_constant(answers):
+            counts = np.bincount(bin_values(task, answers), minlength=outputs)
             probabilities[held_out] = counts / max(len(answers), 1)
         elif held_out.any():
-            model = task.linear_model(INVERSE_REGULARIZATION, MAX_ITERATIONS, final=False)
+            model = linear_model(task, INVERSE_REGULARIZATION, MAX_ITERATIONS, final=False)
             fit_linear_model(model, features[~held_out], answers)
             # A model of one class per row has only the classes of its rows; others have the probability 0.
             fitted = getattr(model, "classes_", np.arange(outputs))
             probabilities[np.ix_(held_out, fitted)] = model.predict_proba(features[held_out])
     return probabilities
-
-
-def stratified_folds(labels: NDArray[np.integer], folds: int, seed: int) -> NDArray[np.int64]:
-    """Return the fold of each row, drawn with the seed: each class is divided evenly, and so are all rows."""
-    # Rows of one class, in random order, are dealt to the folds in turn; the next class continues.
-    shuffled = np.random.default_rng(seed).permutation(len(labels))
-    order = np.lexsort((shuffled, labels))
-    fold = np.empty(len(labels), dtype=np.int64)
-    fold[order] = np.arange(len(labels)) % folds
-    return fold
 
 
 def _cut_off(columns: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -234,7 +180,7 @@ Predict = Callable[[Sequence[Sequence[str]]], dict[str, NDArray[Any]]]
 def majority_model(train: SplitReader, labels: Task) -> Predict:
     """Return the model that predicts the most frequent class of the train split, or the mean number."""
     batches = (labels.array_of(batch[LABELS]) for batch in train.batches([LABELS]))
-    constant = labels.constant_prediction(batches)
+    constant = constant_prediction(labels, batches)
     return lambda texts: {"majority": repeated(constant, len(texts[0]))}
 
 

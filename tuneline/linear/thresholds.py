@@ -21,16 +21,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.metrics.curves import sigmoid
-from tuneline.metrics.scores import Floats
+from tuneline.tasks.multilabel import HALF
+from tuneline.tasks.probabilities import sigmoid
 
 if TYPE_CHECKING:
     from tuneline.params.train import ThresholdParams
 
 Decisions = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
-HALF = 0.5
-"""Threshold of a label for which none was chosen."""
 FEWEST_ROWS = 10
 """Rows below which no threshold is chosen."""
 FOLDS = 5

@@ -1,0 +1,33 @@
+"""How far an exported model predicts the same."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score
+
+from tuneline.onnx.agreement import agreement, agreement_metrics
+from tuneline.tasks import Classification, Multilabel
+
+TASK = Multilabel(("angry", "billing", "technical"))
+
+
+def test_agreement_is_the_f1_of_the_exported_sets_where_the_trained_ones_are_true():
+    trained = np.array([[1, 1, 1], [1, 1, 1], [-1, -1, -1], [-1, -1, 1]], np.float32)
+    exported = np.array([[1, 1, -1], [1, 1, 1], [-1, -1, -1], [1, -1, -1]], np.float32)
+    agreeing = agreement(TASK, trained, exported, trained, 0.0)
+    assert agreeing.tolist() == [pytest.approx(4 / 5), 1.0, 1.0, 0.0]
+
+    expected = f1_score(trained > 0, exported > 0, average="samples", zero_division=1.0)
+    assert agreeing.mean() == pytest.approx(expected)
+    assert agreement_metrics(TASK, trained, exported) == {
+        "set_agreement": 0.5,
+        "label_agreement": pytest.approx(9 / 12),
+        "lowest_label_agreement": 0.5,
+    }
+
+
+def test_one_label_per_row_agrees_as_it_does_for_one_class():
+    trained, exported = np.random.default_rng(3).normal(size=(2, 200, 3)).astype(np.float32)
+    sets = [np.where(logits == logits.max(axis=1, keepdims=True), 1, -1) for logits in (trained, exported)]
+    classes = agreement(Classification(TASK.names), trained, exported, trained, 0.0)
+    assert 0.2 < classes.mean() < 0.5
+    assert agreement(TASK, *sets, trained, 0.0).tolist() == classes.tolist()

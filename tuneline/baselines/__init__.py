@@ -1,0 +1,1 @@
+"""Simple models that a trained one must beat."""

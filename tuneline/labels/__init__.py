@@ -1,0 +1,1 @@
+"""Labels that people give: how they are written, and which rows to ask about."""

@@ -1,0 +1,1 @@
+"""Linear models of vectors or words: their features, fits and thresholds."""

@@ -1,0 +1,160 @@
+"""Which metrics judge a task, how they average, and the loss: by kind of task."""
+
+from collections.abc import Sequence
+from functools import singledispatch
+
+import numpy as np
+
+from tuneline.core.errors import ParamsError
+from tuneline.metrics.scores import compute_metric, prediction_metrics
+from tuneline.metrics.table import METRIC_TABLE, Averaging, Metric, metrics_for
+from tuneline.tasks import Classification, Multilabel, Regression, Task
+from tuneline.tasks.task import Labels, Logits
+
+ROWS_AT_A_TIME = 100_000
+FEWEST_STEPS = 3
+"""Fewest classes that are a scale: of two, an error is always of the same size."""
+
+
+def scale_numbers(names: Sequence[str]) -> tuple[float, ...] | None:
+    """Return the number of each name if the names are steps of a scale, such as ratings from 1 to 5.
+
+    All names are numbers, and the distances between neighbours are multiples of the smallest one. At least
+    half of the steps between the lowest and the highest number are there: a few numbers that are far apart
+    are rather ids. Whether the numbers are meant to be ordered, nobody can see: topics may have numbers, too.
+    """
+    if len(names) < FEWEST_STEPS:
+        return None
+    try:
+        numbers = tuple(float(name) for name in names)
+    except ValueError:
+        return None
+    distances = np.diff(np.sort(numbers))
+    smallest = distances.min()
+    if not np.isfinite(distances).all() or smallest <= 0:
+        return None
+
+    steps = distances / smallest
+    is_even = bool(np.allclose(steps, steps.round()))
+    if not is_even or steps.sum() + 1 > 2 * len(names):
+        return None
+    return numbers
+
+
+@singledispatch
+def task_metrics(task: Task) -> list[Metric]:
+    """Return the metrics of a task, in the order of the metric table."""
+    return metrics_for(task.metric_kind)
+
+
+@task_metrics.register(Classification)
+def _(task: Classification) -> list[Metric]:
+    """Return the metrics of classes; of the steps of a scale, how far predictions are off, too."""
+    metrics = metrics_for(task.metric_kind)
+    if scale_numbers(task.names) is not None:
+        metrics.append(METRIC_TABLE["mae"])
+    return metrics
+
+
+@singledispatch
+def prediction_scores(
+    task: Task, labels: Labels, predictions: Labels, average: Averaging
+) -> dict[str, float]:
+    """Return the metrics that predictions suffice to compute, by name."""
+    return prediction_metrics(task.metric_kind, labels, predictions, average)
+
+
+@prediction_scores.register(Classification)
+def _(task: Classification, labels: Labels, predictions: Labels, average: Averaging) -> dict[str, float]:
+    """Return the metrics of class ids, and of the steps of a scale, the mean absolute error."""
+    scores = prediction_metrics(task.metric_kind, labels, predictions, average)
+    numbers = scale_numbers(task.names)
+    if numbers is not None:
+        scale = np.array(numbers)
+        scores["mae"] = compute_metric(METRIC_TABLE["mae"], scale[labels], scale[predictions])
+    return scores
+
+
+@singledispatch
+def averaging(task: Task, required: Averaging | None) -> Averaging:
+    """Return how a metric of classes is averaged: as ``evaluate.f1`` requires, else as is usual.
+
+    Raises:
+        ParamsError: It cannot be averaged as required.
+    """
+    raise NotImplementedError(task.kind)
+
+
+@averaging.register(Classification)
+def _(task: Classification, required: Averaging | None) -> Averaging:
+    """Return how F1 is averaged: as required, else over class 1 of two classes, or over all of more."""
+    is_binary = task.outputs == 2
+    if required == "binary" and not is_binary:
+        raise ParamsError(
+            f"evaluate.f1: binary is for two classes; the data has {task.outputs}.",
+            "Set it to macro, or to null.",
+        )
+    if required is not None:
+        return required
+    return "binary" if is_binary else "macro"
+
+
+@averaging.register(Multilabel)
+def _(_task: Multilabel, required: Averaging | None) -> Averaging:
+    """Return macro: the metrics of the table say themselves how they average."""
+    if required == "binary":
+        raise ParamsError(
+            "evaluate.f1: binary is for two classes; the data has several labels per row.",
+            "Set it to null.",
+        )
+    return "macro"
+
+
+@averaging.register(Regression)
+def _(_task: Regression, _required: Averaging | None) -> Averaging:
+    """Return ``macro``, whatever is required: no metric of numbers is averaged over classes."""
+    return "macro"
+
+
+@singledispatch
+def mean_loss(task: Task, logits: Logits, labels: Labels) -> float:
+    """Return the mean loss of rows, computed in float64."""
+    raise NotImplementedError(task.kind)
+
+
+@mean_loss.register(Classification)
+def _(_task: Classification, logits: Logits, labels: Labels) -> float:
+    """Return the mean cross-entropy."""
+    from scipy import special
+
+    likelihoods = np.empty(len(labels))
+    for start in range(0, len(labels), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        logarithms = special.log_softmax(logits[rows].astype(np.float64), axis=1)
+        likelihoods[rows] = logarithms[np.arange(len(logarithms)), labels[rows]]
+    return float(-np.mean(likelihoods))
+
+
+@mean_loss.register(Multilabel)
+def _(_task: Multilabel, logits: Logits, labels: Labels) -> float:
+    """Return the mean binary cross-entropy."""
+    total = 0.0
+    for start in range(0, len(labels), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        outputs = logits[rows].astype(np.float64)
+        # log(1 + exp(x)) - x * label, for logits of any size
+        losses = np.logaddexp(0.0, outputs) - outputs * labels[rows]
+        total += float(losses.sum())
+    return total / labels.size
+
+
+@mean_loss.register(Regression)
+def _(_task: Regression, logits: Logits, labels: Labels) -> float:
+    """Return the mean squared error."""
+    return float(np.mean((logits[:, 0].astype(np.float64) - labels) ** 2))
+
+
+def metrics_of(logits: Logits, labels: Labels, task: Task, f1: Averaging | None = None) -> dict[str, float]:
+    """Return the metrics of predictions of one split, from logits ``(rows, outputs)``, and ``loss``."""
+    scores = prediction_scores(task, labels, task.predictions(logits), averaging(task, f1))
+    return {**scores, "loss": mean_loss(task, logits, labels)}
