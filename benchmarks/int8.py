@@ -20,7 +20,8 @@ from rich.table import Table
 from tuneline.core.machine import threads
 from tuneline.core.paths import TOKENIZED
 from tuneline.core.tables import SplitReader
-from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
+from tuneline.model.batches import Batch, length_sorted_batches
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.session import open_session, processor_saturates, session_options
 from tuneline.params.loading import load_params
 

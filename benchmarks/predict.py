@@ -30,8 +30,8 @@ from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, open_w
 from tuneline.core.hashes import file_hash
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenizer import save_tokenizer
-from tuneline.onnx.records import EXPORT_RECORD
 from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.rows import STOP, BadRows
@@ -87,9 +87,7 @@ def write_rows(path: Path, rows: int) -> None:
 
 def verification(model: Path) -> float:
     """Return the seconds in which the command compares the files of a model with their hashes."""
-    code = (
-        "import sys, time; from tuneline.onnx.records import exported_file; started = time.perf_counter(); "
-    )
+    code = "import sys, time; from tuneline.onnx.usage import exported_file; started = time.perf_counter(); "
     code += "exported_file(__import__('pathlib').Path(sys.argv[1])); print(time.perf_counter() - started)"
     return float(
         subprocess.run(

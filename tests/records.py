@@ -4,14 +4,8 @@ from typing import Any
 
 from tuneline.core.provenance import StageProvenance
 from tuneline.core.training_devices import DevicesUsed
-from tuneline.onnx.records import (
-    FORMAT,
-    DataRecord,
-    ExportRecord,
-    ModelProvenance,
-    ModelRecord,
-    TokenizerRecord,
-)
+from tuneline.onnx.records import DataRecord, ExportRecord, ModelProvenance
+from tuneline.onnx.usage import FORMAT, ModelRecord, TokenizerRecord
 
 
 def export_record(models: dict[str, dict[str, Any]] | None = None, **changes: Any) -> ExportRecord:

@@ -20,9 +20,10 @@ from tuneline.core.tables import (
     tokenized_schema,
     write_table,
 )
-from tuneline.model.batches import TokenizedSplit, compute_by_length
+from tuneline.model.batches import compute_by_length
 from tuneline.model.encoding import Encoder
 from tuneline.model.long_text import LongText
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.tasks import task_with_names
 from tuneline.tasks.predictions import write_predictions
 

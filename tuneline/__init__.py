@@ -1,11 +1,15 @@
 """The core that stages, flows and the command line (``tuneline.cli``) share.
 
-Its import loads neither torch nor transformers.
+A program imports ``TextClassifier`` from here. The import of the package alone loads no library.
 
 It turns the telemetry of libraries off, before any of them is imported: they read these variables at import.
 """
 
 import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tuneline.onnx.text_classifier import TextClassifier as TextClassifier
 
 NO_TELEMETRY = {
     "DO_NOT_TRACK": "1",  # Prefect's client, huggingface-hub
@@ -27,3 +31,17 @@ One that is set already keeps its value: telemetry is the user's to turn on.
 
 for _name, _value in NO_TELEMETRY.items():
     os.environ.setdefault(_name, _value)
+
+__all__ = ["TextClassifier"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``TextClassifier`` when a program first asks for it.
+
+    A command that predicts nothing needs neither ONNX Runtime nor NumPy.
+    """
+    if name != "TextClassifier":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tuneline.onnx.text_classifier import TextClassifier
+
+    return TextClassifier

@@ -13,7 +13,7 @@ from transformers import AutoModelForSequenceClassification, BertConfig, PreTrai
 
 from benchmarks.training_ways.data import LABELS, VOCABULARY
 from tuneline.metrics.judging import metrics_of
-from tuneline.model.batches import TokenizedSplit
+from tuneline.model.tokenized_splits import TokenizedSplit
 
 MATMULS = ("mm", "bmm", "linear", "scaled_dot_product", "gemm", "attention")
 

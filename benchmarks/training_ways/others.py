@@ -12,7 +12,7 @@ from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, Trai
 from benchmarks.training_ways.data import TOKENIZER
 from benchmarks.training_ways.measuring import Meter, matmul_share, new_model, score, timed
 from tuneline.core.tables import SplitReader
-from tuneline.model.batches import TokenizedSplit
+from tuneline.model.tokenized_splits import TokenizedSplit
 
 
 def collator() -> Any:

@@ -14,7 +14,7 @@ from stages.train.devices import create_accelerator
 from stages.train.interruption import Interruption
 from tests.params import params
 from tuneline.core.tables import SplitReader
-from tuneline.model.batches import TokenizedSplit
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import Params
 
 

@@ -17,7 +17,7 @@ from tuneline.core.atomic_files import replace_directory
 from tuneline.core.errors import DataError
 from tuneline.core.locks import locked
 from tuneline.core.paths import CHECKS, REFERENCE_PROFILE
-from tuneline.onnx.records import EXPORT_RECORD, UsageRecord
+from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.project.dvc import default_remote, folder_hash
 from tuneline.project.registry import Version
 from tuneline.project.repo import artifact_path, lock_at

@@ -27,16 +27,10 @@ from tuneline.core.stage import require, run_stage
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
 from tuneline.metrics.judging import averaging
-from tuneline.model.batches import TokenizedSplit
-from tuneline.onnx.records import (
-    EXPORT_RECORD,
-    ComparisonRecord,
-    ExportRecord,
-    Flips,
-    ModelComparison,
-    Saturation,
-)
+from tuneline.model.tokenized_splits import TokenizedSplit
+from tuneline.onnx.records import ComparisonRecord, ExportRecord, Flips, ModelComparison, Saturation
 from tuneline.onnx.session import OnnxClassifier, logits_of
+from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params import CompareParams, Params
 from tuneline.params.loading import load_params
 from tuneline.tasks import read_task

@@ -9,7 +9,8 @@ import onnx
 from numpy.typing import NDArray
 
 from tuneline.core.paths import CANDIDATES
-from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
+from tuneline.model.batches import Batch, length_sorted_batches
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.records import ExportRecord, Saturation
 from tuneline.onnx.session import run_outputs
 

@@ -67,7 +67,7 @@ from tuneline.metrics.curves import Columns, calibration, precision_recall_curve
 from tuneline.metrics.functions import CustomMetric, load_metric
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.table import primary_metric
-from tuneline.model.batches import TokenizedSplit
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.tasks import Task, trained_task

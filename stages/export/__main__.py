@@ -36,15 +36,8 @@ from tuneline.core.tokenizer_files import (
     TOKENIZER_JSON,
 )
 from tuneline.model.long_text import LongText
-from tuneline.onnx.records import (
-    EXPORT_RECORD,
-    FORMAT,
-    DataRecord,
-    ExportRecord,
-    ModelProvenance,
-    ModelRecord,
-    TokenizerRecord,
-)
+from tuneline.onnx.records import DataRecord, ExportRecord, ModelProvenance
+from tuneline.onnx.usage import EXPORT_RECORD, FORMAT, ModelRecord, TokenizerRecord
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.tasks import Task, read_task, trained_task

@@ -22,7 +22,8 @@ from stages.export.int8 import smooth, to_dynamic_int8, to_static_int8
 from tuneline.core.atomic_files import temporary_directory
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import progress, say
-from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
+from tuneline.model.batches import Batch, length_sorted_batches
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.agreement import agreement
 from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of
 from tuneline.params import Params

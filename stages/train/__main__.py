@@ -54,8 +54,8 @@ from tuneline.core.terminal import say
 from tuneline.core.training_devices import TrainingSegment
 from tuneline.metrics.stats import Interval
 from tuneline.model.architectures import read_base
-from tuneline.model.batches import TokenizedSplit
 from tuneline.model.frozen_classifier import TrainedModel
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
 from tuneline.tasks import DECISIONS, Task

@@ -22,7 +22,7 @@ from stages.train.optimization import ValidationMetric
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.stats import Interval, paired_difference
 from tuneline.metrics.table import project_metric
-from tuneline.model.batches import TokenizedSplit
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.tasks.task import Labels, Logits
 
 CLEAR = 1.0

@@ -24,7 +24,8 @@ from tuneline.core.tables import SplitReader, split_files
 from tuneline.metrics.judging import task_metrics
 from tuneline.model.answers import document_tensor
 from tuneline.model.architectures import token_limit
-from tuneline.model.batches import MappedSplit, TokenizedRows, TokenizedSplit
+from tuneline.model.batches import TokenizedRows
+from tuneline.model.tokenized_splits import MappedSplit, TokenizedSplit
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.params import TrainParams
 from tuneline.params.section import FunctionName

@@ -21,7 +21,7 @@ from tuneline.metrics.functions import CustomMetric, ProjectFunction, load_funct
 from tuneline.metrics.judging import averaging, mean_loss, prediction_scores
 from tuneline.metrics.stats import Interval, metric_interval
 from tuneline.metrics.table import METRIC_TABLE
-from tuneline.model.batches import TokenizedSplit
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import TrainParams
 from tuneline.params.section import FunctionName
 from tuneline.params.train import ThresholdParams

@@ -23,7 +23,7 @@ from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, spre
 from tuneline.linear.estimators import constant_prediction
 from tuneline.metrics.judging import averaging, metrics_of
 from tuneline.metrics.table import primary_metric
-from tuneline.model.batches import TokenizedSplit
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.tasks import Task, task_with_names
 from tuneline.tasks.predictions import write_predictions
 

@@ -27,7 +27,7 @@ from tuneline.cli.console import Console
 from tuneline.core.base_source import BaseSource
 from tuneline.core.errors import DataError, ParamsError, StageError
 from tuneline.core.paths import BASE, BASE_RECORD, BASE_SOURCE, CORRECTIONS, ONNX, PARAMS, SOURCE
-from tuneline.onnx.records import EXPORT_RECORD, UsageRecord
+from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.params import Params, TrainParams
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder

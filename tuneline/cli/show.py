@@ -29,7 +29,8 @@ from tuneline.metrics.table import (
     custom_metrics,
     title_of,
 )
-from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord
+from tuneline.onnx.records import ComparisonRecord, ExportRecord
+from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params.loading import load_params
 from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
 from tuneline.project.repo import (

@@ -6,147 +6,15 @@ commit is created later. The comparison is in ``reports/compare/``.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from tuneline.core.base_source import BaseSource
-from tuneline.core.errors import StageError
-from tuneline.core.hashes import file_hash
 from tuneline.core.provenance import StageProvenance, parameters_hash
 from tuneline.core.raw_source import RawSource
 from tuneline.core.records import OMITTED, Number, Record
-from tuneline.model.long_text import LongText
-
-EXPORT_RECORD = "export.json"
-"""Name of the file in a folder of models."""
-FORMAT = 2
-"""Version of the file. It increases when a key is removed or changes its meaning."""
-NO_MODEL = "`dvc repro` exports one; --model names another folder or file."
-DAMAGED = (
-    "`dvc checkout --force` restores it, unless DVC's cache is damaged as well: `tuneline doctor --data`. Or"
-    " copy the folder again."
-)
-
-
-FileName = Annotated[str, Field(pattern=r"^[^./\x00-\x1f][^/\x00-\x1f]*$")]
-"""Name of a file in the same folder: who writes the record names no other file of the machine."""
-
-
-class TokenizerRecord(Record):
-    """The tokenizer beside the models."""
-
-    file: FileName
-    sha256: str
-    truncation_side: str
-
-
-class ModelRecord(Record):
-    """One exported model."""
-
-    file: FileName
-    """Name of the ONNX file; weights of 2 GB and more are in a second file beside it."""
-    bytes: int
-    """Size of all its files."""
-    sha256: Mapping[FileName, str]
-    method: str | None = OMITTED
-    """int8: ``dynamic``, ``smoothed`` or ``static``."""
-    weight_bits: int | None = OMITTED
-    """int8: 7 or 8."""
-    mean_abs_diff_on_validation: Mapping[str, float] | None = OMITTED
-    """int8, method ``best``: mean absolute difference of the logits from fp32, by the method chosen."""
-    fp32_layers: Sequence[str] | None = OMITTED
-    """int8, method ``best``: linear layers that stay in fp32, first those whose rounding costs most."""
-    metrics: Mapping[str, Number] | None = OMITTED
-    """Metrics of this model on the reported split; ``compare`` adds them when it publishes the model."""
-
-
-class UsageRecord(Record):
-    """How to use the models of a folder, also of one that another version of Tuneline exported."""
-
-    written_by = "compare"
-
-    format: int
-    task: str
-    labels: Sequence[str] | None
-    """Class names in the order of their ids; ``None``: labels are numbers."""
-    decisions: Mapping[str, Any] | None = OMITTED
-    """How outputs become predictions, such as the threshold of each label, where it was chosen."""
-    text_columns: Sequence[str]
-    max_length: int
-    """Maximal tokens that the model reads at once, special tokens included."""
-    long_text: LongText | None = OMITTED
-    """What becomes of rows with more tokens; ``None``: they are truncated."""
-    pad_token_id: int
-    tokenizer: TokenizerRecord
-    architecture: str
-    head: str | None = OMITTED
-    """``frozen``: a linear model on the frozen checkpoint; ``None``: the whole model was trained."""
-    opset: int
-    inputs: Sequence[str]
-    models: Mapping[str, ModelRecord]
-    left_out: Mapping[str, Sequence[str]] | None = OMITTED
-    """Why a precision that was exported is not published, as messages; ``compare`` adds it."""
-
-
-def exported_file(path: Path, precision: str | None = None) -> Path:
-    """Find an ONNX file, and check that all files that belong to it have the hashes of ``export.json``.
-
-    Args:
-        path: A folder of models, or the ONNX file in it.
-        precision: Which model of the folder; ``None``: fp32. Not used if ``path`` is a file.
-
-    Raises:
-        StageError: The model or its record is missing, or a file was changed since the export: its
-            predictions would be other ones.
-    """
-    is_file = path.is_file()
-    folder = path.parent if is_file else path
-    if not (folder / EXPORT_RECORD).exists():
-        raise StageError(f"{folder} has no exported model: {EXPORT_RECORD} is missing.", NO_MODEL)
-    record = UsageRecord.read(folder / EXPORT_RECORD)
-
-    # the model, by the name of its file or by its precision
-    if is_file:
-        name = path.name
-        models = {model.file: model for model in record.models.values()}
-    else:
-        name = precision or "fp32"
-        models = dict(record.models)
-    if name not in models:
-        raise _missing_model(folder, name, record)
-    model = models[name]
-
-    # its files, and the tokenizer. A record that has no hash for the ONNX file itself is refused: no file
-    # has an empty hash.
-    hashes = {model.file: "", **model.sha256, record.tokenizer.file: record.tokenizer.sha256}
-    for file_name, sha256 in hashes.items():
-        file = folder / file_name
-        if not file.is_file():
-            raise StageError(f"{file} is missing.", DAMAGED)
-        if file_hash(file) != sha256:
-            raise StageError(
-                f"{file} is damaged, or of another model: {EXPORT_RECORD} has another hash for it.", DAMAGED
-            )
-    return folder / model.file
-
-
-def _missing_model(folder: Path, name: str, record: UsageRecord) -> StageError:
-    """Return the error for a model that is not in a folder, with the reasons why it was not published."""
-    precisions = ", ".join(record.models)
-    reasons = (record.left_out or {}).get(name)
-    if not reasons:
-        return StageError(
-            f"{folder} has no model {name}; it has {precisions}.",
-            "Add it to export.precisions and run `dvc repro`.",
-        )
-    return StageError(
-        f"{folder} has no model {name}, because it differs too much from the trained one:"
-        f" {'; '.join(reasons)}.",
-        f"Use {precisions}; without --precision, fp32 predicts. What a rounded model may lose is set by"
-        f" compare.{name}.",
-    )
+from tuneline.onnx.usage import FORMAT, UsageRecord
 
 
 class DataRecord(Record):

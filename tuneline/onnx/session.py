@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tuneline.core.errors import StageError
 from tuneline.core.machine import threads
 from tuneline.model.batches import TokenizedRows, compute_by_length
-from tuneline.onnx.records import exported_file
+from tuneline.onnx.usage import exported_file
 
 if TYPE_CHECKING:
     import onnx

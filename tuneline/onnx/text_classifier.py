@@ -14,8 +14,8 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.model.batches import RowWindows, TokenizedRows, row_offsets
 from tuneline.model.encoding import ModelInputs, encode_batch, flat_array
 from tuneline.model.long_text import LongText, cut_windows, longer_text
-from tuneline.onnx.records import TokenizerRecord, exported_file
 from tuneline.onnx.session import OnnxClassifier, logits_of
+from tuneline.onnx.usage import TokenizerRecord, exported_file
 from tuneline.onnx.window_support import window_support
 from tuneline.tasks import TASKS, Task
 

@@ -6,16 +6,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from tuneline.core.task_kinds import SET_KINDS, TASK_KINDS
 from tuneline.params.model import invalid_name
 from tuneline.params.section import Fraction, Positive, Rate, Section
 
-TASK_KINDS = ["classification", "regression", "multilabel"]
-"""The kinds of task that ``tuneline/tasks`` has.
-
-That package adds to the list. Its import would load NumPy and Arrow for each command.
-"""
-SET_KINDS = ["multilabel"]
-"""The kinds of task whose labels are sets of names: ``data.label_sets`` says how they are written."""
 LABELS_OF_COLUMNS = "labels"
 """What people call the labels of several columns."""
 

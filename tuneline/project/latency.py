@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
-from tuneline.model.batches import Batch, TokenizedSplit
+from tuneline.model.batches import Batch
+from tuneline.model.tokenized_splits import TokenizedSplit
 
 if TYPE_CHECKING:
     from tuneline.onnx.session import OnnxClassifier

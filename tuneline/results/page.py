@@ -38,7 +38,8 @@ from tuneline.core.tables import SplitReader, split_files
 from tuneline.core.terminal import say, visible
 from tuneline.evaluation.records import Behaviour, Slices
 from tuneline.metrics.table import AGREEMENT_TITLES, METRIC_TABLE, custom_metrics, title_of
-from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord, Flip, Flips, UsageRecord
+from tuneline.onnx.records import ComparisonRecord, ExportRecord, Flip, Flips
+from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.project import latency
 from tuneline.project.dvc import Lock, read_lock
 from tuneline.project.params_file import write
@@ -107,7 +108,7 @@ def measure_latencies(root: Path, split: str) -> Latencies | None:
     measure: ``None``.
     """
     from tuneline.core.machine import threads
-    from tuneline.model.batches import TokenizedSplit
+    from tuneline.model.tokenized_splits import TokenizedSplit
     from tuneline.onnx.session import OnnxClassifier
 
     record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)

@@ -226,7 +226,8 @@ def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None
 
     from stages.export.__main__ import embed, tokenizer_record
     from tuneline.core.hashes import file_hash
-    from tuneline.onnx.records import FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord
+    from tuneline.onnx.records import DataRecord, ExportRecord, ModelProvenance
+    from tuneline.onnx.usage import FORMAT, ModelRecord
 
     ids = [
         helper.make_tensor_value_info(name, TensorProto.INT64, ["rows", "tokens"])

@@ -17,7 +17,8 @@ from tests.exported_pipeline import exported_pipeline
 from tests.params import change_params
 from tuneline.core.errors import DataError, GateError, StageError
 from tuneline.core.hashes import file_hash
-from tuneline.onnx.records import ExportRecord, exported_file
+from tuneline.onnx.records import ExportRecord
+from tuneline.onnx.usage import exported_file
 
 
 @pytest.fixture(scope="module", params=["classification", "regression"])

@@ -8,7 +8,7 @@ from stages.evaluate.classifier import Classifier
 from tests.stages.evaluate.project import QUEUES
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.tables import SplitReader
-from tuneline.model.batches import TokenizedSplit
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.tasks import Classification
 
 

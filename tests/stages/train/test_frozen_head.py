@@ -15,8 +15,8 @@ from tests.stages.train.conftest import fill
 from tuneline.core.tables import SplitReader, write_table
 from tuneline.linear import linear_model as linear
 from tuneline.linear.linear_model import LinearModel
-from tuneline.model.batches import TokenizedSplit
 from tuneline.model.frozen_classifier import load_classifier, mean_pooled
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.tasks import Regression
 
 FROZEN = {**tiny_task.FINE_TUNED, "head": "frozen"}

@@ -20,7 +20,7 @@ from stages.train.optimization import (
 )
 from tests.stages.train import tiny_task
 from tuneline.core.errors import ParamsError
-from tuneline.model.batches import TokenizedSplit
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params.train import WITHOUT_WARMUP, Schedule
 from tuneline.tasks import task_with_names
 

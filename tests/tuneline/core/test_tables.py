@@ -67,7 +67,7 @@ def test_tokenized_split_is_read_without_pandas_and_data_sets_of_many_files(tmp_
     script = """
 import sys
 from pathlib import Path
-from tuneline.model.batches import TokenizedSplit
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.core.tables import SplitReader
 split = TokenizedSplit.read(SplitReader.open(Path(sys.argv[1]), "train", "tokenize"))
 loaded = {"pandas", "pyarrow.dataset"} & set(sys.modules)

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuneline.core.tables import SplitReader, tokenized_schema, write_batches
-from tuneline.model.batches import TokenizedSplit, compute_by_length, length_sorted_batches
+from tuneline.model.batches import compute_by_length, length_sorted_batches
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.tasks import Classification
 
 LABELS = Classification(("no", "yes"))

@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 from tests.faults.disks import on_full_disk
 from tuneline.core.errors import DataError
 from tuneline.core.tables import LABELS, SplitReader, shard_file, tokenized_schema, write_table
-from tuneline.model.batches import TokenMap
+from tuneline.model.tokenized_splits import TokenMap
 from tuneline.tasks import Classification, Regression
 
 CLASSES = Classification(("no", "yes"))
@@ -21,7 +21,7 @@ MAKE = """
 import os, signal, sys, time
 from pathlib import Path
 from tuneline.core.tables import SplitReader
-from tuneline.model.batches import TokenMap
+from tuneline.model.tokenized_splits import TokenMap
 
 class Slow(SplitReader):
     def batches(self, *arguments):
@@ -151,7 +151,7 @@ import os
 from pathlib import Path
 from tuneline.core.errors import DiskError
 from tuneline.core.tables import SplitReader
-from tuneline.model.batches import TokenMap
+from tuneline.model.tokenized_splits import TokenMap
 try:
     TokenMap.open(SplitReader.open(Path("{folder}"), "train", "tokenize"))
 except DiskError as error:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuneline.core.tables import SplitReader, tokenized_schema, write_batches
-from tuneline.model.batches import TokenizedSplit, length_sorted_batches
+from tuneline.model.batches import length_sorted_batches
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.tasks import Classification
 
 LABELS = Classification(("no", "yes"))

@@ -10,9 +10,9 @@ from transformers import AutoTokenizer
 from tests.exported_pipeline import LONG_TEXTS, published_pipeline
 from tests.small_pipeline import MAX_LENGTH, WORDS
 from tuneline.core.tables import SplitReader
-from tuneline.model.batches import TokenizedSplit
 from tuneline.model.encoding import Encoder, EncodingError
 from tuneline.model.long_text import LongText
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.text_classifier import TextClassifier
 

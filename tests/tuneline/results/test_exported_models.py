@@ -6,7 +6,7 @@ from onnx import TensorProto, helper
 from tests.records import export_record
 from tuneline.core.hashes import file_hash
 from tuneline.core.tables import tokenized_schema, write_table
-from tuneline.onnx.records import TokenizerRecord
+from tuneline.onnx.usage import TokenizerRecord
 from tuneline.results import page
 from tuneline.tasks import Classification
 

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from tuneline.params.data import SET_KINDS, TASK_KINDS
+from tuneline.core.task_kinds import SET_KINDS, TASK_KINDS
 from tuneline.tasks import TASKS
 
 

@@ -51,8 +51,9 @@ from tuneline.metrics.judging import averaging
 from tuneline.metrics.stats import Estimate, metric_interval
 from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, Metric, primary_metric, title_of
 from tuneline.model.encoding import EncodingError
-from tuneline.onnx.records import EXPORT_RECORD, ExportRecord
+from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params import DataParams, Params
 from tuneline.params.data import LabelSetsParams
 from tuneline.predict.prediction_columns import cell_text

@@ -19,8 +19,9 @@ from tuneline.cli.init.split_fractions import DecidingColumn, plan_split, usual_
 from tuneline.cli.init.time_columns import TimeColumn, find_times
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS
+from tuneline.core.task_kinds import SET_KINDS
 from tuneline.params import Params
-from tuneline.params.data import SET_KINDS, DataParams, SplitParams
+from tuneline.params.data import DataParams, SplitParams
 from tuneline.readers.layout import Layout
 from tuneline.readers.rows import BadRowPolicy, Limits
 from tuneline.tasks import TASKS

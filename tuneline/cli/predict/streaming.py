@@ -14,8 +14,8 @@ import typer
 from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, Writer, open_writer
 from tuneline.core.terminal import progress, say
 from tuneline.model.encoding import EncodingError
-from tuneline.onnx.records import exported_file
 from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.onnx.usage import exported_file
 from tuneline.readers.inputs import Input, InputColumns, InputRows, Row, open_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
 

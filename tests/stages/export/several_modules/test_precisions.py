@@ -6,7 +6,8 @@ from stages.export.__main__ import to_fp16
 from stages.export.graph import save_model, weight_bytes
 from stages.export.int8 import to_dynamic_int8, to_static_int8
 from tuneline.core.tables import SplitReader
-from tuneline.model.batches import TokenizedSplit, length_sorted_batches
+from tuneline.model.batches import length_sorted_batches
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.session import OnnxClassifier, logits_of
 
 

@@ -18,7 +18,8 @@ from tests.records import export_record
 from tests.small_pipeline import tiny_model, write_pipeline
 from tuneline.core.hashes import file_hash
 from tuneline.core.tables import SplitReader
-from tuneline.model.batches import TokenizedSplit, length_sorted_batches
+from tuneline.model.batches import length_sorted_batches
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.session import OnnxClassifier, logits_of, processor_saturates
 
@@ -32,7 +33,7 @@ RUN_MODELS = """
 import sys
 from pathlib import Path
 import numpy as np
-from tuneline.model.batches import TokenizedSplit
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.core.tables import SplitReader
 from tuneline.onnx.session import OnnxClassifier, logits_of, open_session
 from tuneline.onnx.session import processor_saturates, session_options

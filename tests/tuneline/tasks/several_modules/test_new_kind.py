@@ -18,7 +18,7 @@ from tests.ordinal import Ordinal, nearest_ranks
 from tests.params import write_params
 from tuneline.core.errors import ParamsError
 from tuneline.core.tables import read_table
-from tuneline.params.data import TASK_KINDS
+from tuneline.core.task_kinds import TASK_KINDS
 from tuneline.params.loading import load_params
 from tuneline.settings import PromotionPolicy
 from tuneline.tasks import TASKS, read_task, register
