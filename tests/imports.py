@@ -39,12 +39,27 @@ def _files_of(name: str, root: Path) -> list[Path]:
 @cache
 def imports(path: Path) -> tuple[str, ...]:
     """Return the names that a file imports, with the names taken from modules: ``a.b`` for ``from a import
-    b``."""
+    b``. What is imported for types alone is not read when the program runs."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for_types = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for_types.update(ast.walk(node))
+
     names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
+        if node in for_types:
+            continue
         if isinstance(node, ast.Import):
             names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import; this project writes them in full"
             names += (f"{node.module}.{alias.name}" for alias in node.names)
     return tuple(names)
+
+
+def closure(
+    module: str, root: Path, packages: tuple[str, ...] = ("tuneline", "stages", "flows")
+) -> set[Path]:
+    """Return the modules that ``module`` may load, without the packages that only contain them."""
+    return {path for path in imported_files(module, root, CODE) if path.name != "__init__.py"}

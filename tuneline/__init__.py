@@ -5,6 +5,7 @@ A program imports ``TextClassifier`` from here. The import of the package alone 
 It turns the telemetry of libraries off, before any of them is imported: they read these variables at import.
 """
 
+import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,4 @@ def __getattr__(name: str) -> Any:
     """
     if name != "TextClassifier":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tuneline.onnx.text_classifier import TextClassifier
-
-    return TextClassifier
+    return importlib.import_module("tuneline.onnx.text_classifier").TextClassifier
