@@ -4,6 +4,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
+CODE = ("tuneline", "stages", "flows")
+
 
 def imported_files(module: str, root: Path, packages: tuple[str, ...]) -> set[Path]:
     """Return every file of ``packages`` that ``module`` may load, including itself and the ``__init__`` of
@@ -58,8 +60,6 @@ def imports(path: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def closure(
-    module: str, root: Path, packages: tuple[str, ...] = ("tuneline", "stages", "flows")
-) -> set[Path]:
+def closure(module: str, root: Path) -> set[Path]:
     """Return the modules that ``module`` may load, without the packages that only contain them."""
     return {path for path in imported_files(module, root, CODE) if path.name != "__init__.py"}

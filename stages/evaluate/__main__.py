@@ -45,6 +45,7 @@ from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import ROW_GROUP, SplitReader, numpy_values
 from tuneline.core.terminal import phase, progress
+from tuneline.evaluation.curves import Columns, calibration, precision_recall_curve, roc_curve
 from tuneline.evaluation.probability_scores import probabilities_of
 from tuneline.evaluation.records import Behaviour, BehaviourResult, Slices
 from tuneline.evaluation.scoring import (
@@ -63,7 +64,7 @@ from tuneline.evaluation.scoring import (
     split_metrics,
     spread_metrics,
 )
-from tuneline.metrics.curves import Columns, calibration, precision_recall_curve, roc_curve
+from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.functions import CustomMetric, load_metric
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.table import primary_metric
@@ -102,7 +103,7 @@ def main() -> Measurements:
     suite = None
     if settings.behaviour is not None:
         suite = read_suite(settings.behaviour)
-    custom = [load_metric("evaluate.metrics", name, split.task) for name in settings.functions]
+    custom = [load_metric("evaluate.metrics", name, split.task, ALL_METRICS) for name in settings.functions]
     require(CLASSIFIER, made_by="train")
 
     # the model, which may have decisions of its own

@@ -125,7 +125,7 @@ class HeadChoice:
             uninformed=uninformed_losses(task, split.labels),
             pairs=pairs,
             metric=metric.name,
-            deciding=deciding.title,
+            deciding=deciding.name,
             gain=Interval(difference.low, difference.high),
             clusters=clusters,
         )

@@ -5,7 +5,6 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.metrics.table import LABELS_PER_ROW
 from tuneline.tasks import Multilabel, Regression, Task
 from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.task import Labels
@@ -94,7 +93,7 @@ def _(task: Multilabel, labels: Labels) -> dict[str, float]:
         return {}
     cardinality = float(sets.sum(axis=1).mean())
     return {
-        LABELS_PER_ROW: cardinality,
+        "labels_per_row": cardinality,
         "label_density": cardinality / task.outputs,
         "rows_without_label": float((~sets.any(axis=1)).mean()),
     }

@@ -20,15 +20,9 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.paths import BASE_RECORD, ONNX, PARAMS, PREDICTIONS, RAW, VALIDATION_PREDICTIONS
 from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.records import Metrics
+from tuneline.evaluation.keys import INDEPENDENT_ROWS, baseline_key, custom_metrics
+from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.judging import averaging, task_metrics
-from tuneline.metrics.table import (
-    AGREEMENT_TITLES,
-    INDEPENDENT_ROWS,
-    METRIC_TABLE,
-    SIMPLE_MODELS,
-    custom_metrics,
-    title_of,
-)
 from tuneline.onnx.records import ComparisonRecord, ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params.loading import load_params
@@ -47,6 +41,7 @@ from tuneline.project.repo import (
 )
 from tuneline.project.source_versions import set_back
 from tuneline.results.exported import EARLIER_MODEL, OF_ANOTHER_MODEL, is_stale
+from tuneline.results.titles import AGREEMENT_TITLES, SIMPLE_MODEL_TITLES, title_of
 from tuneline.results.verdict import RunFacts, judge_run, next_steps
 
 if TYPE_CHECKING:
@@ -60,11 +55,11 @@ if TYPE_CHECKING:
 def _baseline_titles() -> dict[str, str]:
     """Return the titles of the metrics of the simple models, by their keys in metrics/evaluate.json."""
     titles = {}
-    for model, title in SIMPLE_MODELS.items():
-        for metric in METRIC_TABLE.values():
-            key = metric.of_baseline(model)
+    for model, title in SIMPLE_MODEL_TITLES.items():
+        for metric in ALL_METRICS.values():
+            key = baseline_key(metric, model)
             if metric.of_predictions and key:
-                titles[key] = f"{metric.title} of {title}"
+                titles[key] = f"{title_of(metric.name)} of {title}"
     return titles
 
 
@@ -73,7 +68,11 @@ BASELINE_TITLES = _baseline_titles() | {"rows": "Rows", INDEPENDENT_ROWS: "Indep
 COMPARED_TITLES = {
     "agreement": "agreement with the trained model",
     **{key: f"agreement {title}" for key, title in AGREEMENT_TITLES.items()},
-    **{f"{metric.name}_drop": f"{metric.title} lost" for metric in METRIC_TABLE.values() if metric.resampled},
+    **{
+        f"{metric.name}_drop": f"{title_of(metric.name)} lost"
+        for metric in ALL_METRICS.values()
+        if metric.resampled
+    },
     "max_abs_diff": "largest difference of a logit",
 }
 """Titles of the numbers of a comparison that are shown for each precision."""
@@ -221,7 +220,7 @@ def quality_table(evaluated: Mapping[str, float], compared: ComparisonRecord | N
     table.add_column(justify="left")
     table.add_column(justify="right")
 
-    titles = {name: title_of(name) for name in METRIC_TABLE}
+    titles = {name: title_of(name) for name in ALL_METRICS}
     titles |= {name: title_of(name) for name in custom_metrics(evaluated)}
     titles |= BASELINE_TITLES
     for key, title in titles.items():

@@ -5,17 +5,16 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.metrics.curves import ClassProbabilities, Sigmoid, Softmax
-from tuneline.metrics.judging import task_metrics
-from tuneline.metrics.table import (
+from tuneline.evaluation.curves import ClassProbabilities, Sigmoid, Softmax
+from tuneline.evaluation.keys import (
     LABELS_PER_ROW,
-    METRIC_TABLE,
     MOST_PREDICTED,
     NEVER_PREDICTED,
     PREDICTED_CLASSES,
     PREDICTED_LABELS_PER_ROW,
-    Metric,
 )
+from tuneline.evaluation.table import ProbabilityMetric, reported_metrics
+from tuneline.metrics.table import METRIC_TABLE, Metric
 from tuneline.tasks import Classification, Multilabel, Regression, Task
 from tuneline.tasks.probabilities import likelihoods, sigmoid
 from tuneline.tasks.task import Labels, Logits
@@ -48,8 +47,8 @@ def probability_scores(
         return {}
     probability = probabilities_of(task, logits)
     scores = {}
-    for metric in task_metrics(task):
-        if metric.probability_score is None or (compared and not metric.is_compared):
+    for metric in reported_metrics(task):
+        if not isinstance(metric, ProbabilityMetric) or (compared and not metric.is_compared):
             continue
         score = metric.probability_score(probability, labels)
         if score is not None:

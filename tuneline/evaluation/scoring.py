@@ -18,22 +18,25 @@ from tuneline.core.disk_errors import full_disk
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.stage import require
 from tuneline.core.tables import ROW_GROUP, read_table
-from tuneline.evaluation.probability_scores import probability_scores, slice_metric, spread
-from tuneline.evaluation.records import SliceMetrics, Slices
-from tuneline.metrics.functions import CustomMetric
-from tuneline.metrics.judging import averaging, mean_loss, prediction_scores, task_metrics
-from tuneline.metrics.scores import compute_metric
-from tuneline.metrics.stats import LEVEL, Estimate, leak_difference, metric_interval, paired_difference
-from tuneline.metrics.table import (
+from tuneline.evaluation.keys import (
     INDEPENDENT_ROWS,
     INDEPENDENT_WITHOUT_LEAKS,
     LEAKED_ROWS,
     WITHOUT_LEAKS,
-    Averaging,
-    Metric,
-    primary_metric,
-    project_metric,
+    baseline_key,
+    clean_keys,
+    interval_keys,
+    leak_keys,
+    over_keys,
 )
+from tuneline.evaluation.probability_scores import probability_scores, slice_metric, spread
+from tuneline.evaluation.records import SliceMetrics, Slices
+from tuneline.evaluation.table import reported_metrics
+from tuneline.metrics.functions import CustomMetric
+from tuneline.metrics.judging import averaging, mean_loss, prediction_scores
+from tuneline.metrics.scores import compute_metric
+from tuneline.metrics.stats import LEVEL, Estimate, leak_difference, metric_interval, paired_difference
+from tuneline.metrics.table import Averaging, Metric, primary_metric, project_metric
 from tuneline.params import EvaluateParams
 from tuneline.tasks import Task
 
@@ -100,6 +103,17 @@ class SplitPredictions:
         return project_metric(self.task.metric_kind, self.metric)
 
 
+def reported_scores(
+    task: Task, labels: NDArray[Any], predictions: NDArray[Any], average: Averaging
+) -> dict[str, float]:
+    """Return every metric that predictions suffice to compute, by name: those of training first."""
+    scores = prediction_scores(task, labels, predictions, average)
+    for metric in reported_metrics(task):
+        if metric.of_predictions and metric.name not in scores:
+            scores[metric.name] = compute_metric(metric, labels, predictions, average)
+    return scores
+
+
 def compute_metrics(
     task: Task,
     references: NDArray[Any],
@@ -114,7 +128,7 @@ def compute_metrics(
     References and predictions have the shape ``(rows,)``. ``others`` are ``NAME`` or ``NAME:CONFIG`` of
     the evaluate library's own metrics; it takes seconds to import. Each must give finite numbers.
     """
-    scores = prediction_scores(task, references, predictions, average)
+    scores = reported_scores(task, references, predictions, average)
     for text in others:
         scores.update(_library_scores(text, references, predictions, average))
     return scores
@@ -242,7 +256,7 @@ def leak_metrics(
         seed=split.seed,
         clusters=split.clusters,
     )
-    low_key, high_key = split.deciding.from_leaks
+    low_key, high_key = leak_keys(split.deciding)
     metrics[low_key] = difference.low
     metrics[high_key] = difference.high
 
@@ -255,12 +269,12 @@ def _clean_metrics(clean: SplitPredictions, baselines: Mapping[str, NDArray[Any]
     """Return the deciding metric of the rows that are not leaked, beside that of the simple models."""
     metric = clean.deciding
     estimate = clean.interval(metric)
-    value_key, low_key, high_key = metric.without_leaks
+    value_key, low_key, high_key = clean_keys(metric)
     metrics = {value_key: estimate.value, low_key: estimate.low, high_key: estimate.high}
     if clean.clusters is not None:
         metrics[INDEPENDENT_WITHOUT_LEAKS] = len(np.unique(clean.clusters))
     for model, predictions in baselines.items():
-        compared_keys = (metric.of_baseline(model), *metric.over(model))
+        compared_keys = (baseline_key(metric, model), *over_keys(metric, model))
         for key, value in baseline_metrics(clean, model, predictions).items():
             if key in compared_keys:
                 metrics[f"{key}{WITHOUT_LEAKS}"] = value
@@ -422,14 +436,14 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
     The majority has ``majority_accuracy`` and ``majority_f1``; a regression has ``mean_mse``, because the
     correlations of a constant are undefined.
     """
-    scores = prediction_scores(split.task, split.labels, predictions, split.average)
+    scores = reported_scores(split.task, split.labels, predictions, split.average)
     metrics = {}
-    for metric in task_metrics(split.task):
-        key = metric.of_baseline(model)
+    for metric in reported_metrics(split.task):
+        key = baseline_key(metric, model)
         if key and metric.name in scores:
             metrics[key] = scores[metric.name]
     # The difference is paired: both models are scored on the same resampled rows.
-    if split.deciding.of_baseline(model) not in metrics:
+    if baseline_key(split.deciding, model) not in metrics:
         return metrics
 
     difference = paired_difference(
@@ -441,7 +455,7 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
         seed=split.seed,
         clusters=split.clusters,
     )
-    low_key, high_key = split.deciding.over(model)
+    low_key, high_key = over_keys(split.deciding, model)
     metrics[low_key] = difference.low
     metrics[high_key] = difference.high
     return metrics
@@ -450,7 +464,7 @@ def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[A
 def spread_metrics(split: SplitPredictions) -> dict[str, float]:
     """Return the interval of the deciding metric, and the spread that tells a collapsed model."""
     estimate = split.interval(split.deciding)
-    low_key, high_key = split.deciding.ends
+    low_key, high_key = interval_keys(split.deciding)
     metrics = {low_key: estimate.low, high_key: estimate.high}
     if split.clusters is not None:
         metrics[INDEPENDENT_ROWS] = len(np.unique(split.clusters))

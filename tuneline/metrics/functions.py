@@ -6,7 +6,7 @@ import inspect
 import math
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -184,10 +184,12 @@ class CustomMetric:
         return float(value)
 
 
-def load_metric(parameter: str, name: FunctionName, labels: Task) -> CustomMetric:
-    """Import a metric that a parameter names, and try it on a few rows."""
+def load_metric(
+    parameter: str, name: FunctionName, labels: Task, taken: Collection[str] = METRIC_TABLE.keys()
+) -> CustomMetric:
+    """Import a metric that a parameter names, and try it on a few rows; ``taken`` are names of others."""
     function = load_function(parameter, name)
-    if function.name.function in (*METRIC_TABLE, "rows"):
+    if function.name.function in (*taken, "rows"):
         raise ParamsError(
             f"{parameter}: {function.name} has the name of a metric of the pipeline.", "Rename the function."
         )

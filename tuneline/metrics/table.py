@@ -1,9 +1,8 @@
-"""The metric table: every metric of the pipeline with its formula.
+"""The metrics that training computes on the validation split: those that ``train.metric`` can name.
 
-Everything that names a metric reads ``METRIC_TABLE``: ``train.metric``, the choice of the best checkpoint,
-evaluation, comparison, promotion, report, model card, ``tuneline show`` and ``tuneline init``. To add a
-metric, add a formula and an entry here, a test, and a line in the docs. ``tuneline/metrics/scores.py``
-computes the metrics of a split.
+A metric here can choose weights and decide on a promotion; a new one trains every model anew, because its
+value is in ``metrics/train.json``. All other metrics are in ``tuneline/evaluation/table.py``.
+``tuneline/metrics/scores.py`` computes the metrics of a split.
 
 Each formula scores many bootstrap resamples at once, or the predictions themselves as a single one.
 scikit-learn and SciPy score one sample at a time and take 2 s to import; the tests hold the formulas against
@@ -16,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from tuneline.metrics.curves import ClassProbabilities
+    from tuneline.tasks.task import MetricKind
 
     Floats = NDArray[np.float64]
     ClassIds = NDArray[np.int64]
@@ -35,75 +34,10 @@ if TYPE_CHECKING:
     """
     RowScore = Callable[[Floats, Floats], Floats]
     """From labels and predictions of shape ``(resamples, rows)`` to the metric of each resample."""
-    ProbabilityScore = Callable[["ClassProbabilities", NDArray[Any]], float | None]
-    """From probabilities and labels of a split to the metric; ``None`` where it is not defined."""
 
 Averaging = Literal["binary", "macro"]
-MetricKind = Literal["classification", "regression", "multilabel"]
-"""What a metric scores: classes, numbers, or sets of labels."""
 
 
-@dataclass(frozen=True)
-class PredictionTerms:
-    """What people call what a metric scores.
-
-    Attributes:
-        prediction: What a row gets.
-        classes: What predictions are made of.
-    """
-
-    prediction: str
-    classes: str
-
-
-PREDICTION_TERMS: Mapping[MetricKind, PredictionTerms] = {
-    "classification": PredictionTerms("class", "classes"),
-    "regression": PredictionTerms("number", "numbers"),
-    "multilabel": PredictionTerms("set of labels", "labels"),
-}
-LEAKED_ROWS = "leaked_rows"
-"""Key in ``metrics/evaluate.json`` of the number of leaked rows: they repeat or resemble an earlier row."""
-WITHOUT_LEAKS = "_without_leaks"
-"""End of the keys of what is computed without the leaked rows."""
-INDEPENDENT_ROWS = "clusters"
-"""Key in ``metrics/evaluate.json`` of the number of clusters of the rows: distinct texts, or groups."""
-INDEPENDENT_WITHOUT_LEAKS = f"{INDEPENDENT_ROWS}{WITHOUT_LEAKS}"
-"""Key of the number of clusters of the rows that are not leaked."""
-MAJORITY = "majority"
-SIMPLE_MODELS: Mapping[str, str] = {
-    MAJORITY: "the majority baseline",
-    "tfidf": "TF-IDF",
-    "frozen": "the frozen checkpoint",
-    "cosine": "the cosine of frozen vectors",
-}
-"""Simple models of the stage ``baseline``: name in keys and columns, and name for people.
-
-Those after TF-IDF need a checkpoint.
-"""
-PREDICTED_CLASSES = "predicted_classes"
-"""Key of the number of predicted classes, or labels."""
-NEVER_PREDICTED = "never_predicted_classes"
-"""Key of the number of classes, or labels, with rows that are never predicted."""
-MOST_PREDICTED = "most_predicted_share"
-"""Key of the share of the most predicted class, or set of labels."""
-LABELS_PER_ROW = "labels_per_row"
-"""Key of the mean number of labels that a row has."""
-PREDICTED_LABELS_PER_ROW = "predicted_labels_per_row"
-"""Key of the mean number of labels that the model gives a row."""
-AT_HALF = "macro_f1_at_half"
-"""Key of the macro F1 of labels whose thresholds are 0.5, whatever thresholds the model has."""
-SET_AGREEMENT = "set_agreement"
-"""Key of the share of rows that get the same set of labels from an exported model as from the trained one."""
-LABEL_AGREEMENT = "label_agreement"
-"""Key of the share of decisions on single labels that an exported model shares with the trained one."""
-LOWEST_LABEL_AGREEMENT = "lowest_label_agreement"
-"""Key of the same share for the label where it is the lowest."""
-AGREEMENT_TITLES: Mapping[str, str] = {
-    SET_AGREEMENT: "of whole sets",
-    LABEL_AGREEMENT: "of single labels",
-    LOWEST_LABEL_AGREEMENT: "of the worst label",
-}
-"""Titles of ``Task.agreement_metrics``, after the word "agreement"."""
 IntervalMethod = Literal["wilson", "score", "fisher", "bootstrap", "none"]
 
 
@@ -117,61 +51,25 @@ class Metric:
         interval: Method of its confidence interval in ``tuneline.metrics.stats``, of independent rows.
         count_score: Formula for class ids or sets of labels; ``None`` for a metric of numbers, logits or
             probabilities.
-        probability_score: Formula for probabilities of classes; ``None`` for other metrics.
-        is_compared: True for a metric of probabilities that is computed for exported models, too.
         on_ranks: True if ``row_score`` takes ranks instead of values.
-        baseline: Key in ``metrics/evaluate.json`` of the same metric of the majority (or mean) baseline.
-        uninformed: Value, by convention, of predictions that do not depend on the text; ``None`` if
-            ``baseline`` has it.
-        hub_name: Name of the metric in the evaluate library; ``None`` if that does not have it.
+        uninformed: Value, by convention, of predictions that do not depend on the text; ``None`` if a simple
+            model shows it.
     """
 
     name: str
-    title: str
     kinds: tuple[MetricKind, ...]
     greater_is_better: bool = True
     lowest: float = 0.0
     interval: IntervalMethod = "none"
     count_score: CountScore | None = None
     row_score: RowScore | None = None
-    probability_score: ProbabilityScore | None = None
-    is_compared: bool = False
     on_ranks: bool = False
-    baseline: str | None = None
     uninformed: float | None = None
-    hub_name: str | None = None
 
     @property
     def of_predictions(self) -> bool:
         """True if predictions suffice to compute it; False if it needs logits or probabilities."""
         return self.count_score is not None or self.row_score is not None
-
-    def of_baseline(self, model: str) -> str | None:
-        """Key in ``metrics/evaluate.json`` of the same metric of a model in ``SIMPLE_MODELS``."""
-        return self.baseline if model == MAJORITY else f"{model}_{self.name}"
-
-    def over(self, model: str) -> tuple[str, str]:
-        """Keys of the ends of the interval of ``trained model - model``, for the project's metric."""
-        return f"{self.name}_over_{model}_low", f"{self.name}_over_{model}_high"
-
-    @property
-    def ends(self) -> tuple[str, str]:
-        """Keys of the ends of the interval of the metric itself, for the project's metric."""
-        return f"{self.name}_low", f"{self.name}_high"
-
-    @property
-    def without_leaks(self) -> tuple[str, str, str]:
-        """Keys of the metric without leaked rows, and of its interval's ends, for the project's metric."""
-        return (
-            f"{self.name}{WITHOUT_LEAKS}",
-            f"{self.name}{WITHOUT_LEAKS}_low",
-            f"{self.name}{WITHOUT_LEAKS}_high",
-        )
-
-    @property
-    def from_leaks(self) -> tuple[str, str]:
-        """Keys of the ends of the interval of what the leaked rows add to the metric."""
-        return f"{self.name}_from_leaks_low", f"{self.name}_from_leaks_high"
 
     @property
     def validated(self) -> bool:
@@ -253,43 +151,6 @@ def _mean_absolute_error(labels: Floats, predictions: Floats) -> Floats:
     return errors
 
 
-def _roc_auc(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
-    from tuneline.metrics.curves import roc_area
-
-    return roc_area(probability, labels)
-
-
-def _average_precision(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
-    from tuneline.metrics.curves import average_precision
-
-    return average_precision(probability, labels)
-
-
-def _calibration_error(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
-    from tuneline.metrics.curves import calibration, calibration_error
-
-    return calibration_error(calibration(probability, labels))
-
-
-def _brier_score(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
-    """Return the mean squared distance of the probabilities from the label (Brier 1950).
-
-    For two classes it is half of it, as is usual. Of several labels it is the mean over the labels.
-    """
-    import numpy as np
-
-    from tuneline.metrics.curves import has_class
-
-    total = 0.0
-    for label in range(probability.classes):
-        distance = probability.of_class(label) - has_class(labels, label)
-        total += float(np.sum(distance**2))
-    score = total / len(labels)
-    if labels.ndim == 2:
-        return score / probability.classes
-    return score / 2 if probability.classes == 2 else score
-
-
 def _macro_f1(counts: Floats, labels: LabelSets, predictions: LabelSets, _average: Averaging) -> Floats:
     """Return the mean F1 over the labels that a resample has in labels or predictions; 1 if it has none."""
     import numpy as np
@@ -346,20 +207,6 @@ def _hamming_loss(counts: Floats, labels: LabelSets, predictions: LabelSets, _av
     return losses
 
 
-def _macro_f1_at_half(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
-    """Return the macro F1 of the labels with a probability above 0.5."""
-    import numpy as np
-
-    scores = []
-    for label in range(probability.classes):
-        has_label = labels[:, label] == 1
-        is_predicted = probability.of_class(label) > 0.5
-        total = has_label.sum() + is_predicted.sum()
-        if total > 0:
-            scores.append(2 * (has_label & is_predicted).sum() / total)
-    return float(np.mean(scores)) if scores else None
-
-
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
     """Return the quotient; 0 where the denominator is 0."""
     import numpy as np
@@ -373,150 +220,88 @@ SETS: tuple[MetricKind, ...] = ("multilabel",)
 _METRICS = (
     Metric(
         name="accuracy",
-        title="Accuracy",
         kinds=CLASSES,
         interval="wilson",
         count_score=_accuracy,
-        baseline="majority_accuracy",
-        hub_name="accuracy",
     ),
     Metric(
         name="f1",
-        title="F1",
         kinds=CLASSES,
         interval="score",
         count_score=_f1,
-        baseline="majority_f1",
-        hub_name="f1",
     ),
     Metric(
         name="matthews_correlation",
-        title="Matthews correlation",
         kinds=CLASSES,
         lowest=-1.0,
         interval="score",
         count_score=_matthews_correlation,
         uninformed=0.0,
-        hub_name="matthews_correlation",
     ),
     Metric(
         name="pearson",
-        title="Pearson's r",
         kinds=NUMBERS,
         lowest=-1.0,
         interval="fisher",
         row_score=_correlation,
         uninformed=0.0,
-        hub_name="pearsonr",
     ),
     Metric(
         name="spearmanr",
-        title="Spearman's rho",
         kinds=NUMBERS,
         lowest=-1.0,
         interval="bootstrap",
         row_score=_correlation,
         on_ranks=True,
         uninformed=0.0,
-        hub_name="spearmanr",
     ),
     Metric(
         name="macro_f1",
-        title="Macro F1",
         kinds=SETS,
         interval="score",
         count_score=_macro_f1,
-        baseline="majority_macro_f1",
     ),
     Metric(
         name="micro_f1",
-        title="Micro F1",
         kinds=SETS,
         interval="score",
         count_score=_micro_f1,
-        baseline="majority_micro_f1",
     ),
     Metric(
         name="samples_f1",
-        title="F1 of a row, mean",
         kinds=SETS,
         interval="score",
         count_score=_samples_f1,
-        baseline="majority_samples_f1",
     ),
     Metric(
         name="subset_accuracy",
-        title="Rows exactly right",
         kinds=SETS,
         interval="score",
         count_score=_subset_accuracy,
-        baseline="majority_subset_accuracy",
     ),
     Metric(
         name="hamming_loss",
-        title="Hamming loss",
         kinds=SETS,
         greater_is_better=False,
         interval="score",
         count_score=_hamming_loss,
-        baseline="majority_hamming_loss",
-    ),
-    Metric(
-        name="mean_average_precision",
-        title="Average precision",
-        kinds=SETS,
-        probability_score=_average_precision,
-    ),
-    Metric(
-        name=AT_HALF,
-        title="Macro F1 at 0.5",
-        kinds=SETS,
-        probability_score=_macro_f1_at_half,
-    ),
-    Metric(name="roc_auc", title="Area under ROC", kinds=CLASSES + SETS, probability_score=_roc_auc),
-    Metric(
-        name="average_precision",
-        title="Average precision",
-        kinds=CLASSES,
-        probability_score=_average_precision,
-    ),
-    Metric(
-        name="calibration_error",
-        title="Calibration error",
-        kinds=CLASSES + SETS,
-        greater_is_better=False,
-        probability_score=_calibration_error,
-        is_compared=True,
-    ),
-    Metric(
-        name="brier_score",
-        title="Brier score",
-        kinds=CLASSES + SETS,
-        greater_is_better=False,
-        probability_score=_brier_score,
     ),
     Metric(
         name="mse",
-        title="Mean squared error",
         kinds=NUMBERS,
         greater_is_better=False,
         row_score=_mean_squared_error,
-        baseline="mean_mse",
-        hub_name="mse",
     ),
     Metric(
         name="mae",
-        title="Mean absolute error",
         kinds=NUMBERS,
         greater_is_better=False,
         row_score=_mean_absolute_error,
-        baseline="mean_mae",
-        hub_name="mae",
     ),
-    Metric(name="loss", title="Loss", kinds=CLASSES + NUMBERS + SETS, greater_is_better=False),
+    Metric(name="loss", kinds=CLASSES + NUMBERS + SETS, greater_is_better=False),
 )
 METRIC_TABLE: Mapping[str, Metric] = {metric.name: metric for metric in _METRICS}
-"""Every metric by name, in the order in which people see them.
+"""These metrics by name, in the order in which people see them.
 
 The first metric of a task decides by default (``primary_metric``).
 """
@@ -547,22 +332,3 @@ def project_metric(kind: MetricKind, name: str | None) -> Metric:
     if metric is None or kind not in metric.kinds or not metric.can_decide:
         return primary_metric(kind)
     return metric
-
-
-def custom_metrics(evaluated: Iterable[str]) -> list[str]:
-    """Return the names in ``metrics/evaluate.json`` that ``evaluate.metrics`` added."""
-    built_in = {"rows", LEAKED_ROWS, PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED}
-    built_in |= {INDEPENDENT_ROWS, LABELS_PER_ROW, PREDICTED_LABELS_PER_ROW}
-    for metric in METRIC_TABLE.values():
-        built_in |= {metric.name, f"worst_slice_{metric.name}"}
-        built_in.update(metric.ends, metric.without_leaks, metric.from_leaks)
-        for model in SIMPLE_MODELS:
-            built_in.add(str(metric.of_baseline(model)))
-            built_in.update(metric.over(model))
-    ends = ("_pass_rate", WITHOUT_LEAKS)
-    return [name for name in evaluated if name not in built_in and not name.endswith(ends)]
-
-
-def title_of(name: str) -> str:
-    """Return a metric's name for people; the name of a custom metric is without underscores."""
-    return METRIC_TABLE[name].title if name in METRIC_TABLE else name.replace("_", " ").capitalize()

@@ -6,10 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.metrics.table import LABEL_AGREEMENT, LOWEST_LABEL_AGREEMENT, SET_AGREEMENT
 from tuneline.tasks import Classification, Multilabel, Regression, Task
 from tuneline.tasks.task import Labels, Logits
 
+SET_AGREEMENT = "set_agreement"
+"""Key of the share of rows that get the same set of labels from an exported model as from the trained one."""
+LABEL_AGREEMENT = "label_agreement"
+"""Key of the share of decisions on single labels that an exported model shares with the trained one."""
+LOWEST_LABEL_AGREEMENT = "lowest_label_agreement"
+"""Key of the same share for the label where it is the lowest."""
 LEAST_CLOSE = 1e-3
 """Difference that agrees in any case, in standard deviations of the labels.
 

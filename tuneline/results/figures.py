@@ -18,6 +18,7 @@ from tuneline.project.repo import PreviousResult
 from tuneline.reports.page import BAD, DASHED, FIGURE_WIDTH, FIRST, GRID, MUTED, SECOND, canvas, to_svg
 from tuneline.results.predictions import Cooccurrence, Headline, ReportedPredictions
 from tuneline.results.task_words import error_figure
+from tuneline.results.titles import title_of
 from tuneline.results.verdict import read_curve
 
 if TYPE_CHECKING:
@@ -361,7 +362,9 @@ def draw_headline(headline: Headline) -> Markup:
         axes.spines[["left", "bottom"]].set_visible(False)
         axes.grid(visible=False, axis="y")
         return to_svg(
-            figure, "headline", f"{headline.title} of the baselines, the previous commit and this model"
+            figure,
+            "headline",
+            f"{title_of(headline.name)} of the baselines, the previous commit and this model",
         )
 
 

@@ -7,17 +7,19 @@ most rows labels that they do not have.
 from collections.abc import Mapping
 from typing import Any
 
-from tuneline.metrics.table import (
+from tuneline.evaluation.keys import (
     LABELS_PER_ROW,
     MAJORITY,
-    METRIC_TABLE,
     PREDICTED_LABELS_PER_ROW,
-    SIMPLE_MODELS,
-    Metric,
+    baseline_key,
+    interval_keys,
 )
+from tuneline.evaluation.table import ALL_METRICS
+from tuneline.metrics.table import Metric
 from tuneline.results.findings import Finding, as_shown
+from tuneline.results.titles import SIMPLE_MODEL_TITLES, title_of
 
-MICRO = METRIC_TABLE["micro_f1"]
+MICRO = ALL_METRICS["micro_f1"]
 MOST_TIMES = 1.5
 """Times the labels of a row that a model may give, or fewer by the same factor."""
 CHOOSE = "choose the thresholds on validation (train.thresholds.choose=f1)"
@@ -72,19 +74,19 @@ def _micro_f1(evaluated: Mapping[str, float], deciding: Metric, rivals: Mapping[
     """
     values = {}
     for name in rivals:
-        value = evaluated.get(str(MICRO.of_baseline(name)))
+        value = evaluated.get(str(baseline_key(MICRO, name)))
         if value is not None:
             values[name] = value
     if MICRO.name not in evaluated or not values:
         return None
 
     best = max(values, key=lambda name: values[name])
-    low_key, high_key = deciding.ends
+    low_key, high_key = interval_keys(deciding)
     chance = (evaluated.get(high_key, 0.0) - evaluated.get(low_key, 0.0)) / 2
     if as_shown(evaluated[MICRO.name]) >= as_shown(values[best] - chance):
         return None
     sentence = (
-        f"Over all decisions the model is worse than {rivals[best]}: {MICRO.title}"
+        f"Over all decisions the model is worse than {rivals[best]}: {title_of(MICRO.name)}"
         f" {evaluated[MICRO.name]:.3f} against {values[best]:.3f}. It loses on frequent labels."
     )
     advice = f"Use {rivals[best]} if frequent labels count, or get more data; the table by label shows both."
@@ -94,19 +96,19 @@ def _micro_f1(evaluated: Mapping[str, float], deciding: Metric, rivals: Mapping[
 def _majority(evaluated: Mapping[str, float], rule: Mapping[str, Any]) -> Finding | None:
     """Return that one set of labels for all rows would be as good, by whole rows or by single decisions."""
     reasons = []
-    exact = METRIC_TABLE["subset_accuracy"]
+    exact = ALL_METRICS["subset_accuracy"]
     if _not_above_majority(evaluated, exact):
-        own, majority = evaluated[exact.name], evaluated[str(exact.baseline)]
+        own, majority = evaluated[exact.name], evaluated[str(baseline_key(exact, MAJORITY))]
         reasons.append(f"{own:.1%} of the rows get exactly their labels, {majority:.1%} would")
-    wrong = METRIC_TABLE["hamming_loss"]
+    wrong = ALL_METRICS["hamming_loss"]
     if _not_above_majority(evaluated, wrong):
-        own, majority = evaluated[wrong.name], evaluated[str(wrong.baseline)]
+        own, majority = evaluated[wrong.name], evaluated[str(baseline_key(wrong, MAJORITY))]
         reasons.append(f"{own:.2%} of all decisions are wrong, {majority:.2%} would be")
     if not reasons:
         return None
 
     sentence = (
-        f"The model is not better than {SIMPLE_MODELS[MAJORITY]}, the same set of labels for all rows:"
+        f"The model is not better than {SIMPLE_MODEL_TITLES[MAJORITY]}, the same set of labels for all rows:"
         f" {'; '.join(reasons)}."
     )
     if evaluated.get(PREDICTED_LABELS_PER_ROW, 0.0) > evaluated.get(LABELS_PER_ROW, 0.0):
@@ -119,7 +121,7 @@ def _majority(evaluated: Mapping[str, float], rule: Mapping[str, Any]) -> Findin
 def _not_above_majority(evaluated: Mapping[str, float], metric: Metric) -> bool:
     """Return True if a metric is not better than that of the majority; False without one of them."""
     value = evaluated.get(metric.name)
-    majority = evaluated.get(str(metric.baseline))
+    majority = evaluated.get(str(baseline_key(metric, MAJORITY)))
     if value is None or majority is None:
         return False
     if metric.greater_is_better:

@@ -36,8 +36,9 @@ from tuneline.core.raw_source import RawSource
 from tuneline.core.records import Record, Timing
 from tuneline.core.tables import SplitReader, split_files
 from tuneline.core.terminal import say, visible
+from tuneline.evaluation.keys import custom_metrics
 from tuneline.evaluation.records import Behaviour, Slices
-from tuneline.metrics.table import AGREEMENT_TITLES, METRIC_TABLE, custom_metrics, title_of
+from tuneline.evaluation.table import ALL_METRICS
 from tuneline.onnx.records import ComparisonRecord, ExportRecord, Flip, Flips
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.project import latency
@@ -70,6 +71,7 @@ from tuneline.results.predictions import (
     largest_errors,
 )
 from tuneline.results.task_words import curves_note
+from tuneline.results.titles import AGREEMENT_TITLES, HUB_NAMES, title_of
 from tuneline.results.verdict import RunFacts, is_frozen, judge_run
 from tuneline.tasks import TASKS, Classification, Task
 
@@ -327,7 +329,7 @@ class Report:
 
 def metric_names(metrics: Mapping[str, float]) -> list[str]:
     """Return the names of a model's metrics: first of the metric table, then of ``evaluate.metrics``."""
-    return [name for name in METRIC_TABLE if name in metrics] + custom_metrics(metrics)
+    return [name for name in ALL_METRICS if name in metrics] + custom_metrics(metrics)
 
 
 def tiles_of(
@@ -496,9 +498,9 @@ def metadata(report: Report) -> str:
     if report.exported:
         tags.append("onnx")
     metrics = []
-    for metric in METRIC_TABLE.values():
-        if metric.hub_name and metric.name in report.metrics:
-            metrics.append(metric.hub_name)
+    for name, hub_name in HUB_NAMES.items():
+        if name in report.metrics:
+            metrics.append(hub_name)
 
     data = ModelCardData(
         library_name=None if report.is_frozen else "transformers",  # its pipelines do not know the head

@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from tuneline.core.errors import DataError
 from tuneline.core.paths import PREDICTIONS
 from tuneline.core.tables import SplitReader
+from tuneline.evaluation.keys import baseline_key
+from tuneline.evaluation.table import ALL_METRICS
 from tuneline.labels.label_texts import label_text
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.scores import Floats, confusion_matrix
 from tuneline.metrics.stats import Difference, Estimate, metric_interval, paired_difference
-from tuneline.metrics.table import METRIC_TABLE
 from tuneline.project.repo import PreviousResult
 from tuneline.results.largest_errors import error_size_text, error_sizes, errors_note
 from tuneline.results.task_words import thresholds_by_name
+from tuneline.results.titles import title_of
 from tuneline.results.verdict import PRIMARY_METRICS, about_errors, rivals
 from tuneline.tasks import Task, read_task
 from tuneline.tasks.predictions import clusters_of, read_predictions
@@ -338,7 +340,7 @@ class Headline:
     @property
     def title(self) -> str:
         """The metric's name for people."""
-        return METRIC_TABLE[self.name].title
+        return title_of(self.name)
 
     @property
     def previous_value(self) -> float | None:
@@ -352,7 +354,7 @@ class Headline:
             return ""
         low_gain = self.change.low
         high_gain = self.change.high
-        if not METRIC_TABLE[self.name].greater_is_better:
+        if not ALL_METRICS[self.name].greater_is_better:
             low_gain = -self.change.high
             high_gain = -self.change.low
 
@@ -376,16 +378,16 @@ def headline(
     """
     # metric
     name = params.get("train.metric")
-    if name not in METRIC_TABLE or name not in metrics:
+    if name not in ALL_METRICS or name not in metrics:
         name = next((metric.name for metric in PRIMARY_METRICS if metric.name in metrics), None)
     if name is None:
         return None
-    metric = METRIC_TABLE[name]
+    metric = ALL_METRICS[name]
 
     # simple models
     simple = {}
     for model, title in rivals(frozen).items():
-        key = metric.of_baseline(model)
+        key = baseline_key(metric, model)
         if key and key in metrics:
             simple[title] = metrics[key]
 
@@ -440,7 +442,7 @@ def interval_of(
     if predictions is None or len(predictions.labels) == 0:
         return None
     return metric_interval(
-        METRIC_TABLE[name], predictions.labels, predictions.predicted, **_settings(params, predictions)
+        ALL_METRICS[name], predictions.labels, predictions.predicted, **_settings(params, predictions)
     )
 
 

@@ -16,26 +16,29 @@ from typing import Any, NamedTuple, Self, get_args
 
 from tuneline.core.paths import FIRST_SWEEP, METRICS, PLOTS, TIMING
 from tuneline.core.records import Metrics, Timing
-from tuneline.metrics.table import (
+from tuneline.evaluation.keys import (
     AT_HALF,
     INDEPENDENT_ROWS,
     LEAKED_ROWS,
     MAJORITY,
-    METRIC_TABLE,
     MOST_PREDICTED,
     NEVER_PREDICTED,
     PREDICTED_CLASSES,
-    PREDICTION_TERMS,
-    SIMPLE_MODELS,
     WITHOUT_LEAKS,
-    Metric,
-    MetricKind,
-    primary_metric,
+    baseline_key,
+    clean_keys,
+    interval_keys,
+    leak_keys,
+    over_keys,
 )
+from tuneline.evaluation.table import ALL_METRICS
+from tuneline.metrics.table import Metric, primary_metric
 from tuneline.onnx.records import ComparisonRecord
 from tuneline.results import exported, label_sets
 from tuneline.results.evidence import rows_in_words, unit_of_rows
 from tuneline.results.findings import Finding, as_shown
+from tuneline.results.titles import PREDICTION_TERMS, SIMPLE_MODEL_TITLES, title_of
+from tuneline.tasks.task import MetricKind
 
 CurveColumns = Mapping[str, Sequence[float]]
 """Columns of a curve by name; ``step`` is one."""
@@ -123,10 +126,14 @@ class RunFacts:
         It is the one with an interval in ``metrics/evaluate.json``: first of all ``train.metric``. In a file
         of an earlier version, it is the primary metric of the task.
         """
-        of_params = METRIC_TABLE.get(str(self.params.get("train.metric")))
-        candidates = (of_params, *PRIMARY_METRICS, *METRIC_TABLE.values())
+        of_params = ALL_METRICS.get(str(self.params.get("train.metric")))
+        candidates = (of_params, *PRIMARY_METRICS, *ALL_METRICS.values())
         for metric in candidates:
-            if metric is not None and metric.name in self.evaluated and metric.ends[0] in self.evaluated:
+            if (
+                metric is not None
+                and metric.name in self.evaluated
+                and interval_keys(metric)[0] in self.evaluated
+            ):
                 return metric
         return next((metric for metric in PRIMARY_METRICS if metric.name in self.evaluated), None)
 
@@ -272,11 +279,12 @@ def _has_collapsed(run: RunFacts, metric: Metric) -> bool:
 def _collapsed(run: RunFacts, metric: Metric) -> list[Finding]:
     if not _has_collapsed(run, metric):
         return []
-    majority = run.evaluated.get(str(metric.baseline), 0.0)
+    majority = run.evaluated.get(str(baseline_key(metric, MAJORITY)), 0.0)
     prediction = PREDICTION_TERMS[metric.kinds[0]].prediction
     sentence = (
         f"The model predicts the same {prediction} for all {run.rows:,} rows: it has learned nothing from the"
-        f" texts ({metric.title} {run.evaluated[metric.name]:.3f}, the majority baseline {majority:.3f})."
+        f" texts ({title_of(metric.name)} {run.evaluated[metric.name]:.3f}, the majority baseline"
+        f" {majority:.3f})."
     )
     # No label at all can also mean that the probabilities are below the thresholds.
     lower_thresholds = _lower_thresholds(run)
@@ -317,7 +325,7 @@ class Comparison:
     @property
     def title(self) -> str:
         """Name of the simple model for people."""
-        return SIMPLE_MODELS[self.name]
+        return SIMPLE_MODEL_TITLES[self.name]
 
     @property
     def beaten(self) -> bool:
@@ -343,7 +351,7 @@ def rivals(frozen: bool) -> dict[str, str]:
 
     A ``frozen`` model, linear on the checkpoint, is not compared with itself.
     """
-    titles = dict(SIMPLE_MODELS)
+    titles = dict(SIMPLE_MODEL_TITLES)
     if frozen:
         del titles["frozen"]
     return titles
@@ -353,8 +361,8 @@ def comparisons(run: RunFacts, metric: Metric) -> list[Comparison]:
     """Return the comparisons that ``metrics/evaluate.json`` has, the best simple model first."""
     compared = []
     for name in rivals(run.is_frozen):
-        low_key, high_key = metric.over(name)
-        keys = (metric.name, str(metric.of_baseline(name)), low_key, high_key)
+        low_key, high_key = over_keys(metric, name)
+        keys = (metric.name, str(baseline_key(metric, name)), low_key, high_key)
         if all(key in run.evaluated for key in keys):
             model, simple, low, high = (run.evaluated[key] for key in keys)
             compared.append(Comparison(name, model, simple, low, high))
@@ -384,7 +392,7 @@ def _undecided(run: RunFacts, metric: Metric) -> list[Finding]:
         leaked = int(run.evaluated[LEAKED_ROWS])
         sentence = (
             f"These rows cannot tell how good the model is: {leaked:,} of {run.rows:,} repeat or resemble a"
-            f" row of an earlier split, which it may know by heart ({metric.title} {value:.3f})."
+            f" row of an earlier split, which it may know by heart ({title_of(metric.name)} {value:.3f})."
         )
         return [Finding(UNDECIDED, "bad", sentence, DIVIDE)]
 
@@ -392,7 +400,7 @@ def _undecided(run: RunFacts, metric: Metric) -> list[Finding]:
         return []
     sentence = (
         f"These rows cannot tell how good the model is: {run.evidence}, too few for an interval"
-        f" ({metric.title} {value:.3f})."
+        f" ({title_of(metric.name)} {value:.3f})."
     )
     return [Finding(UNDECIDED, "bad", sentence, f"Test on more {run.unit}.")]
 
@@ -411,14 +419,14 @@ def _of_clean_rows(run: RunFacts, metric: Metric) -> list[Finding]:
 def _against_simple_models(run: RunFacts, metric: Metric) -> list[Finding]:
     not_above = _not_above_uninformed(run, metric)
     if not_above:
-        sentence = f"{metric.title} is not {not_above}."
+        sentence = f"{title_of(metric.name)} is not {not_above}."
         return [Finding("not above the majority", "bad", sentence, _learn_more(run))]
 
     unbeaten = _unbeaten(run, metric)
     if unbeaten:
         best = unbeaten[0]
         verb = "is worse than" if best.is_worse else "is not clearly better than"
-        sentence = f"The model {verb} {best.title}: {metric.title} {best.numbers}."
+        sentence = f"The model {verb} {best.title}: {title_of(metric.name)} {best.numbers}."
         if len(unbeaten) > 1:
             titles = " and ".join(comparison.title for comparison in unbeaten[1:])
             sentence += f" Nor is it better than {titles}."
@@ -449,7 +457,7 @@ def _not_above_uninformed(run: RunFacts, metric: Metric) -> str:
 
     Their value is either known by convention, or measured: the majority baseline.
     """
-    low_key, high_key = metric.ends
+    low_key, high_key = interval_keys(metric)
     low = run.evaluated.get(low_key)
     if metric.uninformed is not None and low is not None and as_shown(low) <= metric.uninformed:
         high = run.evaluated.get(high_key)
@@ -522,7 +530,7 @@ def _instead(run: RunFacts, best: Comparison) -> str:
 
 def _praise(run: RunFacts, metric: Metric, compared: Sequence[Comparison]) -> str:
     value = f"{run.evaluated[metric.name]:.3f}"
-    low_key, high_key = metric.ends
+    low_key, high_key = interval_keys(metric)
     low = run.evaluated.get(low_key)
     if low is not None:
         high = run.evaluated.get(high_key)
@@ -533,7 +541,7 @@ def _praise(run: RunFacts, metric: Metric, compared: Sequence[Comparison]) -> st
     if len(compared) > 1:
         rival += ", the best of the simple models"
     difference = f"{best.simple:.3f}, difference {best.low:+.3f} to {best.high:+.3f}"
-    return f"{PRAISE}{metric.title} {value} on {run.evidence}, clearly above {rival} ({difference})."
+    return f"{PRAISE}{title_of(metric.name)} {value} on {run.evidence}, clearly above {rival} ({difference})."
 
 
 def _never_predicted(run: RunFacts, metric: Metric) -> Finding | None:
@@ -581,13 +589,13 @@ def _thresholds(run: RunFacts, metric: Metric) -> Finding | None:
     # AT_HALF says nothing of another metric.
     if metric.name != "macro_f1":
         return None
-    _, high_key = metric.ends
+    _, high_key = interval_keys(metric)
     high = run.evaluated.get(high_key)
     at_half = run.evaluated.get(AT_HALF)
     if high is None or at_half is None or as_shown(at_half) <= as_shown(high):
         return None
     sentence = (
-        f"With thresholds of 0.5, {metric.title} would be {at_half:.3f} instead of"
+        f"With thresholds of 0.5, {title_of(metric.name)} would be {at_half:.3f} instead of"
         f" {run.evaluated[metric.name]:.3f}"
     )
     choose = _threshold_rule(run)["choose"]
@@ -616,7 +624,7 @@ def _chosen_head(run: RunFacts) -> Finding | None:
         f" {tuned:.3f} with the fine-tuned one"
     )
     if is_worse and run.training.get("head_by_metric") and run.metric is not None:
-        sentence += f"; its {run.metric.title} is clearly better"
+        sentence += f"; its {title_of(run.metric.name)} is clearly better"
     elif is_worse:
         sentence += (
             ", which is no clear difference: without one, the linear model is taken for pairs, and the"
@@ -677,7 +685,7 @@ def _validated(run: RunFacts) -> tuple[str, Sequence[float]]:
     """Return the name and values of the metric that chooses the kept weights, higher being better."""
     name = next((column for column in run.validation if column not in ("step", "loss")), "loss")
     values = run.validation.get(name, ())
-    if name in METRIC_TABLE and not METRIC_TABLE[name].greater_is_better:
+    if name in ALL_METRICS and not ALL_METRICS[name].greater_is_better:
         return name, [-value for value in values]
     return name, values
 
@@ -765,7 +773,7 @@ def leak_finding(run: RunFacts) -> Finding | None:
     metric = run.metric
     if metric is None:
         return None
-    keys = (metric.name, *metric.without_leaks, *metric.from_leaks)
+    keys = (metric.name, *clean_keys(metric), *leak_keys(metric))
     if not all(key in run.evaluated for key in keys):
         return None
 
@@ -783,8 +791,8 @@ def leak_finding(run: RunFacts) -> Finding | None:
         effect = words.unclear
     sentence = (
         f"{leaked:,} of {run.rows:,} rows ({leaked / run.rows:.1%}) {words.leak} a row of an earlier"
-        f" split. {metric.title} {words.without}: {without:.3f} (95 % interval {low:.3f} to {high:.3f}"
-        f"{_clean_texts(run)}). {effect}: {gain:+.3f} (95 % interval {gain_low:+.3f} to {gain_high:+.3f})."
+        f" split. {title_of(metric.name)} {words.without}: {without:.3f} (95 % interval {low:.3f} to"
+        f" {high:.3f}{_clean_texts(run)}). {effect}: {gain:+.3f} (95 % interval {gain_low:+.3f} to {gain_high:+.3f})."
     )
     if not is_raised:
         return Finding("leaks", "note", sentence)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import brier_score_loss, f1_score, matthews_corrcoef, mean_absolute_error
 
-from tuneline.metrics.curves import Softmax
+from tuneline.evaluation.curves import Softmax
+from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.scores import compute_metric, distinct_rows, numeric_columns, prediction_metrics
 from tuneline.metrics.table import METRIC_TABLE, primary_metric, project_metric
 from tuneline.tasks.probabilities import probabilities
@@ -94,7 +95,7 @@ def test_formula_scores_each_resample_by_itself(metric):
 
 def test_metric_of_probabilities_cannot_be_computed_from_predictions():
     with pytest.raises(ValueError, match="roc_auc"):
-        compute_metric(METRIC_TABLE["roc_auc"], np.array([0, 1]), np.array([0, 1]))
+        compute_metric(ALL_METRICS["roc_auc"], np.array([0, 1]), np.array([0, 1]))
 
 
 @given(
@@ -121,7 +122,7 @@ def test_distinct_sets_of_labels_are_counted():
 
 
 def test_table_directions_are_those_of_the_field():
-    assert {name for name, metric in METRIC_TABLE.items() if not metric.greater_is_better} == {
+    assert {name for name, metric in ALL_METRICS.items() if not metric.greater_is_better} == {
         "calibration_error",
         "brier_score",
         "hamming_loss",
@@ -150,7 +151,7 @@ def test_metric_with_a_bootstrap_interval_can_be_resampled(metric):
 
 def test_reading_the_table_imports_no_array_library():
     command = (
-        "import sys, tuneline.metrics.table; sys.exit(bool({'numpy', 'pyarrow', 'scipy', 'sklearn'} &"
+        "import sys, tuneline.results.titles, tuneline.evaluation.keys; sys.exit(bool({'numpy', 'pyarrow', 'scipy', 'sklearn'} &"
         " set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
@@ -164,7 +165,7 @@ def test_brier_score_is_that_of_scikit_learn(classes):
     expected = brier_score_loss(
         labels, probabilities(logits), labels=list(range(classes)), scale_by_half="auto"
     )
-    assert METRIC_TABLE["brier_score"].probability_score(Softmax.of(logits), labels) == pytest.approx(
+    assert ALL_METRICS["brier_score"].probability_score(Softmax.of(logits), labels) == pytest.approx(
         expected, abs=1e-12
     )
 

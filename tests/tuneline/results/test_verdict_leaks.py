@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import leak_difference
-from tuneline.metrics.table import METRIC_TABLE
 from tuneline.results.verdict import RunFacts, leak_finding
 
 EVALUATED = {
@@ -35,7 +35,7 @@ def predicted(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("name", ["accuracy", "f1", "pearson"])
 def test_interval_equals_that_of_drawing_rows_of_each_stratum(name):
-    metric = METRIC_TABLE[name]
+    metric = ALL_METRICS[name]
     labels, predictions, leaked = predicted(name)
     difference = leak_difference(metric, labels, predictions, leaked)
     assert difference.first == pytest.approx(compute_metric(metric, labels, predictions))

@@ -31,6 +31,8 @@ from tuneline.core.hashes import split_hash
 from tuneline.core.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import phase, progress
+from tuneline.evaluation.curves import calibration, precision_recall_curve, roc_curve
+from tuneline.evaluation.keys import baseline_key
 from tuneline.evaluation.probability_scores import probabilities_of
 from tuneline.evaluation.records import Slices
 from tuneline.evaluation.scoring import (
@@ -45,11 +47,11 @@ from tuneline.evaluation.scoring import (
     split_metrics,
     spread_metrics,
 )
-from tuneline.metrics.curves import calibration, precision_recall_curve, roc_curve
+from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.functions import load_metric
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.stats import Estimate, metric_interval
-from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, Metric, primary_metric, title_of
+from tuneline.metrics.table import Metric, primary_metric
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.text_classifier import TextClassifier
@@ -75,6 +77,7 @@ from tuneline.results.largest_errors import error_size
 from tuneline.results.page import metric_names, render_report, tiles_of
 from tuneline.results.predictions import Confusion, Cooccurrence, ReportedPredictions, largest_errors
 from tuneline.results.task_words import curves_note
+from tuneline.results.titles import SIMPLE_MODEL_TITLES, title_of
 from tuneline.results.verdict import RunFacts, judge_run
 from tuneline.settings import DriftLimits
 from tuneline.tasks import Task
@@ -332,8 +335,8 @@ class FileEvaluation:
     def simple(self) -> dict[str, float]:
         """The metric that decides, of the simple models, by their titles."""
         values = {}
-        for name, title in SIMPLE_MODELS.items():
-            key = self.deciding.of_baseline(name)
+        for name, title in SIMPLE_MODEL_TITLES.items():
+            key = baseline_key(self.deciding, name)
             if key is not None and key in self.metrics:
                 values[title] = self.metrics[key]
         return values
@@ -349,7 +352,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
     texts = [column.to_pylist() for column in file.texts.values()]
     settings = params.evaluate
     notes: list[str] = []
-    custom = [load_metric("evaluate.metrics", name, schema) for name in settings.functions]
+    custom = [load_metric("evaluate.metrics", name, schema, ALL_METRICS) for name in settings.functions]
 
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
         logits, lengths = _predicted(model.classifier, file, texts, notes, step.advance)
@@ -418,9 +421,9 @@ def _intervals(metrics: Mapping[str, float], predicted: SplitPredictions) -> dic
     """Return the intervals of the metrics that have one, by name."""
     intervals = {}
     for name in metrics:
-        if name not in METRIC_TABLE:
+        if name not in ALL_METRICS:
             continue
-        metric = METRIC_TABLE[name]
+        metric = ALL_METRICS[name]
         estimate = metric_interval(
             metric,
             predicted.labels,
@@ -574,7 +577,7 @@ def _metrics_table(result: FileEvaluation) -> Table:
             interval = f"{ends.low:.4f} to {ends.high:.4f}"
         table.add_row(title_of(name), f"{result.metrics[name]:.4f}", interval)
     for simple_title, value in result.simple.items():
-        table.add_row(f"{result.deciding.title} of {simple_title}", f"{value:.4f}", "")
+        table.add_row(f"{title_of(result.deciding.name)} of {simple_title}", f"{value:.4f}", "")
     return table
 
 

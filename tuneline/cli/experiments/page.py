@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tuneline.cli.experiments.table import ExperimentRow, ExperimentRows, format_value
 from tuneline.core.paths import PLOTS
-from tuneline.metrics.table import title_of
 from tuneline.project.dvc import cached_folder
 from tuneline.project.params_file import flat_values
 from tuneline.reports.page import (
@@ -26,6 +25,7 @@ from tuneline.reports.page import (
     to_svg,
 )
 from tuneline.results.figures import Columns, read_columns
+from tuneline.results.titles import title_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

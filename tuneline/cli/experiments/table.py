@@ -17,7 +17,6 @@ from rich.text import Text
 from tuneline.core.errors import StageError
 from tuneline.core.paths import PARAMS
 from tuneline.core.terminal import progress, visible
-from tuneline.metrics.table import title_of
 from tuneline.project.dvc import load_yaml
 from tuneline.project.params_file import flat_values
 from tuneline.project.repo import git
@@ -28,6 +27,7 @@ from tuneline.project.saved_experiments import (
     saved_experiments,
 )
 from tuneline.project.validation import ScoreDifference, ValidationScore, compare_scores, validation_score
+from tuneline.results.titles import title_of
 
 SCORES = (
     "metric",

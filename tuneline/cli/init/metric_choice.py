@@ -15,8 +15,9 @@ import numpy as np
 from tuneline.cli.init.planning import Plan
 from tuneline.core.paths import SPLITS
 from tuneline.metrics.judging import scale_numbers
-from tuneline.metrics.table import METRIC_TABLE, metrics_for, primary_metric
+from tuneline.metrics.table import metrics_for, primary_metric
 from tuneline.params.section import FunctionName
+from tuneline.results.titles import title_of
 from tuneline.tasks import TASKS
 
 RARE = 0.4
@@ -78,7 +79,7 @@ def metric_of_classes(totals: Counter[str], tested: Counter[str]) -> MetricChoic
         name = "matthews_correlation"
         why = "it is 0 for predictions without the text and 1 without errors, whichever class is the rare one"
     reason = (
-        f"train.metric: {name} ({METRIC_TABLE[name].title}), because the classes are not balanced: {rarest!r}"
+        f"train.metric: {name} ({title_of(name)}), because the classes are not balanced: {rarest!r}"
         f" is {fewest / rows:.1%} of the rows, and an accuracy of {most / rows:.3f} needs no more than"
         f" predicting {largest!r}; {why}. Test has {tested[rarest]:,} rows of {rarest!r}."
     )

@@ -4,6 +4,7 @@ import math
 from functools import singledispatch
 
 from tuneline.metrics.table import Metric, primary_metric
+from tuneline.results.titles import title_of
 from tuneline.tasks import Classification, Multilabel, Regression, Task
 
 LEAST_STEPS = 300
@@ -64,8 +65,8 @@ def _(task: Classification, rows: str, independent: float, metric: Metric) -> st
     """
     if metric != primary_metric(task.metric_kind):
         return (
-            f"With {rows}, test measures the metric that decides ({metric.title}) the less exactly, the"
-            " fewer rows a class has: its interval will say how exactly."
+            f"With {rows}, test measures the metric that decides ({title_of(metric.name)}) the less exactly,"
+            " the fewer rows a class has: its interval will say how exactly."
         )
     # Only the rows on which two models differ tell them apart.
     half = DEVIATIONS * math.sqrt(TYPICAL * (1 - TYPICAL) / independent)

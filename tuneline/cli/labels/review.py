@@ -44,12 +44,14 @@ from tuneline.core.tables import (
     write_table,
 )
 from tuneline.core.terminal import progress, say
+from tuneline.evaluation.table import ALL_METRICS
 from tuneline.labels.label_texts import exact_text, label_text
 from tuneline.metrics.scores import ClassIds, compute_metric
-from tuneline.metrics.table import METRIC_TABLE, primary_metric
+from tuneline.metrics.table import primary_metric
 from tuneline.params import DataParams, Params
 from tuneline.project.label_review import Suspect
 from tuneline.project.params_file import Changes, changed
+from tuneline.results.titles import title_of
 from tuneline.tasks import Task, read_task
 from tuneline.tasks.multilabel import HALF
 
@@ -547,7 +549,7 @@ def _review_sets(rows: LabelledRows, outputs: NDArray[np.float64], max_rows: int
     agreement = _agreement(rows, predicted)
     same_sets = 1 - float(rows.schema.errors(predicted, rows.labels).mean())
     advice = trust(len(rows), same_sets)
-    return LabelReview(len(rows), len(doubtful), metric.title, agreement, suspects, advice)
+    return LabelReview(len(rows), len(doubtful), title_of(metric.name), agreement, suspects, advice)
 
 
 def choose_model(folds: int) -> tuple[Judge, str]:
@@ -557,7 +559,7 @@ def choose_model(folds: int) -> tuple[Judge, str]:
     would take more than ``QUICK_SECONDS`` to train once per fold is only recommended.
     """
     metrics = Metrics.read_values(paths.METRICS / "evaluate.json")
-    better = [metric for metric in METRIC_TABLE if metrics.get(f"{metric}_over_tfidf_low", 0) > 0]
+    better = [metric for metric in ALL_METRICS if metrics.get(f"{metric}_over_tfidf_low", 0) > 0]
     timing = Timing.read_if_valid(paths.TIMING / "train.json")
     if not better or timing is None:
         reason = (

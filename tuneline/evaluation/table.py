@@ -1,0 +1,142 @@
+"""Every metric of the pipeline: those of training, and those that only evaluation computes.
+
+Everything that shows or compares a metric reads ``ALL_METRICS``: evaluation, comparison, report, model card,
+``tuneline show`` and ``tuneline evaluate``. To add a metric, add a formula and an entry here, a title in
+``tuneline/results/titles.py``, a test, and a line in the docs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tuneline.metrics.table import CLASSES, METRIC_TABLE, SETS, Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from tuneline.evaluation.curves import ClassProbabilities
+    from tuneline.tasks import Task
+
+    ProbabilityScore = Callable[["ClassProbabilities", NDArray[Any]], float | None]
+    """From probabilities and labels of a split to the metric; ``None`` where it is not defined."""
+
+AT_HALF = "macro_f1_at_half"
+"""Key of the macro F1 of labels whose thresholds are 0.5, whatever thresholds the model has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbabilityMetric(Metric):
+    """A metric of the probabilities of classes.
+
+    Attributes:
+        probability_score: Formula.
+        is_compared: True for a metric that is computed for exported models, too.
+    """
+
+    probability_score: ProbabilityScore
+    is_compared: bool = False
+
+
+def _roc_auc(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
+    from tuneline.evaluation.curves import roc_area
+
+    return roc_area(probability, labels)
+
+
+def _average_precision(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
+    from tuneline.evaluation.curves import average_precision
+
+    return average_precision(probability, labels)
+
+
+def _calibration_error(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
+    from tuneline.evaluation.curves import calibration, calibration_error
+
+    return calibration_error(calibration(probability, labels))
+
+
+def _brier_score(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
+    """Return the mean squared distance of the probabilities from the label (Brier 1950).
+
+    For two classes it is half of it, as is usual. Of several labels it is the mean over the labels.
+    """
+    import numpy as np
+
+    from tuneline.evaluation.curves import has_class
+
+    total = 0.0
+    for label in range(probability.classes):
+        distance = probability.of_class(label) - has_class(labels, label)
+        total += float(np.sum(distance**2))
+    score = total / len(labels)
+    if labels.ndim == 2:
+        return score / probability.classes
+    return score / 2 if probability.classes == 2 else score
+
+
+def _macro_f1_at_half(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
+    """Return the macro F1 of the labels with a probability above 0.5."""
+    import numpy as np
+
+    scores = []
+    for label in range(probability.classes):
+        has_label = labels[:, label] == 1
+        is_predicted = probability.of_class(label) > 0.5
+        total = has_label.sum() + is_predicted.sum()
+        if total > 0:
+            scores.append(2 * (has_label & is_predicted).sum() / total)
+    return float(np.mean(scores)) if scores else None
+
+
+_PROBABILITY_METRICS = (
+    ProbabilityMetric(
+        name="mean_average_precision",
+        kinds=SETS,
+        probability_score=_average_precision,
+    ),
+    ProbabilityMetric(
+        name=AT_HALF,
+        kinds=SETS,
+        probability_score=_macro_f1_at_half,
+    ),
+    ProbabilityMetric(name="roc_auc", kinds=CLASSES + SETS, probability_score=_roc_auc),
+    ProbabilityMetric(
+        name="average_precision",
+        kinds=CLASSES,
+        probability_score=_average_precision,
+    ),
+    ProbabilityMetric(
+        name="calibration_error",
+        kinds=CLASSES + SETS,
+        greater_is_better=False,
+        probability_score=_calibration_error,
+        is_compared=True,
+    ),
+    ProbabilityMetric(
+        name="brier_score",
+        kinds=CLASSES + SETS,
+        greater_is_better=False,
+        probability_score=_brier_score,
+    ),
+)
+ALL_METRICS: Mapping[str, Metric] = {
+    **{name: metric for name, metric in METRIC_TABLE.items() if metric.of_predictions},
+    **{metric.name: metric for metric in _PROBABILITY_METRICS},
+    "loss": METRIC_TABLE["loss"],
+}
+"""Every metric by name, in the order in which people see them."""
+
+
+def reported_metrics(task: Task) -> list[Metric]:
+    """Return the metrics of a task, in the order in which people see them."""
+    from tuneline.metrics.judging import task_metrics
+
+    names = [metric.name for metric in task_metrics(task)]
+    reported = []
+    for metric in ALL_METRICS.values():
+        if metric.name in names or (metric.name not in METRIC_TABLE and task.metric_kind in metric.kinds):
+            reported.append(metric)
+    return reported

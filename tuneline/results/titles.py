@@ -1,0 +1,77 @@
+"""What people call metrics, simple models and predictions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tuneline.evaluation.keys import MAJORITY
+
+METRIC_TITLES: Mapping[str, str] = {
+    "accuracy": "Accuracy",
+    "f1": "F1",
+    "matthews_correlation": "Matthews correlation",
+    "pearson": "Pearson's r",
+    "spearmanr": "Spearman's rho",
+    "macro_f1": "Macro F1",
+    "micro_f1": "Micro F1",
+    "samples_f1": "F1 of a row, mean",
+    "subset_accuracy": "Rows exactly right",
+    "hamming_loss": "Hamming loss",
+    "mse": "Mean squared error",
+    "mae": "Mean absolute error",
+    "loss": "Loss",
+    "mean_average_precision": "Average precision",
+    "roc_auc": "Area under ROC",
+    "average_precision": "Average precision",
+    "calibration_error": "Calibration error",
+    "brier_score": "Brier score",
+    "macro_f1_at_half": "Macro F1 at 0.5",
+}
+"""Title of each metric, by name."""
+HUB_NAMES: Mapping[str, str] = {
+    "accuracy": "accuracy",
+    "f1": "f1",
+    "matthews_correlation": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearmanr": "spearmanr",
+    "mse": "mse",
+    "mae": "mae",
+}
+"""Name of each metric in the evaluate library, which model cards use."""
+SIMPLE_MODEL_TITLES: Mapping[str, str] = {
+    MAJORITY: "the majority baseline",
+    "tfidf": "TF-IDF",
+    "frozen": "the frozen checkpoint",
+    "cosine": "the cosine of frozen vectors",
+}
+"""What people call the simple models of the stage ``baseline``, by their name in keys."""
+AGREEMENT_TITLES: Mapping[str, str] = {
+    "set_agreement": "of whole sets",
+    "label_agreement": "of single labels",
+    "lowest_label_agreement": "of the worst label",
+}
+"""Titles of ``agreement_metrics``, after the word "agreement"."""
+
+
+@dataclass(frozen=True)
+class PredictionTerms:
+    """What people call what a metric scores.
+
+    Attributes:
+        prediction: What a row gets.
+        classes: What predictions are made of.
+    """
+
+    prediction: str
+    classes: str
+
+
+PREDICTION_TERMS: Mapping[str, PredictionTerms] = {
+    "classification": PredictionTerms("class", "classes"),
+    "regression": PredictionTerms("number", "numbers"),
+    "multilabel": PredictionTerms("set of labels", "labels"),
+}
+
+
+def title_of(name: str) -> str:
+    """Return a metric's name for people; the name of a custom metric is without underscores."""
+    return METRIC_TITLES.get(name) or name.replace("_", " ").capitalize()
