@@ -12,8 +12,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, BertConfig, PreTrainedModel
 
 from benchmarks.training_ways.data import LABELS, VOCABULARY
+from tuneline.evaluation.scoring import compute_metrics
 from tuneline.model.batches import TokenizedSplit
-from tuneline.tasks.predictions import metrics_of
 
 MATMULS = ("mm", "bmm", "linear", "scaled_dot_product", "gemm", "attention")
 
@@ -122,8 +122,14 @@ def score(model: torch.nn.Module, split: TokenizedSplit) -> dict[str, float]:
                 .logits.float()
                 .cpu()
             )
-    scores = metrics_of(torch.cat(logits).numpy(), split.labels, split.task)
-    return {name: scores[name] for name in ("loss", "accuracy", "f1")}
+    task = split.task
+    outputs = torch.cat(logits).numpy()
+    scores = compute_metrics(task, split.labels, task.predictions(outputs), task.averaging(None))
+    return {
+        "loss": task.mean_loss(outputs, split.labels),
+        "accuracy": scores["accuracy"],
+        "f1": scores["f1"],
+    }
 
 
 def matmul_share(step: Callable[[], object], repetitions: int = 5) -> float:

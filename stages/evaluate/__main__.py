@@ -55,7 +55,6 @@ from tuneline.evaluation.scoring import (
     leaked_rows,
     length_slices,
     overlap_slices,
-    read_baselines,
     score_slices,
     slices_report,
     source_slices,
@@ -67,8 +66,8 @@ from tuneline.metrics.functions import CustomMetric, load_metric
 from tuneline.model.batches import TokenizedSplit
 from tuneline.params import Params
 from tuneline.params.loading import load_params
+from tuneline.predictions.files import clusters_of_split, read_baselines, write_predictions
 from tuneline.tasks import Task, trained_task
-from tuneline.tasks.predictions import clusters_of_split, write_predictions
 from tuneline.tasks.task import Logits
 
 

@@ -18,10 +18,11 @@ from tests.records import export_record
 from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.hashes import file_hash
 from tuneline.core.tables import raw_schema, write_table
-from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, spread_metrics
+from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, split_metrics, spread_metrics
 from tuneline.model.batches import TokenizedSplit
+from tuneline.params import EvaluateParams
+from tuneline.predictions.files import write_predictions
 from tuneline.tasks import Task, task_with_names
-from tuneline.tasks.predictions import metrics_of, write_predictions
 
 PARAMS = {
     "seed": 42,
@@ -140,8 +141,7 @@ class FinishedProject:
         write_predictions(self.root / "reports/predictions.parquet", split.labels, logits, split.task)
         (self.root / "plots/evaluation").mkdir(parents=True, exist_ok=True)
         write_plots(self.root / "plots/evaluation", logits, self.labels, self.task)
-        metrics = {**metrics_of(logits, self.labels, self.task), "rows": self.rows}
-        metrics |= self.task.probability_metrics(logits, self.labels)
+        metrics = split_metrics(EvaluateParams(), self.labels, self.task, logits)
         metrics |= self.baselines(self.task.predictions(logits))
         self.write("metrics/evaluate.json", {name: round(value, 6) for name, value in metrics.items()})
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from tuneline.core.errors import StageError
 from tuneline.metrics.stats import Selection, select_best
 from tuneline.metrics.table import METRIC_TABLE
+from tuneline.predictions.files import read_predictions
 from tuneline.sweeps.record import SWEEP_STATE, Configuration, SweepRecord, predictions_file
 from tuneline.sweeps.space import Values
-from tuneline.tasks import read_task
-from tuneline.tasks.predictions import clusters_of, read_predictions
 
 LATENCY_COLUMN = "ms"
 SHOWN_SAME = 5
@@ -135,15 +134,14 @@ def winner(root: Path, name: str, record: SweepRecord) -> Winner | None:
     if metric is None or not metric.of_predictions or not are_there:
         return Winner(compared[0], len(compared))
 
-    tables = [[read_predictions(file, ["label", "prediction"]) for file in seeds] for seeds in files]
-    first = tables[0][0]
-    task = read_task(first.schema, "label")
-    labels = task.array_of(first["label"])
-    predictions = []
-    for seeds in tables:
-        predictions.append([task.array_of(table["prediction"]) for table in seeds])
+    predictions = [[read_predictions(file) for file in seeds] for seeds in files]
+    first = predictions[0][0]
     selection = select_best(
-        metric, labels, predictions, average=task.averaging(None), clusters=clusters_of(first)
+        metric,
+        first.labels,
+        [[seed.values for seed in seeds] for seeds in predictions],
+        average=first.task.averaging(None),
+        clusters=first.clusters,
     )
     same = tuple(compared[index] for index in selection.indistinguishable)
     return Winner(compared[0], len(compared), selection, same)

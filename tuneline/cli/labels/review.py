@@ -38,15 +38,14 @@ from tuneline.core.tables import (
     LABELS,
     ROW_GROUP,
     SplitReader,
-    baselines_schema,
     check_text_columns,
-    read_table,
     write_table,
 )
 from tuneline.core.terminal import progress, say
 from tuneline.metrics.scores import ClassIds, compute_metric
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params import DataParams, Params
+from tuneline.predictions.files import read_logits, write_baselines
 from tuneline.project.label_review import Suspect
 from tuneline.project.params_file import Changes, changed
 from tuneline.tasks import Task, read_task
@@ -320,9 +319,9 @@ def _predict_fold(result: Path, rows: LabelledRows, folds: Folds, fold: int) -> 
         raise
 
     # the logits, and only then the end of the project: until then the fold can be resumed
-    predicted = read_table(project / paths.PREDICTIONS, ["logits"])["logits"].combine_chunks()
+    predicted = read_logits(project / paths.PREDICTIONS, len(held_out))
     with replace_file(result) as partial, partial.open("wb") as file:
-        np.save(file, predicted.flatten().to_numpy().reshape(len(held_out), -1))
+        np.save(file, predicted.logits)
     shutil.rmtree(project)
     say(f"{title} took {time.monotonic() - started:,.0f} s.")
 
@@ -355,11 +354,9 @@ def _write_majority(project: Path, labels: Task, rows: int) -> None:
     empty_texts = [[""] * rows]
     predicted = predict(empty_texts)
 
-    schema = baselines_schema(labels, list(predicted))
-    columns = [labels.column_of(predicted[name]) for name in schema.names]
     path = paths.split_file(project / paths.BASELINES, "test")
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_table(pa.table(columns, schema=schema), path)
+    write_baselines(path, labels, list(predicted), [predicted])
 
 
 def _read_all(folder: Path, rows: LabelledRows) -> pa.Table:
