@@ -21,7 +21,7 @@ from tuneline.core.tables import raw_schema, write_table
 from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, split_metrics, spread_metrics
 from tuneline.model.batches import TokenizedSplit
 from tuneline.params import EvaluateParams
-from tuneline.predictions.files import write_predictions
+from tuneline.predictions.files import PredictedLogits, write_predictions
 from tuneline.tasks import Task, task_with_names
 
 PARAMS = {
@@ -140,7 +140,7 @@ class FinishedProject:
         split = TokenizedSplit({"input_ids": np.zeros(self.rows, np.int32)}, offsets, self.labels, self.task)
         write_predictions(self.root / "reports/predictions.parquet", split.labels, logits, split.task)
         (self.root / "plots/evaluation").mkdir(parents=True, exist_ok=True)
-        write_plots(self.root / "plots/evaluation", logits, self.labels, self.task)
+        write_plots(self.root / "plots/evaluation", PredictedLogits(self.labels, logits, self.task))
         metrics = split_metrics(EvaluateParams(), self.labels, self.task, logits)
         metrics |= self.baselines(self.task.predictions(logits))
         self.write("metrics/evaluate.json", {name: round(value, 6) for name, value in metrics.items()})

@@ -42,8 +42,11 @@ from tuneline.project.repo import (
     why_no_gate,
 )
 from tuneline.project.source_versions import set_back
-from tuneline.results.exported import EARLIER_MODEL, OF_ANOTHER_MODEL, is_stale
-from tuneline.results.verdict import RunFacts, judge_run, next_steps
+from tuneline.results.exported import is_stale
+from tuneline.results.verdict.facts import RunFacts
+from tuneline.results.verdict.next_steps import next_steps
+from tuneline.results.verdict.rules import judge_run
+from tuneline.results.verdict.words import EARLIER_MODEL, purpose, statements
 
 if TYPE_CHECKING:
     from tuneline.project.revision_comparison import RevisionComparison
@@ -129,14 +132,14 @@ def show_project(console: Console, root: Path) -> None:
     for warning in warnings_of_lock(root, lock, compared=bool(run.compared)):
         console.print(Text(f"! {warning}\n"))
     console.print(quality_table(evaluated, run.compared, split))
-    for finding in judge_run(run):
-        console.print(Text(f"{finding}\n"))
+    for statement in statements(judge_run(run)):
+        console.print(Text(f"{statement}\n"))
 
     # facts
     _print_facts(console, provenance(root, lock) | stage_facts(root) | _paths(root, lock, run))
 
     # what to do
-    steps = "\n".join(f"  {command:44}{purpose}" for command, purpose in next_steps(run))
+    steps = "\n".join(f"  {step.command:44}{purpose(step)}" for step in next_steps(run))
     console.print(Text(f"\nTry next:\n{steps}"))
     note = machine_note(root)
     if note:
@@ -153,7 +156,7 @@ def _paths(root: Path, lock: Lock, run: RunFacts) -> dict[str, str]:
             if name in paths:
                 paths[name] += " is of another result: run `tuneline report`"
     if is_stale(root, run.compared) and "ONNX" in paths:
-        paths["ONNX"] += f" is {OF_ANOTHER_MODEL}"
+        paths["ONNX"] += " is of another model: run `dvc repro`"
     return paths
 
 

@@ -16,7 +16,7 @@ from tuneline.project.dvc import Lock
 from tuneline.project.repo import PreviousResult
 from tuneline.reports.page import BAD, DASHED, FIGURE_WIDTH, FIRST, GRID, MUTED, SECOND, canvas, to_svg
 from tuneline.results.predictions import Cooccurrence, Headline, ReportedPredictions
-from tuneline.results.verdict import read_curve
+from tuneline.results.verdict.facts import read_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

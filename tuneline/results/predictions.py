@@ -19,7 +19,9 @@ from tuneline.metrics.stats import Difference, Estimate, metric_interval, paired
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.predictions.files import PredictedLogits, read_logits
 from tuneline.project.repo import PreviousResult
-from tuneline.results.verdict import PRIMARY_METRICS, about_errors, rivals
+from tuneline.results.verdict.facts import PRIMARY_METRICS, rivals
+from tuneline.results.verdict.rules import judge_errors
+from tuneline.results.verdict.words import statement
 
 MAX_CONFUSED_PAIRS = 15
 MAX_TOGETHER = 16
@@ -77,7 +79,10 @@ class ReportedPredictions(PredictedLogits):
         if self.task.errors_note:
             return self.task.errors_note
         confidences = self.error_sizes
-        return about_errors(confidences.tolist(), confidences[self.errors].tolist())
+        finding = judge_errors(confidences.tolist(), confidences[self.errors].tolist())
+        if finding is None:
+            return ""
+        return statement(finding).sentence
 
 
 @dataclass(frozen=True)
