@@ -143,10 +143,11 @@ def measure_split(
     if FAILING_ROWS.exists():  # else the data checks have not run here
         leaked = leaked_rows(FAILING_ROWS, split, rows)
     return evaluate_predictions(
-        params,
+        params.evaluate,
         predictions,
         make_split_slices(lengths, texts, predictions),
         read_baselines(split_file(BASELINES, split), rows, predictions.task),
+        seed=params.seed,
         metric=params.train.metric,
         custom=custom,
         leaked=leaked,

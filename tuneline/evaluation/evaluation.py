@@ -29,7 +29,7 @@ from tuneline.evaluation.scoring import (
 )
 from tuneline.metrics.curves import calibration, precision_recall_curve, roc_curve
 from tuneline.metrics.functions import CustomMetric
-from tuneline.params import Params
+from tuneline.params import EvaluateParams
 from tuneline.predictions.files import PredictedLogits
 from tuneline.tasks import Task
 from tuneline.tasks.task import Labels
@@ -61,11 +61,12 @@ class Evaluation:
 
 
 def evaluate_predictions(
-    params: Params,
+    settings: EvaluateParams,
     predictions: PredictedLogits,
     slices: Iterable[RowSlice],
     baselines: Mapping[str, Labels],
     *,
+    seed: int,
     metric: str | None,
     custom: Sequence[CustomMetric] = (),
     leaked: NDArray[np.bool_] | None = None,
@@ -73,23 +74,23 @@ def evaluate_predictions(
     """Compute the metrics of predictions, by slice and of all rows.
 
     Args:
-        params: ``seed`` and the section ``evaluate`` are used.
+        settings: Section ``evaluate`` of the parameters.
         predictions: Labels and logits of the rows.
         slices: Rows with a common property; each is scored before the next is made.
         baselines: Predictions of the simple models for the same rows, by name.
+        seed: Seed of the bootstrap.
         metric: ``train.metric`` of the model.
         custom: Metrics of the user.
         leaked: Which rows repeat or resemble a row of another split, shape ``(rows,)``; ``None`` if that is
             not known.
     """
-    settings = params.evaluate
     task = predictions.task
     scored = SplitPredictions(
         predictions.labels,
         predictions.predicted,
         task,
         task.averaging(settings.f1),
-        params.seed,
+        seed,
         metric,
         predictions.clusters,
     )

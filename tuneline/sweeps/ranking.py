@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.core.errors import StageError
+from tuneline.core.wording import first_of
 from tuneline.metrics.stats import Selection, select_best
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.predictions.files import read_predictions
@@ -162,9 +163,7 @@ def verdict(won: Winner | None, record: SweepRecord, name: str) -> str:
         expected = f"{selection.corrected:.3f} ({selection.low:.3f} to {selection.high:.3f})"
         sentences.append(f"On new rows, {expected} is to be expected: corrected for the choice of the best.")
     if won.same:
-        names = ", ".join(f"{name}-{configuration.number}" for configuration in won.same[:SHOWN_SAME])
-        if len(won.same) > SHOWN_SAME:
-            names += f" and {len(won.same) - SHOWN_SAME} more"
+        names = first_of([f"{name}-{configuration.number}" for configuration in won.same], SHOWN_SAME)
         sentences.append(f"These rows cannot tell it apart from {names}; the best is still the best guess.")
     return "\n".join(sentences)
 

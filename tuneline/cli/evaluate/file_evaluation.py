@@ -331,10 +331,11 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
         clusters = cluster_texts(list(file.texts.values()), params.validate_.near_duplicates.similarity)
         predictions = ReportedPredictions(file.labels, logits, schema, clusters)
         evaluation = evaluate_predictions(
-            params,
+            params.evaluate,
             predictions,
             make_file_slices(file, texts, lengths, schema),
             dict(simple_predictions(params, model, texts, notes)),
+            seed=params.seed,
             metric=model.params.get("train.metric"),
             custom=custom,
         )

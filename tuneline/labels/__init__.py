@@ -1,0 +1,1 @@
+"""The labels of the data: which of them are probably wrong."""
