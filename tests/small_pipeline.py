@@ -15,7 +15,6 @@ from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.tables import (
     LABELS,
     SplitReader,
-    baselines_schema,
     raw_schema,
     tokenized_schema,
     write_table,
@@ -24,8 +23,8 @@ from tuneline.model.batches import compute_by_length
 from tuneline.model.encoding import Encoder
 from tuneline.model.long_text import LongText
 from tuneline.model.tokenized_splits import TokenizedSplit
+from tuneline.predictions.files import write_baselines, write_predictions
 from tuneline.tasks import task_with_names
-from tuneline.tasks.predictions import write_predictions
 
 QUEUES = ("billing", "delivery", "returns")
 MAX_LENGTH = 24
@@ -177,8 +176,8 @@ def _predict(folder: Path, model: Any) -> None:
         compute_by_length(compute, split.lengths, 16, logits, windows=split.window_counts)
     (folder / "reports/baselines").mkdir(parents=True)
     write_predictions(folder / "reports/predictions.parquet", split.labels, logits, split.task)
-    simple = pa.table({"majority": [0] * len(split)}, schema=baselines_schema(split.task, ["majority"]))
-    write_table(simple, folder / "reports/baselines/test.parquet")
+    simple = {"majority": np.zeros_like(split.labels)}
+    write_baselines(folder / "reports/baselines/test.parquet", split.task, list(simple), [simple])
 
 
 def _write_settings(folder: Path, changes: dict[str, Any]) -> None:

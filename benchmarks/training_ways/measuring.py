@@ -12,7 +12,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, BertConfig, PreTrainedModel
 
 from benchmarks.training_ways.data import LABELS, VOCABULARY
-from tuneline.metrics.judging import metrics_of
+from tuneline.evaluation.scoring import compute_metrics
+from tuneline.metrics.judging import averaging, mean_loss
 from tuneline.model.tokenized_splits import TokenizedSplit
 
 MATMULS = ("mm", "bmm", "linear", "scaled_dot_product", "gemm", "attention")
@@ -122,8 +123,14 @@ def score(model: torch.nn.Module, split: TokenizedSplit) -> dict[str, float]:
                 .logits.float()
                 .cpu()
             )
-    scores = metrics_of(torch.cat(logits).numpy(), split.labels, split.task)
-    return {name: scores[name] for name in ("loss", "accuracy", "f1")}
+    task = split.task
+    outputs = torch.cat(logits).numpy()
+    scores = compute_metrics(task, split.labels, task.predictions(outputs), averaging(task, None))
+    return {
+        "loss": mean_loss(task, outputs, split.labels),
+        "accuracy": scores["accuracy"],
+        "f1": scores["f1"],
+    }
 
 
 def matmul_share(step: Callable[[], object], repetitions: int = 5) -> float:

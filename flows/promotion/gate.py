@@ -26,14 +26,14 @@ from tuneline.linear.estimators import constant_prediction
 from tuneline.metrics.judging import averaging, task_metrics
 from tuneline.metrics.stats import Difference
 from tuneline.metrics.table import METRIC_TABLE, primary_metric, project_metric
+from tuneline.predictions.files import Predictions, read_predictions
 from tuneline.project.dvc import read_lock
 from tuneline.project.paired import McNemar, PairedComparison
 from tuneline.project.registry import Version
 from tuneline.project.repo import ArtifactError, artifact_path, lock_at
 from tuneline.reports.checks import Checks
 from tuneline.settings import PromotionPolicy
-from tuneline.tasks import Task, read_task
-from tuneline.tasks.predictions import clusters_of, read_predictions
+from tuneline.tasks import Task
 
 HOLD_CRITERION = "hold"
 """Name of the criterion that a person sets (``python -m flows.promotion hold``); it comes first."""
@@ -347,14 +347,16 @@ def paired_predictions(
         DataError: The candidate's predictions are missing.
     """
     # candidate
-    labels, candidate, task, clusters = _read(pipeline.programs.cwd / PREDICTIONS)
-    predictions = PairedPredictions(labels, candidate, None, task, clusters=clusters)
+    candidate = _read(pipeline.programs.cwd / PREDICTIONS)
+    predictions = PairedPredictions(
+        candidate.labels, candidate.values, None, candidate.task, clusters=candidate.clusters
+    )
     if production is None:
         return predictions
 
     # production
     try:
-        theirs = _production_predictions(pipeline, registry, production, task)
+        theirs = _production_predictions(pipeline, registry, production, candidate.task)
     except ProgramError as error:
         return replace(predictions, incomparable=f"{production.name}: {error.reason}")
     except (ArtifactError, DataError) as error:
@@ -362,16 +364,13 @@ def paired_predictions(
     return replace(predictions, production=theirs)
 
 
-def _read(path: Path) -> tuple[NDArray[Any], NDArray[Any], Task, NDArray[Any] | None]:
-    """Return labels, predictions, task, and the clusters of the rows if known, in the order of the rows."""
+def _read(path: Path) -> Predictions:
     if not path.exists():
         raise DataError(
             f"{path} is missing: the promotion gate compares predictions.",
             "Run stage evaluate, which writes them.",
         )
-    table = read_predictions(path, ["idx", "label", "prediction"]).sort_by("idx")
-    task = read_task(table.schema, "label")
-    return task.array_of(table["label"]), task.array_of(table["prediction"]), task, clusters_of(table)
+    return read_predictions(path)
 
 
 def _production_predictions(
@@ -386,8 +385,7 @@ def _production_predictions(
         target = temporary / f"{production.name}.parquet"
         message = f"Fetching the predictions of {production.name}"
         pipeline.get(registry.repository, str(PREDICTIONS), production.commit, target, message)
-        _, predictions, own_task, _ = _read(target)
-        return task.translated(predictions, own_task)
+        return _read(target).translated(task).values
 
     # Other rows: production's model predicts them.
     model = fetch_model(registry, production, pipeline)

@@ -9,7 +9,7 @@ Writes: ``reports/baselines/SPLIT.parquet``, one column for each model; the stag
 beside the trained model.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -18,11 +18,13 @@ from tuneline.baselines.texts import Predict, majority_model, tfidf_model
 from tuneline.core.atomic_files import replace_directory
 from tuneline.core.paths import BASE_MODEL, BASELINES, RAW, TOKENIZER, split_file
 from tuneline.core.stage import require, run_stage
-from tuneline.core.tables import SplitReader, baselines_schema, check_text_columns, rebatch, write_batches
+from tuneline.core.tables import SplitReader, check_text_columns, rebatch
 from tuneline.core.terminal import phase, progress
 from tuneline.params import Params
 from tuneline.params.loading import load_params
-from tuneline.tasks import Task, read_task
+from tuneline.predictions.files import write_baselines
+from tuneline.tasks import read_task
+from tuneline.tasks.task import Labels
 
 
 def frozen_models(train: SplitReader, params: Params) -> Predict:
@@ -38,9 +40,9 @@ def frozen_models(train: SplitReader, params: Params) -> Predict:
 
 
 def baseline_predictions(
-    split: SplitReader, columns: Sequence[str], models: Sequence[Predict], task: Task, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """Yield the predictions of all models for the rows of a split, one column for each model."""
+    split: SplitReader, columns: Sequence[str], models: Sequence[Predict]
+) -> Iterator[Mapping[str, Labels]]:
+    """Yield the predictions of all models for the rows of a split, batch by batch, by name."""
     # without the metadata of the file, as the batches are
     texts_schema = pa.schema([split.schema.field(name) for name in columns])
 
@@ -50,12 +52,7 @@ def baseline_predictions(
         predictions = {}
         for predict in models:
             predictions.update(predict(texts))
-
-        # the columns in the order of the schema
-        arrays = []
-        for field in schema:
-            arrays.append(task.column_of(predictions[field.name]))
-        yield pa.record_batch(arrays, schema=schema)
+        yield predictions
 
 
 def _without_metadata(split: SplitReader, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -86,13 +83,12 @@ def main() -> None:
                 names.append("cosine")
 
         # predictions; the reported split may be the validation split
-        schema = baselines_schema(labels, names)
         with replace_directory(BASELINES) as folder:
             for split in dict.fromkeys(("validation", params.evaluate.split)):
                 phase(f"predicting {split}")
                 rows = SplitReader.open(RAW, split, made_by="download")
-                predictions = baseline_predictions(rows, columns, models, labels, schema)
-                write_batches(split_file(folder, split), schema, predictions)
+                predictions = baseline_predictions(rows, columns, models)
+                write_baselines(split_file(folder, split), labels, names, predictions)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import pyarrow.parquet as pq
-
 from stages.compare.flips import describe_flips
-from stages.compare.logits import LogitComparison, Logits, TrainedLogits, compare_logits, read_logits
+from stages.compare.logits import LogitComparison, Logits, TrainedLogits, compare_logits
 from stages.compare.publication import publish_passed, select_published, way_on
 from stages.compare.saturation import exported_saturation
 from stages.compare.tolerance import ToleranceJudgement, judge_comparison
@@ -33,7 +31,7 @@ from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params import CompareParams, Params
 from tuneline.params.loading import load_params
-from tuneline.tasks import read_task
+from tuneline.predictions.files import read_logits
 
 ToleranceJudgements = Mapping[str, ToleranceJudgement]
 """Whether each model is within its tolerance, by precision."""
@@ -45,11 +43,11 @@ def main() -> dict[str, float]:
     params = load_params()
     record = ExportRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
     split = TokenizedSplit.read(SplitReader.open(TOKENIZED, params.evaluate.split, "tokenize"))
-    trained, clusters = read_logits(require(PREDICTIONS, "evaluate"), len(split))
-    # with the decisions of the trained model
-    task = read_task(pq.read_schema(PREDICTIONS), "label")
-    average = averaging(task, params.evaluate.f1)
-    reference = TrainedLogits(split.labels, task, trained, params.train.metric, average, clusters)
+    trained = read_logits(require(PREDICTIONS, "evaluate"), len(split))
+    average = averaging(trained.task, params.evaluate.f1)
+    reference = TrainedLogits(
+        split.labels, trained.task, trained.logits, params.train.metric, average, trained.clusters
+    )
 
     # comparison
     exported = {}

@@ -1,14 +1,11 @@
 """The logits of an exported model beside those of the trained one, row by row."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.errors import DataError
-from tuneline.core.tables import numpy_values
 from tuneline.evaluation.probability_scores import probability_scores
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import effective_rows, exact_interval, paired_difference
@@ -16,7 +13,6 @@ from tuneline.metrics.table import Averaging, Metric, project_metric
 from tuneline.onnx.agreement import agreement, agreement_metrics
 from tuneline.onnx.records import Saturation
 from tuneline.tasks import Task
-from tuneline.tasks.predictions import clusters_of, read_predictions
 
 Logits = NDArray[np.float32]
 
@@ -127,26 +123,3 @@ def compare_logits(
     # A stable sort: rows of equal difference stay in the order of the split.
     flipped = flipped[np.argsort(-per_row[flipped], kind="stable")]
     return LogitComparison(metrics, exported, per_row, flipped, not_finite)
-
-
-def read_logits(path: Path, rows: int) -> tuple[Logits, NDArray[Any] | None]:
-    """Read the trained model's logits, float32 ``(rows, outputs)``, and the clusters of the rows, if known.
-
-    Both are in the order of the split.
-
-    Raises:
-        DataError: The file has not exactly one prediction for each row.
-    """
-    table = read_predictions(path, ["idx", "logits"])
-    idx = numpy_values(table["idx"])
-    if not np.array_equal(np.sort(idx), np.arange(rows)):
-        raise DataError(
-            f"{path} has not exactly one prediction for each of the {rows} rows.", "Run `dvc repro evaluate`."
-        )
-    values = numpy_values(table["logits"].combine_chunks().flatten())
-    logits = values.reshape(rows, -1).astype(np.float32, copy=False)
-    order = np.argsort(idx)
-    clusters = clusters_of(table)
-    if clusters is not None:
-        clusters = clusters[order]
-    return np.asarray(logits[order]), clusters

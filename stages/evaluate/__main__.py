@@ -11,7 +11,6 @@ pipeline, after all outs are written.
 """
 
 import csv
-import math
 import os
 import tempfile
 import time
@@ -45,43 +44,25 @@ from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import ROW_GROUP, SplitReader, numpy_values
 from tuneline.core.terminal import phase, progress
-from tuneline.evaluation.curves import Columns, calibration, precision_recall_curve, roc_curve
-from tuneline.evaluation.probability_scores import probabilities_of
+from tuneline.evaluation.evaluation import Evaluation, evaluate_predictions, plot_columns, text_slices
 from tuneline.evaluation.records import Behaviour, BehaviourResult, Slices
-from tuneline.evaluation.scoring import (
-    RowSlice,
-    SplitPredictions,
-    baseline_metrics,
-    label_slices,
-    leak_metrics,
-    leaked_rows,
-    length_slices,
-    overlap_slices,
-    read_baselines,
-    score_slices,
-    slices_report,
-    source_slices,
-    split_metrics,
-    spread_metrics,
-)
+from tuneline.evaluation.scoring import RowSlice, leaked_rows, source_slices
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.functions import CustomMetric, load_metric
-from tuneline.metrics.judging import averaging
-from tuneline.metrics.table import primary_metric
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import Params
 from tuneline.params.loading import load_params
-from tuneline.tasks import Task, trained_task
-from tuneline.tasks.predictions import clusters_of_split, write_predictions
+from tuneline.predictions.files import PredictedLogits, clusters_of_split, read_baselines, write_predictions
+from tuneline.tasks import trained_task
 from tuneline.tasks.task import Logits
 
 
-def make_split_slices(lengths: NDArray[np.int64], texts: LabelledTexts) -> Iterator[RowSlice]:
+def make_split_slices(
+    lengths: NDArray[np.int64], texts: LabelledTexts, predictions: PredictedLogits
+) -> Iterator[RowSlice]:
     """Yield the slices of a split by length, shared words, class and source."""
-    yield from length_slices(lengths)
-    if len(texts.columns) == 2:
-        yield from overlap_slices(texts.batches())
-    yield from label_slices(texts.labels, texts.task)
+    pairs = len(texts.columns) == 2
+    yield from text_slices(lengths, texts.batches(), predictions.labels, predictions.task, pairs=pairs)
     specification, positions = read_origin(texts.raw, RAW / "source.json")
     yield from source_slices(specification, positions)
 
@@ -127,12 +108,11 @@ def main() -> Measurements:
 
         # metrics and outs
         with progress("evaluate"):
-            slices, metrics = measure_split(params, split, texts, logits, custom, clusters=clusters)
-            metrics |= pass_rates(behaviour)
-            if slices.worst is not None:
-                metrics[f"worst_slice_{slices.metric}"] = slices.value(slices.worst)
+            predictions = PredictedLogits(split.labels, logits, split.task, clusters)
+            evaluation = measure_split(params, predictions, split.lengths, texts, custom)
+            metrics = evaluation.metrics | pass_rates(behaviour) | evaluation.worst_slice
             phase("writing")
-            write_outs(split, logits, slices, behaviour, Metrics.of(metrics), clusters=clusters)
+            write_outs(predictions, evaluation.slices, behaviour, Metrics.of(metrics))
 
     # the outs are written: they show which cases failed
     violations = violations_of(behaviour)
@@ -144,45 +124,35 @@ def main() -> Measurements:
 
 def measure_split(
     params: Params,
-    split: TokenizedSplit,
+    predictions: PredictedLogits,
+    lengths: NDArray[np.int64],
     texts: LabelledTexts,
-    logits: Logits,
     custom: Sequence[CustomMetric],
-    *,
-    clusters: NDArray[np.int32] | None = None,
-) -> tuple[Slices, dict[str, float]]:
-    """Return the metrics by slice, and the metrics of the whole split.
+) -> Evaluation:
+    """Return the metrics of the reported split, all with and without leaked rows.
 
-    The latter include the baselines, and the metric without leaked rows.
+    Args:
+        params: All parameters.
+        predictions: The labels and logits.
+        lengths: Tokens of each row, shape ``(rows,)``.
+        texts: The texts of the rows.
+        custom: Metrics of the user.
     """
-    settings = params.evaluate
-    schema = split.task
-    rows = len(split)
-
-    phase("slices")
-    average = averaging(schema, settings.f1)
-    predicted = SplitPredictions(
-        split.labels,
-        schema.predictions(logits),
-        schema,
-        average,
-        params.seed,
-        params.train.metric,
-        clusters,
-    )
-    scores = score_slices(make_split_slices(split.lengths, texts), predicted)
-    slices = slices_report(scores, primary_metric(schema.metric_kind).name)
-
-    phase("metrics")
-    metrics = split_metrics(settings, split.labels, schema, logits, custom)
-    metrics |= spread_metrics(predicted)
-    baselines = read_baselines(split_file(BASELINES, settings.split), rows, schema)
-    for name, predictions in baselines.items():
-        metrics |= baseline_metrics(predicted, name, predictions)
+    split = params.evaluate.split
+    rows = len(predictions.labels)
+    leaked = None
     if FAILING_ROWS.exists():  # else the data checks have not run here
-        leaked = leaked_rows(FAILING_ROWS, settings.split, rows)
-        metrics |= leak_metrics(predicted, leaked, baselines)
-    return slices, metrics
+        leaked = leaked_rows(FAILING_ROWS, split, rows)
+    return evaluate_predictions(
+        params.evaluate,
+        predictions,
+        make_split_slices(lengths, texts, predictions),
+        read_baselines(split_file(BASELINES, split), rows, predictions.task),
+        seed=params.seed,
+        metric=params.train.metric,
+        custom=custom,
+        leaked=leaked,
+    )
 
 
 def read_split(rows: SplitReader) -> TokenizedSplit:
@@ -231,20 +201,20 @@ def mapped_logits(folder: Path, rows: int, outputs: int) -> Iterator[Logits]:
 
 
 def write_outs(
-    split: TokenizedSplit,
-    logits: Logits,
-    slices: Slices,
-    behaviour: Sequence[BehaviourResult],
-    metrics: Metrics,
-    *,
-    clusters: NDArray[np.int32] | None = None,
+    predictions: PredictedLogits, slices: Slices, behaviour: Sequence[BehaviourResult], metrics: Metrics
 ) -> None:
     """Write every out of the stage."""
-    write_predictions(PREDICTIONS, split.labels, logits, split.task, clusters=clusters)
+    write_predictions(
+        PREDICTIONS,
+        predictions.labels,
+        predictions.logits,
+        predictions.task,
+        clusters=predictions.clusters,
+    )
     slices.write(REPORTS / "slices.json")
     Behaviour(tests=behaviour).write(REPORTS / "behaviour.json")
     with replace_directory(PLOTS / "evaluation") as partial:
-        write_plots(partial, logits, split.labels, split.task)
+        write_plots(partial, predictions)
         scores = []
         for scored in slices.slices:
             score = f"{slices.value(scored):.6g}"
@@ -253,35 +223,20 @@ def write_outs(
     metrics.write(METRICS / "evaluate.json")
 
 
-SCATTERED = 2_000
-"""Most points of a scatter plot, evenly spaced rows."""
-
-
-def write_plots(folder: Path, logits: Logits, labels: NDArray[Any], task: Task) -> None:
-    """Write every plot of one split, from logits ``(rows, outputs)``.
+def write_plots(folder: Path, predictions: PredictedLogits) -> None:
+    """Write every plot of one split.
 
     The plots of another kind of task get no rows: DVC warns of a missing file.
     """
-    # regression
-    scattered_labels = labels[:0]
-    scattered_predictions = logits[:0, 0]
-    if not task.has_classes:
-        interval = math.ceil(len(labels) / SCATTERED)
-        scattered_labels = labels[::interval]
-        scattered_predictions = logits[::interval, 0]
-        logits = np.empty((0, 1), dtype=np.float32)
-        labels = np.empty(0, dtype=np.int64)
-    points = {"actual": scattered_labels, "predicted": scattered_predictions}
-    _write_columns(folder / "scatter.csv", points)
+    for name, columns in plot_columns(predictions).items():
+        rows = zip(*columns.values(), strict=True)
+        write_rows(folder / f"{name}.csv", list(columns), map(_rounded, rows))
 
-    # classes: without rows for a regression
-    names = task.class_names
-    confused = _confused_classes(logits, labels, names) if task.one_class else iter(())
+    task = predictions.task
+    confused: Iterable[tuple[str, str]] = ()
+    if task.one_class:
+        confused = _confused_classes(predictions.logits, predictions.labels, task.class_names)
     write_rows(folder / "confusion.csv", ("actual", "predicted"), confused)
-    probability = probabilities_of(task, logits)
-    _write_columns(folder / "roc.csv", roc_curve(probability, labels))
-    _write_columns(folder / "precision_recall.csv", precision_recall_curve(probability, labels))
-    _write_columns(folder / "calibration.csv", calibration(probability, labels))
 
 
 def _confused_classes(
@@ -293,12 +248,6 @@ def _confused_classes(
         actual = labels[start : start + ROW_GROUP]
         predicted = logits[start : start + ROW_GROUP].argmax(axis=1)
         yield from zip(name_of[actual], name_of[predicted], strict=True)
-
-
-def _write_columns(path: Path, columns: Columns | dict[str, NDArray[Any]]) -> None:
-    """Write columns of numbers as a CSV, with 6 digits."""
-    rows = zip(*columns.values(), strict=True)
-    write_rows(path, list(columns), map(_rounded, rows))
 
 
 def _rounded(numbers: Sequence[float]) -> list[str]:

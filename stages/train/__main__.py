@@ -58,8 +58,8 @@ from tuneline.model.frozen_classifier import TrainedModel
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
+from tuneline.predictions.files import clusters_of_split, write_predictions
 from tuneline.tasks import DECISIONS, Task
-from tuneline.tasks.predictions import clusters_of_split, write_predictions
 from tuneline.tasks.task import Logits
 
 

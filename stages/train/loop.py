@@ -43,7 +43,7 @@ from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
 from tuneline.model.batches import length_sorted_batches
 from tuneline.params import Params
-from tuneline.tasks.predictions import clusters_of_split, write_predictions
+from tuneline.predictions.files import clusters_of_split, write_predictions
 from tuneline.tasks.task import Logits
 
 T = TypeVar("T")

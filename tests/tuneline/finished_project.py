@@ -18,14 +18,14 @@ from tests.records import export_record
 from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.hashes import file_hash
 from tuneline.core.tables import raw_schema, write_table
-from tuneline.evaluation.probability_scores import probability_scores
-from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, spread_metrics
+from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, split_metrics, spread_metrics
 from tuneline.linear.estimators import constant_prediction
-from tuneline.metrics.judging import averaging, metrics_of
+from tuneline.metrics.judging import averaging
 from tuneline.metrics.table import primary_metric
 from tuneline.model.tokenized_splits import TokenizedSplit
+from tuneline.params import EvaluateParams
+from tuneline.predictions.files import PredictedLogits, write_predictions
 from tuneline.tasks import Task, task_with_names
-from tuneline.tasks.predictions import write_predictions
 
 PARAMS = {
     "seed": 42,
@@ -143,9 +143,8 @@ class FinishedProject:
         split = TokenizedSplit({"input_ids": np.zeros(self.rows, np.int32)}, offsets, self.labels, self.task)
         write_predictions(self.root / "reports/predictions.parquet", split.labels, logits, split.task)
         (self.root / "plots/evaluation").mkdir(parents=True, exist_ok=True)
-        write_plots(self.root / "plots/evaluation", logits, self.labels, self.task)
-        metrics = {**metrics_of(logits, self.labels, self.task), "rows": self.rows}
-        metrics |= probability_scores(self.task, logits, self.labels)
+        write_plots(self.root / "plots/evaluation", PredictedLogits(self.labels, logits, self.task))
+        metrics = split_metrics(EvaluateParams(), self.labels, self.task, logits)
         metrics |= self.baselines(self.task.predictions(logits))
         self.write("metrics/evaluate.json", {name: round(value, 6) for name, value in metrics.items()})
 

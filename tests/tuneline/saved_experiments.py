@@ -16,12 +16,12 @@ from tuneline.core.tables import raw_schema, write_table
 from tuneline.core.yaml_files import read_yaml
 from tuneline.metrics.stats import metric_interval
 from tuneline.metrics.table import METRIC_TABLE
+from tuneline.predictions.files import write_predictions
 from tuneline.project.experiments import opened
 from tuneline.project.overrides import params_with
 from tuneline.project.saved_experiments import SavedExperiment
 from tuneline.project.worktrees import run_git
 from tuneline.tasks import Classification
-from tuneline.tasks.predictions import write_predictions
 
 SCHEMA = Classification(("same", "different"))
 ROWS = 400

@@ -27,6 +27,7 @@ from tuneline.cli.console import Console
 from tuneline.core.base_source import BaseSource
 from tuneline.core.errors import DataError, ParamsError, StageError
 from tuneline.core.paths import BASE, BASE_RECORD, BASE_SOURCE, CORRECTIONS, ONNX, PARAMS, SOURCE
+from tuneline.core.wording import first_of
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.params import Params, TrainParams
 from tuneline.params.loading import load_params
@@ -200,9 +201,7 @@ def check_packages(lock: Path, versions: Mapping[str, str]) -> DoctorResult:
     if not wrong:
         return ok(f"{len(required)} packages as pinned")
 
-    packages = ", ".join(wrong[:MAX_PACKAGES_SHOWN])
-    if len(wrong) > MAX_PACKAGES_SHOWN:
-        packages += f", and {len(wrong) - MAX_PACKAGES_SHOWN} more"
+    packages = first_of(wrong, MAX_PACKAGES_SHOWN)
     return error(f"not as pinned in {lock.name}: {packages}", "make setup")
 
 
@@ -539,10 +538,8 @@ def check_committed(root: Path) -> DoctorResult:
     names = uncommitted(root)
     if not names:
         return ok("git has all files of the result")
-    listed = ", ".join(names[:MOST_NAMES])
-    if len(names) > MOST_NAMES:
-        listed += f" and {len(names) - MOST_NAMES} more"
-    return warning(f"git does not have {listed}: nobody can repeat a commit without them", COMMIT)
+    named = first_of(names, MOST_NAMES)
+    return warning(f"git does not have {named}: nobody can repeat a commit without them", COMMIT)
 
 
 MOST_NAMES = 3
@@ -582,7 +579,7 @@ def check_partial_files(root: Path) -> DoctorResult:
             partial_files += (root / folder).rglob(pattern)
     if not partial_files:
         return ok("no partially written files")
-    names = ", ".join(str(path.relative_to(root)) for path in partial_files[:3])
+    names = first_of([str(path.relative_to(root)) for path in partial_files], MOST_NAMES)
     return warning(
         f"a run was killed while it wrote {names}",
         "Harmless: the next run of that stage continues or removes it.",

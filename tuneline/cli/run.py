@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuneline.core.errors import DataError, StageError
+from tuneline.core.errors import StageError
 from tuneline.core.paths import CHECKPOINTS, PARAMS
 from tuneline.core.terminal import say
+from tuneline.core.wording import first_of
 from tuneline.params.loading import known_keys
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def command(overrides: Overrides = None, name: Name = None, test: Test = False) 
     """Train with other values beside the working tree, score validation, and keep an experiment."""
     from ruamel.yaml import YAML
 
-    from tuneline.project.experiments import opened
+    from tuneline.project.experiments import opened, require_versioned
     from tuneline.project.overrides import params_with, parse_overrides
     from tuneline.project.repo import require_own_repository
     from tuneline.project.saved_experiments import TRAIN_STAGE
@@ -57,7 +58,7 @@ def command(overrides: Overrides = None, name: Name = None, test: Test = False) 
     values, groups = parse_overrides(root, overrides)
     text = params_with(root, values, groups)
     params = YAML(typ="safe", pure=True).load(text)
-    refuse_unversioned(root, params)
+    require_versioned(root, params)
     name = name or default_name(overrides)
     check_same(root, name, params)
 
@@ -120,15 +121,6 @@ def check_same(root: Path, name: str, params: Mapping[str, Any]) -> None:
             raise StageError(f"Experiment {name} exists, with other parameters.", hint)
 
 
-def refuse_unversioned(root: Path, params: Mapping[str, Any]) -> None:
-    """Refuse data or weights that the parameters name and that only this working tree has."""
-    from tuneline.project.repo import missing
-
-    for path in missing(root, params):
-        hint = f"An experiment runs in a tree of its own. Let DVC keep it: dvc add {shlex.quote(str(path))}"
-        raise DataError(f"Neither git nor DVC has {path}.", hint)
-
-
 def announce_experiment(experiment: "Experiment") -> None:
     """Say where the experiment runs, and which uncommitted changes it has."""
     from tuneline.project.repo import git
@@ -144,9 +136,7 @@ def announce_experiment(experiment: "Experiment") -> None:
     place = experiment.path.relative_to(experiment.root)
     message = f"run: experiment {experiment.name} {verb} in {place}"
     if uncommitted:
-        message += f", with uncommitted changes of {', '.join(uncommitted[:3])}"
-    if len(uncommitted) > 3:
-        message += " ..."
+        message += f", with uncommitted changes of {first_of(uncommitted, 3)}"
     say(message)
 
 

@@ -4,11 +4,9 @@ The plain command starts without numeric libraries, because ``make run`` ends wi
 them where it needs them.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -16,17 +14,16 @@ from rich.text import Text
 
 from tuneline.cli.console import Console
 from tuneline.core.base_source import BaseSource
-from tuneline.core.errors import DataError, StageError
-from tuneline.core.paths import BASE_RECORD, ONNX, PARAMS, PREDICTIONS, RAW, VALIDATION_PREDICTIONS
+from tuneline.core.errors import StageError
+from tuneline.core.paths import BASE_RECORD, ONNX, PARAMS
 from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.records import Metrics
 from tuneline.evaluation.keys import INDEPENDENT_ROWS, baseline_key, custom_metrics
 from tuneline.evaluation.table import ALL_METRICS
-from tuneline.metrics.judging import averaging, task_metrics
 from tuneline.onnx.records import ComparisonRecord, ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params.loading import load_params
-from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
+from tuneline.project.dvc import Lock, changed_by_machine, read_lock
 from tuneline.project.repo import (
     CLASSIFIER_PATH,
     COMMIT,
@@ -40,16 +37,15 @@ from tuneline.project.repo import (
     why_no_gate,
 )
 from tuneline.project.source_versions import set_back
-from tuneline.results.exported import EARLIER_MODEL, OF_ANOTHER_MODEL, is_stale
+from tuneline.results.exported import is_stale
 from tuneline.results.titles import AGREEMENT_TITLES, SIMPLE_MODEL_TITLES, title_of
-from tuneline.results.verdict import RunFacts, judge_run, next_steps
+from tuneline.results.verdict.facts import RunFacts
+from tuneline.results.verdict.next_steps import next_steps
+from tuneline.results.verdict.rules import judge_run
+from tuneline.results.verdict.words import EARLIER_MODEL, purpose, statements
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tuneline.core.tables import SplitReader
-    from tuneline.project.paired import PairedComparison
-    from tuneline.tasks import Task
+    from tuneline.project.revision_comparison import RevisionComparison
 
 
 def _baseline_titles() -> dict[str, str]:
@@ -116,6 +112,8 @@ def command(folder: Folder = None, against: Against = None) -> None:
             f"{EVALUATED} is missing: the pipeline has not run here yet.", "Run `make run` or `dvc repro`."
         )
     if against is not None:
+        from tuneline.project.revision_comparison import compare_with
+
         comparison = compare_with(Path(), against)
         console.print(comparison_table(comparison, against))
         console.print(Text(describe_comparison(comparison, against)))
@@ -134,14 +132,14 @@ def show_project(console: Console, root: Path) -> None:
     for warning in warnings_of_lock(root, lock, compared=bool(run.compared)):
         console.print(Text(f"! {warning}\n"))
     console.print(quality_table(evaluated, run.compared, split))
-    for finding in judge_run(run):
-        console.print(Text(f"{finding}\n"))
+    for statement in statements(judge_run(run)):
+        console.print(Text(f"{statement}\n"))
 
     # facts
     _print_facts(console, provenance(root, lock) | stage_facts(root) | _paths(root, lock, run))
 
     # what to do
-    steps = "\n".join(f"  {command:44}{purpose}" for command, purpose in next_steps(run))
+    steps = "\n".join(f"  {step.command:44}{purpose(step)}" for step in next_steps(run))
     console.print(Text(f"\nTry next:\n{steps}"))
     note = machine_note(root)
     if note:
@@ -158,7 +156,7 @@ def _paths(root: Path, lock: Lock, run: RunFacts) -> dict[str, str]:
             if name in paths:
                 paths[name] += " is of another result: run `tuneline report`"
     if is_stale(root, run.compared) and "ONNX" in paths:
-        paths["ONNX"] += f" is {OF_ANOTHER_MODEL}"
+        paths["ONNX"] += " is of another model: run `dvc repro`"
     return paths
 
 
@@ -337,185 +335,7 @@ def _print_facts(console: Console, facts: Mapping[str, str]) -> None:
         console.print(Text(f"{name:>12}  {value}"))
 
 
-NumberedRows = dict[tuple[str, int], int]
-"""Row numbers by the hash of the texts, and how often these texts came before."""
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """Predictions of a commit's model for its reported split, shape ``(rows, *Task.label_shape)``."""
-
-    rows: NumberedRows
-    labels: "NDArray[Any]"
-    predictions: "NDArray[Any]"
-    schema: "Task"
-    clusters: "NDArray[Any] | None" = None
-
-    @classmethod
-    def read(cls, predictions: Path, raw: "SplitReader", lock: Lock) -> Self:
-        """Read the predictions, and the texts of the same rows; refuse files of different runs."""
-        from tuneline.analysis.corrections import row_keys
-        from tuneline.tasks import read_task
-        from tuneline.tasks.predictions import clusters_of, read_predictions
-
-        table = read_predictions(predictions, ["label", "prediction"])
-        if raw.rows != len(table):
-            raise DataError(
-                f"{predictions} has {len(table):,} rows, and {raw.name} has {raw.rows:,}.",
-                "Run `dvc repro evaluate`.",
-            )
-        # Rows are found again by their texts: their numbers change with every row that is dropped
-        keys: list[str] = []
-        for batch in raw.batches(lock.params()["data.text_columns"]):
-            keys += row_keys(batch.columns).to_pylist()
-        rows = {key: row for row, key in enumerate(numbered(keys))}
-        schema = read_task(table.schema, "label")
-        labels = schema.array_of(table["label"])
-        predicted = schema.array_of(table["prediction"])
-        return cls(rows, labels, predicted, schema, clusters_of(table))
-
-
-def numbered(keys: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield each key with the number of equal ones before it."""
-    before: Counter[str] = Counter()
-    for key in keys:
-        yield key, before[key]
-        before[key] += 1
-
-
-@dataclass(frozen=True)
-class RevisionComparison:
-    """The present model and the model of another commit, in this order, on the rows that both predicted.
-
-    Both are scored by the labels as they are now. Labels that were corrected, and rows that were added or
-    dropped, so make neither model better or worse.
-
-    Attributes:
-        rows: Number of these rows.
-        left_out: Number of rows that only the present model predicted, and that only the other one did.
-        relabelled: Number of rows whose label was another when the other model was scored.
-        split: The split of the rows.
-    """
-
-    models: "PairedComparison"
-    rows: int
-    left_out: tuple[int, int]
-    relabelled: int
-    split: str
-
-
-def compare_with(root: Path, revision: str) -> RevisionComparison:
-    """Compare the predictions of the working tree with the predictions of another commit or experiment.
-
-    They are predictions for the reported split, or for validation if the revision is an experiment that was
-    scored on validation only.
-
-    Raises:
-        StageError: There is no such commit, its files are not in DVC's cache, or the two have no row in
-            common.
-    """
-    from tuneline.core.stage import require
-    from tuneline.core.tables import SplitReader, is_split_file
-    from tuneline.project.saved_experiments import resolve_revision
-
-    commit = resolve_revision(root, revision)
-    if not commit:
-        raise StageError(
-            f"--against {revision}: git knows no such commit or experiment.",
-            "Run git fetch, or name another one.",
-        )
-    lock = read_lock(root)
-    lock_then = lock_at(root, commit).consistent()
-
-    # the split
-    is_evaluated = lock_then.out(PREDICTIONS.as_posix()) is not None
-    is_validated = lock_then.out(VALIDATION_PREDICTIONS.as_posix()) is not None
-    if is_validated and not is_evaluated:
-        path = VALIDATION_PREDICTIONS
-        made_by = "train"
-        split = "validation"
-        split_then = "validation"
-    else:
-        path = PREDICTIONS
-        made_by = "evaluate"
-        split = str(lock.params().get("evaluate.split", "test"))
-        split_then = str(lock_then.params().get("evaluate.split", "test"))
-
-    # predictions of the working tree
-    predictions = require(root / path, made_by)
-    now = Predicted.read(predictions, SplitReader.open(root / RAW, split, made_by="download"), lock)
-
-    # predictions of the revision, from DVC's cache
-    cached_predictions = cached_out(root, lock_then, path.as_posix())
-    folder = cached_folder(root, lock_then, RAW.as_posix()) or {}
-    split_files = [file for name, file in sorted(folder.items()) if is_split_file(name, split_then)]
-    files = tuple(file for file in split_files if file is not None)
-    if cached_predictions is None or not files or len(files) < len(split_files):
-        hint = f"Run `dvc fetch --rev {revision} {path} {RAW}`, if a DVC remote has them."
-        raise StageError(
-            f"--against {revision}: DVC's cache does not have the predictions and the data of this commit.",
-            hint,
-        )
-    then = Predicted.read(cached_predictions, SplitReader(RAW, split_then, files), lock_then)
-    return compare_revisions(now, then, lock.params(), split)
-
-
-def compare_revisions(
-    now: Predicted, then: Predicted, params: dict[str, Any], split: str = "test"
-) -> RevisionComparison:
-    """Score both models on the rows in common, by the labels of ``now``.
-
-    Raises:
-        DataError: The models are of different tasks, or have no row in common.
-    """
-    import numpy as np
-
-    from tuneline.project.paired import PairedComparison
-
-    if now.schema.has_classes != then.schema.has_classes:
-        raise DataError(
-            "One of the two models predicts classes, and the other numbers.", "Name another commit."
-        )
-    if now.schema.kind != then.schema.kind:
-        raise DataError(
-            f"The two models are of different kinds of task, {now.schema.kind} and {then.schema.kind}.",
-            "Name another commit.",
-        )
-    common = [key for key in now.rows if key in then.rows]
-    if not common:
-        raise DataError(
-            "The two models have predicted no row in common.",
-            "Name a commit that reported on the same texts.",
-        )
-
-    # The order of the classes may have changed: the other model's ids become ids of this one
-    rows_now = np.array([now.rows[key] for key in common])
-    rows_then = np.array([then.rows[key] for key in common])
-    labels = now.labels[rows_now]
-    predictions = now.predictions[rows_now]
-    predictions_then = now.schema.translated(then.predictions[rows_then], then.schema)
-    labels_then = now.schema.translated(then.labels[rows_then], then.schema)
-
-    clusters = None
-    if now.clusters is not None:
-        clusters = now.clusters[rows_now]
-
-    models = PairedComparison.of(
-        now.schema,
-        [metric for metric in task_metrics(now.schema) if metric.resampled],
-        labels,
-        predictions,
-        predictions_then,
-        average=averaging(now.schema, params.get("evaluate.f1")),
-        seed=int(params.get("seed") or 0),
-        clusters=clusters,
-    )
-    left_out = (len(now.rows) - len(common), len(then.rows) - len(common))
-    is_relabelled = (labels_then != labels).reshape(len(common), -1).any(axis=1)
-    return RevisionComparison(models, len(common), left_out, int(is_relabelled.sum()), split)
-
-
-def comparison_table(comparison: RevisionComparison, revision: str) -> Table:
+def comparison_table(comparison: "RevisionComparison", revision: str) -> Table:
     """Return one row for each metric: both models, and the difference with its interval."""
     title = f"On {comparison.rows:,} rows of both, of {comparison.split}"
     table = Table("", "now", revision, "difference", "95 % interval", title=title, title_justify="left")
@@ -530,7 +350,7 @@ def comparison_table(comparison: RevisionComparison, revision: str) -> Table:
     return table
 
 
-def describe_comparison(comparison: RevisionComparison, revision: str) -> str:
+def describe_comparison(comparison: "RevisionComparison", revision: str) -> str:
     """Return what the table does not say: if the difference is chance, and which rows and labels differ."""
     primary = next(iter(comparison.models.differences.values()))
     if primary.low > 0:

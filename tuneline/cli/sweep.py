@@ -64,9 +64,9 @@ def sweep(ctx: typer.Context) -> None:
 def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
     """Run a sweep, or go on with one that was stopped or killed; ``run`` may be left out."""
     from tuneline.cli.console import Console
-    from tuneline.cli.run import refuse_unversioned
     from tuneline.core.paths import PARAMS
     from tuneline.core.yaml_files import read_yaml
+    from tuneline.project.experiments import require_versioned
     from tuneline.project.source_versions import require_present
     from tuneline.sweeps.ranking import verdict, winner
     from tuneline.sweeps.running import run_sweep
@@ -74,7 +74,7 @@ def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
     root = Path.cwd()
     name = file.stem
     require_present(root)
-    refuse_unversioned(root, read_yaml(root / PARAMS))
+    require_versioned(root, read_yaml(root / PARAMS))
     try:
         with sweep_shown(name) as show:
             record = run_sweep(root, file, workers, show, restart=restart)

@@ -58,7 +58,7 @@ def raw_schema(text_columns: Sequence[str], task: LabelKind) -> pa.Schema:
     """Return the schema of ``data/raw/*.parquet``: texts, ``labels``, and ``idx``, the row in the source."""
     fields = [pa.field(name, pa.string()) for name in text_columns]
     fields += [pa.field(LABELS, task.label_type), pa.field("idx", pa.int64(), nullable=False)]
-    return _with_features(fields, task)
+    return with_features(fields, task)
 
 
 def check_text_columns(split: "SplitReader", text_columns: Sequence[str]) -> None:
@@ -86,7 +86,7 @@ def tokenized_schema(token_type_ids: bool, task: LabelKind, answer: str | None =
     if answer is not None:
         fields.append(pa.field(WINDOW_LENGTHS, pa.list_(pa.int32())))
     fields.append(pa.field(LABELS, task.label_type))
-    schema = _with_features(fields, task)
+    schema = with_features(fields, task)
     if answer is not None:
         schema = schema.with_metadata({**schema.metadata, ANSWER: answer.encode()})
     return schema
@@ -95,28 +95,6 @@ def tokenized_schema(token_type_ids: bool, task: LabelKind, answer: str | None =
 def input_columns(schema: pa.Schema) -> list[str]:
     """Return the columns of ``data/tokenized/*.parquet`` that the model reads."""
     return [name for name in schema.names if name not in {LABELS, WINDOW_LENGTHS}]
-
-
-def predictions_schema(task: LabelKind, clustered: bool = False) -> pa.Schema:
-    """Return the schema of ``reports/predictions.parquet``.
-
-    Its columns are ``idx`` (row number in the split), ``label``, ``logits``, ``prediction`` and, if it is
-    known, ``cluster``: rows of one number are not independent of each other.
-    """
-    fields = [
-        pa.field("idx", pa.int64()),
-        pa.field("label", task.label_type),
-        pa.field("logits", pa.list_(pa.float32())),
-        pa.field("prediction", task.label_type),
-    ]
-    if clustered:
-        fields.append(pa.field(CLUSTER, pa.int32()))
-    return _with_features(fields, task, ("label", "prediction"))
-
-
-def baselines_schema(task: LabelKind, models: Sequence[str]) -> pa.Schema:
-    """Return the schema of ``reports/baselines/*.parquet``: predictions of simple models, in row order."""
-    return _with_features([pa.field(name, task.label_type) for name in models], task, models)
 
 
 def failing_rows_schema(text_columns: Sequence[str], pairs: bool) -> pa.Schema:
@@ -136,9 +114,16 @@ def failing_rows_schema(text_columns: Sequence[str], pairs: bool) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _with_features(
+def with_features(
     fields: list[pa.Field], task: LabelKind, label_columns: Sequence[str] = (LABELS,)
 ) -> pa.Schema:
+    """Return a schema that says what each column is, as the datasets library stores it.
+
+    Args:
+        fields: The columns.
+        task: What the ``label_columns`` hold.
+        label_columns: Names of the columns of labels or predictions.
+    """
     features: dict[str, dict[str, Any]] = {}
     for field in fields:
         if field.name in label_columns:

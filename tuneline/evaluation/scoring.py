@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from tuneline.core.disk_errors import full_disk
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.stage import require
-from tuneline.core.tables import ROW_GROUP, read_table
+from tuneline.core.tables import ROW_GROUP
 from tuneline.evaluation.keys import (
     INDEPENDENT_ROWS,
     INDEPENDENT_WITHOUT_LEAKS,
@@ -414,18 +413,6 @@ def slices_report(scored: Sequence[SliceMetrics], metric: str) -> Slices:
         worst=min(large, key=lambda slice_metrics: slice_metrics.metrics[metric], default=None),
         slices=scored,
     )
-
-
-def read_baselines(path: Path, rows: int, task: Task) -> dict[str, NDArray[Any]]:
-    """Read the predictions of the simple models for the reported split, by name."""
-    table = read_table(require(path, made_by="baseline"))
-    # Rows of another number are of other data, or of another reported split.
-    if len(table) != rows:
-        raise DataError(
-            f"{path} has {len(table):,} rows, and the reported split has {rows:,}.",
-            "Run `dvc repro baseline`.",
-        )
-    return {name: task.array_of(table[name]) for name in table.column_names}
 
 
 def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[Any]) -> dict[str, float]:

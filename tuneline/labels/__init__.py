@@ -1,1 +1,1 @@
-"""Labels that people give: how they are written, and which rows to ask about."""
+"""The labels of the data: which of them are probably wrong."""

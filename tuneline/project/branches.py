@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tuneline.core.wording import first_of
 from tuneline.project.repo import git
 
 ROWS_TRAILER = "Ingested-Rows"
@@ -71,15 +72,12 @@ def rewritten(root: Path, branch: str) -> BranchProblem | None:
     if ingests:
         message += f", with {ingested_rows:,} rows of flow ingest"
         named = ingests
-    listed = ", ".join(named[:NAMED])
-    if len(named) > NAMED:
-        listed += ", ..."
     hint = (
         f"`git branch rescued {lost[0]}` keeps the last of them; then merge it, or cherry-pick what is"
         f" missing. If it was meant: `git reflog expire --expire=all {ref}`."
     )
     newest_time = lines[0].split()[1]
-    return BranchProblem(f"{message} ({listed})", hint, float(newest_time))
+    return BranchProblem(f"{message} ({first_of(named, NAMED)})", hint, float(newest_time))
 
 
 def parted(root: Path, branch: str) -> BranchProblem | None:

@@ -29,6 +29,7 @@ from ruamel.yaml.error import YAMLError
 
 from tuneline.core.paths import BASE, RAW
 from tuneline.core.terminal import say, visible
+from tuneline.core.wording import first_of
 
 CODE_FOLDERS = ("project/", "stages/", "tuneline/")
 """Folders with the code that stages depend on."""
@@ -472,10 +473,7 @@ def main() -> None:
 
 def _lost_message(commit: str, lost: Sequence[str]) -> str:
     version = commit[:12] or "this result"
-    listed = ", ".join(lost[:5])
-    if len(lost) > 5:
-        listed += " ..."
-    return f"ERROR: of {version}, neither the cache nor the DVC remote has {listed}"
+    return f"ERROR: of {version}, neither the cache nor the DVC remote has {first_of(lost, 5)}"
 
 
 def graph(root: Path) -> list[str]:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +20,13 @@ from typing import Any, TextIO
 
 import psutil
 
-from tuneline.core.errors import StageError
+from tuneline.core.errors import DataError, StageError
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS, METRICS, PARAMS, TIMING
 from tuneline.core.records import Timing
 from tuneline.project.dvc import Lock, local_settings
 from tuneline.project.programs import program_environment, running, site_cache
-from tuneline.project.repo import git
+from tuneline.project.repo import git, missing
 from tuneline.project.saved_experiments import (
     TRAIN_STAGE,
     SavedExperiment,
@@ -65,6 +66,13 @@ def check_name(root: Path, name: str) -> None:
         raise StageError(
             f"{name!r} is the name of a branch, a tag or a commit.", "Give the experiment another name."
         )
+
+
+def require_versioned(root: Path, params: Mapping[str, Any]) -> None:
+    """Refuse data or weights that the parameters name and that only the user's working tree has."""
+    for path in missing(root, params):
+        hint = f"An experiment runs in a tree of its own. Let DVC keep it: dvc add {shlex.quote(str(path))}"
+        raise DataError(f"Neither git nor DVC has {path}.", hint)
 
 
 def unfinished(root: Path) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.paths import BASE_SOURCE, METRICS, PARAMS, PIPELINE, RAW, SOURCE
 from tuneline.core.terminal import visible
+from tuneline.core.wording import first_of
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.model import is_folder
 from tuneline.project.dvc import Lock, cached_folder, cached_out, load_yaml, md5_of, read_lock
@@ -376,9 +377,7 @@ def outdated(root: Path, lock: Lock) -> str | None:
 
     changed = changed_params(root, lock)
     if changed:
-        names = ", ".join(changed[:MOST_KEYS])
-        if len(changed) > MOST_KEYS:
-            names += ", ..."
+        names = first_of(changed, MOST_KEYS)
         return (
             f"This is the result of other parameters than those in {PARAMS} now ({names}). Run `dvc repro`."
         )

@@ -13,10 +13,9 @@ from tuneline.core.tables import is_split_file
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params.section import FunctionName
+from tuneline.predictions.files import read_predictions
 from tuneline.project.dvc import Lock, cached_folder, cached_out
 from tuneline.project.params_file import get_value
-from tuneline.tasks import read_task
-from tuneline.tasks.predictions import clusters_of, read_predictions
 
 
 @dataclass(frozen=True)
@@ -134,23 +133,23 @@ def compare_scores(
     if not rows or rows != _validation_files(root, second):
         return None
 
-    first_table = read_predictions(first_file, ["label", "prediction"])
-    second_table = read_predictions(second_file, ["label", "prediction"])
-    task = read_task(first_table.schema, "label")
-    if task != read_task(second_table.schema, "label"):
+    first_predictions = read_predictions(first_file)
+    second_predictions = read_predictions(second_file)
+    task = first_predictions.task
+    if task != second_predictions.task:
         return None
 
     from tuneline.metrics.stats import paired_difference
 
-    labels = task.array_of(first_table["label"])
+    labels = first_predictions.labels
     difference = paired_difference(
         entry,
         labels,
-        task.array_of(first_table["prediction"]),
-        task.array_of(second_table["prediction"]),
+        first_predictions.values,
+        second_predictions.values,
         average=averaging(task, None),
         seed=seed,
-        clusters=clusters_of(first_table),
+        clusters=first_predictions.clusters,
     )
     # As an error that is lower is better, its difference is negated, and the ends of the interval swap.
     if entry.greater_is_better:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from tuneline.core.errors import DataError
+from tuneline.core.wording import first_of
 
 Kind = Literal["csv", "tsv", "jsonl", "parquet"]
 """Format of a file."""
@@ -136,11 +137,7 @@ def nearest(name: str, known_names: Iterable[str]) -> str:
 
 def listed(names: Iterable[str], limit: int = 12) -> str:
     """Join quoted names for a message; more than ``limit`` are counted instead of named."""
-    quoted = [repr(name) for name in names]
-    text = ", ".join(quoted[:limit])
-    if len(quoted) > limit:
-        text += f" and {len(quoted) - limit} more"
-    return text
+    return first_of([repr(name) for name in names], limit)
 
 
 def json_type(value: Any) -> str:

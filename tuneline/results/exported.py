@@ -1,16 +1,11 @@
-"""What became of the exported models, from the comparison of the stage ``compare``."""
+"""The comparison of the exported models with the trained one, if it is of the present one."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from tuneline.core.hashes import file_hash
-from tuneline.core.paths import COMPARISON, ONNX, PREDICTIONS
+from tuneline.core.paths import COMPARISON, PREDICTIONS
 from tuneline.onnx.records import ComparisonRecord
 from tuneline.project.dvc import md5_of, read_lock
-from tuneline.results.findings import Finding
-
-OF_ANOTHER_MODEL = "of another model: run `dvc repro`"
-EARLIER_MODEL = f"`dvc checkout {ONNX}` brings back the one of dvc.lock."
 
 
 def read_comparison(root: Path) -> ComparisonRecord | None:
@@ -45,34 +40,3 @@ def _is_of_present_predictions(root: Path, record: ComparisonRecord) -> bool:
 def is_stale(root: Path, comparison: ComparisonRecord | None) -> bool:
     """Return True if the project's comparison is of another model, so that ``comparison`` is ``None``."""
     return comparison is None and (root / COMPARISON / "comparison.json").exists()
-
-
-def findings(comparison: ComparisonRecord) -> Iterator[Finding]:
-    """Yield what a user should know: no published model, or a rounded one left out or published in doubt."""
-    nothing_published = False
-    for precision, model in comparison.models.items():
-        if model.violations and model.required:
-            nothing_published = True
-            sentence = (
-                f"There is no published model, because {precision} failed its comparison:"
-                f" {'; '.join(model.violations)}."
-            )
-            yield Finding("nothing published", "bad", sentence, EARLIER_MODEL)
-    if nothing_published:  # then no other model is published, in doubt or not
-        return
-
-    for precision, model in comparison.models.items():
-        if model.violations:
-            sentence = (
-                f"The {precision} model is not published, because it differs too much from the trained one:"
-                f" {'; '.join(model.violations)}."
-            )
-            advice = "The fp32 model is published, and predicts the same as the trained one."
-            yield Finding(f"{precision} left out", "warning", sentence, advice)
-        elif model.unclear:
-            sentence = (
-                f"The {precision} model is published, but these rows do not show that it is good enough:"
-                f" {'; '.join(model.unclear)}."
-            )
-            advice = "fp32 predicts the same as the trained model."
-            yield Finding(f"{precision} unclear", "note", sentence, advice)

@@ -19,7 +19,7 @@ from tuneline.reports.page import BAD, DASHED, FIGURE_WIDTH, FIRST, GRID, MUTED,
 from tuneline.results.predictions import Cooccurrence, Headline, ReportedPredictions
 from tuneline.results.task_words import error_figure
 from tuneline.results.titles import title_of
-from tuneline.results.verdict import read_curve
+from tuneline.results.verdict.facts import read_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

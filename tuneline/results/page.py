@@ -59,7 +59,6 @@ from tuneline.reports.checks import Checks
 from tuneline.reports.page import template_environment
 from tuneline.results.exported import is_stale
 from tuneline.results.figures import draw_figures
-from tuneline.results.findings import Finding
 from tuneline.results.predictions import (
     ClassMetrics,
     Confusion,
@@ -72,7 +71,9 @@ from tuneline.results.predictions import (
 )
 from tuneline.results.task_words import curves_note
 from tuneline.results.titles import AGREEMENT_TITLES, HUB_NAMES, title_of
-from tuneline.results.verdict import RunFacts, is_frozen, judge_run
+from tuneline.results.verdict.facts import RunFacts, is_frozen
+from tuneline.results.verdict.rules import judge_run
+from tuneline.results.verdict.words import Statement, evidence, statements
 from tuneline.tasks import TASKS, Classification, Task
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ class Report:
         errors: The largest errors on the reported split.
         key: Key of the result, by which a page of another one is known.
         outdated: What of the project is of another run, in words.
-        findings: The verdict.
+        verdict: What is said of the model, the most important first.
         exported: Comparison of the exported models with the trained one; ``None`` before the first one, or if
             it is of another model.
         export_is_stale: The exported models, and their comparison, are of another model.
@@ -265,7 +266,7 @@ class Report:
     figures: dict[str, Markup]
     key: str
     outdated: str | None
-    findings: Sequence[Finding]
+    verdict: Sequence[Statement]
     about_errors: str
 
     @property
@@ -293,7 +294,7 @@ class Report:
     def evidence(self) -> str:
         """The number of rows that the metrics are of, in words; empty if it is not known."""
         run = RunFacts(self.metrics, params=self.params)
-        return run.evidence if run.rows else ""
+        return evidence(run) if run.rows else ""
 
     @property
     def split(self) -> str:
@@ -415,7 +416,7 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         figures=draw_figures(root, lock, top, predictions),
         key=result_key(root, lock),
         outdated=outdated(root, lock),
-        findings=judge_run(run),
+        verdict=statements(judge_run(run)),
         about_errors=errors_note,
     )
 
@@ -434,8 +435,8 @@ def write_report(root: Path, report: Report) -> None:
     write(root / CARD, render_card(report))
 
     say(f"report: {PAGE}, {CARD}")
-    for finding in report.findings:
-        say(str(finding))
+    for one in report.verdict:
+        say(str(one))
     if report.outdated:
         say(f"! {report.outdated}")
 

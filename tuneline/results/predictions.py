@@ -20,13 +20,14 @@ from tuneline.labels.label_texts import label_text
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.scores import Floats, confusion_matrix
 from tuneline.metrics.stats import Difference, Estimate, metric_interval, paired_difference
+from tuneline.predictions.files import PredictedLogits, read_logits
 from tuneline.project.repo import PreviousResult
 from tuneline.results.largest_errors import error_size_text, error_sizes, errors_note
 from tuneline.results.task_words import thresholds_by_name
 from tuneline.results.titles import title_of
-from tuneline.results.verdict import PRIMARY_METRICS, about_errors, rivals
-from tuneline.tasks import Task, read_task
-from tuneline.tasks.predictions import clusters_of, read_predictions
+from tuneline.results.verdict.facts import PRIMARY_METRICS, rivals
+from tuneline.results.verdict.rules import judge_errors
+from tuneline.results.verdict.words import statement
 
 MAX_CONFUSED_PAIRS = 15
 MAX_TOGETHER = 16
@@ -36,43 +37,17 @@ MAX_ERRORS = 20
 
 
 @dataclass(frozen=True)
-class ReportedPredictions:
-    """Predictions of the trained model on the reported split.
-
-    Attributes:
-        labels: Labels of shape ``(rows, *Task.label_shape)``.
-        logits: float32 of shape ``(rows, outputs)``.
-        clusters: Cluster of each row, of shape ``(rows,)``; ``None``: each row is on its own.
-    """
-
-    labels: NDArray[Any]
-    logits: NDArray[np.float32]
-    task: Task
-    clusters: NDArray[Any] | None = None
+class ReportedPredictions(PredictedLogits):
+    """Predictions of the trained model on the reported split, and what the page shows of them."""
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
         """Read ``reports/predictions.parquet``; ``None`` if the file is missing or invalid."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         try:
-            table = read_predictions(path, ["idx", "label", "logits"])
-            task = read_task(table.schema, "label")
-            order = np.argsort(table["idx"].to_numpy(), kind="stable")
-            logits = pc.list_flatten(table["logits"]).to_numpy().reshape(len(table), -1)
-            clusters = clusters_of(table)
-            if clusters is not None:
-                clusters = clusters[order]
-            labels = task.array_of(table["label"])[order]
-            return cls(labels, logits[order].astype(np.float32), task, clusters)
-        except (DataError, pa.ArrowException, KeyError, ValueError, OSError):
+            predictions = read_logits(path)
+        except (DataError, OSError):
             return None
-
-    @property
-    def predicted(self) -> NDArray[Any]:
-        """Predictions, of the shape of ``labels``."""
-        return self.task.predictions(self.logits)
+        return cls(predictions.labels, predictions.logits, predictions.task, predictions.clusters)
 
     @property
     def errors(self) -> NDArray[np.bool_]:
@@ -110,7 +85,10 @@ class ReportedPredictions:
         if errors_note(self.task):
             return errors_note(self.task)
         confidences = self.error_sizes
-        return about_errors(confidences.tolist(), confidences[self.errors].tolist())
+        finding = judge_errors(confidences.tolist(), confidences[self.errors].tolist())
+        if finding is None:
+            return ""
+        return statement(finding).sentence
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.core.errors import StageError
+from tuneline.core.wording import first_of
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.stats import Selection, select_best
 from tuneline.metrics.table import METRIC_TABLE
+from tuneline.predictions.files import read_predictions
 from tuneline.sweeps.record import SWEEP_STATE, Configuration, SweepRecord, predictions_file
 from tuneline.sweeps.space import Values
-from tuneline.tasks import read_task
-from tuneline.tasks.predictions import clusters_of, read_predictions
 
 LATENCY_COLUMN = "ms"
 SHOWN_SAME = 5
@@ -136,15 +136,14 @@ def winner(root: Path, name: str, record: SweepRecord) -> Winner | None:
     if metric is None or not metric.of_predictions or not are_there:
         return Winner(compared[0], len(compared))
 
-    tables = [[read_predictions(file, ["label", "prediction"]) for file in seeds] for seeds in files]
-    first = tables[0][0]
-    task = read_task(first.schema, "label")
-    labels = task.array_of(first["label"])
-    predictions = []
-    for seeds in tables:
-        predictions.append([task.array_of(table["prediction"]) for table in seeds])
+    predictions = [[read_predictions(file) for file in seeds] for seeds in files]
+    first = predictions[0][0]
     selection = select_best(
-        metric, labels, predictions, average=averaging(task, None), clusters=clusters_of(first)
+        metric,
+        first.labels,
+        [[seed.values for seed in seeds] for seeds in predictions],
+        average=averaging(first.task, None),
+        clusters=first.clusters,
     )
     same = tuple(compared[index] for index in selection.indistinguishable)
     return Winner(compared[0], len(compared), selection, same)
@@ -165,9 +164,7 @@ def verdict(won: Winner | None, record: SweepRecord, name: str) -> str:
         expected = f"{selection.corrected:.3f} ({selection.low:.3f} to {selection.high:.3f})"
         sentences.append(f"On new rows, {expected} is to be expected: corrected for the choice of the best.")
     if won.same:
-        names = ", ".join(f"{name}-{configuration.number}" for configuration in won.same[:SHOWN_SAME])
-        if len(won.same) > SHOWN_SAME:
-            names += f" and {len(won.same) - SHOWN_SAME} more"
+        names = first_of([f"{name}-{configuration.number}" for configuration in won.same], SHOWN_SAME)
         sentences.append(f"These rows cannot tell it apart from {names}; the best is still the best guess.")
     return "\n".join(sentences)
 

@@ -40,6 +40,7 @@ from tuneline.core.paths import (
 )
 from tuneline.core.records import Metrics
 from tuneline.core.terminal import say
+from tuneline.core.wording import first_of
 from tuneline.core.yaml_files import read_yaml
 from tuneline.project.experiments import Experiment, opened
 from tuneline.project.overrides import check_key, params_with, with_alternatives
@@ -223,11 +224,9 @@ def on_same_inputs(tree: Experiment, record: SweepRecord) -> SweepRecord:
     difference = git(tree.root, "diff", "--name-only", record.inputs, tree.inputs, "--", *_INPUTS)
     changed = difference.splitlines()
     if changed:
-        files = ", ".join(changed[:3])
-        if len(changed) > 3:
-            files += " ..."
         raise StageError(
-            f"Since the sweep began, {files} changed.", "Undo this, or begin again with --restart."
+            f"Since the sweep began, {first_of(changed, 3)} changed.",
+            "Undo this, or begin again with --restart.",
         )
     return record
 

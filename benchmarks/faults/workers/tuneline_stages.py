@@ -35,7 +35,7 @@ def look(folder: Path, case: dict[str, Any]) -> Findings:
             break
     if Path("reports/checks/checks.json").exists():
         _read_checks(findings)
-    if case["kind"] == "wrong_labels" and (CHECKOUT / "tuneline/cli/labels/review.py").exists():
+    if case["kind"] == "wrong_labels" and (CHECKOUT / "tuneline/labels/review.py").exists():
         _review(findings)
     return findings
 
@@ -98,7 +98,7 @@ def _review(findings: Findings) -> None:
     """Take the rows that ``tuneline labels review --model linear`` finds, the most doubtful first."""
     import pyarrow.parquet as pq
 
-    from tuneline.cli.labels.review import review_labels
+    from tuneline.labels.review import review_labels
     from tuneline.params.loading import load_params
 
     params = load_params()

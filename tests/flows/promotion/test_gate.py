@@ -1,7 +1,6 @@
 import json
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -255,15 +254,6 @@ def test_predictions_report_why_production_cannot_be_compared(toy, registry, pip
     found = paired_predictions(pipeline, registry, production)
     assert found.production is None
     assert "no column 'text'" in found.incomparable
-
-
-def test_predictions_are_sorted_by_row_index(tmp_path):
-    rows = pa.table({"idx": [2, 0, 1], "label": [2.0, 0.0, 1.0], "prediction": [2.5, 0.5, 1.5]})
-    features = {"info": {"features": {"label": {"dtype": "float32", "_type": "Value"}}}}
-    rows = rows.replace_schema_metadata({"huggingface": json.dumps(features)})
-    pq.write_table(rows, tmp_path / "predictions.parquet")
-    _, predicted, _, _ = candidates._read(tmp_path / "predictions.parquet")
-    assert predicted.tolist() == [0.5, 1.5, 2.5]
 
 
 def test_missing_predictions_error_names_the_file(toy, registry, pipeline):

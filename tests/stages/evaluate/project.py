@@ -10,9 +10,10 @@ from stages.tokenize.tokenizer import train_wordpiece
 from stages.train.heads import problem_type
 from tests.params import write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
-from tuneline.core.tables import baselines_schema, tokenized_schema, write_table
+from tuneline.core.tables import tokenized_schema, write_table
 from tuneline.model.encoding import Encoder
 from tuneline.model.tokenizer import save_tokenizer
+from tuneline.predictions import files
 from tuneline.tasks import Classification, Task
 
 QUEUES = Classification(("billing", "delivery", "technical"))
@@ -52,10 +53,7 @@ def write_baselines(folder: Path, labels: Task, rows: int) -> None:
     (folder / "reports/baselines").mkdir(parents=True)
     columns = {"majority": [0] * rows, "tfidf": labels_of(rows, labels, seed=7)}
     for split in ("validation", "test"):
-        write_table(
-            pa.table(columns, schema=baselines_schema(labels, list(columns))),
-            folder / f"reports/baselines/{split}.parquet",
-        )
+        files.write_baselines(folder / f"reports/baselines/{split}.parquet", labels, list(columns), [columns])
 
 
 def write_classifier(folder: Path, labels: Task, tokenizer: Path) -> None:

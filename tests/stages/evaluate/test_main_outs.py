@@ -6,9 +6,11 @@ import sys
 import numpy as np
 import pytest
 
-from stages.evaluate.__main__ import SCATTERED, read_origin, write_plots, write_rows
+from stages.evaluate.__main__ import read_origin, write_plots, write_rows
 from tests.stages.tokenize.raw_splits import write_raw
 from tuneline.core.tables import SplitReader
+from tuneline.evaluation.evaluation import SCATTERED
+from tuneline.predictions.files import PredictedLogits
 from tuneline.tasks import Classification, Regression, task_with_names
 
 FILES = ["calibration.csv", "confusion.csv", "precision_recall.csv", "roc.csv", "scatter.csv"]
@@ -45,9 +47,7 @@ def test_confusion_plot_has_class_names(tmp_path):
     names = ('a "quoted", one', "ü > o")
     write_plots(
         tmp_path,
-        np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32),
-        np.array([0, 0, 1]),
-        task_with_names(names),
+        PredictedLogits(np.array([0, 0, 1]), np.float32([[1, 0], [0, 1], [1, 0]]), task_with_names(names)),
     )
     assert rows(tmp_path / "confusion.csv") == [
         {"actual": names[0], "predicted": names[0]},
@@ -58,7 +58,8 @@ def test_confusion_plot_has_class_names(tmp_path):
 
 def test_class_name_is_no_markup_in_the_page_of_dvc_plots(tmp_path):
     name = "</script><script>alert(1)</script><!--"
-    write_plots(tmp_path, np.eye(2, dtype=np.float32), np.array([1, 0]), Classification((name, "b")))
+    predictions = PredictedLogits(np.array([1, 0]), np.eye(2, dtype=np.float32), Classification((name, "b")))
+    write_plots(tmp_path, predictions)
     write_rows(tmp_path / "slices.csv", ("slice", "score", "rows"), [(f"label: {name}", "0.5", 2)])
     command = [sys.executable, "-m", "dvc", "plots", "show", "confusion.csv", "slices.csv"]
     for words in (["git", "init", "-q"], [sys.executable, "-m", "dvc", "init", "-q"], command):
@@ -75,7 +76,7 @@ def test_plots_of_the_other_task_are_empty(tmp_path):
         ("numbers", np.ones((3, 1), dtype=np.float32), np.ones(3, dtype=np.float32), Regression()),
     ]:
         (tmp_path / name).mkdir()
-        write_plots(tmp_path / name, logits, labels, task)
+        write_plots(tmp_path / name, PredictedLogits(labels, logits, task))
         assert sorted(path.name for path in (tmp_path / name).iterdir()) == FILES
         filled = {path.stem for path in (tmp_path / name).iterdir() if rows(path)}
         assert filled == (
@@ -85,12 +86,8 @@ def test_plots_of_the_other_task_are_empty(tmp_path):
 
 def test_scatter_plot_has_a_limited_number_of_points(tmp_path):
     count = SCATTERED * 3 + 1
-    write_plots(
-        tmp_path,
-        np.arange(count, dtype=np.float32)[:, None],
-        np.arange(count, dtype=np.float32),
-        Regression(),
-    )
+    numbers = np.arange(count, dtype=np.float32)
+    write_plots(tmp_path, PredictedLogits(numbers, numbers[:, None], Regression()))
     points = rows(tmp_path / "scatter.csv")
     assert SCATTERED / 2 < len(points) <= SCATTERED
     assert all(point["actual"] == point["predicted"] for point in points)

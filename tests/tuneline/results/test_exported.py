@@ -1,4 +1,4 @@
-"""What is said of the exported models, and when their comparison is of another model."""
+"""When the comparison of the exported models is of another model."""
 
 import pytest
 from ruamel.yaml import YAML
@@ -6,7 +6,7 @@ from ruamel.yaml import YAML
 from tuneline.core.hashes import file_hash
 from tuneline.onnx.records import ComparisonRecord, ModelComparison
 from tuneline.project.dvc import md5_of
-from tuneline.results.exported import findings, is_stale, read_comparison
+from tuneline.results.exported import is_stale, read_comparison
 
 FIGURES = {
     "max_abs_diff": 0.1,
@@ -16,13 +16,10 @@ FIGURES = {
     "accuracy": 0.8,
     "accuracy_drop": 0.1,
 }
-AGREEMENT = "agreement is 0.900 on 20 rows (95 % interval 0.683 to 0.988)"
 
 
-def model(required=False, violations=(), unclear=()):
-    return ModelComparison(
-        **FIGURES, violations=violations, unclear=unclear, required=required, published=not violations
-    )
+def model():
+    return ModelComparison(**FIGURES, violations=(), unclear=(), required=True, published=True)
 
 
 def comparison(**models):
@@ -31,41 +28,13 @@ def comparison(**models):
     )
 
 
-def test_nothing_is_said_of_models_that_passed():
-    assert list(findings(comparison(fp32=model(required=True), int8=model()))) == []
-
-
-def test_rounded_model_that_was_left_out_is_named_with_its_figures():
-    (finding,) = findings(comparison(fp32=model(required=True), int8=model(violations=[AGREEMENT])))
-    assert (finding.name, finding.level) == ("int8 left out", "warning")
-    assert AGREEMENT in finding.sentence
-    assert finding.advice.startswith("The fp32 model is published")
-
-
-def test_rounded_model_in_doubt_is_a_note_with_its_rows():
-    (finding,) = findings(comparison(fp32=model(required=True), int8=model(unclear=[AGREEMENT])))
-    assert (finding.name, finding.level) == ("int8 unclear", "note")
-    assert "on 20 rows" in finding.sentence
-
-
-def test_failed_fp32_is_no_published_model_whatever_int8_is():
-    (finding,) = findings(
-        comparison(
-            fp32=model(required=True, violations=["no finite logits for row 0"]),
-            int8=model(violations=[AGREEMENT]),
-        )
-    )
-    assert (finding.name, finding.level) == ("nothing published", "bad")
-    assert "dvc checkout models/onnx" in finding.advice
-
-
 @pytest.fixture
 def compared(tmp_path):
     """A folder with predictions, and the comparison with them."""
     predictions = tmp_path / "reports/predictions.parquet"
     predictions.parent.mkdir()
     predictions.write_bytes(b"those of this model")
-    record = comparison(fp32=model(required=True)).model_copy(update={"predictions": file_hash(predictions)})
+    record = comparison(fp32=model()).model_copy(update={"predictions": file_hash(predictions)})
     (tmp_path / "reports/compare").mkdir()
     record.write(tmp_path / "reports/compare/comparison.json")
     return tmp_path
@@ -108,7 +77,7 @@ def test_comparison_that_does_not_name_its_predictions_is_that_of_dvc_lock(compa
         compared / "reports/compare/comparison.json",
         md5_of(compared / "reports/predictions.parquet"),
     )
-    comparison(fp32=model(required=True)).write(path)
+    comparison(fp32=model()).write(path)
     assert read_comparison(compared) is None, "nothing says whose predictions they were"
     write_lock(compared, present, present)
     assert read_comparison(compared) is not None

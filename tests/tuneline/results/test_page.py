@@ -424,3 +424,18 @@ def test_metric_without_leaked_rows_is_told_on_the_page_in_the_card_and_by_show(
     assert "leaks low" not in html, "they are no metrics of the user's"
     assert told in (project.root / "reports/model_card.md").read_text()
     assert told in CliRunner().invoke(app, ["show"]).output
+
+
+def test_custom_metric_is_in_report_card_and_show(project):
+    metrics = json.loads((project.root / "metrics/evaluate.json").read_text())
+    others = {"invariance_pass_rate": 0.4321, "worst_slice_accuracy": 0.4321}
+    project.write("metrics/evaluate.json", {**metrics, **others, "balanced_accuracy": 0.1234})
+    assert CliRunner().invoke(app, ["report", "--no-latency"]).exit_code == 0
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["show"]).output
+    card = (project.root / "reports/model_card.md").read_text()
+    assert "<dt>Balanced accuracy</dt><dd>0.123" in (project.root / "reports/index.html").read_text()
+    assert "| Balanced accuracy | 0.123 |" in card
+    assert "type: balanced_accuracy" in card
+    assert "Balanced accuracy" in shown
+    assert "0.1234" in shown
+    assert "0.4321" not in shown

@@ -63,14 +63,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     It prints metrics with 95 % intervals, simple models, slices, drift and errors. The exit status is 65 if
     FILE is invalid, and 1 for every other error, such as a damaged model.
     """
-    from tuneline.cli.evaluate.file_evaluation import (
-        evaluate_file,
-        found_model,
-        print_evaluation,
-        read_labelled,
-        write_errors,
-        write_page,
-    )
+    from tuneline.cli.evaluate.file_evaluation import evaluate_file, found_model, read_labelled
+    from tuneline.cli.evaluate.output import print_evaluation, write_errors, write_page
     from tuneline.cli.predict import BAD_ROW_OPTIONS, refusing, text_columns
     from tuneline.core.records import Metrics
     from tuneline.core.terminal import say

@@ -1,69 +1,48 @@
-"""The evaluation of a model on a file: metrics, simple models, slices and drift, and how they are shown.
+"""The evaluation of a model on a file: metrics, simple models, slices and drift.
 
 The model is in a folder, or belongs to a commit, or to a version or stage of the registry.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from markupsafe import Markup
 from numpy.typing import NDArray
-from rich.table import Table
-from rich.text import Text
 
 from tuneline.analysis.clusters import cluster_texts
 from tuneline.baselines.frozen import FrozenEncoder, fit_frozen_baselines
 from tuneline.baselines.texts import majority_model, tfidf_model
-from tuneline.cli.console import Console
 from tuneline.cli.init.row_file import open_row_file
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
 from tuneline.cli.predict.streaming import ModelChoice, RowReport
-from tuneline.core.atomic_files import replace_file, temporary_directory
+from tuneline.core.atomic_files import temporary_directory
 from tuneline.core.base_source import BaseSource
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.hashes import split_hash
 from tuneline.core.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import phase, progress
-from tuneline.evaluation.curves import calibration, precision_recall_curve, roc_curve
+from tuneline.evaluation.evaluation import evaluate_predictions, text_slices
 from tuneline.evaluation.keys import baseline_key
-from tuneline.evaluation.probability_scores import probabilities_of
 from tuneline.evaluation.records import Slices
-from tuneline.evaluation.scoring import (
-    RowSlice,
-    SplitPredictions,
-    baseline_metrics,
-    label_slices,
-    length_slices,
-    overlap_slices,
-    score_slices,
-    slices_report,
-    split_metrics,
-    spread_metrics,
-)
+from tuneline.evaluation.scoring import RowSlice, SplitPredictions
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.functions import load_metric
-from tuneline.metrics.judging import averaging
 from tuneline.metrics.stats import Estimate, metric_interval
-from tuneline.metrics.table import Metric, primary_metric
+from tuneline.metrics.table import Metric
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import EXPORT_RECORD
-from tuneline.params import DataParams, Params
+from tuneline.params import Params
 from tuneline.params.data import LabelSetsParams
-from tuneline.predict.prediction_columns import cell_text
 from tuneline.project.dvc import by_key, cached_folder, cached_out
-from tuneline.project.params_file import write
 from tuneline.project.repo import lock_at, registries
 from tuneline.project.saved_experiments import resolve_revision
-from tuneline.project.spreadsheet import free_names, harmless, write_csv
 from tuneline.readers.inputs import open_table
 from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
@@ -71,14 +50,11 @@ from tuneline.readers.layout import detect_layout
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, listed
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DriftMeasure, RowCounts, drift_measures
-from tuneline.results.figures import CURVES, draw_predictions
-from tuneline.results.findings import Finding
-from tuneline.results.largest_errors import error_size
-from tuneline.results.page import metric_names, render_report, tiles_of
-from tuneline.results.predictions import Confusion, Cooccurrence, ReportedPredictions, largest_errors
-from tuneline.results.task_words import curves_note
-from tuneline.results.titles import SIMPLE_MODEL_TITLES, title_of
-from tuneline.results.verdict import RunFacts, judge_run
+from tuneline.results.predictions import ReportedPredictions
+from tuneline.results.titles import SIMPLE_MODEL_TITLES
+from tuneline.results.verdict.facts import RunFacts
+from tuneline.results.verdict.rules import judge_run
+from tuneline.results.verdict.words import Statement, evidence, statements
 from tuneline.settings import DriftLimits
 from tuneline.tasks import Task
 
@@ -327,7 +303,7 @@ class FileEvaluation:
     intervals: Mapping[str, Estimate]
     slices: Slices
     drift: Sequence[DriftMeasure]
-    findings: Sequence[Finding]
+    verdict: Sequence[Statement]
     notes: Sequence[str]
     evidence: str
 
@@ -343,43 +319,34 @@ class FileEvaluation:
 
 
 def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> FileEvaluation:
-    """Predict the rows of a file and compute what the stage ``evaluate`` computes, with its functions.
+    """Predict the rows of a file, and compute what the stage ``evaluate`` computes for the reported split.
 
     Raises:
         InputError: The tokenizer of the model fails on a row.
     """
     schema = model.classifier.task
     texts = [column.to_pylist() for column in file.texts.values()]
-    settings = params.evaluate
     notes: list[str] = []
-    custom = [load_metric("evaluate.metrics", name, schema, ALL_METRICS) for name in settings.functions]
+    custom = [
+        load_metric("evaluate.metrics", name, schema, ALL_METRICS) for name in params.evaluate.functions
+    ]
 
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
         logits, lengths = _predicted(model.classifier, file, texts, notes, step.advance)
-        values = schema.predictions(logits)
         phase("independent rows")
         clusters = cluster_texts(list(file.texts.values()), params.validate_.near_duplicates.similarity)
-        predicted = SplitPredictions(
-            file.labels,
-            values,
-            schema,
-            averaging(schema, settings.f1),
-            params.seed,
-            model.params.get("train.metric"),
-            clusters,
+        predictions = ReportedPredictions(file.labels, logits, schema, clusters)
+        evaluation = evaluate_predictions(
+            params.evaluate,
+            predictions,
+            make_file_slices(file, texts, lengths, schema),
+            dict(simple_predictions(params, model, texts, notes)),
+            seed=params.seed,
+            metric=model.params.get("train.metric"),
+            custom=custom,
         )
-
-        phase("metrics")
-        metrics = split_metrics(settings, file.labels, schema, logits, custom) | spread_metrics(predicted)
-        for name, simple in simple_predictions(params, model, texts, notes):
-            metrics |= baseline_metrics(predicted, name, simple)
-
-        phase("slices")
-        scores = score_slices(make_file_slices(file, texts, lengths, schema), predicted)
-        slices = slices_report(scores, primary_metric(schema.metric_kind).name)
-        if slices.worst is not None:
-            metrics[f"worst_slice_{slices.metric}"] = slices.value(slices.worst)
-        drift = measure_drift(model, file, values, notes)
+        metrics = evaluation.metrics | evaluation.worst_slice
+        drift = measure_drift(model, file, predictions.predicted, notes)
 
     # the rows of the file are counted by their texts, whatever the training data was divided by
     known = {key: value for key, value in model.params.items() if key != "data.split"}
@@ -387,15 +354,15 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
     return FileEvaluation(
         model,
         file,
-        ReportedPredictions(file.labels, logits, schema, clusters),
-        predicted.deciding,
+        predictions,
+        evaluation.predictions.deciding,
         metrics,
-        _intervals(metrics, predicted),
-        slices,
+        _intervals(metrics, evaluation.predictions),
+        evaluation.slices,
         drift,
-        judge_run(run),
+        statements(judge_run(run)),
         notes,
-        run.evidence,
+        evidence(run),
     )
 
 
@@ -505,10 +472,7 @@ def make_file_slices(
     file: LabelledFile, texts: Sequence[Sequence[str]], lengths: NDArray[np.int64], schema: Task
 ) -> Iterator[RowSlice]:
     """Yield the slices by length, shared words, class, and the columns that ``--by`` names."""
-    yield from length_slices(lengths)
-    if len(texts) == 2:
-        yield from overlap_slices([texts])
-    yield from label_slices(file.labels, schema)
+    yield from text_slices(lengths, [texts], file.labels, schema, pairs=len(texts) == 2)
     for name, values in file.groups.items():
         column = np.array(values.to_pylist(), dtype=object)
         groups = sorted(values.value_counts().to_pylist(), key=lambda group: -group["counts"])
@@ -530,136 +494,3 @@ def measure_drift(
     decoded = model.classifier.task.decoded(predicted)
     counts = RowCounts.of(model.profile, list(file.texts.values()), decoded)
     return drift_measures(model.profile, counts, LIMITS)
-
-
-def print_evaluation(result: FileEvaluation) -> None:
-    """Print metrics with intervals, the verdict, the worst slice, drift, and what could not be computed."""
-    console = Console(soft_wrap=True)
-    console.print(_metrics_table(result))
-    lines = [str(finding) for finding in result.findings]
-
-    record = result.slices
-    worst = record.worst
-    if worst is not None:
-        lines.append(
-            f"Worst slice: {worst.by} {worst.name}, {title_of(record.metric)} {record.value(worst):.3f}"
-            f" ({worst.rows:,} rows, 95 % interval {worst.low:.3f} to {worst.high:.3f})."
-        )
-
-    drifted = []
-    for measure in result.drift:
-        if measure.drifted:
-            drifted.append(f"{measure.name} {measure.value:.3g} (limit {measure.limit:g})")
-    if drifted:
-        lines.append(f"The texts drifted from the training data: {'; '.join(drifted)}.")
-    elif result.drift:
-        lines.append("No drift from the training data.")
-
-    lines += result.notes
-    for line in lines:
-        console.print(Text(line))
-
-
-def _metrics_table(result: FileEvaluation) -> Table:
-    """Return the table of the metrics of the model and of the simple models."""
-    title = f"{result.model.name} on {result.file.path.name}, {result.evidence}"
-    if result.file.left_out:
-        title += f", {result.file.left_out:,} left out"
-    table = Table(title=title, title_justify="left")
-    table.add_column("", justify="left")
-    table.add_column("value", justify="right")
-    table.add_column("95 % interval", justify="left")
-
-    for name in metric_names(result.metrics):
-        ends = result.intervals.get(name)
-        interval = ""
-        if ends:
-            interval = f"{ends.low:.4f} to {ends.high:.4f}"
-        table.add_row(title_of(name), f"{result.metrics[name]:.4f}", interval)
-    for simple_title, value in result.simple.items():
-        table.add_row(f"{title_of(result.deciding.name)} of {simple_title}", f"{value:.4f}", "")
-    return table
-
-
-def write_errors(path: Path, result: FileEvaluation, data: DataParams) -> int:
-    """Write the wrong predictions, the most confident first; return their number.
-
-    Of numbers, it writes all rows, the largest error first.
-    """
-    # rows
-    predictions = result.predictions
-    task = predictions.task
-    sizes = predictions.error_sizes
-    order = np.argsort(-sizes, kind="stable")
-    order = order[predictions.errors[order]]
-
-    # columns: the position, the texts, and what is added to them
-    rows = pa.array(order)
-    file = result.file
-    texts = {name: text.take(rows) for name, text in file.texts.items()}
-    added = free_names((file.unit, "label", "predicted", error_size(task)), list(texts))
-    columns = {added[file.unit]: file.positions.take(rows)}
-    columns |= texts
-    columns[added["label"]] = pa.array(task.decoded(predictions.labels[order]).to_pylist())
-    columns[added["predicted"]] = pa.array(task.decoded(predictions.predicted[order]).to_pylist())
-    columns[added[error_size(task)]] = pa.array(sizes[order].round(6))
-    table = pa.table(columns)
-
-    if path.suffix.lower() == ".parquet":
-        with replace_file(path) as partial:
-            pq.write_table(table, partial)
-    else:
-        # The names of columns are data, too: others wrote the file
-        header = [harmless(name) for name in table.column_names]
-        values = []
-        for column in table.columns:
-            values.append([cell_text(task, value) for value in column.to_pylist()])
-        write_csv(path, data, header, zip(*values, strict=True))
-    return len(order)
-
-
-def write_page(path: Path, result: FileEvaluation) -> None:
-    """Write the page, from the templates of the report."""
-    predictions = result.predictions
-    file = result.file
-
-    # With the place in the file and the texts of the file, which are not in data/raw
-    errors = []
-    for error in largest_errors(predictions, None, ()):
-        texts = [(name, column[error.row].as_py()) for name, column in file.texts.items()]
-        errors.append(replace(error, row=file.positions[error.row].as_py(), texts=texts))
-
-    report = {field.name: getattr(result, field.name) for field in fields(result)}
-    report |= {
-        "title": f"{', '.join(file.texts)} → {file.label}",
-        "task": predictions.task,
-        "simple": result.simple,
-        "tiles": tiles_of(result.metrics, result.deciding.name, {}),
-        "figures": draw(predictions),
-        "classes": predictions.classes,
-        "confusion": Confusion.of(predictions),
-        "cooccurrence": Cooccurrence.of(predictions),
-        "curves_note": curves_note(predictions.task),
-        "errors": errors,
-        "about_errors": predictions.about_errors,
-        "behaviour": None,
-    }
-    write(path, render_report(report, "evaluation.html.j2"))
-
-
-def draw(predictions: ReportedPredictions) -> dict[str, Markup]:
-    """Return the figures of predictions, by name."""
-    logits = predictions.logits
-    labels = predictions.labels
-    if not predictions.task.has_classes:
-        points = {"actual": labels.astype(np.float64), "predicted": logits[:, 0].astype(np.float64)}
-        return {"scatter": CURVES["scatter"](points, None)} | draw_predictions(predictions)
-
-    figures = {}
-    computations = {"precision_recall": precision_recall_curve, "roc": roc_curve, "calibration": calibration}
-    for name, compute in computations.items():
-        curve = dict(compute(probabilities_of(predictions.task, logits), labels))
-        points_of_curve = next(iter(curve.values()))
-        if len(points_of_curve):  # there is nothing to draw where the curve is not defined
-            figures[name] = CURVES[name](curve, None)
-    return figures | draw_predictions(predictions)

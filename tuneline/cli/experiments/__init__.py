@@ -44,7 +44,8 @@ def table(
     if ctx.invoked_subcommand is not None:
         return
     from tuneline.cli.console import Console
-    from tuneline.cli.experiments.table import WIDE, as_csv, as_list, chosen, experiments_table, read_rows
+    from tuneline.cli.experiments.table import WIDE, as_csv, as_list, experiments_table
+    from tuneline.project.experiment_rows import chosen, read_rows
     from tuneline.project.experiments import unfinished
 
     root = Path.cwd()
@@ -79,7 +80,7 @@ def page(output: Output = Path("reports/experiments.html"), every: All = False) 
     It is one file, without scripts or network.
     """
     from tuneline.cli.experiments.page import render_experiments
-    from tuneline.cli.experiments.table import read_rows
+    from tuneline.project.experiment_rows import read_rows
     from tuneline.project.params_file import write
 
     root = Path.cwd()

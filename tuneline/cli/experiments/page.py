@@ -9,9 +9,9 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tuneline.cli.experiments.table import ExperimentRow, ExperimentRows, format_value
 from tuneline.core.paths import PLOTS
 from tuneline.project.dvc import cached_folder
+from tuneline.project.experiment_rows import ExperimentRow, ExperimentRows, format_value
 from tuneline.project.params_file import flat_values
 from tuneline.reports.page import (
     FIGURE_WIDTH,

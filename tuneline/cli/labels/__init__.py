@@ -175,7 +175,7 @@ def review(
     corrections.
     """
     from tuneline.cli.labels.queue import check_replaced
-    from tuneline.cli.labels.review import choose_model, review_labels
+    from tuneline.labels.review import choose_model, review_labels
     from tuneline.params.loading import load_params
     from tuneline.project.label_review import CORRECT, ROLES, write_review
     from tuneline.project.spreadsheet import free_names

@@ -19,9 +19,9 @@ from tests.params import write_params
 from tests.small_pipeline import write_pipeline
 from tuneline.analysis.corrections import row_keys
 from tuneline.cli import app
-from tuneline.cli.labels.review import Folds, LabelledRows, choose_model, trust
 from tuneline.core.records import Timing
 from tuneline.core.tables import raw_schema, write_table
+from tuneline.labels.review import Folds, LabelledRows, choose_model, trust
 from tuneline.params.loading import load_params
 from tuneline.tasks import task_with_names
 

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from tuneline.cli.labels.review import class_thresholds, confident_joint, estimated_joint, likely_errors
+from tuneline.labels.confident_learning import (
+    class_thresholds,
+    confident_joint,
+    estimated_joint,
+    likely_errors,
+)
 
 LABELS = np.array([0, 0, 0, 0, 1, 1, 1])
 FIRST = np.array([0.9, 0.8, 0.7, 0.2, 0.1, 0.6, 0.7])

@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+
+from tuneline.evaluation.evaluation import SCATTERED, evaluate_predictions, plot_columns, text_slices
+from tuneline.evaluation.scoring import ENOUGH_ROWS
+from tuneline.params import EvaluateParams
+from tuneline.predictions.files import PredictedLogits
+from tuneline.tasks import Classification, Multilabel, Regression
+
+PAIR = Classification(("no", "yes"))
+SETTINGS = EvaluateParams()
+ROWS = 4 * ENOUGH_ROWS
+LABELS = np.arange(ROWS) % 2
+LENGTHS = np.arange(ROWS)
+
+
+def predictions(wrong: int, clusters: np.ndarray | None = None) -> PredictedLogits:
+    """Return predictions of two classes, of which the first ones are wrong."""
+    predicted = LABELS.copy()
+    predicted[:wrong] = 1 - predicted[:wrong]
+    return PredictedLogits(LABELS, np.eye(2, dtype=np.float32)[predicted] * 4, PAIR, clusters)
+
+
+def slices(pairs: bool = False):
+    texts = [[["one text"] * ROWS, ["one other text"] * ROWS]]
+    return text_slices(LENGTHS, texts, LABELS, PAIR, pairs=pairs)
+
+
+def test_evaluation_has_the_metrics_of_the_model_and_of_the_simple_models_and_the_worst_slice():
+    baselines = {"majority": np.zeros_like(LABELS)}
+    result = evaluate_predictions(SETTINGS, predictions(wrong=8), slices(), baselines, seed=0, metric=None)
+    assert result.metrics["accuracy"] == pytest.approx(0.9)
+    assert result.metrics["majority_accuracy"] == pytest.approx(0.5)
+    assert {"accuracy_low", "accuracy_over_majority_low", "loss", "rows"} <= result.metrics.keys()
+    assert result.worst_slice == {"worst_slice_accuracy": pytest.approx(12 / 20)}, "the shortest rows"
+    assert "leaked_rows" not in result.metrics
+
+
+def test_evaluation_without_leaked_rows_is_repeated_for_the_simple_models():
+    leaked = np.arange(ROWS) < 8
+    baselines = {"majority": np.zeros_like(LABELS)}
+    result = evaluate_predictions(
+        SETTINGS, predictions(wrong=8), slices(), baselines, seed=0, metric="accuracy", leaked=leaked
+    )
+    assert result.metrics["leaked_rows"] == 8
+    assert result.metrics["accuracy_without_leaks"] == 1
+    assert result.metrics["majority_accuracy_without_leaks"] == pytest.approx(0.5)
+
+
+def test_evaluation_counts_the_clusters_of_the_rows():
+    clusters = np.arange(ROWS) // 2
+    result = evaluate_predictions(SETTINGS, predictions(8, clusters), slices(), {}, seed=0, metric=None)
+    assert result.metrics["clusters"] == ROWS / 2
+
+
+@pytest.mark.parametrize(
+    ("pairs", "properties"), [(False, {"length", "label"}), (True, {"length", "overlap", "label"})]
+)
+def test_pairs_are_sliced_by_the_words_that_they_share(pairs, properties):
+    assert {row_slice.by for row_slice in slices(pairs)} == properties
+
+
+CURVES = {"roc", "precision_recall", "calibration"}
+
+
+@pytest.mark.parametrize(
+    ("predicted", "drawn"),
+    [
+        (predictions(wrong=8), CURVES),
+        (
+            PredictedLogits(
+                np.int8([[1, 0], [0, 1]]), np.float32([[2, -2], [-2, 1]]), Multilabel(("a", "b"))
+            ),
+            CURVES,
+        ),
+        (PredictedLogits(np.float32([1, 2]), np.float32([[1], [3]]), Regression()), {"scatter"}),
+    ],
+    ids=["classes", "sets", "numbers"],
+)
+def test_plots_of_another_kind_of_task_have_no_rows(predicted, drawn):
+    columns = plot_columns(predicted)
+    assert columns.keys() == CURVES | {"scatter"}
+    assert {name for name, values in columns.items() if len(next(iter(values.values())))} == drawn
+
+
+def test_scatter_plot_is_of_evenly_spaced_rows():
+    numbers = np.arange(3 * SCATTERED, dtype=np.float32)
+    scatter = plot_columns(PredictedLogits(numbers, numbers[:, None], Regression()))["scatter"]
+    assert len(scatter["actual"]) == SCATTERED
+    assert np.array_equal(scatter["actual"], scatter["predicted"])

@@ -1,0 +1,67 @@
+import pytest
+
+from tests.tuneline.results.verdict.runs import SETS, judged, with_thresholds
+from tuneline.results.verdict.facts import RunFacts
+from tuneline.results.verdict.rules import judge_run
+
+GOOD_SETS = SETS | {
+    "labels_per_row": 1.5,
+    "predicted_labels_per_row": 1.6,
+    "micro_f1": 0.72,
+    "tfidf_micro_f1": 0.7,
+    "majority_micro_f1": 0.2,
+    "subset_accuracy": 0.5,
+    "majority_subset_accuracy": 0.1,
+    "hamming_loss": 0.02,
+    "majority_hamming_loss": 0.04,
+}
+"""Several labels per row without a fault, with what macro F1 hides."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "numbers"),
+    [
+        ({"predicted_labels_per_row": 3.0}, "too_many_labels", {"predicted": 3.0, "actual": 1.5}),
+        ({"predicted_labels_per_row": 0.7}, "too_few_labels", {"predicted": 0.7}),
+        ({"micro_f1": 0.383}, "worse_micro_f1", {"model": "tfidf", "value": 0.383, "simple": 0.7}),
+        ({"subset_accuracy": 0.05}, "not_above_one_set", {"subset_accuracy": (0.05, 0.1)}),
+        ({"hamming_loss": 0.05}, "not_above_one_set", {"hamming_loss": (0.05, 0.04)}),
+    ],
+)
+def test_what_macro_f1_hides_of_several_labels_stops_a_good(fault, code, numbers):
+    (good,) = judge_run(RunFacts(GOOD_SETS, params=with_thresholds("f1")))
+    assert good.severity == "good"
+    finding, comparison = judge_run(RunFacts(GOOD_SETS | fault, params=with_thresholds("f1")))
+    assert (finding.code, finding.severity) == (code, "bad")
+    assert numbers.items() <= finding.numbers.items()
+    assert finding.advice
+    assert (comparison.code, comparison.severity) == ("above_simple_models", "note")
+
+
+def test_micro_f1_within_chance_of_a_simple_model_is_no_fault():
+    assert "good" in judged(GOOD_SETS | {"micro_f1": 0.68}, with_thresholds("f1"))
+
+
+@pytest.mark.parametrize(
+    ("choose", "wanted"),
+    [
+        ("precision", {"predicted_labels_per_row": 0.5}),
+        ("recall", {"predicted_labels_per_row": 4.0, "hamming_loss": 0.1, "subset_accuracy": 0.05}),
+    ],
+)
+def test_target_of_the_thresholds_is_no_fault_of_the_predicted_sets(choose, wanted):
+    assert "good" in judged(GOOD_SETS | wanted, with_thresholds(choose, 0.9))
+
+
+@pytest.mark.parametrize(
+    ("params", "advice"),
+    [
+        (with_thresholds("f1"), "ask_for_measure"),
+        (with_thresholds("half"), "choose_thresholds_first"),
+        (with_thresholds("precision", 0.6), "raise_target"),
+    ],
+)
+def test_advice_on_too_many_labels_is_a_value_that_is_not_set_yet(params, advice):
+    finding = judged(GOOD_SETS | {"predicted_labels_per_row": 3.0}, params)["too_many_labels"]
+    assert finding.advice == (advice,)
+    assert finding.numbers["measure"] == "precision"

@@ -1,0 +1,66 @@
+from pathlib import Path
+
+from tests.tuneline.results.verdict.runs import (
+    AUTO,
+    BEATEN,
+    FALLING,
+    FINE_TUNED,
+    FROZEN,
+    IMPROVING,
+    ITSELF,
+    OVERFIT,
+    SCRATCH,
+    UNCLEAR,
+    against,
+)
+from tuneline.results.verdict.facts import RunFacts
+from tuneline.results.verdict.next_steps import next_steps
+
+
+def commands(run: RunFacts) -> list[str]:
+    return [step.command for step in next_steps(run)]
+
+
+def test_next_steps_name_no_alternative_of_a_parameter_that_is_set():
+    by_steps = SCRATCH | {"train.epochs": None, "train.max_steps": 60}
+    named = commands(RunFacts({}, params=by_steps, validation=IMPROVING))
+    assert "train.max_steps=120" in named[0]
+    assert not any("epochs" in command for command in named)
+
+
+def test_training_that_overfits_is_not_made_longer():
+    overfit = RunFacts({}, params=SCRATCH, validation=OVERFIT, losses=FALLING)
+    assert not any("epochs" in command for command in commands(overfit))
+
+
+def test_frozen_head_is_tried_beside_fine_tuning():
+    assert commands(RunFacts({}, params=FROZEN)) == ["tuneline run model.head=auto", "tuneline labels review"]
+
+
+def test_fine_tuning_that_was_tried_is_no_next_step():
+    training = {"head_is_frozen": 1, "frozen_calibrated_loss": 0.5, "tuned_calibrated_loss": 0.6}
+    evaluated = BEATEN | ITSELF | against("cosine", 0.9, -0.01, 0.01)
+    run = RunFacts(evaluated, params=AUTO, training=training, validation=IMPROVING, losses=FALLING)
+    assert commands(run) == ["tuneline labels review"]
+
+
+def test_next_steps_begin_with_what_the_verdict_advises():
+    sweep = Path("conf/sweep/first.yaml")
+    steps = next_steps(RunFacts(UNCLEAR, params=FINE_TUNED, seconds=200, sweep=sweep))
+    assert [step.command for step in steps] == [
+        "tuneline run model.head=auto",
+        "tuneline sweep conf/sweep/first.yaml",
+        "tuneline labels review",
+    ]
+    assert steps[0].seconds == 200
+    assert round(steps[1].seconds) == 467, "9 x 1/9, then 3 x 2/9 and 2/3 of a training of 200 s"
+    assert steps[2].seconds is None
+
+
+def test_project_without_a_sweep_tries_half_the_learning_rate():
+    step = next_steps(RunFacts(BEATEN, params=FINE_TUNED))[0]
+    assert (step.code, step.command) == ("half_rate", "tuneline run train.learning_rate=5e-05")
+
+
+def test_rows_that_decide_nothing_are_looked_at_first():
+    assert commands(RunFacts(BEATEN | {"clusters": 5}, params=FINE_TUNED)) == ["tuneline labels review"]

@@ -1,0 +1,53 @@
+"""The rules on the exported models."""
+
+from tuneline.onnx.records import ComparisonRecord, ModelComparison
+from tuneline.results.verdict.rules import exported_models
+
+FIGURES = {
+    "max_abs_diff": 0.1,
+    "mean_abs_diff": 0.01,
+    "agreement": 0.9,
+    "flips": 2,
+    "accuracy": 0.8,
+    "accuracy_drop": 0.1,
+}
+AGREEMENT = "agreement is 0.900 on 20 rows (95 % interval 0.683 to 0.988)"
+
+
+def model(required=False, violations=(), unclear=()):
+    return ModelComparison(
+        **FIGURES, violations=violations, unclear=unclear, required=required, published=not violations
+    )
+
+
+def findings(**models):
+    record = ComparisonRecord(
+        split="test", rows=20, metric="accuracy", trained={"accuracy": 0.9}, models=models
+    )
+    return list(exported_models(record))
+
+
+def test_models_that_passed_are_no_finding():
+    assert findings(fp32=model(required=True), int8=model()) == []
+
+
+def test_rounded_model_that_was_left_out_is_a_warning_with_its_reasons():
+    (finding,) = findings(fp32=model(required=True), int8=model(violations=[AGREEMENT]))
+    assert (finding.code, finding.severity) == ("left_out", "warning")
+    assert finding.numbers == {"precision": "int8", "reasons": [AGREEMENT]}
+    assert finding.advice == ("fp32_is_published",)
+
+
+def test_rounded_model_in_doubt_is_a_note():
+    (finding,) = findings(fp32=model(required=True), int8=model(unclear=[AGREEMENT]))
+    assert (finding.code, finding.severity) == ("published_in_doubt", "note")
+    assert finding.numbers["reasons"] == [AGREEMENT]
+
+
+def test_failed_fp32_is_no_published_model_whatever_int8_is():
+    (finding,) = findings(
+        fp32=model(required=True, violations=["no finite logits for row 0"]),
+        int8=model(violations=[AGREEMENT]),
+    )
+    assert (finding.code, finding.severity) == ("nothing_published", "bad")
+    assert finding.advice == ("checkout_earlier_model",)

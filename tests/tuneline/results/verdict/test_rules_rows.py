@@ -1,0 +1,150 @@
+"""The rules on rows that are not independent, and on rows that training has seen."""
+
+import pytest
+
+from tuneline.results.verdict.facts import RunFacts
+from tuneline.results.verdict.rules import judge_run, leaks
+
+METRICS = {
+    "rows": 280,
+    "clusters": 51,
+    "accuracy": 0.7,
+    "accuracy_low": 0.51,
+    "accuracy_high": 0.82,
+    "majority_accuracy": 0.2,
+    "accuracy_over_majority_low": 0.3,
+    "accuracy_over_majority_high": 0.6,
+    "tfidf_accuracy": 0.4,
+    "accuracy_over_tfidf_low": 0.1,
+    "accuracy_over_tfidf_high": 0.4,
+}
+LEAKED = METRICS | {
+    "leaked_rows": 200,
+    "accuracy_without_leaks": 0.45,
+    "accuracy_without_leaks_low": 0.35,
+    "accuracy_without_leaks_high": 0.55,
+    "accuracy_from_leaks_low": 0.1,
+    "accuracy_from_leaks_high": 0.4,
+    "clusters_without_leaks": 30,
+    "majority_accuracy_without_leaks": 0.3,
+    "accuracy_over_majority_low_without_leaks": 0.02,
+    "accuracy_over_majority_high_without_leaks": 0.3,
+    "tfidf_accuracy_without_leaks": 0.5,
+    "accuracy_over_tfidf_low_without_leaks": -0.2,
+    "accuracy_over_tfidf_high_without_leaks": 0.1,
+}
+
+
+def first(evaluated, params=None):
+    return judge_run(RunFacts(evaluated, params=params or {}))[0]
+
+
+def counts(finding):
+    return tuple(finding.numbers[name] for name in ("rows", "independent", "grouped"))
+
+
+def test_rows_are_counted_with_those_that_are_independent():
+    assert counts(first(METRICS)) == (280, 51, False)
+    assert counts(first(METRICS, {"data.split": {"by": "customer"}})) == (280, 51, True)
+
+
+@pytest.mark.parametrize("changes", [{"clusters": 280}, {}])
+def test_rows_on_their_own_are_counted_as_they_are(changes):
+    evaluated = {key: value for key, value in METRICS.items() if key != "clusters"} | changes
+    assert counts(first(evaluated)) == (280, 280, False)
+
+
+def test_few_rows_are_few_independent_ones():
+    unclear = METRICS | {"accuracy_over_tfidf_low": -0.1, "tfidf_accuracy": 0.65, "rows": 20_000}
+    findings = {finding.code: finding for finding in judge_run(RunFacts(unclear))}
+    assert findings["few_rows"].numbers["independent"] == 51
+    assert findings["few_rows"].advice == ("rows_needed",)
+
+
+def test_too_few_distinct_texts_are_not_judged():
+    finding = first(METRICS | {"clusters": 7})
+    assert (finding.code, finding.severity) == ("undecided_few", "bad")
+    assert finding.advice == ("test_on_more",)
+
+
+def test_rows_without_the_leaked_ones_decide_where_most_are_leaked():
+    finding = first(LEAKED)
+    assert finding.code == "not_above_simple_model"
+    assert finding.of_clean_rows
+    assert (finding.numbers["best"].model, finding.numbers["best"].simple) == (0.45, 0.5)
+
+
+def test_good_model_on_rows_that_are_not_leaked_stays_good():
+    finding = first(LEAKED | {"accuracy_over_tfidf_low_without_leaks": 0.01})
+    assert (finding.severity, finding.of_clean_rows) == ("good", True)
+    assert (finding.numbers["low"], finding.numbers["high"]) == (0.35, 0.55)
+    assert counts(finding) == (80, 30, False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"leaked_rows": 280},
+        {"clusters_without_leaks": 3},
+    ],
+)
+@pytest.mark.parametrize("accuracy", [0.7, 1.0])
+def test_model_is_not_good_on_rows_that_training_has_seen(changes, accuracy):
+    evaluated = LEAKED | changes | {"accuracy": accuracy}
+    if changes.get("leaked_rows") == 280:
+        evaluated = {key: value for key, value in evaluated.items() if "without_leaks" not in key}
+    findings = judge_run(RunFacts(evaluated))
+    assert [finding.code for finding in findings] == ["undecided_leaked"]
+    assert findings[0].advice == ("divide",)
+
+
+def test_simple_model_without_an_error_on_leaked_rows_is_no_advice():
+    perfect = {key: 1.0 if key.endswith("accuracy") else value for key, value in METRICS.items()}
+    perfect |= {"leaked_rows": 280, "accuracy_over_tfidf_low": 0.0, "accuracy_over_tfidf_high": 0.0}
+    assert first(perfect).code == "undecided_leaked"
+
+
+def test_curve_on_leaked_rows_is_no_reason_to_train_longer():
+    curve = {"step": [10, 20, 30], "accuracy": [0.5, 0.7, 0.9], "loss": [1.0, 0.7, 0.4]}
+    improving = judge_run(RunFacts(METRICS, validation=curve))
+    assert "still_improving" in {finding.code for finding in improving}
+    leaked = judge_run(RunFacts(METRICS | {"leaked_rows": 280}, validation=curve))
+    assert {finding.code for finding in leaked} == {"undecided_leaked"}
+
+
+LEAKS = {
+    "accuracy": 0.823,
+    "accuracy_without_leaks": 0.792,
+    "accuracy_without_leaks_low": 0.771,
+    "accuracy_without_leaks_high": 0.813,
+    "accuracy_from_leaks_low": 0.026,
+    "accuracy_from_leaks_high": 0.035,
+    "leaked_rows": 271,
+    "rows": 1725,
+}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "code", "severity"),
+    [
+        (0.01, 0.02, "leaks_raise", "warning"),
+        (-0.01, 0.02, "leaks_unclear", "note"),
+        (-0.02, -0.01, "leaks_lower", "note"),
+    ],
+)
+def test_effect_of_leaked_rows_follows_the_interval(low, high, code, severity):
+    finding = leaks(RunFacts(LEAKS | {"accuracy_from_leaks_low": low, "accuracy_from_leaks_high": high}))
+    assert (finding.code, finding.severity) == (code, severity)
+    assert finding.advice == (("trust_clean_metric",) if code == "leaks_raise" else ())
+    assert (finding.numbers["leaked"], finding.numbers["gain"]) == (271, 0.031)
+
+
+def test_gain_that_is_shown_as_zero_is_no_gain():
+    gain = {"accuracy_without_leaks": LEAKS["accuracy"] - 0.0004}
+    gain |= {"accuracy_from_leaks_low": 0.0002, "accuracy_from_leaks_high": 0.0006}
+    finding = leaks(RunFacts(LEAKS | gain))
+    assert (finding.code, finding.severity, finding.advice) == ("leaks_unclear", "note", ())
+
+
+def test_metrics_without_leaked_rows_have_no_effect_to_tell():
+    assert leaks(RunFacts({"accuracy": 0.8, "rows": 10, "leaked_rows": 0})) is None

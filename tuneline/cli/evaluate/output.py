@@ -1,0 +1,151 @@
+"""How an evaluation on a file is shown: in the terminal, as a file of errors, as a page."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from markupsafe import Markup
+from rich.table import Table
+from rich.text import Text
+
+from tuneline.cli.console import Console
+from tuneline.cli.evaluate.file_evaluation import FileEvaluation
+from tuneline.core.atomic_files import replace_file
+from tuneline.evaluation.evaluation import plot_columns
+from tuneline.params import DataParams
+from tuneline.predict.prediction_columns import cell_text
+from tuneline.project.params_file import write
+from tuneline.project.spreadsheet import free_names, harmless, write_csv
+from tuneline.results.figures import CURVES, draw_predictions
+from tuneline.results.largest_errors import error_size
+from tuneline.results.page import metric_names, render_report, tiles_of
+from tuneline.results.predictions import Confusion, Cooccurrence, ReportedPredictions, largest_errors
+from tuneline.results.task_words import curves_note
+from tuneline.results.titles import title_of
+
+
+def print_evaluation(result: FileEvaluation) -> None:
+    """Print metrics with intervals, the verdict, the worst slice, drift, and what could not be computed."""
+    console = Console(soft_wrap=True)
+    console.print(_metrics_table(result))
+    lines = list(map(str, result.verdict))
+
+    record = result.slices
+    worst = record.worst
+    if worst is not None:
+        lines.append(
+            f"Worst slice: {worst.by} {worst.name}, {title_of(record.metric)} {record.value(worst):.3f}"
+            f" ({worst.rows:,} rows, 95 % interval {worst.low:.3f} to {worst.high:.3f})."
+        )
+
+    drifted = []
+    for measure in result.drift:
+        if measure.drifted:
+            drifted.append(f"{measure.name} {measure.value:.3g} (limit {measure.limit:g})")
+    if drifted:
+        lines.append(f"The texts drifted from the training data: {'; '.join(drifted)}.")
+    elif result.drift:
+        lines.append("No drift from the training data.")
+
+    lines += result.notes
+    for line in lines:
+        console.print(Text(line))
+
+
+def _metrics_table(result: FileEvaluation) -> Table:
+    """Return the table of the metrics of the model and of the simple models."""
+    title = f"{result.model.name} on {result.file.path.name}, {result.evidence}"
+    if result.file.left_out:
+        title += f", {result.file.left_out:,} left out"
+    table = Table(title=title, title_justify="left")
+    table.add_column("", justify="left")
+    table.add_column("value", justify="right")
+    table.add_column("95 % interval", justify="left")
+
+    for name in metric_names(result.metrics):
+        ends = result.intervals.get(name)
+        interval = ""
+        if ends:
+            interval = f"{ends.low:.4f} to {ends.high:.4f}"
+        table.add_row(title_of(name), f"{result.metrics[name]:.4f}", interval)
+    for simple_title, value in result.simple.items():
+        table.add_row(f"{title_of(result.deciding.name)} of {simple_title}", f"{value:.4f}", "")
+    return table
+
+
+def write_errors(path: Path, result: FileEvaluation, data: DataParams) -> int:
+    """Write the wrong predictions, the most confident first; return their number.
+
+    Of numbers, it writes all rows, the largest error first.
+    """
+    # rows
+    predictions = result.predictions
+    task = predictions.task
+    sizes = predictions.error_sizes
+    order = np.argsort(-sizes, kind="stable")
+    order = order[predictions.errors[order]]
+
+    # columns: the position, the texts, and what is added to them
+    rows = pa.array(order)
+    file = result.file
+    texts = {name: text.take(rows) for name, text in file.texts.items()}
+    added = free_names((file.unit, "label", "predicted", error_size(task)), list(texts))
+    columns = {added[file.unit]: file.positions.take(rows)}
+    columns |= texts
+    columns[added["label"]] = pa.array(task.decoded(predictions.labels[order]).to_pylist())
+    columns[added["predicted"]] = pa.array(task.decoded(predictions.predicted[order]).to_pylist())
+    columns[added[error_size(task)]] = pa.array(sizes[order].round(6))
+    table = pa.table(columns)
+
+    if path.suffix.lower() == ".parquet":
+        with replace_file(path) as partial:
+            pq.write_table(table, partial)
+    else:
+        # The names of columns are data, too: others wrote the file
+        header = [harmless(name) for name in table.column_names]
+        values = []
+        for column in table.columns:
+            values.append([cell_text(task, value) for value in column.to_pylist()])
+        write_csv(path, data, header, zip(*values, strict=True))
+    return len(order)
+
+
+def write_page(path: Path, result: FileEvaluation) -> None:
+    """Write the page, from the templates of the report."""
+    predictions = result.predictions
+    file = result.file
+
+    # With the place in the file and the texts of the file, which are not in data/raw
+    errors = []
+    for error in largest_errors(predictions, None, ()):
+        texts = [(name, column[error.row].as_py()) for name, column in file.texts.items()]
+        errors.append(replace(error, row=file.positions[error.row].as_py(), texts=texts))
+
+    report = {field.name: getattr(result, field.name) for field in fields(result)}
+    report |= {
+        "title": f"{', '.join(file.texts)} → {file.label}",
+        "task": predictions.task,
+        "simple": result.simple,
+        "tiles": tiles_of(result.metrics, result.deciding.name, {}),
+        "figures": draw(predictions),
+        "classes": predictions.classes,
+        "confusion": Confusion.of(predictions),
+        "cooccurrence": Cooccurrence.of(predictions),
+        "curves_note": curves_note(predictions.task),
+        "errors": errors,
+        "about_errors": predictions.about_errors,
+        "behaviour": None,
+    }
+    write(path, render_report(report, "evaluation.html.j2"))
+
+
+def draw(predictions: ReportedPredictions) -> dict[str, Markup]:
+    """Return the figures of predictions, by name."""
+    figures = {}
+    for name, columns in plot_columns(predictions).items():
+        points = next(iter(columns.values()))
+        if len(points):  # there is nothing to draw where the curve is not defined
+            figures[name] = CURVES[name](columns, None)
+    return figures | draw_predictions(predictions)

@@ -1,0 +1,163 @@
+"""The evaluation of predictions on labelled rows: of the reported split, or of another file.
+
+The stage ``evaluate`` and the command ``tuneline evaluate`` differ in where rows and logits come from, and
+in what they slice by beside length, words and classes.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.core.terminal import phase
+from tuneline.evaluation.curves import calibration, precision_recall_curve, roc_curve
+from tuneline.evaluation.probability_scores import probabilities_of
+from tuneline.evaluation.records import Slices
+from tuneline.evaluation.scoring import (
+    RowSlice,
+    SplitPredictions,
+    baseline_metrics,
+    label_slices,
+    leak_metrics,
+    length_slices,
+    overlap_slices,
+    score_slices,
+    slices_report,
+    split_metrics,
+    spread_metrics,
+)
+from tuneline.metrics.functions import CustomMetric
+from tuneline.metrics.judging import averaging
+from tuneline.metrics.table import primary_metric
+from tuneline.params import EvaluateParams
+from tuneline.predictions.files import PredictedLogits
+from tuneline.tasks import Task
+from tuneline.tasks.task import Labels
+
+SCATTERED = 2_000
+"""Most points of a scatter plot, evenly spaced rows."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the predictions of labelled rows are worth.
+
+    Attributes:
+        predictions: The predictions, with what intervals are computed by.
+        slices: The metrics by slice.
+        metrics: The metrics of all rows, beside those of the simple models.
+    """
+
+    predictions: SplitPredictions
+    slices: Slices
+    metrics: dict[str, float]
+
+    @property
+    def worst_slice(self) -> dict[str, float]:
+        """The metric of the worst slice by its name; empty if all slices are small."""
+        if self.slices.worst is None:
+            return {}
+        return {f"worst_slice_{self.slices.metric}": self.slices.value(self.slices.worst)}
+
+
+def evaluate_predictions(
+    settings: EvaluateParams,
+    predictions: PredictedLogits,
+    slices: Iterable[RowSlice],
+    baselines: Mapping[str, Labels],
+    *,
+    seed: int,
+    metric: str | None,
+    custom: Sequence[CustomMetric] = (),
+    leaked: NDArray[np.bool_] | None = None,
+) -> Evaluation:
+    """Compute the metrics of predictions, by slice and of all rows.
+
+    Args:
+        settings: Section ``evaluate`` of the parameters.
+        predictions: Labels and logits of the rows.
+        slices: Rows with a common property; each is scored before the next is made.
+        baselines: Predictions of the simple models for the same rows, by name.
+        seed: Seed of the bootstrap.
+        metric: ``train.metric`` of the model.
+        custom: Metrics of the user.
+        leaked: Which rows repeat or resemble a row of another split, shape ``(rows,)``; ``None`` if that is
+            not known.
+    """
+    task = predictions.task
+    scored = SplitPredictions(
+        predictions.labels,
+        predictions.predicted,
+        task,
+        averaging(task, settings.f1),
+        seed,
+        metric,
+        predictions.clusters,
+    )
+
+    phase("slices")
+    report = slices_report(score_slices(slices, scored), primary_metric(task.metric_kind).name)
+
+    phase("metrics")
+    metrics = split_metrics(settings, predictions.labels, task, predictions.logits, custom)
+    metrics |= spread_metrics(scored)
+    for name, values in baselines.items():
+        metrics |= baseline_metrics(scored, name, values)
+    if leaked is not None:
+        metrics |= leak_metrics(scored, leaked, baselines)
+    return Evaluation(scored, report, metrics)
+
+
+def text_slices(
+    lengths: NDArray[np.int64],
+    texts: Iterable[Sequence[Sequence[str]]],
+    labels: Labels,
+    task: Task,
+    *,
+    pairs: bool,
+) -> Iterator[RowSlice]:
+    """Yield the slices by length, by the words that two texts share, and by class.
+
+    Args:
+        lengths: Tokens of each row, shape ``(rows,)``.
+        texts: The texts in batches of rows, one list for each column; read only of pairs.
+        labels: Labels of the rows.
+        task: The task.
+        pairs: True if a row has two texts.
+    """
+    yield from length_slices(lengths)
+    if pairs:
+        yield from overlap_slices(texts)
+    yield from label_slices(labels, task)
+
+
+def plot_columns(predictions: PredictedLogits) -> dict[str, dict[str, NDArray[Any]]]:
+    """Return the columns of each plot by the name of the plot.
+
+    The plots of another kind of task have no rows.
+    """
+    task = predictions.task
+    labels = predictions.labels
+    logits = predictions.logits
+
+    # regression
+    scattered_labels = labels[:0]
+    scattered_predictions = logits[:0, 0]
+    if not task.has_classes:
+        interval = math.ceil(len(labels) / SCATTERED)
+        scattered_labels = labels[::interval]
+        scattered_predictions = logits[::interval, 0]
+        logits = np.empty((0, 1), dtype=np.float32)
+        labels = np.empty(0, dtype=np.int64)
+
+    # classes: without rows for a regression
+    probability = probabilities_of(task, logits)
+    return {
+        "scatter": {"actual": scattered_labels, "predicted": scattered_predictions},
+        "roc": roc_curve(probability, labels),
+        "precision_recall": precision_recall_curve(probability, labels),
+        "calibration": calibration(probability, labels),
+    }

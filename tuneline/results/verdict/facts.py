@@ -1,0 +1,277 @@
+"""What is known of a run: metrics, parameters and curves, and its comparisons with simple models."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self, get_args
+
+from tuneline.core.paths import FIRST_SWEEP, METRICS, PLOTS, TIMING
+from tuneline.core.records import Metrics, Timing
+from tuneline.evaluation.keys import (
+    INDEPENDENT_ROWS,
+    LEAKED_ROWS,
+    WITHOUT_LEAKS,
+    baseline_key,
+    interval_keys,
+    over_keys,
+)
+from tuneline.evaluation.table import ALL_METRICS
+from tuneline.metrics.table import Metric, primary_metric
+from tuneline.onnx.records import ComparisonRecord
+from tuneline.results import exported
+from tuneline.results.titles import SIMPLE_MODEL_TITLES
+from tuneline.results.verdict.finding import as_shown
+from tuneline.tasks.task import MetricKind
+
+CurveColumns = Mapping[str, Sequence[float]]
+"""Columns of a curve by name; ``step`` is one."""
+
+PRIMARY_METRICS = tuple(primary_metric(kind) for kind in get_args(MetricKind))
+"""The primary metric of each kind of task."""
+OVERFIT = 0.1
+"""Least relative rise of the validation loss that is called overfitting."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of a run.
+
+    Attributes:
+        evaluated, training: ``metrics/evaluate.json`` and ``metrics/train.json``; empty if there is none.
+        params: Parameters of the run, by dotted key.
+        validation, losses: The curves in ``plots/training/``; empty if there are none.
+        compared: Comparison of the exported models with this one; ``None`` if there is none.
+        seconds: Seconds that the stage ``train`` took; ``None`` if they are not known.
+        sweep: The sweep that ``tuneline init`` wrote, if there is one.
+    """
+
+    evaluated: Mapping[str, float]
+    training: Mapping[str, float] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
+    validation: CurveColumns = field(default_factory=dict)
+    losses: CurveColumns = field(default_factory=dict)
+    compared: ComparisonRecord | None = None
+    seconds: float | None = None
+    sweep: Path | None = None
+
+    @classmethod
+    def read(cls, root: Path, params: Mapping[str, Any]) -> Self:
+        """Read metrics and curves of a project; what is missing or invalid is empty."""
+        curves = root / PLOTS / "training"
+        timing = Timing.read_if_valid(root / TIMING / "train.json")
+        seconds = None
+        if timing is not None:
+            seconds = timing.values.get("seconds")
+
+        return cls(
+            evaluated=Metrics.read_values(root / METRICS / "evaluate.json"),
+            training=Metrics.read_values(root / METRICS / "train.json"),
+            params=params,
+            validation=read_curve(curves / "validation.tsv"),
+            losses=read_curve(curves / "loss.tsv"),
+            compared=exported.read_comparison(root),
+            seconds=seconds,
+            sweep=FIRST_SWEEP if (root / FIRST_SWEEP).exists() else None,
+        )
+
+    @property
+    def metric(self) -> Metric | None:
+        """The metric that decides in the project; ``None`` if the run has none.
+
+        It is the one with an interval in ``metrics/evaluate.json``: first of all ``train.metric``. In a file
+        of an earlier version, it is the primary metric of the task.
+        """
+        of_params = ALL_METRICS.get(str(self.params.get("train.metric")))
+        candidates = (of_params, *PRIMARY_METRICS, *ALL_METRICS.values())
+        for metric in candidates:
+            if (
+                metric is not None
+                and metric.name in self.evaluated
+                and interval_keys(metric)[0] in self.evaluated
+            ):
+                return metric
+        return next((metric for metric in PRIMARY_METRICS if metric.name in self.evaluated), None)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the reported split."""
+        return int(self.evaluated.get("rows", 0))
+
+    @property
+    def clusters(self) -> int:
+        """Rows of the reported split that are independent; of copies, and of rows of a group, one counts."""
+        return int(self.evaluated.get(INDEPENDENT_ROWS, self.rows))
+
+    @property
+    def is_grouped(self) -> bool:
+        """True if the data is divided by a column of groups."""
+        division = self.params.get("data.split") or {}
+        return bool(division.get("by"))
+
+    @property
+    def leaked_share(self) -> float:
+        """Share of the rows that repeat or resemble a row of an earlier split."""
+        return self.evaluated.get(LEAKED_ROWS, 0.0) / max(self.rows, 1)
+
+    @property
+    def without_leaks(self) -> Self:
+        """The run as if the reported split had no leaked rows; the figures of all rows are left out."""
+        evaluated = {}
+        for key, value in self.evaluated.items():
+            if WITHOUT_LEAKS in key:
+                evaluated[key.replace(WITHOUT_LEAKS, "")] = value
+        evaluated["rows"] = self.rows - self.evaluated.get(LEAKED_ROWS, 0.0)
+        return replace(self, evaluated=evaluated)
+
+    @property
+    def is_fine_tuned(self) -> bool:
+        """True if the training began with a pretrained checkpoint."""
+        return self.params.get("model.checkpoint") is not None
+
+    @property
+    def is_frozen(self) -> bool:
+        """True if the model is a linear one on the frozen checkpoint, chosen by the user or by validation."""
+        return is_frozen(self.params, self.training)
+
+    @property
+    def has_tried_both(self) -> bool:
+        """True if the fine-tuned model and the linear one on the frozen checkpoint were compared."""
+        return self.params.get("model.head") == "auto"
+
+    @property
+    def overfits(self) -> bool:
+        """True if the validation loss rises while the training loss falls: more steps would make it worse."""
+        validation = self.validation.get("loss", ())
+        training = self.losses.get("loss", ())
+        if len(validation) < 2 or len(training) < 2:
+            return False
+        has_risen = validation[-1] > min(validation) * (1 + OVERFIT)
+        return has_risen and not training[-1] >= training[0]  # a loss that is NaN has not risen
+
+    @property
+    def validated(self) -> tuple[str, Sequence[float]]:
+        """Name and values of the metric that chooses the kept weights, higher being better."""
+        name = next((column for column in self.validation if column not in ("step", "loss")), "loss")
+        values = self.validation.get(name, ())
+        if name in ALL_METRICS and not ALL_METRICS[name].greater_is_better:
+            return name, [-value for value in values]
+        return name, values
+
+    @property
+    def steps_per_epoch(self) -> float | None:
+        """Steps of an epoch; ``None`` if it is not the epochs that end the training."""
+        epochs = self.params.get("train.epochs")
+        if not epochs or self.params.get("train.max_steps"):
+            return None
+        if self.params.get("train.early_stopping") is not None:
+            return None
+        return float(self.training.get("steps", 0) / epochs)
+
+    @property
+    def thresholds(self) -> Mapping[str, Any]:
+        """``train.thresholds``, by key."""
+        return {"choose": "f1", **(self.params.get("train.thresholds") or {})}
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Numbers by which the evidence is told: rows, those that are independent, and if they are groups."""
+        return {"rows": self.rows, "independent": self.clusters, "grouped": self.is_grouped}
+
+    @property
+    def longer(self) -> str:
+        """The parameter that trains twice as long, as ``KEY=VALUE``."""
+        steps = self.params.get("train.max_steps")
+        if steps:
+            return f"train.max_steps={2 * steps}"
+        epochs = self.params.get("train.epochs") or 1
+        return f"train.epochs={2 * epochs}"
+
+
+def is_frozen(params: Mapping[str, Any], training: Mapping[str, float]) -> bool:
+    """Return True if a run published a linear model on the frozen checkpoint.
+
+    Args:
+        params: Parameters of the run, by dotted key.
+        training: Values of ``metrics/train.json``.
+    """
+    head = params.get("model.head")
+    return head == "frozen" or (head == "auto" and training.get("head_is_frozen") == 1)
+
+
+def read_curve(path: Path, suffix: str | None = None) -> CurveColumns:
+    """Return the columns of a CSV or TSV file of numbers; empty if it is missing, invalid or has no rows.
+
+    An empty cell is NaN.
+
+    A file in DVC's cache has no ``suffix`` of its own. No numpy here: ``tuneline show`` starts without it.
+    """
+    delimiter = "\t" if (suffix or path.suffix) == ".tsv" else ","
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *lines = csv.reader(file, delimiter=delimiter)
+        if not lines:
+            return {}
+        rows = []
+        for line in lines:
+            rows.append([float(cell or "nan") for cell in line])
+        return dict(zip(header, zip(*rows, strict=True), strict=True))
+    except (OSError, ValueError):
+        return {}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The metric that decides, of the trained model and of a simple one on the same rows.
+
+    ``low`` and ``high`` are the ends of the 95 % interval of ``model - simple``.
+    """
+
+    name: str
+    model: float
+    simple: float
+    low: float
+    high: float
+
+    @property
+    def title(self) -> str:
+        """Name of the simple model for people."""
+        return SIMPLE_MODEL_TITLES[self.name]
+
+    @property
+    def beaten(self) -> bool:
+        """True if the trained model is better, and the difference is not chance."""
+        return as_shown(self.low) > 0
+
+    @property
+    def is_worse(self) -> bool:
+        """True if the trained model is worse, and the difference is not chance."""
+        return as_shown(self.high) < 0
+
+
+def rivals(frozen: bool) -> dict[str, str]:
+    """Return the ``SIMPLE_MODELS`` that a model must beat.
+
+    A ``frozen`` model, linear on the checkpoint, is not compared with itself.
+    """
+    titles = dict(SIMPLE_MODEL_TITLES)
+    if frozen:
+        del titles["frozen"]
+    return titles
+
+
+def comparisons(run: RunFacts, metric: Metric) -> list[Comparison]:
+    """Return the comparisons that ``metrics/evaluate.json`` has, the best simple model first."""
+    compared = []
+    for name in rivals(run.is_frozen):
+        low_key, high_key = over_keys(metric, name)
+        keys = (metric.name, str(baseline_key(metric, name)), low_key, high_key)
+        if all(key in run.evaluated for key in keys):
+            model, simple, low, high = (run.evaluated[key] for key in keys)
+            compared.append(Comparison(name, model, simple, low, high))
+    return sorted(compared, key=lambda comparison: -comparison.simple)
+
+
+def unbeaten(run: RunFacts, metric: Metric) -> list[Comparison]:
+    """Return the comparisons with simple models that are not beaten, the best simple model first."""
+    return [comparison for comparison in comparisons(run, metric) if not comparison.beaten]
