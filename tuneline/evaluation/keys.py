@@ -33,7 +33,7 @@ MAJORITY = "majority"
 """Name of the majority baseline in keys and columns."""
 SIMPLE_MODELS = (MAJORITY, "tfidf", "frozen", "cosine")
 """Names of the simple models of the stage ``baseline``; those after TF-IDF need a checkpoint."""
-BASELINES = {
+MAJORITY_KEYS = {
     "accuracy": "majority_accuracy",
     "f1": "majority_f1",
     "macro_f1": "majority_macro_f1",
@@ -50,7 +50,7 @@ BASELINES = {
 def baseline_key(metric: Metric, model: str) -> str | None:
     """Return the key of the same metric of one of ``SIMPLE_MODELS``; ``None`` if there is none."""
     if model == MAJORITY:
-        return BASELINES.get(metric.name)
+        return MAJORITY_KEYS.get(metric.name)
     return f"{model}_{metric.name}"
 
 

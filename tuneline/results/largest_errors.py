@@ -100,3 +100,19 @@ def _(task: Multilabel, logits: Logits, labels: Labels) -> NDArray[np.float64]:
 def _(task: Regression, logits: Logits, labels: Labels) -> NDArray[np.float64]:
     """Return the absolute differences."""
     return np.asarray(np.abs(task.predictions(logits) - labels), dtype=np.float64)
+
+
+@singledispatch
+def errors_title(task: Task) -> str:
+    """Return the title of the list of errors, the largest first."""
+    raise NotImplementedError(task.kind)
+
+
+@errors_title.register(NamedClasses)
+def _(_task: NamedClasses) -> str:
+    return "Most confident errors"
+
+
+@errors_title.register(Regression)
+def _(_task: Regression) -> str:
+    return "Largest errors"

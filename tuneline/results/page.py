@@ -59,6 +59,7 @@ from tuneline.reports.checks import Checks
 from tuneline.reports.page import template_environment
 from tuneline.results.exported import is_stale
 from tuneline.results.figures import draw_figures
+from tuneline.results.largest_errors import errors_title
 from tuneline.results.predictions import (
     ClassMetrics,
     Confusion,
@@ -449,7 +450,13 @@ def render_report(report: Any, template: str = "page.html.j2") -> str:
 def _templates() -> "Environment":
     templates = template_environment(TEMPLATES)
     templates.globals["agreement_titles"] = AGREEMENT_TITLES
-    templates.filters |= {"signed": signed, "title_of": title_of, "digest": _digest, "md": escape}
+    templates.filters |= {
+        "signed": signed,
+        "title_of": title_of,
+        "errors_title": errors_title,
+        "digest": _digest,
+        "md": escape,
+    }
     return templates
 
 

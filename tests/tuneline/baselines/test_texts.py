@@ -148,6 +148,7 @@ def test_sample_of_a_large_split_is_drawn_with_the_seed_within_the_limits(
 
 def test_long_texts_are_cut_off(split, monkeypatch):
     monkeypatch.setattr(baselines, "MAX_TEXT", 9)
+    monkeypatch.setattr(sampling, "MAX_TEXT", 9)
     assert read_sample(split, ["body"], 2, seed=1)["body"].to_pylist()[30] == "body 30 x"
 
 
