@@ -44,7 +44,12 @@ from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import ROW_GROUP, SplitReader, numpy_values
 from tuneline.core.terminal import phase, progress
-from tuneline.evaluation.evaluation import Evaluation, evaluate_predictions, plot_columns, text_slices
+from tuneline.evaluation.evaluation import (
+    EvaluatedPredictions,
+    evaluate_predictions,
+    plot_columns,
+    text_slices,
+)
 from tuneline.evaluation.records import Behaviour, BehaviourResult, Slices
 from tuneline.evaluation.scoring import RowSlice, leaked_rows, source_slices
 from tuneline.evaluation.table import ALL_METRICS
@@ -128,7 +133,7 @@ def measure_split(
     lengths: NDArray[np.int64],
     texts: LabelledTexts,
     custom: Sequence[CustomMetric],
-) -> Evaluation:
+) -> EvaluatedPredictions:
     """Return the metrics of the reported split, all with and without leaked rows.
 
     Args:

@@ -42,7 +42,7 @@ SCATTERED = 2_000
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class EvaluatedPredictions:
     """What the predictions of labelled rows are worth.
 
     Attributes:
@@ -73,7 +73,7 @@ def evaluate_predictions(
     metric: str | None,
     custom: Sequence[CustomMetric] = (),
     leaked: NDArray[np.bool_] | None = None,
-) -> Evaluation:
+) -> EvaluatedPredictions:
     """Compute the metrics of predictions, by slice and of all rows.
 
     Args:
@@ -108,7 +108,7 @@ def evaluate_predictions(
         metrics |= baseline_metrics(scored, name, values)
     if leaked is not None:
         metrics |= leak_metrics(scored, leaked, baselines)
-    return Evaluation(scored, report, metrics)
+    return EvaluatedPredictions(scored, report, metrics)
 
 
 def text_slices(

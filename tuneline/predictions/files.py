@@ -30,7 +30,7 @@ from tuneline.core.tables import (
 from tuneline.tasks import Task, read_task
 from tuneline.tasks.task import Labels, Logits
 
-Clusters = NDArray[Any]
+ClusterIds = NDArray[Any]
 """Cluster of each row, of shape ``(rows,)``: rows of one cluster are not independent of each other."""
 ROW = "idx"
 """Column of the number of the row in its split."""
@@ -50,7 +50,7 @@ class Predictions:
     labels: Labels
     values: Labels
     task: Task
-    clusters: Clusters | None = None
+    clusters: ClusterIds | None = None
 
     def take(self, rows: NDArray[Any]) -> Self:
         """Return chosen rows, numbers or a mask."""
@@ -82,7 +82,7 @@ class PredictedLogits:
     labels: Labels
     logits: Logits
     task: Task
-    clusters: Clusters | None = None
+    clusters: ClusterIds | None = None
 
     @property
     def predicted(self) -> Labels:
@@ -114,7 +114,7 @@ def write_predictions(
     task: Task,
     *,
     predictions: Labels | None = None,
-    clusters: Clusters | None = None,
+    clusters: ClusterIds | None = None,
 ) -> None:
     """Write predictions in the order of the rows.
 
@@ -146,7 +146,7 @@ def write_predictions(
         write_batches(partial, schema, map(batch, range(0, len(labels), ROW_GROUP)))
 
 
-def clusters_of_split(split: str, rows: int) -> Clusters | None:
+def clusters_of_split(split: str, rows: int) -> ClusterIds | None:
     """Read the cluster of each row of a split; ``None`` where the data checks have not run.
 
     Raises:
@@ -194,7 +194,7 @@ class _Columns:
         return self.task.array_of(self.table["label"])
 
     @property
-    def clusters(self) -> Clusters | None:
+    def clusters(self) -> ClusterIds | None:
         if CLUSTER not in self.table.column_names:
             return None
         return numpy_values(self.table[CLUSTER])

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Severity = Literal["good", "bad", "warning", "note"]
+FindingSeverity = Literal["good", "bad", "warning", "note"]
 DIGITS = 3
 """Digits of a metric behind the point, in all sentences: a difference that they do not show is none."""
 
@@ -22,7 +22,7 @@ class Finding:
     """
 
     code: str
-    severity: Severity
+    severity: FindingSeverity
     numbers: Mapping[str, Any] = field(default_factory=dict)
     advice: tuple[str, ...] = ()
     of_clean_rows: bool = False

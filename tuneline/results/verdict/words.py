@@ -14,12 +14,12 @@ from tuneline.evaluation.keys import MAJORITY
 from tuneline.results.evidence import rows_in_words, unit_of_rows
 from tuneline.results.titles import PREDICTION_TERMS, SIMPLE_MODEL_TITLES, PredictionTerms, title_of
 from tuneline.results.verdict.facts import Comparison, RunFacts
-from tuneline.results.verdict.finding import Finding, Severity
+from tuneline.results.verdict.finding import Finding, FindingSeverity
 from tuneline.results.verdict.next_steps import REVIEW, RUN, TRY_BOTH, NextStep
 
-Numbers = SimpleNamespace
+FindingNumbers = SimpleNamespace
 """The numbers of a finding as attributes."""
-Words = str | Callable[[Numbers], str]
+Phrasing = str | Callable[[FindingNumbers], str]
 
 EARLIER_MODEL = f"`dvc checkout {ONNX}` brings back the one of dvc.lock."
 OTHER_CHECKPOINT = "tuneline init FILE --checkpoint NAME"
@@ -37,7 +37,7 @@ PHRASES = {
 class Statement:
     """A finding in words; ``advice`` is empty if there is nothing to do."""
 
-    severity: Severity
+    severity: FindingSeverity
     sentence: str
     advice: str = ""
 
@@ -47,7 +47,7 @@ class Statement:
 
 def statement(finding: Finding) -> Statement:
     """Return what is said of a finding."""
-    numbers = Numbers(**finding.numbers)
+    numbers = FindingNumbers(**finding.numbers)
     if "metric" in finding.numbers:
         numbers.metric_title = title_of(numbers.metric.name)
     sentence = _filled(SENTENCES[finding.code], numbers)
@@ -64,7 +64,7 @@ def statements(findings: Sequence[Finding]) -> list[Statement]:
 
 def evidence(run: RunFacts) -> str:
     """Return the number of rows, and of those that are independent, in words."""
-    return _evidence(Numbers(**run.counts))
+    return _evidence(FindingNumbers(**run.counts))
 
 
 def purpose(step: NextStep) -> str:
@@ -76,21 +76,21 @@ def purpose(step: NextStep) -> str:
     return f"{PURPOSES[step.code]} (about {step.seconds / 60:.0f} min)"
 
 
-def _filled(words: Words, numbers: Numbers) -> str:
+def _filled(words: Phrasing, numbers: FindingNumbers) -> str:
     if isinstance(words, str):
         return words.format(**PHRASES, **vars(numbers))
     return words(numbers)
 
 
-def _terms(n: Numbers) -> PredictionTerms:
+def _terms(n: FindingNumbers) -> PredictionTerms:
     return PREDICTION_TERMS[n.metric.kinds[0]]
 
 
-def _unit(n: Numbers) -> str:
+def _unit(n: FindingNumbers) -> str:
     return unit_of_rows(n.rows, n.independent, n.grouped)
 
 
-def _evidence(n: Numbers) -> str:
+def _evidence(n: FindingNumbers) -> str:
     return rows_in_words(n.rows, n.independent, n.grouped)
 
 
@@ -105,21 +105,21 @@ def _compared(comparison: Comparison) -> str:
 # --- sentences ---
 
 
-def _one_prediction(n: Numbers) -> str:
+def _one_prediction(n: FindingNumbers) -> str:
     return (
         f"The model predicts the same {_terms(n).prediction} for all {n.rows:,} rows: it has learned nothing"
         f" from the texts ({n.metric_title} {n.value:.3f}, the majority baseline {n.majority:.3f})."
     )
 
 
-def _undecided_few(n: Numbers) -> str:
+def _undecided_few(n: FindingNumbers) -> str:
     return (
         f"These rows cannot tell how good the model is: {_evidence(n)}, too few for an interval"
         f" ({n.metric_title} {n.value:.3f})."
     )
 
 
-def _not_above_simple_model(n: Numbers) -> str:
+def _not_above_simple_model(n: FindingNumbers) -> str:
     verb = "is worse than" if n.best.is_worse else "is not clearly better than"
     sentence = f"The model {verb} {n.best.title}: {n.metric_title} {_compared(n.best)}."
     if n.others:
@@ -128,12 +128,12 @@ def _not_above_simple_model(n: Numbers) -> str:
     return sentence
 
 
-def _not_above_majority(n: Numbers) -> str:
+def _not_above_majority(n: FindingNumbers) -> str:
     above = "above" if n.best.is_worse else "clearly above"
     return f"{n.metric_title} is not {above} {n.best.title}: {_compared(n.best)}."
 
 
-def _above_simple_models(n: Numbers) -> str:
+def _above_simple_models(n: FindingNumbers) -> str:
     value = f"{n.value:.3f}"
     if n.low is not None:
         value += f" (95 % interval {n.low:.3f} to {n.high:.3f})"
@@ -144,11 +144,11 @@ def _above_simple_models(n: Numbers) -> str:
     return f"{n.metric_title} {value} on {_evidence(n)}, clearly above {rival} ({difference})."
 
 
-def _good(n: Numbers) -> str:
+def _good(n: FindingNumbers) -> str:
     return f"Good: {_above_simple_models(n)}"
 
 
-def _never_predicted(n: Numbers) -> str:
+def _never_predicted(n: FindingNumbers) -> str:
     verb = "is" if n.never == 1 else "are"
     return (
         f"{n.never} of {n.classes} {_terms(n).classes} {verb} never predicted; {n.share:.0%} of the rows get"
@@ -156,7 +156,7 @@ def _never_predicted(n: Numbers) -> str:
     )
 
 
-def _chosen(n: Numbers) -> str:
+def _chosen(n: FindingNumbers) -> str:
     chosen = "the linear one" if n.is_frozen else "the fine-tuned one"
     return (
         f"Validation has chosen {chosen}: loss {n.frozen:.3f} with the linear model on the frozen checkpoint,"
@@ -164,7 +164,7 @@ def _chosen(n: Numbers) -> str:
     )
 
 
-def _overfitting(n: Numbers) -> str:
+def _overfitting(n: FindingNumbers) -> str:
     since = f"step {n.step:.0f}"
     if n.epoch is not None:
         since = f"epoch {n.epoch:.2g}"
@@ -174,7 +174,7 @@ def _overfitting(n: Numbers) -> str:
     )
 
 
-def _leaks(n: Numbers, one_row: str, several_rows: str) -> str:
+def _leaks(n: FindingNumbers, one_row: str, several_rows: str) -> str:
     """Return the metric without the leaked rows, and their effect on it in the words for one or several."""
     verb = "repeat or resemble"
     effect = several_rows
@@ -192,15 +192,15 @@ def _leaks(n: Numbers, one_row: str, several_rows: str) -> str:
     )
 
 
-def _without(n: Numbers) -> str:
+def _without(n: FindingNumbers) -> str:
     return "without it" if n.leaked == 1 else "without them"
 
 
-def _few_rows(n: Numbers) -> str:
+def _few_rows(n: FindingNumbers) -> str:
     return f"{n.independent:,} {_unit(n)} show only differences of more than about {n.half_width:.3f}."
 
 
-def _not_above_one_set(n: Numbers) -> str:
+def _not_above_one_set(n: FindingNumbers) -> str:
     reasons = []
     if hasattr(n, "subset_accuracy"):
         value, majority = n.subset_accuracy
@@ -214,12 +214,12 @@ def _not_above_one_set(n: Numbers) -> str:
     )
 
 
-def _because(sentence: str) -> Callable[[Numbers], str]:
+def _because(sentence: str) -> Callable[[FindingNumbers], str]:
     """Return the words of a template that ends with reasons."""
     return lambda n: f"{sentence.format(precision=n.precision)}: {'; '.join(n.reasons)}."
 
 
-SENTENCES: Mapping[str, Words] = {
+SENTENCES: Mapping[str, Phrasing] = {
     # how good the model is
     "one_prediction": _one_prediction,
     "undecided_leaked": (
@@ -315,23 +315,23 @@ REMEDIES = {
 """How more classes are predicted."""
 
 
-def _remedy(n: Numbers) -> str:
+def _remedy(n: FindingNumbers) -> str:
     return REMEDIES[n.remedy].format(target=n.target)
 
 
-def _lower_rate(n: Numbers) -> str:
+def _lower_rate(n: FindingNumbers) -> str:
     if not n.rate:
         return "with a lower learning rate"
     return f"with a lower learning rate (it was {n.rate:g})"
 
 
-def _lower_the_rate(n: Numbers) -> str:
+def _lower_the_rate(n: FindingNumbers) -> str:
     if n.lower is None:
         return "Lower the learning rate."
     return f"Lower the learning rate (train.learning_rate={n.lower:.1g})."
 
 
-def _more_rows_of_classes(n: Numbers) -> str:
+def _more_rows_of_classes(n: FindingNumbers) -> str:
     remedy = ""
     if n.remedy is not None:
         remedy = f", {_remedy(n)},"
@@ -345,11 +345,11 @@ def _with_command(best: Comparison) -> str:
     return f" ({RUN} model.head=frozen)"
 
 
-def _look(n: Numbers) -> str:
+def _look(n: FindingNumbers) -> str:
     return f"look at the labels with the lowest {n.measure} in the table by label"
 
 
-ADVICE: Mapping[str, Words] = {
+ADVICE: Mapping[str, Phrasing] = {
     # how good the model is
     "first_thresholds": lambda n: f"First {_remedy(n)}: no probability is above a threshold.",
     "lower_rate": lambda n: f"Train {_lower_rate(n)}.",

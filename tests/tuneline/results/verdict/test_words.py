@@ -38,7 +38,7 @@ def test_every_code_has_words_and_all_words_have_a_code():
         advice.update(finding.advice)
         text = str(statement(finding))
         assert not re.search(r"[{}]|None|\bnan\b", text), text
-    assert codes == SENTENCES.keys()
+    assert codes == SENTENCES.keys(), "each code is found in a random run (random_runs.py), and has words"
     assert advice == ADVICE.keys()
     assert {step.code for step in steps} == PURPOSES.keys()
 
