@@ -10,7 +10,6 @@ from statistics import fmean
 from typing import Any
 
 from tuneline.evaluation.keys import (
-    AT_HALF,
     INDEPENDENT_ROWS,
     LEAKED_ROWS,
     MAJORITY,
@@ -22,6 +21,7 @@ from tuneline.evaluation.keys import (
     interval_keys,
     leak_keys,
 )
+from tuneline.evaluation.table import AT_HALF
 from tuneline.metrics.table import Metric
 from tuneline.onnx.records import ComparisonRecord
 from tuneline.results.verdict.facts import OVERFIT, Comparison, RunFacts, comparisons, unbeaten
