@@ -75,7 +75,7 @@ from tuneline.results.titles import AGREEMENT_TITLES, HUB_NAMES, title_of
 from tuneline.results.verdict.facts import RunFacts, is_frozen
 from tuneline.results.verdict.rules import judge_run
 from tuneline.results.verdict.words import Statement, evidence, statements
-from tuneline.tasks import TASKS, Classification, Task
+from tuneline.tasks import Classification, Task, unnamed_task
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -303,9 +303,9 @@ class Report:
         return str(self.params.get("evaluate.split", "test"))
 
     @property
-    def task(self) -> type[Task]:
+    def task(self) -> Task:
         """The kind of task."""
-        return TASKS[self.params.get("data.task", Classification.kind)]
+        return unnamed_task(self.params.get("data.task", Classification.kind))
 
     @property
     def commit_command(self) -> str:

@@ -8,7 +8,6 @@ import typer
 from tuneline.core.errors import InputError, StageError
 from tuneline.core.paths import ONNX
 from tuneline.core.terminal import say
-from tuneline.labels.label_texts import unfilled_cell
 
 if TYPE_CHECKING:
     from tuneline.cli.labels.queue import ScoredRow
@@ -69,6 +68,7 @@ def queue(  # noqa: PLR0917 - typer calls it by name
         training_words,
         write_queue,
     )
+    from tuneline.labels.label_texts import unfilled_cell
     from tuneline.params.loading import load_params
     from tuneline.readers.rows import listed
 
