@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.linear.one_vs_rest import LOGIT_OF_NEVER
+from tuneline.linear.thresholds import LOGIT_OF_NEVER
 from tuneline.tasks import Classification, Multilabel, Regression, Task
 from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.probabilities import entropies

@@ -7,16 +7,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
-from tuneline.linear.thresholds import FEWEST_ROWS, choose_thresholds, divisions
+from tuneline.linear.thresholds import FEWEST_ROWS, LOGIT_OF_NEVER, choose_thresholds, divisions
 from tuneline.params.train import ThresholdParams
 from tuneline.tasks.multilabel import HALF
 from tuneline.tasks.probabilities import sigmoid
-
-LOGIT_OF_NEVER = 20.0
-"""Size of the logit of a label that all rows of train have, or none.
-
-Its probability is within 1e-8 of 1 or 0.
-"""
 
 
 class OneVsRest(BaseEstimator):  # type: ignore[misc]

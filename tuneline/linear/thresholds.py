@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 Decisions = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
+LOGIT_OF_NEVER = 20.0
+"""Size of the logit of a label that all rows of train have, or none.
+
+Its probability is within 1e-8 of 1 or 0.
+"""
 FEWEST_ROWS = 10
 """Rows below which no threshold is chosen."""
 FOLDS = 5

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.core.task_kinds import MetricKind
 from tuneline.metrics.table import Averaging, Metric, metrics_for
-from tuneline.tasks.task import MetricKind
 
 ClassIds = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tuneline.tasks.task import MetricKind
+    from tuneline.core.task_kinds import MetricKind
 
     Floats = NDArray[np.float64]
     ClassIds = NDArray[np.int64]

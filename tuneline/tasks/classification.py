@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tuneline.core.tables import UNLABELLED
+from tuneline.core.task_kinds import MetricKind
 from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.probabilities import probabilities
-from tuneline.tasks.task import Labels, Logits, MetricKind, Task
+from tuneline.tasks.task import Labels, Logits, Task
 
 UNKNOWN = -2
 """Id of a class that a person wrote and that the task does not have; -1 is the id of a missing label."""

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from tuneline.core.errors import ParamsError
 from tuneline.core.tables import UNLABELLED, numpy_values
+from tuneline.core.task_kinds import MetricKind
 from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.probabilities import sigmoid
-from tuneline.tasks.task import DECISIONS, Labels, Logits, MetricKind, Task
+from tuneline.tasks.task import DECISIONS, Labels, Logits, Task
 
 UNKNOWN = -2
 """Every label of a row with a name that the task does not have; -1 is a missing label."""

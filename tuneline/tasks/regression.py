@@ -9,7 +9,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tuneline.core.tables import UNLABELLED
-from tuneline.tasks.task import Labels, Logits, MetricKind, Task
+from tuneline.core.task_kinds import MetricKind
+from tuneline.tasks.task import Labels, Logits, Task
 
 
 @dataclass(frozen=True)

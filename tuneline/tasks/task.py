@@ -5,13 +5,14 @@ A package that needs more has a module of its own with the answers of all kinds 
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from tuneline.core.tables import UNLABELLED, numpy_values
+from tuneline.core.task_kinds import MetricKind
 
 Labels = NDArray[Any]
 """Labels of rows, or predictions of the same type, of shape ``(rows, *Task.label_shape)``."""
@@ -20,8 +21,6 @@ Logits = NDArray[np.float32]
 
 DECISIONS = "decisions"
 """Key of ``Task.decisions`` in the configuration of a model, and in the metadata of a table."""
-MetricKind = Literal["classification", "regression", "multilabel"]
-"""What a metric scores: classes, numbers, or sets of labels."""
 
 
 class Task(ABC):

@@ -8,6 +8,7 @@ from typing import Any, Self, get_args
 
 from tuneline.core.paths import FIRST_SWEEP, METRICS, PLOTS, TIMING
 from tuneline.core.records import Metrics, Timing
+from tuneline.core.task_kinds import MetricKind
 from tuneline.evaluation.keys import (
     INDEPENDENT_ROWS,
     LEAKED_ROWS,
@@ -22,7 +23,6 @@ from tuneline.onnx.records import ComparisonRecord
 from tuneline.results import exported
 from tuneline.results.titles import SIMPLE_MODEL_TITLES
 from tuneline.results.verdict.finding import as_shown
-from tuneline.tasks.task import MetricKind
 
 CurveColumns = Mapping[str, Sequence[float]]
 """Columns of a curve by name; ``step`` is one."""
