@@ -196,7 +196,10 @@ MOVE_WAIT = 3600.0
 
 
 class Move(Record):
-    """``.dvc/tmp/flows/move.json``: a working tree that moves to another commit; removed when its data has."""
+    """``.dvc/tmp/flows/move.json``: a working tree that moves to another commit.
+
+    The file is removed when the data has followed.
+    """
 
     folder: str
     before: str
