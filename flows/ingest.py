@@ -28,7 +28,13 @@ from flows.ingestion.ledger import LEDGER, REFUSED_BATCHES, Ingested, Ledger
 from flows.promotion.production import fetch_profile, fetch_reference
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
-from flows.runs.commits import RUN_TRAILER, NotFastForwardError, fast_forward, follow_origin
+from flows.runs.commits import (
+    RUN_TRAILER,
+    NotFastForwardError,
+    complete_move,
+    fast_forward,
+    follow_origin,
+)
 from flows.runs.pipeline import UNCACHED, Pipeline, log_line, stage_task
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
@@ -625,6 +631,7 @@ def _ingest(
     """Try until the branch has not moved in between."""
     branch = settings.ingest.branch
     if not dry_run:
+        complete_move(repository)
         take_back(repository, sources)
 
     ref = f"origin/{branch}" if push and repository.has_remote() else branch

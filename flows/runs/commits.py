@@ -14,8 +14,9 @@ from flows.runs.checkout import Checkout
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
+from tuneline.core.locks import locked
 from tuneline.core.paths import METRICS
-from tuneline.core.records import Metrics
+from tuneline.core.records import Metrics, Record
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.project.worktrees import GitError
 
@@ -190,7 +191,40 @@ def _move_in_origin(repository: Repository, branch: str, commit: str) -> None:
             ) from None
 
 
+MOVE_WAIT = 3600.0
+"""Seconds to wait for another run that moves a working tree, whose data may be large."""
+
+
+class Move(Record):
+    """``.dvc/tmp/flows/move.json``: a working tree that moves to another commit.
+
+    The file is removed when the data has followed.
+    """
+
+    folder: str
+    before: str
+    commit: str
+
+
+def complete_move(repository: Repository) -> None:
+    """Check out the data of a working tree that a killed run has moved to another commit.
+
+    Until then, DVC would take the data of the earlier commit for a change by a person.
+    """
+    with locked(repository.state / "move.lock", MOVE_WAIT):
+        record = repository.state / "move.json"
+        move = Move.read_if_valid(record)
+        if move is not None and Path(move.folder).is_dir():
+            folder = Path(move.folder)
+            head = repository.git("rev-parse", "HEAD", cwd=folder)
+            if contains(repository, head, move.commit):
+                _restore_data(repository, folder, move.before, move.commit)
+        record.unlink(missing_ok=True)
+
+
 def _move_here(repository: Repository, branch: str, commit: str) -> None:
+    repository.state.mkdir(parents=True, exist_ok=True)
+    complete_move(repository)
     ref = f"refs/heads/{branch}"
     before = repository.git("for-each-ref", "--format=%(objectname)", ref)
     if before and contains(repository, before, commit):
@@ -201,10 +235,24 @@ def _move_here(repository: Repository, branch: str, commit: str) -> None:
     # A working tree that has the branch checked out moves with it.
     checked_out = [tree.path for tree in repository.worktrees() if tree.branch == branch]
     if checked_out:
-        repository.git("merge", "--ff-only", "--no-autostash", "--quiet", commit, cwd=checked_out[0])
-        _restore_data(repository, checked_out[0], before, commit)
+        _move_tree(repository, checked_out[0], before, commit)
     else:
         repository.git("update-ref", "-m", "fast-forward", ref, commit, before or "0" * 40)
+
+
+def _move_tree(repository: Repository, folder: Path, before: str, commit: str) -> None:
+    """Move a working tree forward, with its data; what a kill leaves, ``complete_move`` completes."""
+    record = repository.state / "move.json"
+    with locked(repository.state / "move.lock", MOVE_WAIT):
+        # The record first: after the merge, nothing else tells that the data has not followed.
+        Move(folder=str(folder), before=before, commit=commit).write(record)
+        try:
+            repository.git("merge", "--ff-only", "--no-autostash", "--quiet", commit, cwd=folder)
+        except GitError:
+            record.unlink()
+            raise
+        _restore_data(repository, folder, before, commit)
+        record.unlink()
 
 
 def _restore_data(repository: Repository, folder: Path, before: str, commit: str) -> None:

@@ -161,7 +161,9 @@ class Experiment:
             name = self.name
 
         # The tree: the inputs, and what the stages changed. An index of its own, so that a kill leaves none.
+        # Its lock is of a killed git: this process holds the tree.
         index = _tree(self.root, self.name).beside("index")
+        index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
         env = {"GIT_INDEX_FILE": str(index)}
         run_git(self.path, "read-tree", self.inputs, env=env)
         run_git(self.path, "add", "--update", env=env)
@@ -231,7 +233,7 @@ def opened(root: Path, name: str, params: str) -> Iterator[Experiment]:
             inputs = snapshot(root, params)
             resumed = tree.is_complete and _read(tree) == {"base": base, "inputs": inputs}
             if resumed:
-                tree.repair_lock()
+                tree.repair()
             else:
                 _create(tree, base, inputs, params)
             # Here, because a kill between the creation and this line leaves an experiment that is resumed.

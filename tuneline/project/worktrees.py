@@ -142,11 +142,16 @@ class IsolatedTree:
             self.remove()
             raise
 
-    def repair_lock(self) -> None:
-        """Restore the committed ``dvc.lock`` if it is damaged: DVC writes it in place.
+    def repair(self) -> None:
+        """Restore what a kill in the tree has left, so that its run can go on.
 
-        DVC's run cache has what was computed.
+        A committed ``dvc.lock`` that is damaged is restored, because DVC writes it in place; DVC's run cache
+        has what was computed. Locks of a killed git are removed: who works in the tree holds its lock.
         """
+        for name in ("index.lock", "HEAD.lock"):
+            lock = run_git(self.path, "rev-parse", "--path-format=absolute", "--git-path", name)
+            Path(lock).unlink(missing_ok=True)
+
         file = self.path / "dvc.lock"
         if file.exists() and not is_lock(file):
             file.unlink()
@@ -162,4 +167,27 @@ class IsolatedTree:
         with contextlib.suppress(GitError):  # git does not know it, or knows only its name
             run_git(self.root, "worktree", "remove", "--force", "--force", str(self.path))
         shutil.rmtree(self.path, ignore_errors=True)
-        run_git(self.root, "worktree", "prune")
+        _forget_missing_trees(self.root, self.path.parent)
+
+
+def _forget_missing_trees(root: Path, folder: Path) -> None:
+    """Remove git's entries of the trees in a folder that are gone, or that git never completed.
+
+    A kill in the first instant of ``git worktree add`` leaves an entry that ``git worktree prune`` keeps,
+    because it is locked; or one with empty files, with which git neither fetches nor lists a branch.
+    """
+    common = Path(run_git(root, "rev-parse", "--path-format=absolute", "--git-common-dir"))
+    for entry in (common / "worktrees").glob("*"):
+        place = _content(entry / "gitdir")  # the file .git of the tree
+        file = entry / place
+        if place and file.parent.parent.resolve() != folder.resolve():
+            continue
+        if not place or not file.exists() or _content(entry / "commondir") != "../..":
+            shutil.rmtree(entry)
+
+
+def _content(file: Path) -> str:
+    """Return the text of a file of git; empty if it is missing, or a power cut left zeros."""
+    if not file.exists():
+        return ""
+    return file.read_text(encoding="utf-8", errors="surrogateescape").strip("\0\n")
