@@ -114,7 +114,7 @@ def isolated(
             _kill_processes(name)
             _set_damaged_records_aside(repository)
             if tree.is_complete:
-                tree.repair_lock()
+                tree.repair()
                 spec = SPEC.validate_json(tree.record.read_bytes())
                 checkout = Checkout(tree.path, name, spec, lock, resumed=True)
             else:

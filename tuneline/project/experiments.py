@@ -223,7 +223,7 @@ def opened(root: Path, name: str, params: str) -> Iterator[Experiment]:
             inputs = snapshot(root, params)
             resumed = tree.is_complete and _read(tree) == {"base": base, "inputs": inputs}
             if resumed:
-                tree.repair_lock()
+                tree.repair()
             else:
                 _create(tree, base, inputs, params)
             # Here, because a kill between the creation and this line leaves an experiment that is resumed.

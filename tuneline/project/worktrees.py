@@ -13,6 +13,8 @@ from tuneline.core.atomic_files import write_json
 from tuneline.core.disk_errors import explain_disk_errors
 from tuneline.core.terminal import visible
 from tuneline.project.dvc import is_lock, share_settings
+from tuneline.project.dvc_locks import RWLOCK
+from tuneline.project.repo import refuse_foreign
 from tuneline.readers.files import redacted
 
 
@@ -35,7 +37,8 @@ def run_git(
     Git asks for no password, runs no hooks of a person, and has an author for commits and tags.
 
     Raises:
-        GitError: Git fails, or takes more seconds than ``timeout``.
+        ForeignRepositoryError: Git refuses the repository, because it belongs to another user.
+        GitError: Git fails for another reason, or takes more seconds than ``timeout``.
     """
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **_author(root), **(env or {})}
     command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
@@ -54,6 +57,7 @@ def run_git(
     except subprocess.TimeoutExpired:
         raise GitError(visible(f"git {shown}: no answer in {timeout:g} s")) from None
     if done.returncode:
+        refuse_foreign(done.stderr)
         raise GitError(visible(f"git {shown}: {(done.stderr or done.stdout).strip()}"))
     return done.stdout.strip()
 
@@ -142,11 +146,13 @@ class IsolatedTree:
             self.remove()
             raise
 
-    def repair_lock(self) -> None:
-        """Restore the committed ``dvc.lock`` if it is damaged: DVC writes it in place.
+    def repair(self) -> None:
+        """Repair what a killed DVC has left in the tree, whose lock this process holds.
 
-        DVC's run cache has what was computed.
+        DVC writes ``dvc.lock`` in place: if it is damaged, the committed one is restored, and DVC's run cache
+        has what was computed. And it waits for every process with the number of one that was killed.
         """
+        (self.path / RWLOCK).unlink(missing_ok=True)
         file = self.path / "dvc.lock"
         if file.exists() and not is_lock(file):
             file.unlink()
