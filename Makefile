@@ -23,6 +23,8 @@ export DO_NOT_TRACK := 1
 # one, because DVC would make it writable for everyone, and names it in DVC's local settings, for a dvc that make does not start.
 SITE_CACHE := $(CURDIR)/.dvc/tmp/site
 export DVC_SITE_CACHE_DIR ?= $(SITE_CACHE)
+# DVC asks for the name of the user; in many containers the system has none.
+export USER ?= $(shell id -un 2>/dev/null || id -u)
 
 .PHONY: help
 help: ## Show this list

@@ -3,8 +3,10 @@
 A program imports ``TextClassifier`` from here. The import of the package alone loads no library.
 
 It turns the telemetry of libraries off, before any of them is imported: they read these variables at import.
+And it names the user for those that ask for a name.
 """
 
+import getpass
 import importlib
 import os
 from typing import TYPE_CHECKING, Any
@@ -32,6 +34,18 @@ One that is set already keeps its value: telemetry is the user's to turn on.
 
 for _name, _value in NO_TELEMETRY.items():
     os.environ.setdefault(_name, _value)
+
+USER_HAS_NAME = True
+"""False if neither the environment nor the system has a name for this user, as in many containers.
+
+DVC and torch end in an error without one, so ``USER`` is set to its number, also for the programs that this
+process starts.
+"""
+try:
+    getpass.getuser()
+except (KeyError, OSError):  # OSError from Python 3.13 on
+    USER_HAS_NAME = False
+    os.environ["USER"] = str(os.getuid())
 
 __all__ = ["TextClassifier"]
 

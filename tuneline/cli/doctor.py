@@ -4,6 +4,7 @@ Libraries that only the checks need are imported in them: every ``tuneline`` com
 """
 
 import contextlib
+import getpass
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import distributions
@@ -23,10 +24,12 @@ import typer
 from rich.filesize import decimal
 from rich.text import Text
 
+import tuneline
 from tuneline.cli.console import Console
 from tuneline.core.base_source import BaseSource
 from tuneline.core.errors import DataError, ParamsError, StageError
 from tuneline.core.paths import BASE, BASE_RECORD, BASE_SOURCE, CORRECTIONS, ONNX, PARAMS, SOURCE
+from tuneline.core.terminal import visible
 from tuneline.core.wording import first_of
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.params import Params, TrainParams
@@ -35,11 +38,15 @@ from tuneline.params.model import is_folder
 from tuneline.project import git_hook
 from tuneline.project.branches import parted, rewritten
 from tuneline.project.drop_folder import labelled_files
+from tuneline.project.dvc_locks import LOCK, RWLOCK, processes_with, stage_processes
+from tuneline.project.programs import dvc_error
 from tuneline.project.registry import Version
 from tuneline.project.repo import (
     COMMIT,
     REMOTE_TIMEOUT,
+    ForeignRepositoryError,
     git,
+    refuse_foreign,
     registries,
     require_own_repository,
     uncommitted,
@@ -93,16 +100,26 @@ def command(
 
     console = Console()
     has_error = False
-    for check in checks:
-        for result in check(Path()):  # printed as they come: some checks take seconds
-            if result.level == "error":
-                has_error = True
-            level = Text(f"{result.level:>8}", COLOURS[result.level])
-            console.print(level, Text(result.message), soft_wrap=True)
-            if result.hint:
-                console.print(Text(f"{'':>8} -> {result.hint}", "dim"), soft_wrap=True)
+    for result in all_results(checks, Path()):  # printed as they come: some checks take seconds
+        if result.level == "error":
+            has_error = True
+        level = Text(f"{result.level:>8}", COLOURS[result.level])
+        console.print(level, Text(result.message), soft_wrap=True)
+        if result.hint:
+            console.print(Text(f"{'':>8} -> {result.hint}", "dim"), soft_wrap=True)
     if has_error:
         raise typer.Exit(1)
+
+
+def all_results(
+    checks: Sequence[Callable[[Path], Iterator[DoctorResult]]], root: Path
+) -> Iterator[DoctorResult]:
+    """Yield the results of checks. Of a repository that git does not read, no facts are known."""
+    try:
+        for check in checks:
+            yield from check(root)
+    except ForeignRepositoryError as foreign:
+        yield error(foreign.problem, foreign.hint)
 
 
 OLDEST_PYTHON = (3, 11)
@@ -130,6 +147,7 @@ def check_machine(root: Path) -> Iterator[DoctorResult]:
     yield check_cores(available_cores(), cpu_quota(), os.environ.get("OMP_NUM_THREADS"))
     yield check_memory(min(psutil.virtual_memory().available, available_in_container(CGROUP)))
     yield check_disk(root, shutil.disk_usage(root).free)
+    yield check_user()
     yield from check_int8(root / ONNX)
 
 
@@ -258,6 +276,23 @@ def check_disk(root: Path, free: int) -> DoctorResult:
     return ok(f"{free / GB:,.0f} GB of disk free")
 
 
+def check_user() -> DoctorResult:
+    """Check that the user has a name, which DVC asks for, and a home folder that can be written."""
+    if not tuneline.USER_HAS_NAME:
+        return warning(
+            f'the system has no name for user {os.getuid()}: `dvc` ends in "unexpected error - getpwuid()"'
+            " (tuneline and make set USER themselves)",
+            "export USER=$(id -u)",
+        )
+    home = Path("~").expanduser()
+    if not home.is_dir() or not os.access(home, os.W_OK):
+        return warning(
+            f"the home folder {home} cannot be written: git, torch and the hub keep settings and files there",
+            "export HOME=FOLDER, a folder of this user",
+        )
+    return ok(f"user {getpass.getuser()}, home folder {home}")
+
+
 def check_int8(folder: Path) -> Iterator[DoctorResult]:
     """Check that the exported int8 model, if there is one, computes the same on every processor."""
     record = UsageRecord.read_if_exists(folder / EXPORT_RECORD)
@@ -377,6 +412,7 @@ def check_git(root: Path) -> Iterator[DoctorResult]:
         yield error("git is not installed", "apt-get install git")
         return
     if shallow.returncode:
+        refuse_foreign(shallow.stderr)
         lines = shallow.stderr.strip().splitlines()
         problem = lines[-1] if lines else "not a repository"
         yield error(f"git: {problem}", "DVC and the report need a git repository: git init, or clone again.")
@@ -678,10 +714,49 @@ def check_pipeline(root: Path) -> DoctorResult:
         )
         return error("dvc.lock is damaged: DVC was ended, or the disk was full, while it wrote it", hint)
     if "Unable to acquire lock" in done.stderr or "is being blocked by" in done.stderr:
-        hint = "Wait until it ends. `dvc repro` fails while the lock is held."
-        return warning("DVC is locked: a pipeline run is in progress, or was killed a moment ago", hint)
-    lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    return error(f"dvc status: {lines[0] if lines else 'failed'}", "dvc status -v prints the details")
+        return check_lock(root)
+    reason = dvc_error(done.stderr) or "failed"
+    return error(f"dvc status: {reason.splitlines()[0]}", "dvc status -v prints the details")
+
+
+def check_lock(root: Path) -> DoctorResult:
+    """Say which process DVC waits for: one that runs, or one that has the number of a killed one."""
+    for holder in stage_processes(root):
+        if holder.is_running:
+            return warning(
+                f"DVC is locked: {RWLOCK} names process {holder.pid} ({_shown(holder.command)}), which runs a"
+                " stage",
+                f"Wait until it ends, or: kill {holder.pid}. `dvc repro` fails while the lock is held.",
+            )
+        if holder.is_another:
+            return error(
+                f"DVC is locked by a process that has ended: {RWLOCK} names process {holder.pid}"
+                f" ({holder.recorded}), but that is now {_shown(holder.command)}",
+                f"If no dvc runs in this folder, also not in another container or on another machine: rm"
+                f" {RWLOCK}",
+            )
+    for pid, command in processes_with(root / LOCK):
+        return warning(
+            f"DVC is locked: process {pid} ({_shown(command)}) holds {LOCK}",
+            f"Wait until it ends, or: kill {pid}. `dvc repro` fails while the lock is held.",
+        )
+    return warning(
+        f"DVC is locked: a process that is not seen here holds {LOCK}, of another user, container or machine;"
+        " or it has ended a moment ago",
+        "Wait until it ends. `dvc repro` fails while the lock is held.",
+    )
+
+
+def _shown(command: Sequence[str] | None) -> str:
+    """Return a command in words, cut if it is long."""
+    text = visible(" ".join(command or ())) or "another program"
+    if len(text) > LONGEST_COMMAND:
+        return f"{text[:LONGEST_COMMAND]}..."
+    return text
+
+
+LONGEST_COMMAND = 80
+"""Characters of a command in a message."""
 
 
 def _run(root: Path, *command: str, timeout: float | None = None) -> subprocess.CompletedProcess[str]:

@@ -1,9 +1,10 @@
 """Encoding of texts into Arrow columns of token ids, with the Rust tokenizer and few batches in memory."""
 
 import itertools
+from array import array
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -15,12 +16,18 @@ from tuneline.core.errors import DataError
 from tuneline.core.tables import LABELS, ROW_GROUP, WINDOW_LENGTHS
 from tuneline.model.batches import row_offsets
 from tuneline.model.long_text import Cut, LongText, cut_head_and_tail, cut_windows
+from tuneline.model.readable_text import ReadableText
 from tuneline.model.tokenizer_errors import is_tokenizer_error
 
 ENCODED_AT_A_TIME = 2_000
 """Rows per call of the Rust tokenizer.
 
 Enough to use its threads, and few enough for memory: an encoding takes about 100 bytes per token.
+"""
+ENCODED_CHARACTERS = 1 << 20
+"""Characters from which a call of the Rust tokenizer has no more rows, however few it has.
+
+It takes 100 to 200 bytes of memory for each character.
 """
 Texts = list[str] | list[tuple[str, ...]]
 T = TypeVar("T")
@@ -99,83 +106,167 @@ def _describe(row: int, reason: str, text: str | tuple[str, ...], name: str) -> 
 
 
 @dataclass(frozen=True)
+class KeptTokens:
+    """The tokens of an input of the model that was cut out of an encoded row, with little memory."""
+
+    ids: Sequence[int]
+    type_ids: Sequence[int]
+
+    @classmethod
+    def of(cls, encoding: Encoding, cuts: Sequence[Cut]) -> list[Self]:
+        """Return the inputs that are cut out of a row."""
+        ids = encoding.ids
+        type_ids = encoding.type_ids
+        inputs = []
+        for cut in cuts:
+            kept = cls(array("i"), array("i"))
+            for part in cut:
+                kept.ids.extend(ids[part])
+                kept.type_ids.extend(type_ids[part])
+            inputs.append(kept)
+        return inputs
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass
 class ModelInputs:
     """What encoded rows are to the model: each is one input, or one for each of its windows.
 
     Attributes:
-        encodings: The rows.
-        cuts: The parts of each row that are its inputs; ``None``: each row is an input as it is.
+        inputs: The inputs, one row after the other.
+        window_counts: Number of inputs of each row.
         truncated: Number of rows of which the model does not read all tokens.
     """
 
-    encodings: Sequence[Encoding]
-    cuts: Sequence[Sequence[Cut]] | None
-    truncated: int
-
-    @classmethod
-    def of(
-        cls, encodings: Sequence[Encoding], long_text: LongText, max_length: int, truncation_side: str
-    ) -> Self:
-        """Return the inputs of rows, which are truncated already if ``long_text`` says it, and only then.
-
-        Raises:
-            EncodingError: The shorter text of a pair leaves no room for windows of the longer one.
-        """
-        if long_text.is_truncated:
-            return cls(encodings, None, truncated_rows(encodings, max_length))
-        cuts: list[Sequence[Cut]] = []
-        truncated = 0
-        for row, encoding in enumerate(encodings):
-            if len(encoding) <= max_length:
-                cuts.append([(slice(0, len(encoding)),)])
-            elif long_text.windows is None:
-                cuts.append([cut_head_and_tail(encoding, max_length, long_text.head_share or 0.0)])
-                truncated += 1
-            else:
-                try:
-                    windows, is_truncated = cut_windows(
-                        encoding, max_length, long_text.windows, truncation_side
-                    )
-                except DataError as error:
-                    raise EncodingError.of_row(row, error.problem, error.hint) from None
-                cuts.append(windows)
-                truncated += is_truncated
-        return cls(encodings, cuts, truncated)
+    inputs: list[Encoding | KeptTokens] = field(default_factory=list)
+    window_counts: list[int] = field(default_factory=list)
+    truncated: int = 0
 
     @property
     def windows(self) -> NDArray[np.int64]:
         """Number of inputs of each row, shape ``(rows,)``."""
-        if self.cuts is None:
-            return np.ones(len(self.encodings), dtype=np.int64)
-        return np.fromiter(map(len, self.cuts), dtype=np.int64, count=len(self.cuts))
+        return np.array(self.window_counts, dtype=np.int64)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each input, one row after the other; shape ``(inputs,)``."""
-        if self.cuts is None:
-            return np.fromiter(map(len, self.encodings), dtype=np.int64, count=len(self.encodings))
-        lengths = []
-        for row in self.cuts:
-            for cut in row:
-                lengths.append(sum(part.stop - part.start for part in cut))
-        return np.array(lengths, dtype=np.int64)
+        return np.fromiter(map(len, self.inputs), dtype=np.int64, count=len(self.inputs))
 
-    def token_ids(self) -> Iterator[list[int]]:
+    def token_ids(self) -> Iterator[Sequence[int]]:
         """Yield the token ids of each input."""
-        return self._cut_lists(encoding.ids for encoding in self.encodings)
+        return (tokens.ids for tokens in self.inputs)
 
-    def type_ids(self) -> Iterator[list[int]]:
+    def type_ids(self) -> Iterator[Sequence[int]]:
         """Yield the token type ids of each input."""
-        return self._cut_lists(encoding.type_ids for encoding in self.encodings)
+        return (tokens.type_ids for tokens in self.inputs)
 
-    def _cut_lists(self, rows: Iterator[list[int]]) -> Iterator[list[int]]:
-        """Yield the values of each input, from those of the rows."""
-        if self.cuts is None:
-            yield from rows
+
+class InputEncoder:
+    """Encodes rows of one or two texts as inputs of a model.
+
+    What becomes of rows of more than ``max_length`` tokens, ``long_text`` says. Of a pair, the longer text
+    loses tokens first. A special token that stands in a text, such as ``[SEP]`` or ``</s>``, is text like any
+    other: the model shall not take it for the end.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, name: str, max_length: int, long_text: LongText, truncation_side: str
+    ) -> None:
+        """Configure a tokenizer, which changes.
+
+        Args:
+            tokenizer: A Rust tokenizer that only this encoder has.
+            name: Its file, for messages.
+            max_length: Tokens that the model reads at once, special tokens included.
+            long_text: What becomes of longer rows.
+            truncation_side: Side at which a truncated text loses tokens: ``left`` or ``right``.
+        """
+        tokenizer.encode_special_tokens = True
+        tokenizer.no_padding()
+        # The library would keep all tokens that it cuts off, of a pair the product of both numbers of cuts.
+        tokenizer.no_truncation()
+        self.tokenizer = tokenizer
+        self.name = name
+        self.max_length = max_length
+        self.long_text = long_text
+        self.truncation_side = truncation_side
+        self._readable = ReadableText(tokenizer, long_text, max_length, truncation_side)
+
+    def encode(self, texts: Texts) -> ModelInputs:
+        """Encode rows, with few long ones in memory.
+
+        Raises:
+            EncodingError: The tokenizer fails on a row, or the shorter text of a pair leaves no room for
+                windows of the longer one.
+        """
+        inputs = ModelInputs()
+        for start, group in self._groups(texts):
+            try:
+                encodings = encode_batch(self.tokenizer, group, self.name)
+                for row, encoding in enumerate(encodings):
+                    self._add(inputs, row, encoding)
+            except EncodingError as error:
+                error.row += start
+                raise
+        return inputs
+
+    def readable(self, row: Sequence[str]) -> Sequence[str]:
+        """Return the texts of a row without what the model does not read of big ones."""
+        return self._readable.of_row(row)
+
+    def windows(self, encoding: Encoding) -> tuple[list[Cut], bool]:
+        """Divide a row into its windows; return them, and whether the row was truncated.
+
+        Raises:
+            DataError: The shorter text of a pair leaves too little room for the longer one.
+        """
+        if self.long_text.windows is None or len(encoding) <= self.max_length:
+            return [(slice(0, len(encoding)),)], False
+        return cut_windows(encoding, self.max_length, self.long_text.windows, self.truncation_side)
+
+    def _groups(self, texts: Texts) -> Iterator[tuple[int, Texts]]:
+        """Yield groups of rows with their readable texts, and the position of the first row of each."""
+        group: list[Any] = []
+        start = 0
+        characters = 0
+        for row, text in enumerate(texts):
+            if isinstance(text, str):
+                (readable,) = self.readable((text,))
+                group.append(readable)
+                characters += len(readable)
+            else:
+                pair = self.readable(text)
+                group.append(pair)
+                characters += sum(map(len, pair))
+            if characters >= ENCODED_CHARACTERS:
+                yield start, group
+                group = []
+                start = row + 1
+                characters = 0
+        if group:
+            yield start, group
+
+    def _add(self, inputs: ModelInputs, row: int, encoding: Encoding) -> None:
+        """Add the inputs of an encoded row."""
+        if len(encoding) <= self.max_length:
+            inputs.inputs.append(encoding)
+            inputs.window_counts.append(1)
             return
-        for values, cuts in zip(rows, self.cuts, strict=True):
-            for cut in cuts:
-                yield list(itertools.chain.from_iterable(values[part] for part in cut))
+
+        if self.long_text.windows is None:
+            head_share = self.long_text.head_share_of(self.truncation_side)
+            cuts = [cut_head_and_tail(encoding, self.max_length, head_share)]
+            is_truncated = True
+        else:
+            try:
+                cuts, is_truncated = self.windows(encoding)
+            except DataError as error:
+                raise EncodingError.of_row(row, error.problem, error.hint) from None
+        inputs.inputs += KeptTokens.of(encoding, cuts)
+        inputs.window_counts.append(len(cuts))
+        inputs.truncated += is_truncated
 
 
 class FastTokenizer(Protocol):
@@ -250,49 +341,37 @@ class EncodingCounts:
 
 
 class Encoder:
-    """Encodes rows of one or two texts, without padding.
+    """Encodes rows of one or two texts into columns, without padding.
 
     What becomes of rows of more than ``max_length`` tokens, ``long_text`` says. By default they are
-    truncated; of a pair, the longer text loses tokens first.
-
-    A special token that stands in a text, such as ``[SEP]`` or ``</s>``, is text like any other: the model
-    shall not take it for the end.
+    truncated.
     """
 
     def __init__(
         self, tokenizer: FastTokenizer, max_length: int, pairs: bool, long_text: LongText | None = None
     ) -> None:
         """Configure a copy of the Rust tokenizer; ``tokenizer`` itself does not change."""
-        self._name = tokenizer.name_or_path
-        self._rust = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-        self._rust.encode_special_tokens = True
-        self._rust.no_padding()
+        rust = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        self.long_text = long_text or LongText()
+        self._inputs = InputEncoder(
+            rust, tokenizer.name_or_path, max_length, self.long_text, tokenizer.truncation_side
+        )
 
-        # A row without text consists of the special tokens. They are counted before truncation is enabled,
-        # which would refuse a ``max_length`` that has no room for them.
-        self._rust.no_truncation()
+        # A row without text consists of the special tokens.
         empty_row = ("", "") if pairs else ""
-        template = self._rust.encode_batch_fast([empty_row])[0].ids
+        template = rust.encode_batch_fast([empty_row])[0].ids
         self._special_per_input = len(template)
         self._unknown_id = -1  # which no token has
         if tokenizer.unk_token_id is not None:
             self._unknown_id = tokenizer.unk_token_id
         self._unknown_in_template = template.count(self._unknown_id)
 
-        self.long_text = long_text or LongText()
-        self._truncation_side = tokenizer.truncation_side
-        if self.long_text.is_truncated:
-            self._rust.enable_truncation(
-                max_length, strategy="longest_first", direction=self._truncation_side
-            )
-        self._max_length = max_length
         self.token_type_ids = "token_type_ids" in tokenizer.model_input_names
         self.counts = EncodingCounts()
 
     def encode(self, texts: Texts) -> ModelInputs:
-        """Encode one chunk as ``encode_batch`` does, with its error."""
-        encodings = encode_batch(self._rust, texts, self._name)
-        return ModelInputs.of(encodings, self.long_text, self._max_length, self._truncation_side)
+        """Encode one chunk as ``InputEncoder.encode`` does, with its error."""
+        return self._inputs.encode(texts)
 
     def columns(self, inputs: ModelInputs) -> dict[str, pa.ListArray]:
         """Convert encoded rows to columns, and add them to ``counts``.
@@ -337,15 +416,6 @@ class Encoder:
         )
 
 
-def truncated_rows(encodings: Sequence[Encoding], max_length: int) -> int:
-    """Return the number of rows that lost tokens; only a row of ``max_length`` tokens can be one of them."""
-    truncated = 0
-    for encoding in encodings:
-        if len(encoding) == max_length and encoding.overflowing:
-            truncated += 1
-    return truncated
-
-
 def pair_separators(tokenizer: FastTokenizer) -> tuple[int, int] | None:
     """Return the id of the separator, and how many separators are between the two texts of a pair.
 
@@ -357,8 +427,8 @@ def pair_separators(tokenizer: FastTokenizer) -> tuple[int, int] | None:
     """
     limit = 8  # any: the texts are empty
     empty_pair: list[tuple[str, ...]] = [("", "")]
-    single = Encoder(tokenizer, limit, pairs=False).encode([""]).encodings[0].ids
-    pair = Encoder(tokenizer, limit, pairs=True).encode(empty_pair).encodings[0].ids
+    single = list(next(Encoder(tokenizer, limit, pairs=False).encode([""]).token_ids()))
+    pair = list(next(Encoder(tokenizer, limit, pairs=True).encode(empty_pair).token_ids()))
     if len(single) != 2 or len(pair) <= 2:
         return None
 
@@ -369,7 +439,7 @@ def pair_separators(tokenizer: FastTokenizer) -> tuple[int, int] | None:
     return separator, separators - 1
 
 
-def flat_array(lists: Iterator[list[int]], dtype: type[np.integer], count: int) -> NDArray[Any]:
+def flat_array(lists: Iterator[Sequence[int]], dtype: type[np.integer], count: int) -> NDArray[Any]:
     """Return the ``count`` numbers of all lists in one array."""
     return np.fromiter(itertools.chain.from_iterable(lists), dtype=dtype, count=count)
 

@@ -62,8 +62,14 @@ class LongText(Record):
 
     @property
     def is_truncated(self) -> bool:
-        """True if the tokenizer itself truncates long rows."""
+        """True if the model reads one end of a long row."""
         return self.long_text == "truncate"
+
+    def head_share_of(self, truncation_side: str) -> float:
+        """Return the fraction of the kept tokens of a text that are from its beginning."""
+        if self.head_share is not None:
+            return self.head_share
+        return 0.0 if truncation_side == "left" else 1.0
 
     @property
     def answer(self) -> Answer | None:

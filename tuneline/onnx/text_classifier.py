@@ -12,8 +12,8 @@ from tokenizers import Tokenizer
 
 from tuneline.core.errors import DataError, StageError
 from tuneline.model.batches import RowWindows, TokenizedRows, row_offsets
-from tuneline.model.encoding import ModelInputs, encode_batch, flat_array
-from tuneline.model.long_text import LongText, cut_windows, longer_text
+from tuneline.model.encoding import InputEncoder, flat_array
+from tuneline.model.long_text import LongText, longer_text
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.onnx.usage import TokenizerRecord, exported_file
 from tuneline.onnx.window_support import window_support
@@ -57,10 +57,7 @@ class TextClassifier:
     task: Task
     pad_token_id: int
     classifier: OnnxClassifier
-    tokenizer: Tokenizer
-    tokenizer_file: Path
-    truncation_side: str
-    long_text: LongText
+    encoder: InputEncoder
 
     @classmethod
     def load(cls, path: Path, precision: str | None = None, threads: int | None = None) -> Self:
@@ -89,12 +86,13 @@ class TextClassifier:
                 task=TASKS[metadata["task"]].of_outputs(labels or ()).with_decisions(decisions),
                 pad_token_id=int(metadata["pad_token_id"]),
                 classifier=classifier,
-                tokenizer=_tokenizer(
-                    tokenizer_file, int(metadata["max_length"]), record.truncation_side, long_text
+                encoder=InputEncoder(
+                    Tokenizer.from_file(str(tokenizer_file)),
+                    str(tokenizer_file),
+                    int(metadata["max_length"]),
+                    long_text,
+                    record.truncation_side,
                 ),
-                tokenizer_file=tokenizer_file,
-                truncation_side=record.truncation_side,
-                long_text=long_text,
             )
         except Exception as error:  # errors of the library tokenizers have no class of their own
             problem = (
@@ -105,7 +103,12 @@ class TextClassifier:
     @property
     def max_length(self) -> int:
         """Tokens that the model reads at once, special tokens included."""
-        return int(self.classifier.metadata["max_length"])
+        return self.encoder.max_length
+
+    @property
+    def long_text(self) -> LongText:
+        """What the model reads of a text that is longer than that."""
+        return self.encoder.long_text
 
     @property
     def unread(self) -> str:
@@ -127,8 +130,7 @@ class TextClassifier:
         self._check_texts(texts)
         is_pair = len(self.text_columns) > 1
         rows = list(texts) if is_pair else [text for (text,) in texts]
-        encodings = encode_batch(self.tokenizer, rows, str(self.tokenizer_file))
-        inputs = ModelInputs.of(encodings, self.long_text, self.max_length, self.truncation_side)
+        inputs = self.encoder.encode(rows)
         input_offsets = row_offsets(inputs.lengths)
         first_inputs = row_offsets(inputs.windows)
 
@@ -197,28 +199,18 @@ class TextClassifier:
     def _window_text(self, texts: tuple[str, ...], number: int) -> str:
         """Return the text of a window of a row, of the longer one of its texts."""
         # with the places of the tokens in the text, which the fast encoding of batches lacks
-        pair = texts[1] if len(texts) > 1 else None
-        encoding = self.tokenizer.encode(texts[0], pair)
+        row = self.encoder.readable(texts)
+        pair = row[1] if len(row) > 1 else None
+        encoding = self.encoder.tokenizer.encode(row[0], pair)
         text = longer_text(encoding)
-        if self.long_text.windows is None or len(encoding) <= self.max_length:
-            return texts[text]
-        cuts, _ = cut_windows(encoding, self.max_length, self.long_text.windows, self.truncation_side)
+        cuts, _ = self.encoder.windows(encoding)
+        if len(encoding) <= self.max_length:
+            return row[text]
         _, tokens, _ = cuts[number]
         start, _ = encoding.offsets[tokens.start]
         _, end = encoding.offsets[tokens.stop - 1]
-        return texts[text][start:end]
+        return row[text][start:end]
 
     def predict(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> NDArray[np.float64]:
         """Predict rows of one or two texts; the result is the one of ``outputs``."""
         return self.outputs(self.encode(texts), batch_size)
-
-
-def _tokenizer(file: Path, max_length: int, truncation_side: str, long_text: LongText) -> Tokenizer:
-    """Load the tokenizer; it truncates if nothing else becomes of long texts."""
-    tokenizer = Tokenizer.from_file(str(file))
-    tokenizer.encode_special_tokens = True  # as in training: a special token that stands in a text is text
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    if long_text.is_truncated:
-        tokenizer.enable_truncation(max_length, strategy="longest_first", direction=truncation_side)
-    return tokenizer

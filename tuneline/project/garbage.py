@@ -18,6 +18,7 @@ from typing import Any
 
 from tuneline.core.terminal import say, visible
 from tuneline.project.dvc import NoRemoteError, is_weights
+from tuneline.project.dvc_locks import stage_processes
 
 BUSY = 75
 """Exit code of a collection if another program uses DVC in one of the working trees."""
@@ -111,18 +112,9 @@ def check_idle(root: Path) -> None:
 
     DVC releases its lock meanwhile, and needs it within three seconds after the stage.
     """
-    import psutil
-
-    try:
-        locks = json.loads((root / ".dvc" / "tmp" / "rwlock").read_bytes())
-    except (OSError, ValueError):
-        return
-    owners = list(locks.get("write", {}).values())  # a path has one writer and several readers
-    for readers in locks.get("read", {}).values():
-        owners += readers
-    for owner in owners:
-        if psutil.pid_exists(owner["pid"]):
-            raise CacheInUseError(f"Process {owner['pid']} runs a stage in {root}.")
+    for process in stage_processes(root):
+        if process.is_running:
+            raise CacheInUseError(f"Process {process.pid} runs a stage in {root}.")
 
 
 @dataclass

@@ -119,11 +119,24 @@ def site_cache(root: Path) -> dict[str, str]:
 
 
 def run_dvc(root: Path, *arguments: str) -> str | None:
-    """Run a DVC command in a working tree, and return the reason if it fails, else ``None``."""
+    """Run a DVC command in a working tree, and return the reason if it fails, else ``None``.
+
+    With ``--quiet``, DVC hides the reason.
+    """
     # -P: the code of the working tree must not come before the installed packages.
     command = [sys.executable, "-P", "-m", "dvc", *arguments]
     env = {**os.environ, **python_first(), **site_cache(root)}
     done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
-    return visible(done.stderr.strip() or f"exit code {done.returncode}")
+    return dvc_error(done.stderr) or f"exit code {done.returncode}"
+
+
+def dvc_error(output: str) -> str:
+    """Return the reason in what a DVC command printed: its error, else the last line."""
+    lines = output.strip().splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("ERROR: "):
+            error = "\n".join(lines[number:]).removeprefix("ERROR: ")
+            return visible(error.partition("\n\nHaving any troubles?")[0].strip())
+    return visible(lines[-1]) if lines else ""

@@ -6,6 +6,8 @@ nor DVC has.
 
 import hashlib
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,6 +24,7 @@ from tuneline.core.yaml_files import read_yaml
 from tuneline.params.model import is_folder
 from tuneline.project.dvc import Lock, cached_folder, cached_out, load_yaml, md5_of, read_lock
 from tuneline.project.params_file import get_value
+from tuneline.project.programs import dvc_error
 from tuneline.project.registry import TAG_FORMAT, RegistryTag, RegistryTags, decision_in
 
 EVALUATED = "metrics/evaluate.json"
@@ -37,13 +40,51 @@ REMOTE_TIMEOUT = 30.0
 """Seconds that ``origin`` and the DVC remote each have to answer."""
 
 
+class ForeignRepositoryError(StageError):
+    """Git does not read a repository, because it belongs to another user.
+
+    Its settings can name programs, which would run as this user.
+    """
+
+
+def refuse_foreign(message: str) -> None:
+    """Raise an error if that is why a git command failed.
+
+    Args:
+        message: What git said, in English.
+
+    Raises:
+        ForeignRepositoryError: The hint has git's command with which this user trusts the repository.
+    """
+    advice = _SAFE_DIRECTORY.search(message)
+    if advice is None:
+        return
+    raise ForeignRepositoryError(
+        f"git does not read {advice['path']}, because it belongs to another user than {os.getuid()}.",
+        f"If you trust it: {advice['command']}   (or run this as its owner)",
+    )
+
+
+_SAFE_DIRECTORY = re.compile(
+    r"(?P<command>git config --global --add safe\.directory '?(?P<path>.+?)'?)\s*$", re.MULTILINE
+)
+
+
 def git(root: Path, *arguments: str) -> str:
-    """Return what a git command prints; empty if it fails or git is not installed."""
+    """Return what a git command prints; empty if it fails or git is not installed.
+
+    Raises:
+        ForeignRepositoryError: Git refuses the repository, because it belongs to another user.
+    """
+    environment = {**os.environ, "LC_ALL": "C"}
     try:
-        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", *arguments], cwd=root, env=environment, capture_output=True, text=True, check=False
+        )
     except FileNotFoundError:
         return ""
     if done.returncode:
+        refuse_foreign(done.stderr)
         return ""
     return done.stdout.strip()
 
@@ -143,15 +184,9 @@ def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
     if done.returncode == 0:
         return None
 
-    lines = done.stderr.strip().splitlines()
-    if not lines:
+    if not done.stderr.strip():
         return "the DVC remote does not have its files"
-    error = lines[-1]
-    for line in lines:
-        if line.startswith("ERROR"):
-            error = line
-            break
-    return f"the DVC remote cannot be asked ({error.removeprefix('ERROR: ')})"
+    return f"the DVC remote cannot be asked ({dvc_error(done.stderr).splitlines()[0]})"
 
 
 def why_not_in_cache(root: Path, artifact: str, commit: str) -> str | None:

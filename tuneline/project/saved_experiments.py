@@ -196,7 +196,7 @@ def apply_experiment(root: Path, experiment: SavedExperiment, *, force: bool) ->
     targets = ["--with-deps", TRAIN_STAGE]
     if "evaluate" in experiment.lock.stages:
         targets = []
-    reason = run_dvc(root, "checkout", "--quiet", "--force", "--allow-missing", *targets)
+    reason = run_dvc(root, "checkout", "--force", "--allow-missing", *targets)
     if reason:
         raise StageError(f"DVC cannot check the outs out: {reason}", "Run `dvc checkout --force`.")
     return [path for path in files if _content(root / path) != before[path]]

@@ -13,6 +13,8 @@ from tuneline.core.atomic_files import write_json
 from tuneline.core.disk_errors import explain_disk_errors
 from tuneline.core.terminal import visible
 from tuneline.project.dvc import is_lock, share_settings
+from tuneline.project.dvc_locks import RWLOCK
+from tuneline.project.repo import refuse_foreign
 from tuneline.readers.files import redacted
 
 
@@ -35,7 +37,8 @@ def run_git(
     Git asks for no password, runs no hooks of a person, and has an author for commits and tags.
 
     Raises:
-        GitError: Git fails, or takes more seconds than ``timeout``.
+        ForeignRepositoryError: Git refuses the repository, because it belongs to another user.
+        GitError: Git fails for another reason, or takes more seconds than ``timeout``.
     """
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **_author(root), **(env or {})}
     command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
@@ -54,6 +57,7 @@ def run_git(
     except subprocess.TimeoutExpired:
         raise GitError(visible(f"git {shown}: no answer in {timeout:g} s")) from None
     if done.returncode:
+        refuse_foreign(done.stderr)
         raise GitError(visible(f"git {shown}: {(done.stderr or done.stdout).strip()}"))
     return done.stdout.strip()
 
@@ -143,15 +147,16 @@ class IsolatedTree:
             raise
 
     def repair(self) -> None:
-        """Restore what a kill in the tree has left, so that its run can go on.
+        """Restore what a kill in the tree has left, so that its run can go on. This process holds its lock.
 
         A committed ``dvc.lock`` that is damaged is restored, because DVC writes it in place; DVC's run cache
-        has what was computed. Locks of a killed git are removed: who works in the tree holds its lock.
+        has what was computed. Locks of a killed git are removed, and that of a killed DVC: it waits for every
+        process with the number of one that was killed.
         """
         for name in ("index.lock", "HEAD.lock"):
             lock = run_git(self.path, "rev-parse", "--path-format=absolute", "--git-path", name)
             Path(lock).unlink(missing_ok=True)
-
+        (self.path / RWLOCK).unlink(missing_ok=True)
         file = self.path / "dvc.lock"
         if file.exists() and not is_lock(file):
             file.unlink()

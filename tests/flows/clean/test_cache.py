@@ -52,6 +52,9 @@ def test_cache_is_left_while_a_person_runs_a_stage(clone):
             check_idle(clone.root)
     rwlock.write_text(json.dumps({"write": {"model": {"pid": 2**22 + 1, "cmd": "killed"}}, "read": {}}))
     check_idle(clone.root)
+    # in a container, another process soon has the number of a killed one
+    rwlock.write_text(json.dumps({"write": {"model": {"pid": os.getpid(), "cmd": "dvc repro model"}}}))
+    check_idle(clone.root)
 
 
 def compute(root: Path, *overrides: str) -> None:

@@ -177,7 +177,7 @@ def test_text_for_which_the_tokenizer_takes_too_many_steps_is_an_error_with_its_
     runaway, tmp_path
 ):
     encoder = Encoder(runaway, 16, pairs=True)
-    assert len(encoder.encode([("parcel", "invoice")]).encodings) == 1
+    assert len(encoder.encode([("parcel", "invoice")]).inputs) == 1
     with pytest.raises(EncodingError) as raised:
         encoder.encode([("parcel", "invoice"), ("parcel is", RUNAWAY), ("parcel", RUNAWAY)])
     assert raised.value.row == 1

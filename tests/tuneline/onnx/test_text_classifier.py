@@ -63,9 +63,7 @@ def test_token_ids_equal_those_of_training(deployed, trained_tokenizer, pairs):
     """The stage tokenizes in another way than the deployed model; not a single id may differ."""
     rows = deployed.encode(pairs)
     firsts, seconds = map(list, zip(*pairs, strict=True))
-    expected = trained_tokenizer(
-        firsts, seconds, truncation="longest_first", max_length=deployed.tokenizer.truncation["max_length"]
-    )
+    expected = trained_tokenizer(firsts, seconds, truncation="longest_first", max_length=deployed.max_length)
     for name in ("input_ids", "token_type_ids", "attention_mask"):
         assert [
             rows.values[name][start:stop].tolist()
@@ -89,7 +87,8 @@ def test_special_token_in_a_text_is_text_as_in_training(deployed, trained_tokeni
     """The rows of training and of prediction are the same, also where a text has the tokenizer's
     separator."""
     texts = [("parcel [SEP] invoice", "[CLS] the [PAD] order"), ("is </s> fine", "<s>")]
-    trained = Encoder(trained_tokenizer, deployed.max_length, pairs=True).encode(texts).encodings
+    encoder = Encoder(trained_tokenizer, deployed.max_length, pairs=True)
+    trained = [list(ids) for ids in encoder.encode(texts).token_ids()]
     predicted = deployed.encode(texts)
-    assert predicted.values["input_ids"].tolist() == [number for row in trained for number in row.ids]
-    assert all(row.ids.count(trained_tokenizer.sep_token_id) == 2 for row in trained)
+    assert predicted.values["input_ids"].tolist() == [number for ids in trained for number in ids]
+    assert all(ids.count(trained_tokenizer.sep_token_id) == 2 for ids in trained)

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 
 import pytest
@@ -10,6 +11,7 @@ from tuneline.core.errors import StageError
 from tuneline.project.dvc import Lock, cached_file, changed_by_machine, read_lock
 from tuneline.project.repo import (
     CLASSIFIER_PATH,
+    ForeignRepositoryError,
     commit_of,
     find_previous,
     git,
@@ -17,6 +19,25 @@ from tuneline.project.repo import (
     require_own_repository,
     unversioned,
 )
+from tuneline.project.worktrees import run_git
+
+
+def test_repository_of_another_user_is_refused_with_gits_command_to_trust_it(tmp_path, monkeypatch):
+    root = tmp_path / "theirs"
+    sh(tmp_path, "git", "init", "--quiet", str(root))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own: as if it belonged to another user
+    for command in (git, run_git):
+        with pytest.raises(ForeignRepositoryError) as refused:
+            command(root, "rev-parse", "--show-toplevel")
+        assert f"git does not read {root}, because it belongs to another user" in refused.value.problem
+    advised = re.search(r"git config \S+ --add safe\.directory \S+", refused.value.hint)[0]
+    sh(tmp_path, *advised.split())
+    assert (
+        git(root, "rev-parse", "--show-toplevel")
+        == run_git(root, "rev-parse", "--show-toplevel")
+        == str(root)
+    )
 
 
 def test_commit_of_a_version_is_the_one_that_added_it_not_the_newest(project):

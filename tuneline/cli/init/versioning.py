@@ -34,7 +34,7 @@ def add_to_dvc(plan: Plan, content: str) -> None:
     if not paths:
         return
     with Console().status("dvc add ..."):
-        reason = run_dvc(Path(), "add", "--quiet", *paths)
+        reason = run_dvc(Path(), "add", *paths)
     if reason:
         say(
             "! dvc add failed, so experiments and other machines lack the data:"

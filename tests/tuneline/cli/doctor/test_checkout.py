@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 import subprocess
@@ -247,7 +248,26 @@ def test_lock_of_a_running_dvc_is_a_warning(pipeline):
     finally:
         holder.communicate()
     assert result.level == "warning"
-    assert "DVC is locked" in result.message
+    assert f"DVC is locked: process {holder.pid} ({sys.executable}" in result.message
+    assert "holds .dvc/tmp/lock" in result.message
+    assert f"kill {holder.pid}" in result.hint
+
+
+def test_lock_of_a_killed_dvc_whose_number_another_process_has_is_an_error(pipeline):
+    """In a container, the process of a restarted one soon has the number of a killed ``dvc repro``."""
+    owner = {"pid": os.getpid(), "cmd": "/usr/bin/dvc repro"}
+    path = pipeline / ".dvc/tmp/rwlock"
+    path.write_text(json.dumps({"write": {str(pipeline / "b.txt"): owner}, "read": {}}))
+    result = checks.check_pipeline(pipeline)
+    assert result.level == "error"
+    assert (
+        f".dvc/tmp/rwlock names process {os.getpid()} (/usr/bin/dvc repro), but that is now" in result.message
+    )
+    assert "pytest" in result.message
+    command = result.hint.rpartition(": ")[2]
+    assert command == "rm .dvc/tmp/rwlock"
+    subprocess.run(command.split(), cwd=pipeline, check=True)
+    assert checks.check_pipeline(pipeline).level == "ok"
 
 
 def test_checkout_that_cannot_be_written_is_an_error(pipeline):
