@@ -32,9 +32,10 @@ from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenizer import save_tokenizer
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import EXPORT_RECORD
-from tuneline.readers.delimited import Dialect
-from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
+from tuneline.readers.inputs import InputColumns, Row, open_rows
+from tuneline.readers.jsonl import JSONL
 from tuneline.readers.rows import STOP, BadRows
+from tuneline.readers.tables import Input
 
 WORDS = [
     f"{stem}{ending}"
@@ -118,7 +119,7 @@ def bare_loop(model: TextClassifier, batches: list[Batch], clock: Clock) -> floa
 def command(model: TextClassifier, path: Path, clock: Clock) -> float:
     """Return the seconds of the whole command, without its start-up."""
     started = clock()
-    source = Input(path, "jsonl", Dialect(",", literal=False))
+    source = Input(path, JSONL.usual)
     output, columns = PredictionOutput(path.with_suffix(".out"), "jsonl"), OutputColumns(model.task, ())
     with (
         open_rows(source, InputColumns(model.text_columns, ())) as rows,

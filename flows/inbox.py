@@ -28,8 +28,8 @@ from tuneline.core.hashes import file_hash
 from tuneline.core.terminal import visible
 from tuneline.project.scored import FileRecord, ScoredRecord, TakenRecord, scored_record
 from tuneline.readers.files import not_a_file
+from tuneline.readers.formats import ENDINGS
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 LONGEST_NAME = 200
 """Bytes of a name in the outbox before its suffix.
 
@@ -357,7 +357,7 @@ def is_data(name: str) -> bool:
     """Return True if a file of this name has data: not hidden, not temporary, with a known suffix."""
     if name.startswith((".", "_")):
         return False
-    return Path(name.removesuffix(".gz")).suffix.lower() in SUFFIXES
+    return name.lower().endswith(ENDINGS)
 
 
 class ChangedError(Exception):

@@ -48,7 +48,8 @@ from tuneline.core.locks import BusyError, locked
 from tuneline.core.terminal import visible
 from tuneline.project.registry import Version
 from tuneline.project.repo import why_no_gate
-from tuneline.project.scored import BEGINS, ENDS, METADATA, JobOptions, ScoredRecord
+from tuneline.project.scored import BEGINS, ENDS, METADATA, JobOptions, ScoredRecord, input_to_score
+from tuneline.readers.rows import Limits
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DriftMeasure, RowCounts, drift_measures
 from tuneline.settings import DriftSettings, Scoring, Settings, load_settings
@@ -335,10 +336,17 @@ class Results:
                 rows=rows,
                 seen=counts.to_json() if counts else None,
                 archived=place,
+                layout=self._layout(incoming),
             )
             writer.add_key_value_metadata({METADATA: record.model_dump_json()})
             _check_unchanged(incoming)
         return rows
+
+    def _layout(self, incoming: Incoming) -> dict[str, Any]:
+        """Return how a file was read."""
+        limits = self.scoring.limits
+        sizes = Limits.of(limits.max_cell_characters, limits.max_row_group_mb, limits.max_unpacked_mb)
+        return input_to_score(incoming.path, self.model.folder, sizes).layout.values()
 
     def _columns(self, predictions: pa.Schema) -> tuple[list[str], pa.Schema, list[str]]:
         """Return the columns of predictions that a result has, its schema, and the columns with texts.

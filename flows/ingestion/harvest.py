@@ -41,11 +41,13 @@ from tuneline.core.tables import ROW_GROUP, numpy_values, rebatch, write_batches
 from tuneline.params.data import DataParams, FilesParams
 from tuneline.project.drop_folder import labelled_files
 from tuneline.readers.files import shown, version_of
-from tuneline.readers.inputs import Input, open_table
+from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.label_values import plain_text
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
-from tuneline.readers.rows import ENDINGS, BadRows, RowProblem
+from tuneline.readers.rows import BadRows, RowProblem
+from tuneline.readers.tables import open_table
 from tuneline.settings import IngestSource
+from tuneline.sniffing.files import fitting_input
 
 Log = Callable[[str], None]
 FETCHED_ROWS = 10_000
@@ -296,7 +298,7 @@ class LabelledDelivery:
     def __init__(
         self, delivery: Delivery, columns: BatchColumns, files: FilesParams, id_column: str | None = None
     ) -> None:
-        self._source = Input.of_data(delivery.path, files)
+        self._source = fitting_input(data_input(delivery.path, files), columns.labelled().label_columns)
         self._name = delivery.read.name
         self._columns = columns
         self._id = id_column
@@ -328,7 +330,7 @@ class LabelledDelivery:
                 unfilled += self.bad.count - bad_before
                 yield pa.table({**self._columns.named(complete, read), POSITION: complete[POSITION]})
 
-            if self._source.kind == "jsonl" and not table.keys and not self.bad.count:
+            if not table.has_schema and not table.keys and not self.bad.count:
                 raise DataError(f"{self._name} has no rows.", "Write one JSON object per line.")
         self.bad.check(rows - unfilled)
 

@@ -25,10 +25,11 @@ from tuneline.core.yaml_files import read_yaml
 from tuneline.params.data import DataParams, FilesParams, LabelSetsParams
 from tuneline.project.worktrees import GitError
 from tuneline.readers.files import is_url, shown
-from tuneline.readers.inputs import Input, open_table
+from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.label_values import class_name
 from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
-from tuneline.readers.rows import ENDINGS, STOP, BadRowPolicy, BadRows, listed
+from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, listed
+from tuneline.readers.tables import open_table
 from tuneline.tasks import TASKS, Classification, Task
 
 NO_HASH = np.uint64(0)
@@ -446,7 +447,7 @@ def known_rows(
         optional=(columns.label, *columns.others),
         policy=replace(columns.policy, max_share=1.0),
     )
-    source = Input.of_data(path, files)
+    source = data_input(path, files)
     with open_table(source) as table:
         for batch in labelled_rows(table, read, BadRows(table.name, source.unit, read.policy)):
             named = columns.named(batch, read)

@@ -35,9 +35,10 @@ from tuneline.readers.files import (
     refuse_address,
     shown,
 )
-from tuneline.readers.inputs import Input, open_table
+from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
-from tuneline.readers.rows import ENDINGS, BadRows, listed
+from tuneline.readers.rows import BadRows, listed
+from tuneline.readers.tables import open_table
 
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d)(?!\d)")
 Day = datetime.date
@@ -346,7 +347,7 @@ class Files:
         return SourceSplit(f"{self.folder / split} ({len(files)} files)", files)
 
     def _open(self, path: Path, columns: LabelledColumns) -> SourceFile:
-        source = Input.of_data(path, self.params)
+        source = data_input(path, self.params)
         with open_table(source) as table:
             names = columns.declared(table)
         bad = BadRows(table.name, source.unit, columns.policy)

@@ -17,9 +17,9 @@ from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS
 from tuneline.core.tables import ROW_GROUP
 from tuneline.params.data import SampleParams
-from tuneline.readers.inputs import ValueBatch
 from tuneline.readers.labelled import LabelledColumns, labelled_batches
 from tuneline.readers.rows import BadRows, listed, nearest
+from tuneline.readers.tables import ValueBatch
 
 PHRASES = json.loads((Path(__file__).parent / "templates/tickets.json").read_text(encoding="utf-8"))
 """Words of the tickets.

@@ -57,14 +57,15 @@ def test_kill_leaves_the_link_and_a_whole_file_behind_it(tmp_path):
 READ = """
 import sys
 from pathlib import Path
-from tuneline.readers.inputs import Input, InputColumns, open_rows
+from tuneline.readers.inputs import InputColumns, open_rows
+from tuneline.readers.tables import Input
 from tuneline.core.errors import DataError
-from tuneline.readers.delimited import Dialect
+from tuneline.readers.parquet import PARQUET
 def peak():  # of this process alone: resource.getrusage may return that of the one that started it
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) >> 10
 before, count = peak(), 0
 try:
-    source = Input(Path(sys.argv[1]), "parquet", Dialect.default(False))
+    source = Input(Path(sys.argv[1]), PARQUET.usual)
     with open_rows(source, InputColumns(("text",), ())) as rows:
         for row in rows.rows:
             count += 1

@@ -109,8 +109,8 @@ def _describe(row: int, reason: str, text: str | tuple[str, ...], name: str) -> 
 class KeptTokens:
     """The tokens of an input of the model that was cut out of an encoded row, with little memory."""
 
-    ids: Sequence[int]
-    type_ids: Sequence[int]
+    ids: "array[int]"
+    type_ids: "array[int]"
 
     @classmethod
     def of(cls, encoding: Encoding, cuts: Sequence[Cut]) -> list[Self]:

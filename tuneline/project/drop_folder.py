@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tuneline.readers.rows import ENDINGS
+from tuneline.readers.formats import ENDINGS
 
 
 def labelled_files(folder: Path) -> list[Path]:

@@ -9,17 +9,24 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ValidationError
 
 from tuneline.core.errors import DataError
 from tuneline.core.hashes import file_hash
 from tuneline.core.paths import PARAMS
 from tuneline.core.records import OMITTED, Record
 from tuneline.engines import EngineOptions
+from tuneline.onnx.records import ExportRecord
+from tuneline.onnx.usage import EXPORT_RECORD
+from tuneline.params.data import FilesParams
 from tuneline.params.loading import load_params
-from tuneline.readers.inputs import COMMAND_OPTIONS, Input, InputColumns, Row, kind_of, open_rows
+from tuneline.project.dvc import by_key
+from tuneline.readers.formats import FORMATS, format_of
+from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.label_values import plain_text
-from tuneline.readers.layout import detected_dialect
 from tuneline.readers.rows import Limits
+from tuneline.readers.tables import Input
+from tuneline.sniffing.files import Told, fitting_input, sniff
 
 METADATA = b"tuneline"
 """Key of the record in the metadata of a scored file."""
@@ -59,6 +66,8 @@ class ScoredRecord(TakenRecord):
     """
     archived: str | None = OMITTED
     """Path of the archived input, relative to the repository; ``None`` if it was not archived."""
+    layout: Mapping[str, Any] | None = OMITTED
+    """How the input was read; ``None`` if an earlier version read it."""
 
 
 def scored_record(scored: Path) -> ScoredRecord | None:
@@ -69,6 +78,27 @@ def scored_record(scored: Path) -> ScoredRecord | None:
         return ScoredRecord.parse(metadata.get(METADATA, b""), scored)
     except (DataError, OSError, pa.ArrowException):
         return None
+
+
+def input_to_score(path: Path, model: Path, limits: Limits) -> Input:
+    """Return a file to score, as ``data.files`` of the model describes its data; else as it is detected.
+
+    Args:
+        path: The file.
+        model: Folder of the model.
+        limits: Largest sizes that are read.
+
+    Raises:
+        DataError: The file cannot be read, or is doubtful.
+    """
+    record = ExportRecord.read(model / EXPORT_RECORD)
+    params = by_key(stage.parameters for stage in record.provenance.stages.values())
+    try:
+        files = FilesParams.model_validate(params.get("data.files", {}))
+    except ValidationError:  # of another version
+        files = FilesParams()
+    layout = format_of(path, "the suffix").usual.of_data(files)
+    return fitting_input(Input(path, layout, limits), record.text_columns)
 
 
 UNLIMITED = Limits(cell=2**31 - 1, row_group=2**31 - 1, unpacked=sys.maxsize)
@@ -123,9 +153,15 @@ def open_archived(root: Path, scored: ScoredFile, columns: InputColumns) -> Iter
             "Restore it, or remove its predictions.",
         )
 
-    kind = kind_of(path, "--input-format")
-    dialect = detected_dialect(path, kind, COMMAND_OPTIONS, limits=UNLIMITED)
-    with open_rows(Input(path, kind, dialect, limits=UNLIMITED), columns) as source:
+    if record.layout is not None:
+        values = dict(record.layout)
+        layout = FORMATS[values.pop("format")].usual.told(values)
+        archived = Input(path, layout, UNLIMITED)
+    else:
+        # What earlier versions did not detect.
+        told = Told(encoding="utf-8", header=True)
+        archived = sniff(path, told, limits=UNLIMITED, strict=False).settled()
+    with open_rows(archived, columns) as source:
         yield (row for row in source.rows if isinstance(row, Row))
 
 

@@ -2,15 +2,17 @@
 
 import csv
 import itertools
-import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from tuneline.core.errors import DataError
-from tuneline.params.data import FilesParams
-from tuneline.readers.rows import RowProblem, json_type, listed
+from tuneline.readers.rows import RowProblem, listed
+from tuneline.readers.tables import Format, Input, Layout, Table, open_lines
 from tuneline.readers.text import TextLines
 
 if TYPE_CHECKING:
@@ -21,86 +23,62 @@ BOM = "\ufeff"
 
 
 @dataclass(frozen=True)
-class Dialect:
-    """How a CSV or TSV file is written.
+class Delimited(Format):
+    """Cells with a delimiter between them, in lines.
 
     Attributes:
-        literal: A quote is a character like any other; otherwise it encloses fields.
-        columns: Names for a file without a header line.
-        quote: The quote that encloses fields. It is doubled inside of one.
-        escape: Character before a quote inside a field, as MySQL writes it; ``None``: there is none.
-        skip_lines: Lines above the header, such as a title.
-        decimal: Character before the decimals of a number: a point or a comma.
+        tabs: The usual delimiter is a tab, and quotes are literal; otherwise it is a comma, and quotes
+            enclose cells.
     """
 
-    delimiter: str
-    literal: bool
-    columns: tuple[str, ...] | None = None
-    quote: str = '"'
-    escape: str | None = None
-    skip_lines: int = 0
-    decimal: str = "."
+    tabs: bool = False
 
-    @classmethod
-    def default(
-        cls,
-        tabs: bool,
-        delimiter: str | None = None,
-        quoting: str | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> Self:
-        """Return the usual dialect, with changes.
+    @property
+    def usual(self) -> Layout:
+        """Tabs and literal quotes, or commas and quotes that enclose cells."""
+        if self.tabs:
+            return Layout(self, delimiter="\t", quoting="literal")
+        return Layout(self)
 
-        Args:
-            tabs: TSV: tabs, and literal quotes. Otherwise CSV: commas, and quotes that enclose fields.
-            delimiter: Another delimiter than usual.
-            quoting: ``literal`` or ``standard``, where it is not the usual one.
-            columns: Names for a file without a header line.
-        """
-        if not delimiter:
-            delimiter = "\t" if tabs else ","
-        literal = tabs
-        if quoting is not None:
-            literal = quoting == "literal"
-        if columns is not None:
-            columns = tuple(columns)
-        return cls(delimiter, literal, columns)
-
-    @classmethod
-    def of_data(cls, tabs: bool, files: FilesParams) -> Self:
-        """Return the dialect of training data, as ``data.files`` describes it."""
-        usual = cls.default(tabs, files.delimiter, files.quoting, files.columns)
-        return replace(
-            usual, quote=files.quote, escape=files.escape, skip_lines=files.skip_lines, decimal=files.decimal
-        )
-
-    def described(self) -> str:
-        """Return a description in words."""
+    def described(self, layout: Layout) -> str:
+        """Return delimiter, quotes, header and encoding."""
         names = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
-        parts = [names.get(self.delimiter, f"delimiter {self.delimiter!r}")]
-        if self.literal:
+        parts = [names.get(layout.delimiter, f"delimiter {layout.delimiter!r}")]
+        if layout.quoting == "literal":
             parts.append("quotes are literal")
         else:
-            parts.append(f"quotes ({self.quote}) enclose fields")
-        if self.escape is not None:
-            parts.append(f"{self.escape} precedes a quote in a field")
-        if self.skip_lines:
-            parts.append(f"the table begins after line {self.skip_lines}")
+            parts.append(f"quotes ({layout.quote}) enclose fields")
+        if layout.escape is not None:
+            parts.append(f"{layout.escape} precedes a quote in a field")
+        if layout.skip_lines:
+            parts.append(f"the table begins after line {layout.skip_lines}")
+        parts.append("first line names the columns" if layout.columns is None else "no header line")
+        parts.append(layout.encoding)
         return ", ".join(parts)
 
-    def records(self, lines: Iterator[str], *, strict: bool = False) -> "Reader":
-        """Split lines into records, from the line after ``skip_lines``.
+    def open(self, source: Input, stack: ExitStack) -> "DelimitedTable":
+        """Open a file, and read its header."""
+        return DelimitedTable(source, stack.enter_context(open_lines(source)))
 
-        ``strict`` refuses text after a closing quote.
-        """
-        return csv.reader(
-            itertools.islice(lines, self.skip_lines, None),
-            delimiter=self.delimiter,
-            quotechar=self.quote,
-            escapechar=None if self.literal else self.escape,
-            quoting=csv.QUOTE_NONE if self.literal else csv.QUOTE_MINIMAL,
-            strict=strict,
-        )
+
+CSV = Delimited("csv", (".csv", ".txt"))
+TSV = Delimited("tsv", (".tsv", ".tab"), tabs=True)
+
+
+def split_records(layout: Layout, lines: Iterator[str], *, strict: bool = False) -> "Reader":
+    """Split lines into records, from the line after ``skip_lines``.
+
+    ``strict`` refuses text after a closing quote.
+    """
+    is_literal = layout.quoting == "literal"
+    return csv.reader(
+        itertools.islice(lines, layout.skip_lines, None),
+        delimiter=layout.delimiter,
+        quotechar=layout.quote,
+        escapechar=None if is_literal else layout.escape,
+        quoting=csv.QUOTE_NONE if is_literal else csv.QUOTE_MINIMAL,
+        strict=strict,
+    )
 
 
 def numbered_column(position: int) -> str:
@@ -108,19 +86,55 @@ def numbered_column(position: int) -> str:
     return f"column_{position + 1}"
 
 
+def numbered_columns(count: int) -> tuple[str, ...]:
+    """Return the names of so many columns without names."""
+    return tuple(map(numbered_column, range(count)))
+
+
+class DelimitedTable(Table):
+    """An open CSV or TSV file."""
+
+    def __init__(self, source: Input, lines: TextLines) -> None:
+        """Read the header."""
+        self._records = DelimitedReader(lines, source.layout)
+        super().__init__(source, lines, self._records.hint)
+
+    def names(self) -> list[str]:
+        """Return the names of the columns."""
+        return self._records.names
+
+    def column_of(self, values: Sequence[Any]) -> pa.Array:
+        """Return the cells of a column of a batch."""
+        return pa.array(values, pa.string())
+
+    def rows(
+        self,
+        columns: Mapping[str, str],
+        everywhere: Collection[str] | None = None,  # noqa: ARG002
+        lists: Collection[str] = (),  # noqa: ARG002
+    ) -> Iterator[tuple[int, list[str] | RowProblem]]:
+        """Yield the line and the cells of each row, or its problem."""
+        cells = [self._records.names.index(name) for name in columns]
+        for line, fields in self._records:
+            if isinstance(fields, RowProblem):
+                yield line, fields
+            else:
+                yield line, [fields[cell] for cell in cells]
+
+
 class DelimitedReader:
     """Records of a CSV or TSV file. Iterate once. ``hint`` says what to do about a column that is missing."""
 
-    def __init__(self, lines: TextLines, dialect: Dialect) -> None:
+    def __init__(self, lines: TextLines, layout: Layout) -> None:
         """Read the header."""
         # Without a limit, a quote that is never closed would swallow the rest of the file.
         csv.field_size_limit(lines.limits.cell)
         self._lines = lines
-        self._dialect = dialect
-        self._records = dialect.records(iter(lines), strict=True)
-        if dialect.columns is not None:
-            self.names = list(dialect.columns)
-            self.hint = f"{lines.options.columns} has {listed(dialect.columns)}."
+        self._layout = layout
+        self._records = split_records(layout, iter(lines), strict=True)
+        if layout.columns is not None:
+            self.names = list(layout.columns)
+            self.hint = self._describe_columns(layout.columns)
         else:
             self.names = self._read_header()
             self.hint = self._describe_header()
@@ -233,6 +247,12 @@ class DelimitedReader:
             f"{self._lines.name}, line {problem.line:,}, in the header: {problem.message}.", problem.hint
         )
 
+    def _describe_columns(self, columns: tuple[str, ...]) -> str:
+        """Return what is known of a file without a header line."""
+        if columns == numbered_columns(len(columns)):
+            return f"The first line is read as a row, so the columns are {listed(columns)}."
+        return f"{self._lines.options.columns} has {listed(columns)}."
+
     def _describe_header(self) -> str:
         options = self._lines.options
         line = self._lines.number
@@ -240,7 +260,7 @@ class DelimitedReader:
             for character in ";\t|,:":
                 if character in self.names[0]:
                     return (
-                        f"Line {line} is one column when cut at {self._dialect.delimiter!r}:"
+                        f"Line {line} is one column when cut at {self._layout.delimiter!r}:"
                         f" {options.delimiter} may be {character!r}."
                     )
         return (
@@ -252,16 +272,16 @@ class DelimitedReader:
         """Return the problem of a row that has not as many fields as there are columns."""
         options = self._lines.options
         width = len(self.names)
-        source = options.columns if self._dialect.columns else "the header"
+        source = options.columns if self._layout.columns else "the header"
         columns = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
         message = f"{columns}, but {width} in {source}"
 
-        if self._dialect.literal and any(field.startswith('"') for field in fields):
+        if self._layout.quoting == "literal" and any(field.startswith('"') for field in fields):
             hint = f"Quotes are literal here; if they enclose fields, set {options.quoting} to standard."
         elif len(fields) > width and any(BOM in field for field in fields):
             hint = "Another file was appended to an unfinished line: end the line before its byte order mark."
         elif len(fields) > width:
-            hint = f"Quote texts that contain {self._dialect.delimiter!r} ({options.quoting}: standard)."
+            hint = f"Quote texts that contain {self._layout.delimiter!r} ({options.quoting}: standard)."
         else:
             hint = f"Correct the line; if quotes do not enclose fields, set {options.quoting} to literal."
         return RowProblem(line, message, hint)
@@ -278,7 +298,7 @@ class DelimitedReader:
                 return None
             message = "a byte order mark in front of the row"
             hint = "Another file was appended here: remove the mark, and its header if it has one."
-        elif self._dialect.columns is not None:
+        elif self._layout.columns is not None:
             message = "a header line instead of a row"
             hint = f"Leave out {self._lines.options.columns}: the file has a header."
         elif cells != names:
@@ -297,7 +317,7 @@ class DelimitedReader:
         options = self._lines.options
         limit = f"{self._lines.limits.cell:,} characters ({options.cell})"
         literal = f"where quotes are only characters, set {options.quoting} to literal."
-        if "field limit" in error and self._dialect.literal:
+        if "field limit" in error and self._layout.quoting == "literal":
             message = f"a field of more than {limit}"
             hint = f"If it is as it should be, raise {options.cell}."
         elif "field limit" in error:
@@ -306,7 +326,7 @@ class DelimitedReader:
         elif "end of data" in error:
             message = "a quote that opens in this row is never closed"
             hint = f"Close it; {literal}"
-        elif "expected after" in error and '\\"' in self._lines.content and self._dialect.escape is None:
+        elif "expected after" in error and '\\"' in self._lines.content and self._layout.escape is None:
             message = "a backslash before a quote, which does not double it"
             hint = f"Set {options.escape} to a backslash."
         elif "expected after" in error:
@@ -316,143 +336,3 @@ class DelimitedReader:
             message = error
             hint = "Correct the line."
         return RowProblem(line, message, hint)
-
-
-def read_jsonl(lines: TextLines) -> Iterator[tuple[int, dict[str, Any] | RowProblem]]:
-    """Yield the line number and the object of each row, or its problem. Empty lines are skipped.
-
-    The file has JSON Lines, or is one array of objects. Its first character tells which, whatever the file is
-    called.
-    """
-    if lines.starts_with("["):
-        yield from _read_array(lines)
-        return
-
-    for line in lines:
-        if lines.problem is None and line.isspace():
-            lines.content = ""
-            continue
-
-        record: dict[str, Any] | RowProblem
-        if lines.problem is not None:
-            record = lines.take_problem() or {}
-        else:
-            record = _parse(line, lines.number)
-            if len(line) > lines.limits.cell and not isinstance(record, RowProblem):
-                record = _too_long(record, lines) or record
-        if isinstance(record, RowProblem):
-            record = replace(record, content=lines.content)
-        yield lines.number, record
-        lines.content = ""
-
-
-LONGEST_OBJECT = 1 << 24
-"""Characters of an object of an array, which is in memory as a whole."""
-
-
-def _read_array(lines: TextLines) -> Iterator[tuple[int, dict[str, Any] | RowProblem]]:
-    """Yield the elements of an array of objects. After one that is not JSON, nothing more can be read."""
-    array = _JsonArray(lines)
-    while array.has_more():
-        line, record, content = array.take()
-        if not isinstance(record, RowProblem):
-            record = _checked_object(record, line)
-        if isinstance(record, RowProblem):
-            record = replace(record, content=content)
-        elif len(content) > lines.limits.cell:
-            record = _too_long(record, lines) or record
-        yield line, record
-
-
-class _JsonArray:
-    """The elements of a JSON array, which is read in pieces: it may be larger than memory."""
-
-    def __init__(self, lines: TextLines) -> None:
-        self._lines = lines
-        self._text = ""
-        self._decoder = json.JSONDecoder()
-        self._is_broken = False
-        while "[" not in self._text:
-            self._text += lines.read_piece()
-        self._position = self._text.index("[") + 1
-
-    def has_more(self) -> bool:
-        """Go to the start of the next element; return False at the end of the array."""
-        while not self._is_broken:
-            while self._position < len(self._text) and self._text[self._position] in ", \t\r\n":
-                self._position += 1
-            if self._position < len(self._text):
-                return self._text[self._position] != "]"
-            if not self._read_more():
-                return True  # and ``take`` finds that the array has no end
-        return False
-
-    def take(self) -> tuple[int, Any, str]:
-        """Return the line of the next element, the element or its problem, and its text."""
-        while True:
-            start = self._position
-            line = self._lines.number + self._text.count("\n", 0, start) + 1
-            try:
-                value, self._position = self._decoder.raw_decode(self._text, start)
-            except (ValueError, RecursionError) as error:  # also where the piece ends within the element
-                is_long = len(self._text) - start > LONGEST_OBJECT
-                if is_long or isinstance(error, RecursionError) or not self._read_more():
-                    self._is_broken = True
-                    return line, _json_problem(error, line, ""), self._text[start:]
-            else:
-                return line, value, self._text[start : self._position]
-
-    def _read_more(self) -> bool:
-        """Drop what was read, and read another piece; return False at the end of the file."""
-        piece = self._lines.read_piece()
-        self._lines.number += self._text.count("\n", 0, self._position)
-        self._text = self._text[self._position :] + piece
-        self._position = 0
-        return bool(piece)
-
-
-def _too_long(record: dict[str, Any], lines: TextLines) -> RowProblem | None:
-    """Return the problem of an object with a text longer than the limit, or ``None``."""
-    option = lines.options.cell
-    limit = lines.limits.cell
-    for name, value in record.items():
-        if isinstance(value, str) and len(value) > limit:
-            message = f"column {name!r} has {len(value):,} characters, more than {limit:,} ({option})"
-            return RowProblem(lines.number, message, f"If the text is as it should be, raise {option}.")
-    return None
-
-
-def _parse(line: str, number: int) -> dict[str, Any] | RowProblem:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return _json_problem(error, number, line)
-    return _checked_object(value, number)
-
-
-def _json_problem(error: Exception, number: int, line: str) -> RowProblem:
-    """Return what an error of the decoder means; ``line`` is what it read."""
-    if isinstance(error, RecursionError):
-        return RowProblem(number, "JSON nested too deep", "Write one flat JSON object per line.")
-    if not isinstance(error, json.JSONDecodeError):  # a number of too many digits
-        return RowProblem(number, f"JSON that cannot be read: {error}", "Write one JSON object per line.")
-    if line.startswith("\ufeff"):
-        return RowProblem(
-            number,
-            "a byte order mark in front of the row",
-            "Another file was appended here: remove the mark.",
-        )
-    message = f"not JSON: {error.msg}"
-    if line:
-        message += f" at character {error.pos + 1}"
-    return RowProblem(number, message, "Write one JSON object per line.")
-
-
-def _checked_object(value: Any, number: int) -> dict[str, Any] | RowProblem:
-    if isinstance(value, dict):
-        return value
-    return RowProblem(
-        number,
-        f"{json_type(value)} instead of a JSON object",
-        'Write each row as {"text": "...", "label": "..."}.',
-    )

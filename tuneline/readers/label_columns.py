@@ -11,7 +11,6 @@ import pyarrow as pa
 from tuneline.core.errors import DataError
 from tuneline.params.data import LabelSetsParams
 from tuneline.readers.bad_values import BadValues
-from tuneline.readers.inputs import ValueBatch
 from tuneline.readers.label_values import (
     ValueProblemError,
     class_name,
@@ -20,6 +19,7 @@ from tuneline.readers.label_values import (
     plain_text,
 )
 from tuneline.readers.rows import json_type
+from tuneline.readers.tables import ValueBatch
 
 JSON_LABELS = ("text", "true or false", "a number")
 """Types of JSON values that a label may have."""

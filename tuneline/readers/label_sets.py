@@ -20,7 +20,6 @@ from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.tables import UNLABELLED
 from tuneline.params.data import LabelSetsParams
 from tuneline.readers.bad_values import BadValues
-from tuneline.readers.inputs import ValueBatch
 from tuneline.readers.label_columns import (
     Convert,
     LabelColumn,
@@ -32,6 +31,7 @@ from tuneline.readers.label_columns import (
 from tuneline.readers.label_values import ValueProblemError, class_name, declared_class, plain_text
 from tuneline.readers.parquet import is_list
 from tuneline.readers.rows import json_type, text_problem
+from tuneline.readers.tables import ValueBatch
 from tuneline.tasks.multilabel import NO_LABELS, UNFILLED
 
 NAME_SETS = pa.list_(pa.string())

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from tuneline.core.errors import DataError
 from tuneline.params.data import LabelSetsParams
 from tuneline.readers.bad_values import BadValues
-from tuneline.readers.inputs import InputTable, ValueBatch
 from tuneline.readers.joined_rows import join_rows
 from tuneline.readers.label_columns import ClassColumn, LabelFormat, LabelReader, NumberColumn, is_text
 from tuneline.readers.label_sets import LISTS, NAME_SETS, open_label_sets
 from tuneline.readers.label_values import group_name
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, check_columns, text_problem
+from tuneline.readers.tables import Table, ValueBatch
 from tuneline.tasks import Classification, Task
 
 LABEL = "label"
@@ -38,6 +38,7 @@ class LabelledColumns:
         sparse: A key that a JSON object lacks is a missing value, as long as any object has it; otherwise
             that row is bad.
         sets: How labels are written that are sets of names.
+        text_option, label_option: What names the columns, for messages.
     """
 
     texts: tuple[str, ...]
@@ -48,6 +49,8 @@ class LabelledColumns:
     sparse: bool = False
     policy: BadRowPolicy = STOP
     sets: LabelSetsParams | None = None
+    text_option: str = "data.text_columns"
+    label_option: str = "data.label_column"
 
     @property
     def label_names(self) -> tuple[str, ...] | None:
@@ -64,9 +67,9 @@ class LabelledColumns:
     @property
     def options(self) -> dict[str, str]:
         """The parameter that names each column."""
-        options = dict.fromkeys(self.texts, "data.text_columns")
+        options = dict.fromkeys(self.texts, self.text_option)
         for name in self.label_columns:
-            options[name] = "data.label_sets" if self.label_names else "data.label_column"
+            options[name] = "data.label_sets" if self.label_names else self.label_option
         for name, option in self.others.items():
             options.setdefault(name, option)
         return options
@@ -81,7 +84,7 @@ class LabelledColumns:
             required += self.label_columns
         return [name for name in required if name not in self.optional]
 
-    def declared(self, table: InputTable) -> tuple[str, ...] | None:
+    def declared(self, table: Table) -> tuple[str, ...] | None:
         """Return the names of the labels, by their ids, if they have columns or the file stores them."""
         return self.label_names or table.declared(self.label)
 
@@ -256,7 +259,7 @@ def labelled_batches(
     return rows
 
 
-def labelled_rows(table: InputTable, columns: LabelledColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:
+def labelled_rows(table: Table, columns: LabelledColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:
     """Yield the labelled rows of an open file in batches of ``LabelledColumns.schema``.
 
     Raises:
@@ -265,17 +268,15 @@ def labelled_rows(table: InputTable, columns: LabelledColumns, bad: BadRows) -> 
     if columns.sets is not None and table.has_lists(columns.label):
         # Lists of Parquet need no other layout: flow ingest writes its batches so.
         columns = replace(columns, sets=LISTS)
-    is_json = table.source.kind == "jsonl"
-    if is_json:
-        used = columns.options
-    else:
+    used = columns.options
+    if table.has_schema:
         used = columns.check(table.names(), table.name, table.hint)
 
     lists = columns.label_columns if columns.sets is not None else ()
     batches = table.batches(used, bad, everywhere=columns.everywhere, lists=lists)
     declared = columns.declared(table)
-    yield from labelled_batches(batches, columns, bad, declared, table.source.dialect.decimal)
+    yield from labelled_batches(batches, columns, bad, declared, table.source.layout.decimal)
 
-    # Which keys the objects have is known only after the last one.
-    if is_json and table.keys:
+    # Without a schema, the columns are known only after the last row.
+    if table.keys:
         columns.check(list(table.keys), table.name)

@@ -6,11 +6,12 @@ What their rows take is counted while they are decoded, and has limits.
 import io
 import json
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +20,19 @@ import pyarrow.parquet as pq
 
 from tuneline.core.disk_errors import cannot_write
 from tuneline.core.errors import DataError, UnreadableError
-from tuneline.core.tables import FEATURES
+from tuneline.core.tables import FEATURES, ROW_GROUP
 from tuneline.readers.files import DataFile, RemoteFile
-from tuneline.readers.rows import DEFAULT_LIMITS, MB, PARAMETERS, Limits, OptionNames, too_large
+from tuneline.readers.rows import (
+    DEFAULT_LIMITS,
+    MB,
+    PARAMETERS,
+    BadRows,
+    Limits,
+    OptionNames,
+    check_columns,
+    too_large,
+)
+from tuneline.readers.tables import Format, Input, Layout, Table, ValueBatch
 from tuneline.readers.text import CHUNK, is_gzip, open_bytes, read_errors_explained
 
 BUFFER = 1 << 20
@@ -33,10 +44,39 @@ SAMPLE = 16
 
 A dictionary makes large rows from few bytes.
 """
-
-
 VALUE = 8
 """Bytes of a value of a list, decoded, at least."""
+PREDICTED_ROWS = 1_000
+"""Rows that are decoded at a time where rows are taken one by one."""
+
+
+@dataclass(frozen=True)
+class Parquet(Format):
+    """Columns of Arrow types, with a footer that describes them."""
+
+    def described(self, layout: Layout) -> str:  # noqa: ARG002
+        """Return its name: the file describes itself."""
+        return "Parquet"
+
+    def open(self, source: Input, stack: ExitStack) -> "ParquetTable":
+        """Open a file, and read its footer."""
+        if source.path is None:
+            raise DataError(
+                "Parquet cannot be read from standard input: its directory is at its end.", "Name the file."
+            )
+        return ParquetTable(
+            source, stack.enter_context(open_parquet(source.path, source.options, source.limits))
+        )
+
+    def count_rows(self, source: Input) -> int | None:
+        """Return the number of rows; ``None`` for a gzip file, which would be unpacked for each part."""
+        if source.path is None or is_gzip(source.path):
+            return None
+        with open_parquet(source.path, source.options, source.limits) as file:
+            return file.rows
+
+
+PARQUET = Parquet("parquet", (".parquet",), unit="row", is_columnar=True)
 
 
 class ParquetReader:
@@ -240,6 +280,68 @@ class ParquetReader:
             raise too_large(
                 where, f"{longest.as_py():,} characters, more", f"{self._limits.cell:,}", self._options.cell
             )
+
+
+class ParquetTable(Table):
+    """An open Parquet file as a table."""
+
+    def __init__(self, source: Input, reader: ParquetReader) -> None:
+        super().__init__(source)
+        self._reader = reader
+
+    @property
+    def total(self) -> int | None:
+        """Number of rows."""
+        return self._reader.rows
+
+    def names(self) -> list[str]:
+        """Return the names of the columns."""
+        return list(self._reader.schema.names)
+
+    def readable_names(self) -> list[str]:
+        """Return the names of the columns without objects, and without lists of lists."""
+        names = []
+        for name in self.names():
+            if not pa.types.is_nested(self._reader.schema.field(name).type) or self.has_lists(name):
+                names.append(name)
+        return names
+
+    def declared(self, column: str) -> tuple[str, ...] | None:
+        """Return the class names that the datasets library stored."""
+        return declared_names(self._reader.schema, column)
+
+    def has_lists(self, column: str) -> bool:
+        """Return True if there is a column of this name, and it has lists of single values."""
+        schema = self._reader.schema
+        return column in schema.names and is_list(schema.field(column).type)
+
+    def rows(
+        self,
+        columns: Mapping[str, str],
+        everywhere: Collection[str] | None = None,  # noqa: ARG002
+        lists: Collection[str] = (),
+    ) -> Iterator[tuple[int, Sequence[Any]]]:
+        """Yield the number and the values of each row."""
+        for batch in self._batches(columns, PREDICTED_ROWS, lists):
+            arrays: list[Any] = [batch.columns[name] for name in columns]
+            rows = zip(*(array.to_pylist() for array in arrays), strict=True)
+            yield from zip(batch.positions, rows, strict=True)
+
+    def batches(
+        self,
+        columns: Mapping[str, str],
+        bad: BadRows,  # noqa: ARG002
+        everywhere: Collection[str] | None = None,  # noqa: ARG002
+        lists: Collection[str] = (),
+    ) -> Iterator[ValueBatch]:
+        """Yield batches of at most ``ROW_GROUP`` rows; no row is bad."""
+        return self._batches(columns, ROW_GROUP, lists)
+
+    def _batches(self, columns: Mapping[str, str], rows: int, lists: Collection[str]) -> Iterator[ValueBatch]:
+        check_columns(self.names(), columns, self.name)
+        part = self.source.part
+        first = 1 if part is None else part.start + 1
+        yield from ValueBatch.numbered(self._reader.batches(rows, list(columns), part, lists), first)
 
 
 @contextmanager

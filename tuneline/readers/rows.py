@@ -9,22 +9,6 @@ from typing import Any, Literal, Self
 from tuneline.core.errors import DataError
 from tuneline.core.wording import first_of
 
-Kind = Literal["csv", "tsv", "jsonl", "parquet"]
-"""Format of a file."""
-ENDINGS = (
-    ".csv",
-    ".csv.gz",
-    ".tsv",
-    ".tsv.gz",
-    ".jsonl",
-    ".jsonl.gz",
-    ".json",
-    ".json.gz",
-    ".parquet",
-    ".parquet.gz",
-)
-"""Endings of the files that ``data.source: files`` reads."""
-
 
 @dataclass(frozen=True, slots=True)
 class RowProblem:

@@ -65,46 +65,6 @@ def is_cut(line: bytes) -> bool:
             return has_start
 
 
-CENTRAL = ("cp1250", "cp1251", "cp1253", "cp1254", "cp1257")
-"""Encodings of other European languages, which share most of their bytes with cp1252."""
-FOREIGN = {
-    "Polish": "cp1250",
-    "Czech": "cp1250",
-    "Slovak": "cp1250",
-    "Hungarian": "cp1250",
-    "Romanian": "cp1250",
-    "Croatian": "cp1250",
-    "Slovene": "cp1250",
-    "Russian": "cp1251",
-    "Ukrainian": "cp1251",
-    "Bulgarian": "cp1251",
-    "Serbian": "cp1251",
-    "Greek": "cp1253",
-    "Turkish": "cp1254",
-    "Lithuanian": "cp1257",
-}
-"""Languages with letters that cp1252 does not have, and their encoding."""
-MESSIER = 0.04
-"""How much messier a text is in cp1252 than in the best encoding, as charset-normalizer measures it."""
-
-
-def better_encoding(text: bytes) -> str | None:
-    """Return the encoding in which a text reads better than in cp1252, or ``None`` if there is none."""
-    from charset_normalizer import from_bytes
-
-    matches = from_bytes(text, cp_isolation=["cp1252", *CENTRAL])
-    best = matches.best()
-    if best is None:
-        return None
-    if best.language in FOREIGN:
-        return FOREIGN[best.language]
-
-    western = [match for match in matches if "cp1252" in match.could_be_from_charset]
-    if western and western[0].chaos - best.chaos <= MESSIER:
-        return None
-    return best.encoding
-
-
 def known_encoding(name: str) -> str:
     """Return the name of an encoding that ``--encoding`` names; refuse one that Python does not have."""
     try:

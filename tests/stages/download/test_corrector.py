@@ -92,7 +92,7 @@ def test_provenance_counts_the_corrections(download, capsys):
 
 
 def test_dropped_rows_are_all_or_the_later_ones_of_one_split_or_of_any(download, monkeypatch):
-    monkeypatch.setattr("tuneline.readers.inputs.ROW_GROUP", 2)
+    monkeypatch.setattr("tuneline.readers.tables.ROW_GROUP", 2)
     monkeypatch.setattr("tuneline.core.tables.ROW_GROUP", 2)
     train = "text,label\none,spam\ntwo,ham\none,spam\none,ham\nthree,spam\none,spam\nbad,ham\n"
     correct(

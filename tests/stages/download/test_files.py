@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.stages.download.made import GOOD, TRAIN
-from tuneline.readers.delimited import Dialect
-from tuneline.readers.inputs import Input, open_table
+from tuneline.readers.formats import FORMATS
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
 from tuneline.readers.rows import STOP, BadRows
+from tuneline.readers.tables import Input, open_table
 from tuneline.tasks import Regression, read_task
 
 ROWS = [("free money", "spam"), ("see you at six", "ham"), ("you won", "spam"), ("lunch?", "ham")]
@@ -234,7 +234,7 @@ def test_only_the_wanted_columns_are_read(download):
 
 def read_back(path, kind):
     """The texts and labels of a file."""
-    with open_table(Input(path, kind, Dialect(",", literal=False), strict=True)) as table:
+    with open_table(Input(path, FORMATS[kind].usual, strict=True)) as table:
         batches = labelled_rows(table, LabelledColumns(("text",), "label"), BadRows(str(path), "line", STOP))
         read = pa.Table.from_batches(batches)
     return read["text_0"].to_pylist(), read["label"].to_pylist()

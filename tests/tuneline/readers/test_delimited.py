@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 
 from tuneline.core.errors import DataError
 from tuneline.readers import text as text_module
-from tuneline.readers.delimited import DelimitedReader, Dialect
+from tuneline.readers.delimited import CSV as FORMAT
+from tuneline.readers.delimited import DelimitedReader
 from tuneline.readers.rows import DEFAULT_LIMITS, Limits, RowProblem
+from tuneline.readers.tables import Layout
 from tuneline.readers.text import TextLines
 
-CSV = Dialect(",", literal=False)
+CSV = FORMAT.usual
 
 
 def lines_of(text, strict=True, limits=DEFAULT_LIMITS):
@@ -81,7 +83,7 @@ def test_quote_that_is_never_closed_or_doubled_is_named_with_the_line_where_it_o
         with pytest.raises(DataError) if at == 1 else nullcontext() as refused:
             (problem,) = [
                 row
-                for _, row in DelimitedReader(lines, Dialect("\t", literal=False))
+                for _, row in DelimitedReader(lines, Layout(FORMAT, delimiter="\t"))
                 if isinstance(row, RowProblem)
             ][:1]
         if refused is None:
@@ -160,7 +162,7 @@ def test_over_long_line_is_a_problem_and_reading_continues(monkeypatch):
 @pytest.mark.parametrize("literal", [True, False])
 def test_too_long_field_is_a_problem_of_its_row(literal):
     lines = lines_of("id,text\n1," + "x" * 101 + "\n2," + "x" * 100 + "\n", limits=Limits(cell=100))
-    (_, problem), last = DelimitedReader(lines, Dialect(",", literal))
+    (_, problem), last = DelimitedReader(lines, Layout(FORMAT, quoting="literal" if literal else "standard"))
     assert (
         problem.message.endswith("a field has more than 100 characters (data.files.max_cell_characters)")
         is not literal

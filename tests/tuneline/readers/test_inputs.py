@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from tuneline.core.errors import DataError
 from tuneline.readers import text
-from tuneline.readers.delimited import Dialect
-from tuneline.readers.inputs import BadRow, Input, InputColumns, Row, open_rows
+from tuneline.readers.formats import FORMATS
+from tuneline.readers.inputs import BadRow, InputColumns, Row, open_rows
 from tuneline.readers.rows import DEFAULT_LIMITS, MB, Limits
+from tuneline.readers.tables import Input
 
 COLUMNS = InputColumns(("text",), ("id",))
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -30,8 +31,8 @@ def parquet(texts):
 def read(path, content, columns=COLUMNS, names=None, limits=DEFAULT_LIMITS):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     kind = path.suffix[1:]
-    dialect = Dialect.default(kind == "tsv", columns=names)
-    with open_rows(Input(path, kind, dialect, limits=limits), columns) as source:
+    layout = FORMATS[kind].usual.told({"columns": names})
+    with open_rows(Input(path, layout, limits), columns) as source:
         return list(source.rows)
 
 
@@ -151,7 +152,7 @@ def test_missing_column_is_named_with_its_option(tmp_path):
 
 def test_parquet_rows_and_their_number_are_read(tmp_path):
     pq.write_table(pa.table({"id": [1, 2], "text": ["a", None]}), tmp_path / "in.parquet")
-    with open_rows(Input(tmp_path / "in.parquet", "parquet", Dialect.default(tabs=False)), COLUMNS) as source:
+    with open_rows(Input(tmp_path / "in.parquet", FORMATS["parquet"].usual), COLUMNS) as source:
         good, bad = source.rows
     assert (source.total, source.unit) == (2, "row")
     assert good == Row(1, ("a",), {"id": 1})
@@ -161,7 +162,7 @@ def test_parquet_rows_and_their_number_are_read(tmp_path):
 def test_parquet_from_standard_input_is_refused():
     with (
         pytest.raises(DataError, match="standard input"),
-        open_rows(Input(None, "parquet", Dialect.default(tabs=False)), COLUMNS),
+        open_rows(Input(None, FORMATS["parquet"].usual), COLUMNS),
     ):
         pass
 
@@ -206,6 +207,6 @@ def test_unpaired_surrogate_in_a_kept_list_makes_a_bad_row(tmp_path):
 def test_file_beyond_a_limit_is_refused_with_the_option_that_sets_it(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     kind = "parquet" if name.endswith("parquet") else "jsonl"
-    given = Input(tmp_path / name, kind, Dialect.default(tabs=False), limits=Limits(100, MB, MB))
+    given = Input(tmp_path / name, FORMATS[kind].usual, limits=Limits(100, MB, MB))
     with pytest.raises(DataError, match=re.escape(message)), open_rows(given, COLUMNS) as source:
         list(source.rows)

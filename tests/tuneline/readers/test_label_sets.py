@@ -8,12 +8,12 @@ import pytest
 
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.params.data import LabelSetsParams
-from tuneline.readers.delimited import Dialect
-from tuneline.readers.inputs import Input, open_table
+from tuneline.readers.formats import FORMATS
 from tuneline.readers.label_sets import parse_list
 from tuneline.readers.label_values import ValueProblemError
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows
+from tuneline.readers.tables import Input, open_table
 from tuneline.tasks import Multilabel
 
 SEPARATED = LabelSetsParams(layout="separated", separator=";")
@@ -25,7 +25,7 @@ ROWS = LabelSetsParams(layout="rows")
 def read(path, sets, policy=STOP, **columns):
     """Return the labels of a file with a column of texts, and the positions of its rows."""
     kind = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}[path.suffix]
-    source = Input(path, kind, Dialect.default(tabs=False))
+    source = Input(path, FORMATS[kind].usual)
     bad = BadRows(path.name, source.unit, policy)
     read_columns = LabelledColumns(("text",), "tags", Multilabel, sets=sets, policy=policy, **columns)
     with open_table(source) as table:
@@ -231,7 +231,7 @@ def test_bad_row_shows_the_columns_of_its_labels(tmp_path):
     policy = BadRowPolicy("skip", 1.0)
     bad = BadRows("in.csv", "line", policy, reported.append)
     columns = LabelledColumns(("text",), "tags", Multilabel, sets=COLUMNS, policy=policy)
-    with open_table(Input(path, "csv", Dialect.default(tabs=False))) as table:
+    with open_table(Input(path, FORMATS["csv"].usual)) as table:
         list(labelled_rows(table, columns, bad))
     assert json.loads(reported[0].content) == {"text": "text 2", "toxic": "0", "obscene": "2"}
 

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.readers.delimited import Dialect
-from tuneline.readers.inputs import Input, open_table
+from tuneline.readers.formats import FORMATS
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
 from tuneline.readers.rows import STOP, BadRows
+from tuneline.readers.tables import Input, open_table
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from tuneline.readers.rows import STOP, BadRows
 )
 def test_labels_of_any_type_of_column_are_the_same_classes(tmp_path, labels):
     pq.write_table(pa.table({"text": ["a", "b", "c"], "label": labels}), tmp_path / "in.parquet")
-    with open_table(Input(tmp_path / "in.parquet", "parquet", Dialect.default(tabs=False))) as table:
+    with open_table(Input(tmp_path / "in.parquet", FORMATS["parquet"].usual)) as table:
         (batch,) = labelled_rows(
             table, LabelledColumns(("text",), "label"), BadRows("in.parquet", "row", STOP)
         )

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from tuneline.analysis.clusters import cluster_texts
 from tuneline.baselines.frozen import FrozenEncoder, fit_frozen_baselines
 from tuneline.baselines.texts import majority_model, tfidf_model
-from tuneline.cli.init.row_file import open_row_file
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
 from tuneline.cli.predict.streaming import ModelChoice, RowReport
 from tuneline.core.atomic_files import temporary_directory
@@ -43,11 +42,10 @@ from tuneline.params.data import LabelSetsParams
 from tuneline.project.dvc import by_key, cached_folder, cached_out
 from tuneline.project.repo import lock_at, registries
 from tuneline.project.saved_experiments import resolve_revision
-from tuneline.readers.inputs import open_table
 from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
-from tuneline.readers.layout import detect_layout
-from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, listed
+from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, listed
+from tuneline.readers.tables import open_table
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DriftMeasure, RowCounts, drift_measures
 from tuneline.results.predictions import ReportedPredictions
@@ -56,6 +54,7 @@ from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.rules import judge_run
 from tuneline.results.verdict.words import Statement, evidence, statements
 from tuneline.settings import DriftLimits
+from tuneline.sniffing.files import Told, sniffed_input
 from tuneline.tasks import Task
 
 PROFILE = CHECKS / "profile.json"
@@ -190,16 +189,21 @@ def read_labelled(
             error.
     """
     # columns
-    file = open_row_file(path, detect_layout(path, encoding), policy=policy)
-    groups = dict.fromkeys(by, "--by")
-    columns = LabelledColumns(tuple(texts), label, type(task), groups, sparse=True, policy=policy, sets=sets)
-    labels_from = dict.fromkeys(columns.label_columns, "--label")
-    if columns.label_names is not None:
-        labels_from = dict.fromkeys(columns.label_columns, "data.label_sets")
-    check_columns(file.columns, dict.fromkeys(texts, "--text") | labels_from | groups, str(path))
+    columns = LabelledColumns(
+        tuple(texts),
+        label,
+        type(task),
+        dict.fromkeys(by, "--by"),
+        sparse=True,
+        policy=policy,
+        sets=sets,
+        text_option="--text",
+        label_option="--label",
+    )
+    source = sniffed_input(path, list(columns.options), Told(encoding=encoding), strict=True)
 
     # rows
-    unit = file.source.unit
+    unit = source.unit
     printed = RowReport()
     bad = BadRows(
         str(path),
@@ -207,7 +211,7 @@ def read_labelled(
         policy,
         lambda problem: printed.add(f"skipped {problem.place(unit)}: {problem.message}"),
     )
-    with open_table(file.source) as table:
+    with open_table(source) as table:
         rows = pa.Table.from_batches(labelled_rows(table, columns, bad), columns.schema).combine_chunks()
 
     # labels

@@ -1,7 +1,6 @@
 """``tuneline init``: propose columns, splits and training for the user's files, ask, and write parameters."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -161,27 +160,33 @@ def open_named(checkpoint: str | None, revision: str | None) -> "Checkpoint | No
         return open_checkpoint(checkpoint, revision)
 
 
-def make_plan(files: list[Path], choices: "UserChoices", params: "Params", *, may_ask: bool) -> "Plan":
+def make_plan(paths: list[Path], choices: "UserChoices", params: "Params", *, may_ask: bool) -> "Plan":
     """Return the plan.
 
     Where the first line can be a header or a row, ask for it, or stop with the option for each. Where a row
     can have one label or several, ask for it; the plan says what it takes.
     """
     from tuneline.cli.console import Console
-    from tuneline.cli.init.planning import plan
-    from tuneline.cli.init.shared_layout import UnclearHeaderError
+    from tuneline.cli.init.planning import plan, read_files, sniff_files
+    from tuneline.sniffing.files import UnclearHeaderError
 
+    # files, each of which is read once
+    with Console().status("Reading ..."):
+        sniffed = sniff_files(paths, choices.encoding, params.data)
     try:
         with Console().status("Reading ..."):
-            made = plan(files, choices, params)
+            files = read_files(sniffed, choices.header, params.data)
     except UnclearHeaderError as unclear:
         if not may_ask:
             raise
         say(unclear.problem)
-        choices = replace(choices, header=typer.confirm("Does it name the columns?", default=True))
+        header = typer.confirm("Does it name the columns?", default=True)
         with Console().status("Reading ..."):
-            made = plan(files, choices, params)
+            files = read_files(sniffed, header, params.data)
 
+    # plan
+    with Console().status("Reading ..."):
+        made = plan(files, choices, params)
     if made.decision.doubt is None or not may_ask:
         return made
     say(f"{made.decision.doubt.doubt}.")

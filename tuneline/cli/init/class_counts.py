@@ -19,9 +19,8 @@ from tuneline.cli.init.row_file import RowFile
 from tuneline.core.paths import SPLITS
 from tuneline.params.data import SplitParams
 from tuneline.params.validate import ValidateParams
-from tuneline.readers.inputs import open_table
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
-from tuneline.readers.rows import BadRows, check_columns
+from tuneline.readers.rows import BadRows
 from tuneline.tasks import TASKS, unnamed_task
 
 
@@ -208,9 +207,6 @@ def _read_classes(
 def _labelled(
     file: RowFile, decision: ColumnChoice, division: SplitParams | None, bad: BadRows
 ) -> Iterator[pa.RecordBatch]:
-    options = dict.fromkeys(decision.text_columns, "--text")
-    options |= dict.fromkeys(decision.label_columns, "--label")
-    check_columns(file.columns, options, str(file.path))
     others = {}
     if division is not None and division.column is not None:
         others[division.column] = "--by-time" if division.by_time else "--by"
@@ -222,6 +218,8 @@ def _labelled(
         sparse=True,
         policy=file.policy,
         sets=decision.sets,
+        text_option="--text",
+        label_option="--label",
     )
-    with open_table(file.source) as table:
+    with file.open() as table:
         yield from labelled_rows(table, columns, bad)

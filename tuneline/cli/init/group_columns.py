@@ -130,14 +130,14 @@ def find_groups(
         return []
 
     # the texts of some values of each column
-    text_positions = [file.columns.index(name) for name in decision.text_columns]
     samples = {name: _ValueSample() for name in positions}
-    for row in file.rows():
-        texts = tuple(row[position] or "" for position in text_positions)
-        for name, position in positions.items():
-            value = (row[position] or "").strip()
+    count = len(decision.text_columns)
+    for row in file.rows([*decision.text_columns, *positions]):
+        texts = tuple(cell or "" for cell in row[:count])
+        for sample, cell in zip(samples.values(), row[count:], strict=True):
+            value = (cell or "").strip()
             if value:
-                samples[name].add(value, texts)
+                sample.add(value, texts)
 
     groups = []
     for name, sample in samples.items():

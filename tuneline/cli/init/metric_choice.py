@@ -96,7 +96,7 @@ def rare_class_last(plan: Plan) -> list[str] | None:
     totals: Counter[str] = Counter()
     for counts in plan.counts.values():
         totals += counts.classes
-    if not TASKS[plan.decision.task].one_class or len(totals) != 2 or plan.layout.kind == "parquet":
+    if not TASKS[plan.decision.task].one_class or len(totals) != 2:
         return None
     is_rare = metric_of_classes(totals, totals).name != "accuracy"
     frequent, rare = [name for name, _ in totals.most_common()]

@@ -6,6 +6,7 @@ from tuneline.cli.init.metric_choice import choose_metric, rare_class_last
 from tuneline.cli.init.planning import Plan
 from tuneline.core.paths import SPLITS
 from tuneline.params import Params
+from tuneline.params.data import FilesParams
 
 
 def is_current(plan: Plan, params: Params) -> bool:
@@ -77,33 +78,16 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
 
 def file_params(plan: Plan) -> dict[str, Any]:
     """Return the parameters in ``data.files``; ``None`` is the usual value for the suffix of the files."""
-    layout = plan.layout
-    dialect = layout.dialect
-    delimiter = None
-    quoting = None
-    columns = None
-    if layout.kind == "delimited":
-        # The suffix tells tabs (.tsv) from commas (.csv), each with its usual quoting.
-        usual_quoting = "standard"
-        if layout.delimiter == "\t":
-            usual_quoting = "literal"
-        elif layout.delimiter != ",":
-            delimiter = layout.delimiter
-        if layout.quoting != usual_quoting:
-            quoting = layout.quoting
-        if not layout.header:
-            columns = list(plan.columns)
-
-    encoding = layout.encoding.removesuffix("-sig")
-    if layout.kind == "parquet":
-        encoding = "utf-8"
-    return {
-        "data.files.delimiter": delimiter,
-        "data.files.quoting": quoting,
-        "data.files.quote": dialect.quote,
-        "data.files.escape": dialect.escape,
-        "data.files.skip_lines": dialect.skip_lines,
-        "data.files.decimal": dialect.decimal,
-        "data.files.columns": columns,
-        "data.files.encoding": encoding,
-    }
+    usual = plan.layout.format.usual
+    defaults = FilesParams()
+    parameters: dict[str, Any] = {}
+    for name, value in plan.layout.values().items():
+        if name == "format":
+            continue
+        is_usual = value == getattr(usual, name)
+        if is_usual:
+            value = getattr(defaults, name)  # noqa: PLW2901
+        elif isinstance(value, tuple):
+            value = list(value)  # noqa: PLW2901
+        parameters[f"data.files.{name}"] = value
+    return parameters

@@ -14,8 +14,9 @@ from pathlib import Path
 from tuneline.core.atomic_files import replace_file
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SOURCE, SPLITS
-from tuneline.readers.layout import FAMILY_OF_SUFFIX, Layout
-from tuneline.readers.rows import ENDINGS, listed
+from tuneline.readers.formats import ENDINGS, FORMAT_OF_SUFFIX, suffix_of
+from tuneline.readers.rows import listed
+from tuneline.readers.tables import Layout
 
 ALIASES = {"train": "train|training", "validation": "validation|valid|val|dev", "test": "test"}
 ALL = "all"
@@ -65,12 +66,11 @@ def files_in(paths: Sequence[Path]) -> Sequence[Path]:
         return paths
     files = []
     for path in sorted(paths[0].iterdir()):
-        suffix = Path(path.name.lower().removesuffix(".gz")).suffix
-        if suffix in FAMILY_OF_SUFFIX and not path.name.startswith(".") and not path.is_dir():
+        if suffix_of(path.name) in FORMAT_OF_SUFFIX and not path.name.startswith(".") and not path.is_dir():
             files.append(path)
     if not files:
         raise DataError(
-            f"{paths[0]} has no file with one of the suffixes {', '.join(FAMILY_OF_SUFFIX)}.",
+            f"{paths[0]} has no file with one of the suffixes {', '.join(FORMAT_OF_SUFFIX)}.",
             "Name a file, or another folder.",
         )
     return files
@@ -121,9 +121,12 @@ def place(
         DataError: The name is not a plain folder name, the folder has another file for the same split, or a
             copy would replace a file of the user, one of ``originals``.
     """
-    placement = None if name else _in_place(files, layout.suffix)
+    suffix = layout.format.suffixes[0]
+    if files["train"].name.lower().endswith(".gz"):
+        suffix += ".gz"
+    placement = None if name else _in_place(files, suffix)
     if placement is None:
-        placement = _copies(files, layout.suffix, name)
+        placement = _copies(files, suffix, name)
         _protect(placement, originals)
 
     # Another file of the same split, such as train.csv beside train.parquet, would leave the choice open.

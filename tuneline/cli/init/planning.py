@@ -1,6 +1,5 @@
 """The plan of ``tuneline init``: everything that it will write, shown before anything is written."""
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +10,10 @@ from tuneline.cli.init.class_counts import LeftOut, SplitCounts, count_classes
 from tuneline.cli.init.columns import ColumnChoice, NamedColumns, decide_columns
 from tuneline.cli.init.group_columns import GroupColumn, find_groups
 from tuneline.cli.init.placement import Placement, by_split, files_in, place
-from tuneline.cli.init.profiles import Cells, ColumnProfile, profile, sampling
+from tuneline.cli.init.profiles import Cells, ColumnProfile, profile
 from tuneline.cli.init.repeated_texts import layout_of_rows
-from tuneline.cli.init.row_file import RowFile, open_row_file
-from tuneline.cli.init.shared_layout import guessed_encoding_notes, layouts
+from tuneline.cli.init.row_file import RowFile
+from tuneline.cli.init.shared_layout import guessed_encoding_notes, settled_headers
 from tuneline.cli.init.split_fractions import DecidingColumn, plan_split, usual_split
 from tuneline.cli.init.time_columns import TimeColumn, find_times
 from tuneline.core.errors import DataError
@@ -22,11 +21,10 @@ from tuneline.core.paths import SPLITS
 from tuneline.core.task_kinds import SET_KINDS
 from tuneline.params import Params
 from tuneline.params.data import DataParams, SplitParams
-from tuneline.readers.layout import Layout
 from tuneline.readers.rows import BadRowPolicy, Limits
+from tuneline.readers.tables import Layout
+from tuneline.sniffing.files import Sniffed, Told, sniff
 from tuneline.tasks import TASKS
-
-PREVIEW_ROWS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +81,8 @@ class Plan:
     notes: list[str]
 
 
-def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
-    """Read the files and decide what to write.
+def plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params) -> Plan:
+    """Decide what to write about the file of each split.
 
     Rows that cannot be read are left out, up to ``data.max_bad_share`` of ``params``.
 
@@ -94,27 +92,23 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
     current = params.data
     notes: list[str] = []
 
-    # source files
-    paths_by_split = by_split(files_in(paths))
-    files = open_files(paths_by_split, choices, current)
-    train = files["train"]
-
     # columns
-    sample: list[Cells] = []
-    profiles = profile(train.columns, sampling(train.rows(), sample))
+    train = files["train"]
+    originals = [Path(file.path) for file in files.values()]
+    profiles = train.seen.profiles
+    sample = train.seen.sample
     if not profiles or profiles[0].rows == 0:
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
     decision = decide_rows(decide_columns(profiles, sample, choices), train, choices)
-    for split, file in files.items():
-        files[split] = file.with_decimal(decision.decimal)
+    files = {split: file.with_decimal(decision.decimal) for split, file in files.items()}
     train = files["train"]
     if choices.encoding is None:
         notes += guessed_encoding_notes(train.layout.encoding, sample)
 
     # copies of the files that have labels
     labelled = files_with_labels(files, decision, notes)
-    to_place = {split: file.path for split, file in labelled.items()}
-    placement = place(to_place, list(paths_by_split.values()), train.layout, choices.name)
+    to_place = {split: Path(file.path) for split, file in labelled.items()}
+    placement = place(to_place, originals, train.layout, choices.name)
     notes += batch_notes(placement)
 
     # splits and their classes
@@ -143,7 +137,7 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
         profiles=profiles,
         sample=sample,
         columns=train.columns,
-        first=list(itertools.islice(train.rows(), PREVIEW_ROWS)),
+        first=train.seen.first,
         counts=counts,
         left_out=left_out,
         groups=groups,
@@ -200,16 +194,21 @@ def decide_rows(decision: ColumnChoice, train: RowFile, choices: UserChoices) ->
     return decision.with_layout(replace(layout, doubt=""))
 
 
-def open_files(paths: Mapping[str, Path], choices: UserChoices, current: DataParams) -> dict[str, RowFile]:
-    """Open the file of each split, within the limits of the current parameters."""
+def sniff_files(paths: Sequence[Path], encoding: str | None, current: DataParams) -> dict[str, Sniffed]:
+    """Detect how the file of each split is written, within the limits of the current parameters."""
     limits = Limits.of(
         current.files.max_cell_characters, current.files.max_row_group_mb, current.files.max_unpacked_mb
     )
+    told = Told(encoding=encoding)
+    return {split: sniff(path, told, limits=limits) for split, path in by_split(files_in(paths)).items()}
+
+
+def read_files(
+    sniffed: Mapping[str, Sniffed], header: bool | None, current: DataParams
+) -> dict[str, RowFile]:
+    """Read the file of each split."""
     policy = BadRowPolicy("skip", current.max_bad_share)
-    files = {}
-    for split, layout in layouts(paths, choices.header, choices.encoding, limits).items():
-        files[split] = open_row_file(paths[split], layout, limits, policy)
-    return files
+    return {split: RowFile(file, policy) for split, file in settled_headers(sniffed, header).items()}
 
 
 def files_with_labels(
@@ -233,9 +232,7 @@ def is_labelled(file: RowFile, decision: ColumnChoice) -> bool:
     columns = decision.label_columns
     if not set(columns) <= set(file.columns):
         return False
-    positions = [file.columns.index(name) for name in columns]
-    labels = (tuple(row[position] for position in positions) for row in file.rows())
-    return not all(column.is_unlabelled for column in profile(columns, labels))
+    return not all(column.is_unlabelled for column in profile(columns, file.rows(columns)))
 
 
 def batch_notes(placement: Placement) -> list[str]:

@@ -93,10 +93,8 @@ def layout_of_rows(file: RowFile, decision: ColumnChoice) -> LabelLayout | None:
 
 def _labelled_texts(file: RowFile, decision: ColumnChoice) -> Iterable[tuple[str, str]]:
     """Yield text and label of the rows that have both."""
-    positions = [file.columns.index(name) for name in decision.text_columns]
-    label_position = file.columns.index(decision.label_column)
-    for row in file.rows():
-        label = (row[label_position] or "").strip()
-        text = "\0".join(row[position] or "" for position in positions)
-        if label and text.strip("\0 "):
-            yield text, label
+    for *texts, label in file.rows([*decision.text_columns, decision.label_column]):
+        name = (label or "").strip()
+        text = "\0".join(cell or "" for cell in texts)
+        if name and text.strip("\0 "):
+            yield text, name

@@ -2,88 +2,52 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from tuneline.cli.init.profiles import Cells
 from tuneline.core.errors import DataError
-from tuneline.readers.delimited import numbered_column
-from tuneline.readers.layout import SOURCES, WESTERN_ENCODING, Layout, detect_layout
-from tuneline.readers.rows import Limits, listed
-from tuneline.readers.text import open_text
+from tuneline.readers.tables import Input, Layout
+from tuneline.sniffing.encodings import WESTERN_ENCODING
+from tuneline.sniffing.files import Sniffed
 
-SHOWN_CELLS = 5
-SHOWN_CHARACTERS = 60
 CONTEXT = 20
 """Characters that are shown on each side of a character beyond ASCII."""
 
 
-class UnclearHeaderError(DataError):
-    """The first line of a table can be a header or a row, and the user did not say which."""
-
-
-def layouts(
-    files: Mapping[str, Path], header: bool | None, encoding: str | None, limits: Limits
-) -> dict[str, Layout]:
-    """Return the layout of the file of each split, the same for all files.
+def settled_headers(sniffed: Mapping[str, Sniffed], header: bool | None) -> dict[str, Input]:
+    """Return the file of each split, all of them with or all without a header, and of one layout.
 
     Args:
-        files: The file of each split that has one.
-        header: True if the first line names the columns, as the user says; ``None`` to detect it.
-        encoding: Encoding that the user named; ``None`` to detect it.
-        limits: Largest sizes that are read.
+        sniffed: What was detected of the file of each split.
+        header: True if the first line names the columns, as the user says; ``None`` to take what is detected.
 
     Raises:
         UnclearHeaderError: No file shows whether they have a header.
         DataError: The files have different layouts.
     """
-    detected = {split: detect_layout(path, encoding, limits) for split, path in files.items()}
-
-    # header: the user's word for all files, else a file that shows it speaks for those that do not
-    decided = {}
-    if header is not None:
-        for split, layout in detected.items():
-            decided[split] = _with_header(layout, header)
-    else:
-        clear = [layout for layout in detected.values() if layout.is_clear]
-        if not clear:
-            raise unclear_header(files["train"], detected["train"])
-        for split, layout in detected.items():
-            if layout.is_clear:
-                decided[split] = layout
-            else:
-                decided[split] = _with_header(layout, clear[0].header)
+    # the user's word for all files, else a file that shows it speaks for those that do not
+    clear = [each.header for each in sniffed.values() if each.is_clear]
+    if header is None and not clear:
+        raise sniffed["train"].unclear_header("add --header", "add --no-header")
+    files = {}
+    for split, each in sniffed.items():
+        if header is not None:
+            each = each.with_header(header)  # noqa: PLW2901
+        elif not each.is_clear:
+            each = each.with_header(clear[0])  # noqa: PLW2901
+        files[split] = each.settled()
 
     # one layout
-    for split, layout in decided.items():
-        if _without_mark(layout) != _without_mark(decided["train"]):
-            problem = f"{files[split]} has another layout than {files['train']}."
+    for file in files.values():
+        if _shared(file) != _shared(files["train"]):
+            problem = f"{file.name} has another layout than {files['train'].name}."
             raise DataError(problem, "Write all files in one format, delimiter and encoding.")
-    return decided
+    return files
 
 
-def _with_header(layout: Layout, header: bool) -> Layout:
-    return replace(layout, header=header, is_clear=True)
-
-
-def _without_mark(layout: Layout) -> Layout:
-    """Return the layout without a byte order mark, which one file may have and another not."""
-    return replace(layout, encoding=layout.encoding.removesuffix("-sig"))
-
-
-def unclear_header(path: Path, layout: Layout) -> UnclearHeaderError:
-    """Return the error about a first line that can be read in two ways, with the option for each."""
-    with open_text(path, layout.encoding, SOURCES) as lines:
-        first = next(filter(None, layout.reader(iter(lines))))  # the first line that is not empty
-    shown = listed([cell[:SHOWN_CHARACTERS] for cell in first], SHOWN_CELLS)
-    numbered = listed(list(map(numbered_column, range(len(first)))), SHOWN_CELLS)
-    problem = (
-        f"{path}: the first line of the table, {shown}, can name the columns or be a row like the others."
-    )
-    hint = (
-        f"If it names the columns, add --header. If it is a row, add --no-header: the columns are {numbered}"
-        " then."
-    )
-    return UnclearHeaderError(problem, hint)
+def _shared(file: Input) -> tuple[Layout, bool, bool]:
+    """Return what all files have in common: how they are written, and whether they are packed."""
+    has_header = file.layout.columns is None
+    return replace(file.layout, columns=None), has_header, file.name.lower().endswith(".gz")
 
 
 def guessed_encoding_notes(encoding: str, sample: Sequence[Cells]) -> list[str]:

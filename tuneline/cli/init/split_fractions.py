@@ -68,7 +68,7 @@ def plan_split(
     """
     options = deciding.options
     if not deciding.is_guess:
-        check_columns(train.columns, options, str(train.path))
+        check_columns(train.columns, options, train.path)
         option = " and ".join(options.values())
         if options and not without_file:
             raise DataError(

@@ -17,8 +17,9 @@ from tuneline.labels.label_texts import exact_text, unknown_names
 from tuneline.params import DataParams
 from tuneline.project.label_review import CORRECT, KEY, LABEL, ROLES, SPLIT
 from tuneline.project.spreadsheet import delimiter, free_names
-from tuneline.readers.delimited import DelimitedReader, Dialect
+from tuneline.readers.delimited import CSV, DelimitedReader
 from tuneline.readers.rows import PARAMETERS, Limits, RowProblem, check_columns, listed, nearest
+from tuneline.readers.tables import Layout
 from tuneline.readers.text import open_text
 from tuneline.tasks import read_task
 
@@ -72,7 +73,7 @@ def _read(path: Path, data: DataParams, names: Mapping[str, str]) -> Iterator[Fi
         data.files.max_cell_characters, data.files.max_row_group_mb, data.files.max_unpacked_mb
     )
     with open_text(path, "utf-8", limits=limits) as lines:
-        reader = DelimitedReader(lines, _dialect(path, data, names[CORRECT]))
+        reader = DelimitedReader(lines, _layout(path, data, names[CORRECT]))
         check_columns(reader.names, dict.fromkeys(required, "of `tuneline labels review`"), str(path))
         # A person may have moved or added columns in the spreadsheet
         positions = {name: reader.names.index(name) for name in required}
@@ -93,18 +94,18 @@ def _read(path: Path, data: DataParams, names: Mapping[str, str]) -> Iterator[Fi
             )
 
 
-def _dialect(path: Path, data: DataParams, column: str) -> Dialect:
-    """Return the dialect of the file: the first one with which its header has the column.
+def _layout(path: Path, data: DataParams, column: str) -> Layout:
+    """Return how the file is written: the first layout with which its header has the column.
 
     A spreadsheet may have saved the file with another delimiter than the one that was written.
     """
     delimiters = (delimiter(data), ",", ";", "\t")
-    dialects = [Dialect(character, literal=False) for character in delimiters]
-    for dialect in dialects:
+    layouts = [Layout(CSV, delimiter=character) for character in delimiters]
+    for layout in layouts:
         with open_text(path, "utf-8") as lines:
-            if column in DelimitedReader(lines, dialect).names:
-                return dialect
-    return dialects[0]
+            if column in DelimitedReader(lines, layout).names:
+                return layout
+    return layouts[0]
 
 
 CUT = 32_767

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.similarity import WordSets
 from tuneline.analysis.text import EncodedWords, Keys, normalized, same_text_keys, words
-from tuneline.cli.init.row_file import open_row_file as open_detected
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
 from tuneline.cli.predict.streaming import ModelChoice, good_rows, windows
 from tuneline.core.errors import DataError, StageError
@@ -38,12 +37,14 @@ from tuneline.predict.prediction_columns import cell_text
 from tuneline.project.scored import ScoredFile, open_archived, scored_files
 from tuneline.project.spreadsheet import ENCODING, LONGEST_FIELD, delimiter, free_names, write_csv
 from tuneline.readers.files import is_url
-from tuneline.readers.inputs import Input, InputColumns, Row, open_rows, open_table
+from tuneline.readers.formats import ENDINGS, data_input
+from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.label_values import plain_text
 from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
-from tuneline.readers.layout import detect_layout
-from tuneline.readers.rows import ENDINGS, BadRowPolicy, BadRows, listed
+from tuneline.readers.rows import BadRowPolicy, BadRows, listed
+from tuneline.readers.tables import Input, open_table
 from tuneline.reports.checks import Profile, Words
+from tuneline.sniffing.files import sniffed_input
 from tuneline.tasks import TASKS, Task, trained_task
 
 LEFT_OUT = BadRowPolicy("skip", max_share=1.0)
@@ -126,8 +127,10 @@ def predict_first_rows(
     columns = _columns(texts, id_column)
     bad = BadRows(str(file), "row", LEFT_OUT)
     with refusing():
-        detected = open_detected(file, detect_layout(file))
-    if data.label_column in detected.columns:
+        source = sniffed_input(file, list(columns.options), strict=True)
+        with open_table(source) as table:
+            names = table.names()
+    if data.label_column in names:
         problem = (
             f"{file} has labels in column {data.label_column!r}: the queue chooses among all of its rows."
         )
@@ -141,10 +144,10 @@ def predict_first_rows(
     characters = 0
     with (
         refusing(),
-        open_rows(detected.source, columns) as source,
+        open_rows(source, columns) as opened,
         progress(f"labels queue: {file}", unit="rows") as step,
     ):
-        first = replace(source, rows=islice(source.rows, max_rows))
+        first = replace(opened, rows=islice(opened.rows, max_rows))
         for rows in windows(good_rows(first, bad), BATCH_SIZE, WINDOW):
             try:
                 outputs = deployed.predict([row.texts for row in rows], BATCH_SIZE)
@@ -266,7 +269,7 @@ def labelled_keys(data: DataParams) -> Keys:
     files = sorted(path for path in entries if path.is_file() and path.name.endswith(ENDINGS))
     keys = [np.empty(0, np.uint64)]
     for path in files:
-        keys += _keys_of_labelled(Input.of_data(path, data.files), columns)
+        keys += _keys_of_labelled(data_input(path, data.files), columns)
     return np.unique(np.concatenate(keys))
 
 

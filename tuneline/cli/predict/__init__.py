@@ -7,18 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from tuneline.core.errors import DataError, InputError, StageError, UnreadableError
-from tuneline.core.terminal import say
-from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowPolicy, Kind, Limits
+from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowPolicy, Limits
 
 if TYPE_CHECKING:
     from tuneline.onnx.text_classifier import TextClassifier
-    from tuneline.readers.delimited import Dialect
     from tuneline.readers.files import DataFile
+    from tuneline.readers.tables import Format, Input
+    from tuneline.sniffing.files import Told
+
+Kind = Literal["csv", "tsv", "jsonl", "parquet"]
+"""Format of the output."""
 
 BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
 """Options that leave out bad rows and limit their share, for messages."""
@@ -55,7 +58,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
         Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")
     ] = None,
     input_format: Annotated[
-        Kind | None, typer.Option("--input-format", help="Format of the input; default: by its suffix")
+        str | None,
+        typer.Option(
+            "--input-format", metavar="FORMAT", help="csv, tsv, jsonl or parquet; default: by its suffix"
+        ),
     ] = None,
     output_format: Annotated[
         Kind | None, typer.Option("--output-format", help="Format of the output; default: by its suffix")
@@ -90,7 +96,12 @@ def command(  # noqa: PLR0917 - typer calls it by name
         str | None,
         typer.Option("--columns", metavar="A,B,...", help="Names for CSV and TSV without a header line"),
     ] = None,
-    encoding: Annotated[str, typer.Option(help="Encoding of CSV, TSV and JSONL")] = "utf-8",
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Of CSV, TSV and JSONL; default: detected; of standard input, utf-8"
+        ),
+    ] = None,
     max_cell_characters: Annotated[
         int, typer.Option(min=1, help="Longest cell of the input; longer ones are refused")
     ] = DEFAULT_LIMITS.cell,
@@ -132,8 +143,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.cli.predict.streaming import ModelChoice, StreamOptions, predict_and_say
     from tuneline.cli.predict.writing import PredictionOutput
     from tuneline.engines import EngineOptions
-    from tuneline.readers.delimited import Dialect
-    from tuneline.readers.inputs import Input, InputColumns, kind_of, open_table
+    from tuneline.readers.formats import format_of
+    from tuneline.readers.inputs import InputColumns
+    from tuneline.readers.tables import open_table
+    from tuneline.sniffing.files import Told
 
     # arguments, all checked before a row is predicted
     # - files
@@ -149,19 +162,20 @@ def command(  # noqa: PLR0917 - typer calls it by name
         )
     limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)
 
-    # - formats. A stream is not read ahead, so its delimiter is not detected.
-    inputs = []
-    column_names = columns.split(",") if columns else None
+    # - formats
+    told = Told(
+        format=named_format(input_format),
+        delimiter=delimiter,
+        quoting=quoting,
+        columns=tuple(columns.split(",")) if columns else None,
+        encoding=encoding,
+    )
     for source in sources:
-        kind = input_format or kind_of(source, "--input-format")
-        dialect = Dialect.default(kind == "tsv", delimiter, quoting, column_names)
-        if delimiter is None and quoting is None and source is not None and not is_stream(source):
-            dialect = detected(source, kind, dialect, encoding, limits)
-        inputs.append(Input(source, kind, dialect, encoding, limits))
+        _ = told.format or format_of(source, "--input-format")
     if output_format:
         output_kind = output_format
     else:
-        output_kind = "parquet" if folder else kind_of(target, "--output-format")
+        output_kind = "parquet" if folder else cast("Kind", format_of(target, "--output-format").name)
     check_excel_safe(excel_safe, output_kind)
 
     # - model and columns
@@ -179,6 +193,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     options = StreamOptions(batch_size, window, policy, deciding_window)
     batch = BatchPrediction(choice, input_columns, options, EngineOptions(engine, workers))
     with refusing():
+        inputs = [opened(source, told, input_columns.texts, limits) for source in sources]
         parts: list[Part] = []
         if not is_stream(sources[0]):
             for source_input in inputs:
@@ -196,20 +211,31 @@ def command(  # noqa: PLR0917 - typer calls it by name
             batch.to_file(parts, file_output)
 
 
-def detected(source: "DataFile", kind: Kind, usual: "Dialect", encoding: str, limits: Limits) -> "Dialect":
-    """Return the dialect of a file, and print it if it is not the usual one.
+def named_format(name: str | None) -> "Format | None":
+    """Return the format that ``--input-format`` names."""
+    from tuneline.readers.formats import FORMATS
 
-    The names of the columns are not detected: they are the names in ``usual``.
+    if name is None:
+        return None
+    if name not in FORMATS:
+        raise StageError(f"--input-format: {name!r} is not one of {', '.join(FORMATS)}.")
+    return FORMATS[name]
+
+
+def opened(source: "DataFile | None", told: "Told", texts: tuple[str, ...], limits: Limits) -> "Input":
+    """Return an input with how it is written: what is told, else what is detected.
+
+    A stream is not read ahead, so nothing of it is detected.
     """
-    from tuneline.readers.inputs import COMMAND_OPTIONS
-    from tuneline.readers.layout import detected_dialect
+    from tuneline.cli.predict.batch import is_stream
+    from tuneline.readers.formats import format_of
+    from tuneline.readers.tables import COMMAND_OPTIONS, Input
+    from tuneline.sniffing.files import sniffed_input
 
-    with refusing():
-        dialect = detected_dialect(source, kind, COMMAND_OPTIONS, encoding, limits)
-    dialect = replace(dialect, columns=usual.columns)
-    if dialect != usual:
-        say(f"{source}: {dialect.described()}; --delimiter and --quoting read it in another way", error=True)
-    return dialect
+    if source is not None and not is_stream(source):
+        return sniffed_input(source, texts, told, COMMAND_OPTIONS, limits)
+    file_format = told.format or format_of(source, "--input-format")
+    return Input(source, file_format.usual.told(told.layout), limits)
 
 
 @contextmanager
@@ -227,13 +253,14 @@ def refusing() -> Iterator[None]:
         raise InputError(error.problem, error.hint) from None
 
 
-def check_options(delimiter: str | None, encoding: str, engine: str, workers: int | None) -> None:
+def check_options(delimiter: str | None, encoding: str | None, engine: str, workers: int | None) -> None:
     """Check options before anything is loaded."""
     from tuneline.readers.text import known_encoding
 
     if delimiter is not None and len(delimiter) != 1:
         raise StageError(f"--delimiter: {delimiter!r} is not one character.")
-    known_encoding(encoding)
+    if encoding is not None:
+        known_encoding(encoding)
     if workers is not None and engine == "local":
         raise StageError(
             "--workers: only the engine ray has workers.",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from tuneline.cli.predict import Kind
 from tuneline.cli.predict.streaming import (
     ModelChoice,
     RowReport,
@@ -52,10 +53,10 @@ from tuneline.readers.files import (
     reaching,
     shown,
 )
-from tuneline.readers.inputs import COMMAND_OPTIONS, KIND_OF_SUFFIX, Input, InputColumns
-from tuneline.readers.parquet import open_parquet
-from tuneline.readers.rows import SHOWN_BAD_ROWS, BadRowPolicy, BadRows, Kind
-from tuneline.readers.text import is_gzip
+from tuneline.readers.formats import ENDINGS
+from tuneline.readers.inputs import InputColumns
+from tuneline.readers.rows import SHOWN_BAD_ROWS, BadRowPolicy, BadRows
+from tuneline.readers.tables import Input
 
 TASK_ROWS = 50_000
 """Rows of a Parquet file that are one task.
@@ -156,9 +157,8 @@ def _named_files(word: str, any_ending: bool) -> Sequence[DataFile]:
         if isinstance(file, Path) and (problem := not_a_file(file)):
             raise StageError(f"{file} {problem}.", "Move it away, or put a dot in front of its name.")
     if not data:
-        suffixes = ", ".join(KIND_OF_SUFFIX)
         raise DataError(
-            f"{shown(word)} has no file that ends in {suffixes}, plain or .gz.",
+            f"{shown(word)} has no file that ends in {', '.join(ENDINGS)}.",
             "Check the path; --input-format reads all files.",
         )
     if "*" not in word:
@@ -182,8 +182,7 @@ def _is_data(file: DataFile, any_ending: bool) -> bool:
     """Return True for a file whose name ends as data does, or for any file, and is not hidden."""
     if file.name.startswith((".", "_")):
         return False
-    suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
-    if suffix in KIND_OF_SUFFIX:
+    if file.name.lower().endswith(ENDINGS):
         return True
     is_folder = isinstance(file, Path) and file.is_dir()
     return any_ending and not is_folder
@@ -234,13 +233,9 @@ class Part:
 
 
 def divide_file(source: Input) -> list[Part]:
-    """Divide a file into tasks: a Parquet file into parts of ``TASK_ROWS`` rows, any other file into one."""
-    path = source.path
-    if path is None or source.kind != "parquet" or is_gzip(path):
-        return [Part(source)]
-    with open_parquet(path, COMMAND_OPTIONS, source.limits) as file:
-        rows = file.rows
-    if rows <= TASK_ROWS:
+    """Divide a file into tasks of ``TASK_ROWS`` rows, if its parts can be read."""
+    rows = source.layout.format.count_rows(source)
+    if rows is None or rows <= TASK_ROWS:
         return [Part(source)]
     ranges = [range(start, min(start + TASK_ROWS, rows)) for start in range(0, rows, TASK_ROWS)]
     parts = []
@@ -578,7 +573,7 @@ class BatchPrediction:
                 source = part.source
                 if path not in versions:
                     versions[path] = _version(path)
-                reading = content_key(source.kind, source.encoding, dataclasses.asdict(source.dialect))
+                reading = content_key(source.layout.values())
                 rows = f"{source.part.start}-{source.part.stop}" if source.part else "all"
                 step.advance(1)
                 yield ResultRecord(

@@ -15,7 +15,7 @@ from tuneline.core.disk_errors import explain_disk_errors
 from tuneline.core.errors import InputError, StageError
 from tuneline.core.terminal import say, say_exception
 from tuneline.engines import engine, map_tasks
-from tuneline.project.scored import BEGINS, ENDS, JobOptions
+from tuneline.project.scored import BEGINS, ENDS, JobOptions, input_to_score
 from tuneline.readers.rows import BadRowPolicy, Limits
 
 
@@ -68,8 +68,7 @@ def run_job(job: Job) -> int:
     """Predict the rows of a file, print what is wrong with it, and return the status."""
     from tuneline.cli.predict.streaming import ModelChoice, StreamOptions, predict_and_say
     from tuneline.cli.predict.writing import PredictionOutput
-    from tuneline.readers.inputs import COMMAND_OPTIONS, Input, InputColumns, kind_of
-    from tuneline.readers.layout import detected_dialect
+    from tuneline.readers.inputs import InputColumns
 
     path, options = Path(job.path), job.options
     limits = Limits.of(options.max_cell_characters, options.max_row_group_mb, options.max_unpacked_mb)
@@ -77,9 +76,9 @@ def run_job(job: Job) -> int:
         model = ModelChoice(Path(options.model)).load()
         columns = InputColumns(model.text_columns, tuple(options.keep))
         with explain_disk_errors(), refusing():
-            kind = kind_of(path, "the suffix")
-            dialect = detected_dialect(path, kind, COMMAND_OPTIONS, limits=limits)
-            source = Input(path, kind, dialect, limits=limits)
+            source = input_to_score(path, Path(options.model), limits)
+            if source.layout != source.layout.format.usual:
+                say(f"{path.name}: read as {source.layout.described()}", error=True)
             policy = BadRowPolicy(
                 options.bad_rows, options.max_bad_share, "scoring.bad_rows: skip", "scoring.max_bad_share"
             )

@@ -16,8 +16,9 @@ from tuneline.core.terminal import progress, say
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import exported_file
-from tuneline.readers.inputs import Input, InputColumns, InputRows, Row, open_rows
+from tuneline.readers.inputs import InputColumns, InputRows, Row, open_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
+from tuneline.readers.tables import Input
 
 SATURATION_WARNING = (
     "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI"
@@ -109,7 +110,7 @@ def predict_file(
 
     The first bad rows are printed if ``report``.
     """
-    name = "standard input" if source.path is None else str(source.path)
+    name = source.name
     with ExitStack() as stack:
         rows = stack.enter_context(open_rows(source, columns))
         output_columns = OutputColumns(model.task, rows.columns.kept, options.deciding_window)

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tuneline.cli.predict import Kind
 from tuneline.core.atomic_files import replace_file, temporary_directory
 from tuneline.core.errors import StageError
 from tuneline.core.tables import ROW_GROUP
@@ -35,7 +36,6 @@ from tuneline.predict.prediction_columns import (
 from tuneline.project.spreadsheet import harmless
 from tuneline.readers.files import DataFile, RemoteFile
 from tuneline.readers.inputs import Row
-from tuneline.readers.rows import Kind
 from tuneline.tasks import Task
 
 LINKS = 40

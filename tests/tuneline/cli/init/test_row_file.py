@@ -5,13 +5,24 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.cli.init.profiles import NESTED
-from tuneline.cli.init.row_file import open_row_file
+from tuneline.cli.init.row_file import RowFile
 from tuneline.core.errors import DataError
-from tuneline.readers.layout import Layout, detect_layout
+from tuneline.readers.delimited import CSV
+from tuneline.readers.tables import Input
+from tuneline.sniffing.files import SOURCES, sniff
 
 
 def opened(path):
-    return open_row_file(path, detect_layout(path))
+    return RowFile(sniff(path).settled({"text"}))
+
+
+def rows_of(file):
+    return list(file.rows(file.columns))
+
+
+def as_csv(path):
+    """Open a file without detection."""
+    return RowFile(Input(path, CSV.usual, options=SOURCES, strict=True))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
@@ -19,20 +30,20 @@ def test_rows_are_decoded_and_a_byte_order_mark_is_not_part_of_a_name(tmp_path, 
     path = tmp_path / "in.csv"
     path.write_bytes("text,label\ncafé,x\nthé,y\n".encode(encoding))
     assert opened(path).columns == ["text", "label"]
-    assert list(opened(path).rows()) == [("café", "x"), ("thé", "y")]
+    assert rows_of(opened(path)) == [("café", "x"), ("thé", "y")]
 
 
 def test_numbers_are_written_as_the_download_stage_writes_classes(tmp_path):
     pq.write_table(
         pa.table({"text": ["a", "b", "c"], "label": [1.0, float("nan"), 0.5]}), tmp_path / "in.parquet"
     )
-    assert list(opened(tmp_path / "in.parquet").rows()) == [("a", "1"), ("b", None), ("c", "0.5")]
+    assert rows_of(opened(tmp_path / "in.parquet")) == [("a", "1"), ("b", None), ("c", "0.5")]
 
 
 def test_gzip_parquet_is_read(tmp_path):
     pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "plain")
     (tmp_path / "in.parquet.gz").write_bytes(gzip.compress((tmp_path / "plain").read_bytes()))
-    assert list(opened(tmp_path / "in.parquet.gz").rows()) == [("a",), ("b",)]
+    assert rows_of(opened(tmp_path / "in.parquet.gz")) == [("a",), ("b",)]
 
 
 def test_columns_are_the_keys_of_all_json_lines(tmp_path):
@@ -40,7 +51,7 @@ def test_columns_are_the_keys_of_all_json_lines(tmp_path):
     path.write_text('{"text": "a", "tags": ["x"]}\n\n{"label": 1, "text": "b"}\n')
     file = opened(path)
     assert file.columns == ["text", "tags", "label"]
-    assert list(file.rows()) == [("a", f'{NESTED}["x"]', None), ("b", None, "1")]
+    assert rows_of(file) == [("a", f'{NESTED}["x"]', None), ("b", None, "1")]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +68,7 @@ def test_ragged_row_is_named_by_its_line(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text('text,label\n"over\nlines",x\nonly one\n')
     with pytest.raises(DataError, match="line 4: 1 column"):
-        list(open_row_file(path, Layout("delimited", compressed=False)).rows())
+        as_csv(path)
 
 
 def test_file_that_is_not_parquet_is_refused(tmp_path):
@@ -77,7 +88,7 @@ def test_file_that_is_not_parquet_is_refused(tmp_path):
 def test_row_that_the_download_stage_would_refuse_is_refused(tmp_path, content, message):
     (tmp_path / "in.csv").write_bytes(content)
     with pytest.raises(DataError, match=message):
-        list(open_row_file(tmp_path / "in.csv", Layout("delimited", compressed=False)).rows())
+        as_csv(tmp_path / "in.csv")
 
 
 def test_lists_of_lists_and_objects_in_parquet_are_neither_text_nor_label_and_are_not_read(tmp_path):
@@ -85,7 +96,7 @@ def test_lists_of_lists_and_objects_in_parquet_are_neither_text_nor_label_and_ar
         pa.table({"tags": [[["a"]], None], "text": ["x", "y"], "more": [{"a": 1}, {"a": 2}]}),
         tmp_path / "in.parquet",
     )
-    assert list(opened(tmp_path / "in.parquet").rows()) == [(NESTED, "x", NESTED), (NESTED, "y", NESTED)]
+    assert rows_of(opened(tmp_path / "in.parquet")) == [(NESTED, "x", NESTED), (NESTED, "y", NESTED)]
 
 
 def test_column_that_occurs_twice_in_parquet_is_refused(tmp_path):

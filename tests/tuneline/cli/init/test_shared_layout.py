@@ -5,7 +5,7 @@ import pytest
 from tests.params import params
 from tuneline.cli.init import make_plan
 from tuneline.cli.init.planning import UserChoices
-from tuneline.cli.init.shared_layout import UnclearHeaderError
+from tuneline.sniffing.files import UnclearHeaderError
 
 UNCLEAR = "price,a,some words\n" + "".join(
     f"{number}.5,{'ab'[number % 2]},day {number} is here\n" for number in range(60)
@@ -31,7 +31,7 @@ def test_first_line_that_can_be_read_in_two_ways_is_asked_for(tmp_path, monkeypa
     monkeypatch.setattr("typer.confirm", lambda question, **_: asked.append(question) or answer)
     made = make_plan([Path("a.csv")], UserChoices(), params(), may_ask=True)
     assert len(asked) == 1
-    assert made.layout.header is answer
+    assert (made.layout.columns is None) is answer
     assert list(made.columns) == (
         ["price", "a", "some words"] if answer else ["column_1", "column_2", "column_3"]
     )

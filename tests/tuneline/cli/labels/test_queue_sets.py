@@ -11,9 +11,10 @@ from tests.params import write_params
 from tests.tuneline.scored_files import write_scored
 from tuneline.cli import app
 from tuneline.params.loading import load_params
-from tuneline.readers.inputs import Input, open_table
+from tuneline.readers.formats import data_input
 from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
 from tuneline.readers.rows import STOP, BadRows
+from tuneline.readers.tables import open_table
 from tuneline.tasks import TASKS
 
 NAMES = ("billing", "parcel")
@@ -81,7 +82,7 @@ def test_rows_that_nobody_filled_in_have_no_label_and_are_not_the_empty_set():
     columns = LabelledColumns(
         ("text",), params.label_column, TASKS["multilabel"], sparse=True, sets=params.label_sets
     )
-    source = Input.of_data(QUEUE, params.files)
+    source = data_input(QUEUE, params.files)
     with open_table(source) as table:
         batches = list(labelled_rows(table, columns, BadRows(table.name, "line", STOP)))
     assert [label for batch in batches for label in batch[LABEL].to_pylist()] == [None, None, None]

@@ -14,8 +14,10 @@ from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, json_l
 from tuneline.core.errors import StageError
 from tuneline.core.terminal import CONTROL_CHARACTERS
 from tuneline.project.spreadsheet import FORMULA
-from tuneline.readers.delimited import DelimitedReader, Dialect
-from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
+from tuneline.readers.delimited import CSV, DelimitedReader
+from tuneline.readers.formats import FORMATS
+from tuneline.readers.inputs import InputColumns, Row, open_rows
+from tuneline.readers.tables import Input
 from tuneline.readers.text import open_text
 from tuneline.tasks import Classification, Multilabel
 
@@ -42,9 +44,7 @@ def write(path, kind, names, cells, labels=("a", "b"), *, excel_safe=False):
 
 def read(path, kind, names):
     """Return the label and the cells of each row."""
-    with open_rows(
-        Input(path, kind, Dialect.default(kind == "tsv")), InputColumns(("label",), tuple(names))
-    ) as source:
+    with open_rows(Input(path, FORMATS[kind].usual), InputColumns(("label",), tuple(names))) as source:
         return [(row.texts[0], *row.kept.values()) for row in source.rows]
 
 
@@ -64,7 +64,7 @@ def test_any_texts_names_and_labels_are_read_back(tmp_path, data, kind):
 def test_csv_is_read_back_as_training_reads_it(tmp_path, cells):
     write(tmp_path / "out.csv", "csv", ["text"], cells)
     with open_text(tmp_path / "out.csv", "utf-8") as lines:
-        records = [fields for _, fields in DelimitedReader(lines, Dialect.default(tabs=False))]
+        records = [fields for _, fields in DelimitedReader(lines, CSV.usual)]
     assert [fields[1] for fields in records] == [text for (text,) in cells]
 
 
@@ -88,7 +88,7 @@ def test_excel_safe_file_has_no_cell_and_no_name_that_a_spreadsheet_executes(tmp
     path = tmp_path / f"out.{kind}"
     write(path, kind, [column], cells, ("a", label), excel_safe=True)
     with open_text(path, "utf-8") as lines:
-        reader = DelimitedReader(lines, Dialect.default(kind == "tsv"))
+        reader = DelimitedReader(lines, FORMATS[kind].usual)
         records = [fields for _, fields in reader]
     for cell in [*reader.names, *(cell for record in records for cell in record)]:
         assert not cell.startswith(FORMULA) or is_number(cell)

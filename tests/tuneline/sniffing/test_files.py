@@ -10,9 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SHARED
-from tuneline.cli.init.row_file import open_row_file
+from tuneline.cli.init.row_file import RowFile
 from tuneline.core.errors import DataError
-from tuneline.readers.layout import detect_layout
+from tuneline.readers.delimited import split_records
+from tuneline.sniffing.files import sniff
 
 
 def written(tmp_path, name, content, encoding="utf-8"):
@@ -22,13 +23,28 @@ def written(tmp_path, name, content, encoding="utf-8"):
     return path
 
 
+def layout_of(path):
+    return sniff(path).source.layout
+
+
+def opened(path):
+    """Return a file as it is detected, also where its header is in doubt."""
+    sniffed = sniff(path)
+    return RowFile(sniffed.with_header(sniffed.header).settled())
+
+
+def rows_of(path):
+    file = opened(path)
+    return list(file.rows(file.columns))
+
+
 @pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.txt", "a.csv.gz"])
 def test_delimiter_is_detected_whatever_the_suffix(tmp_path, delimiter, name):
     rows = [["text", "label"], ["one, two; three", "x"], ["four | five", "y"], ["six", "x"]]
     rows = [[cell.replace(delimiter, " ") for cell in row] for row in rows]
     path = written(tmp_path, name, "".join(delimiter.join(row) + "\n" for row in rows))
-    assert detect_layout(path).delimiter == delimiter
+    assert layout_of(path).delimiter == delimiter
 
 
 def test_literal_quotes_are_detected_in_a_tsv(tmp_path):
@@ -37,19 +53,19 @@ def test_literal_quotes_are_detected_in_a_tsv(tmp_path):
         "a.tsv",
         'text\tlabel\n"Well , he said\tx\nshe called it " a witness "\ty\n" Fine "\tx\n"\ty\n',
     )
-    assert detect_layout(path).quoting == "literal"
+    assert layout_of(path).quoting == "literal"
 
 
 def test_literal_quotes_are_detected_in_a_csv(tmp_path):
     path = written(tmp_path, "a.csv", 'text,label\n"Well he said,x\na 5" pipe,y\n"Yes" she said,x\n')
-    assert detect_layout(path).quoting == "literal"
+    assert layout_of(path).quoting == "literal"
 
 
 def test_quoted_cells_are_detected_in_a_tsv(tmp_path):
     path = written(
         tmp_path, "a.tsv", 'text\tlabel\n"with a\ttab"\tx\n"with ""quotes"""\ty\n"over\nlines"\tx\n'
     )
-    assert detect_layout(path).quoting == "standard"
+    assert layout_of(path).quoting == "standard"
 
 
 @pytest.mark.parametrize(
@@ -77,13 +93,13 @@ def test_quoted_cells_are_detected_in_a_tsv(tmp_path):
     ],
 )
 def test_header_is_detected(tmp_path, content, header):
-    assert detect_layout(written(tmp_path, "a.csv", content)).header is header
+    assert sniff(written(tmp_path, "a.csv", content)).header is header
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 def test_encoding_is_detected(tmp_path, encoding):
     path = written(tmp_path, "a.csv", "text,label\nnaïve café,a\nüber,b\n", encoding)
-    assert detect_layout(path).encoding == encoding
+    assert layout_of(path).encoding == encoding.removesuffix("-sig")
 
 
 @pytest.mark.parametrize(
@@ -94,26 +110,26 @@ def test_encoding_is_detected(tmp_path, encoding):
         ("a.json", '{"data": [{"text": "x", "label": "a"}]}', r"jq -c '\.\[\"data\"\]"),
         ("a.json", '{\n  "text": "x"\n}\n{\n  "text": "y"\n}\n', "jq -c [.]"),
         ("a.xlsx", "x", "Save the sheet as CSV"),
-        ("a", "x", "Known: .csv"),
+        ("a", "x", "a file that ends in .csv"),
         ("a.csv", "", "is empty"),
-        ("a.csv", "\n\n", "is empty"),
+        ("a.csv", "\n\n", "has no rows, only empty lines"),
     ],
 )
 def test_unreadable_file_is_refused_with_a_hint(tmp_path, name, content, message):
     with pytest.raises(DataError, match=message):
-        detect_layout(written(tmp_path, name, content))
+        rows_of(written(tmp_path, name, content))
 
 
 def test_truncated_gzip_file_is_refused(tmp_path):
     path = written(tmp_path, "a.csv.gz", "text,label\n" + "fine,a\n" * 1000)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DataError, match="ends too early"):
-        detect_layout(path)
+        sniff(path)
 
 
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"a\.csv does not exist"):
-        detect_layout(tmp_path / "a.csv")
+        sniff(tmp_path / "a.csv")
 
 
 CELLS = st.text(st.sampled_from('ab ,;|\t"\nß'), max_size=8)
@@ -132,9 +148,9 @@ def test_file_written_by_the_csv_module_is_read_back(tmp_path_factory, rows, del
     csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows(rows)
     path = tmp_path_factory.mktemp("csv") / "a.csv"
     path.write_bytes(text.getvalue().encode())
-    layout = detect_layout(path)
+    layout = layout_of(path)
     with path.open(newline="") as file:
-        assert [cells for cells in layout.reader(file) if cells] == rows
+        assert [cells for cells in split_records(layout, file) if cells] == rows
 
 
 TICKETS = [
@@ -178,20 +194,18 @@ def table(rows=TICKETS, header="text;label", delimiter=";"):
 )
 def test_columns_have_the_names_in_the_file(tmp_path, content, columns):
     path = written(tmp_path, "a.csv", content)
-    layout = detect_layout(path)
-    file = open_row_file(path, layout)
-    assert layout.is_clear
+    file = RowFile(sniff(path).settled())
     assert file.columns == columns
-    assert len(list(file.rows())) >= len(TICKETS)
+    assert len(list(file.rows(columns))) >= len(TICKETS)
 
 
 def test_header_above_texts_with_delimiters_is_no_title(tmp_path):
     """Then the rows are refused, because they have more cells than names, and their texts are not divided."""
     content = "text,label\n" + "".join(f"{text}, as ever, {label}\n" for text, label in TICKETS)
     path = written(tmp_path, "a.csv", content)
-    assert detect_layout(path).dialect.skip_lines == 0
+    assert layout_of(path).skip_lines == 0
     with pytest.raises(DataError, match="2 in the header"):
-        list(open_row_file(path, detect_layout(path)).rows())
+        rows_of(path)
 
 
 @pytest.mark.parametrize(
@@ -207,27 +221,27 @@ def test_quotes_inside_quoted_cells_are_read(tmp_path, rows, cell):
         f'"{row}","{"ab"[number % 2]}"\n' for number, row in enumerate(rows * 20)
     )
     path = written(tmp_path, "a.csv", content)
-    assert next(iter(open_row_file(path, detect_layout(path)).rows())) == (cell, "a")
+    assert rows_of(path)[0] == (cell, "a")
 
 
 def test_apostrophes_enclose_cells(tmp_path):
     """Those of words and of a text that begins with one do not."""
     content = "text;label\n" + "'he said; \"no\"';a\n'it isn''t';b\nisn't it;a\n" * 10
     path = written(tmp_path, "a.csv", content)
-    assert [row[0] for row in open_row_file(path, detect_layout(path)).rows()][:3] == [
+    assert [row[0] for row in rows_of(path)][:3] == [
         'he said; "no"',
         "it isn't",
         "isn't it",
     ]
     path = written(tmp_path, "b.csv", "text;label\n" + "'tis the season;a\nrock 'n' roll;b\n" * 10)
-    assert next(iter(open_row_file(path, detect_layout(path)).rows())) == ("'tis the season", "a")
+    assert rows_of(path)[0] == ("'tis the season", "a")
 
 
 def test_one_broken_row_does_not_make_all_quotes_literal(tmp_path):
     path = written(
         tmp_path, "a.csv", "text,label\n" + '"fine","a"\n' * 40 + '"x"y,"b"\n' + '"fine","b"\n' * 40
     )
-    assert detect_layout(path).quoting == "standard"
+    assert layout_of(path).quoting == "standard"
 
 
 ARRAY = '[{"text": "x", "label": "a"}, {"text": "y", "label": "b"}]'
@@ -237,13 +251,13 @@ ARRAY = '[{"text": "x", "label": "a"}, {"text": "y", "label": "b"}]'
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
 def test_array_of_objects_is_read(tmp_path, name, content):
     path = written(tmp_path, name, content)
-    assert list(open_row_file(path, detect_layout(path)).rows()) == [("x", "a"), ("y", "b")]
+    assert rows_of(path) == [("x", "a"), ("y", "b")]
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
 def test_json_lines_are_read_whatever_the_file_is_called(tmp_path, name):
     path = written(tmp_path, name, '{"text": "x", "label": "a"}\n{"text": "y", "label": "b"}\n')
-    assert list(open_row_file(path, detect_layout(path)).rows()) == [("x", "a"), ("y", "b")]
+    assert rows_of(path) == [("x", "a"), ("y", "b")]
 
 
 def test_commands_for_other_json_work(tmp_path, monkeypatch):
@@ -251,10 +265,10 @@ def test_commands_for_other_json_work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.json").write_text('{"text": ["x, y", "z"], "label": ["a", "b"]}')
     with pytest.raises(DataError) as raised:
-        detect_layout(Path("a.json"))
+        sniff(Path("a.json"))
     command = raised.value.hint.split("`")[1]
     subprocess.run(shlex.split(command), check=True)
-    assert list(open_row_file(Path("a.jsonl"), detect_layout(Path("a.jsonl"))).rows()) == [
+    assert rows_of(Path("a.jsonl")) == [
         ("x, y", "a"),
         ("z", "b"),
     ]
@@ -276,6 +290,5 @@ def test_real_dirt_is_read(case, rows):
     path = SHARED / f"data/cases/{case}.csv"
     if not path.exists():
         pytest.skip("the folder shared/ is not beside this checkout")
-    layout = detect_layout(path)
-    assert layout.is_clear
-    assert len(list(open_row_file(path, layout).rows())) == rows
+    file = RowFile(sniff(path).settled())
+    assert len(list(file.rows(file.columns))) == rows

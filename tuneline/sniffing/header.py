@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from tuneline.readers.names import LABEL_NAMES, PAIRS, TEXT_NAMES
+from tuneline.sniffing.names import LABEL_NAMES, PAIRS, TEXT_NAMES
 
 KNOWN_NAMES = frozenset({"id"}.union(LABEL_NAMES, TEXT_NAMES, *PAIRS))
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuneline.readers import text
-from tuneline.readers.delimited import read_jsonl
+from tuneline.readers.jsonl import read_jsonl
 from tuneline.readers.rows import Limits, RowProblem
 from tuneline.readers.text import TextLines
 
