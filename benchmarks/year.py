@@ -43,7 +43,7 @@ from flows.runs.processes import Programs
 from flows.runs.repository import Repository
 from tests.dvc_files import add_remote
 from tests.flows.conftest import make_toy, sh
-from tuneline.project import dvc
+from tuneline.project import dvc, remote
 from tuneline.settings import PromotionPolicy, Settings
 from tuneline.tasks import Classification
 
@@ -151,7 +151,7 @@ class Year:
     def _end(self, run: Run, checkout: Checkout) -> None:
         registry = Registry(self.repository, "onnx")
         for version in registry.tags().staged:  # as each run that pushes does at its start
-            dvc.push(checkout.path, version.commit)
+            remote.push(checkout.path, [version.commit])
         pipeline = Pipeline(Programs(checkout.path, checkout.name, locks=[checkout.lock]), lambda _line: None)
         _, version = outcome.finish(
             outcome.EndedRun(run, checkout, pipeline, registry, self.settings, promote=True, push=True)
@@ -234,7 +234,7 @@ def repository(folder: Path) -> Iterator[Repository]:
     sh("git", "remote", "add", "origin", str(folder / "origin.git"), cwd=root)
 
     def push(pipeline: Pipeline, *, weights: bool) -> None:
-        dvc.push(pipeline.programs.cwd, weights=weights)
+        remote.push(pipeline.programs.cwd, weights=weights)
 
     given = {"push_artifacts": push, "promote": outcome.promote.fn, "report": lambda *_: None}
     with disable_run_logger(), patch.multiple(outcome, **given):

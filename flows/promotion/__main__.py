@@ -1,5 +1,10 @@
 """Commands about production: ``python -m flows.promotion`` with the name of a command."""
 
+# ruff: noqa: E402
+from tuneline.core.terminal import explain_exceptions
+
+explain_exceptions()  # first: the imports below take a second
+
 import argparse
 import contextlib
 import sys
@@ -19,7 +24,7 @@ from tuneline.core.locks import BusyError
 from tuneline.core.paths import REFERENCE_PROFILE
 from tuneline.core.terminal import say, visible
 from tuneline.project.dvc import NoRemoteError, require_remote
-from tuneline.project.registry import Version
+from tuneline.project.registry import Version, names_of
 from tuneline.project.repo import ArtifactError
 from tuneline.project.worktrees import GitError
 from tuneline.settings import load_settings
@@ -100,10 +105,11 @@ def change(registry: Registry, stage: str, options: argparse.Namespace, *, push:
     remember_if_first(registry, stage)
     if options.command == "rollback":
         before, now = rollback(registry, stage, options.to, options.reason, push=push, hold=options.hold)
-        say(
-            f"{registry.artifact} in {stage}: {now.name} ({now.commit[:12]}); before: {before.name}"
-            f" ({before.commit[:12]})"
-        )
+        name = f"{registry.artifact} in {stage}: {now.name} ({now.commit[:12]})"
+        if now == before:
+            say(f"{name}, as before: nothing was changed.")
+        else:
+            say(f"{name}; before: {before.name} ({before.commit[:12]})")
     else:
         with changing(registry, push=push):
             if options.command == "hold":
@@ -156,7 +162,8 @@ def rollback(
     """Put an earlier model back into production: a version by name, else the one before the present one.
 
     Only git tags are created, which ``gto history`` shows. From then on the model in production is the
-    earlier one; with ``hold``, nothing is promoted until that is released.
+    earlier one; with ``hold``, nothing is promoted until that is released. A version that is in the stage
+    already stays there, without a tag.
 
     Returns:
         The version that was in the stage, and the one that is in it now.
@@ -177,6 +184,8 @@ def rollback(
             target = registry.version(to)
         else:
             target = registry.before(present, stage)
+        if target == present:
+            return present, present
         require_files(registry, target)
         registry.promote(target.commit, stage, reason, push=push, hold=hold)
     return present, target
@@ -230,8 +239,7 @@ def publish_registry(registry: Registry) -> None:
             "publish: origin has every version and stage, but not the files named above. If another machine"
             " has them: publish there."
         )
-    names = ", ".join(version.name for version in versions)
-    say(f"origin has every version and stage; new there: {names or 'no version'}.")
+    say(f"origin has every version and stage; new there: {names_of(versions) or 'no version'}.")
 
 
 def reference(registry: Registry, stage: str) -> None:

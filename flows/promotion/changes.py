@@ -16,7 +16,7 @@ from flows.alerts import send
 from flows.promotion.registry import Registry
 from tuneline.core.records import Record
 from tuneline.project.registry import HOLD, RegistryTag, RegistryTags, Version
-from tuneline.project.repo import tagger_of
+from tuneline.project.repo import messages_of, tagger_of
 
 CHANGED = "tuneline.production.changed"
 
@@ -90,9 +90,12 @@ def changes(registry: Registry, stage: str, reported: ReportedTags) -> dict[UUID
     new.sort(key=lambda tag: tag.number)
 
     # One command makes several tags at once, of one date and message: together they are one change.
+    commit_messages = messages_of(registry.repository.root, [tag.commit for tag in new])
     stage_changes = {}
     for _, made_at_once in groupby(new, key=lambda tag: (tag.date, tag.message)):
         group = list(made_at_once)
+        if group[0].is_of_run(commit_messages.get(group[0].commit, "")):  # the run told of it
+            continue
         change = _change(registry, tags, stage, group)
         if change:
             stage_changes[_event_id(tag.object for tag in group)] = change
@@ -112,11 +115,7 @@ def _event_id(names: Iterable[str]) -> UUID:
 def _change(
     registry: Registry, tags: RegistryTags, stage: str, group: Sequence[RegistryTag]
 ) -> ProductionChange | None:
-    """Return what tags that were made at once have changed; ``None`` if a run made them, which told of it."""
-    commit_message = registry.repository.git("log", "-1", "--format=%B", group[0].commit)
-    if group[0].is_of_run(commit_message):
-        return None
-
+    """Return what tags that were made at once have changed; ``None`` for nothing."""
     before = _until(tags, group[0].number - 1).in_stage(stage)
     after = _until(tags, group[-1].number).in_stage(stage)
     parts = []

@@ -261,7 +261,7 @@ def _attempt(ended: EndedRun) -> RunOutcome:
     except UnreachableError:  # origin may have accepted: the commit must stay the one that it has
         raise
     except (ConflictError, GitError):
-        failed = "Pushing this result to origin failed; `gto show` prints what is in production."
+        failed = "Pushing this result to origin failed; `tuneline versions` shows what is in production."
         commit_run(ended.repository, ended.checkout, ended.run, f"{decision}\n\n{failed}")
         raise
 
@@ -282,8 +282,8 @@ def _decision(ended: EndedRun) -> PromotionDecision | str:
     version = _promoted_version(ended, policy)
     if version is not None:
         message = (
-            f"The model is identical to {version.name}, which is or was in {policy.stage}: the gate is not"
-            " run again."
+            f"The model is identical to {version.name}, which is or was in {policy.stage}, or was taken back:"
+            " the gate is not run again."
         )
         get_run_logger().info(message)
         return message
@@ -296,14 +296,16 @@ def _decision(ended: EndedRun) -> PromotionDecision | str:
 
 
 def _promoted_version(ended: EndedRun, policy: PromotionPolicy) -> Version | None:
-    """Return the version with the candidate's bytes that is or was in the stage; ``None`` if there is none.
+    """Return the version with the candidate's bytes that was decided about; ``None`` if there is none.
 
-    The next run must not undo a rollback by promoting the same model again.
+    It is or was in the stage, or was taken back: the next run must not undo a rollback, or what a person
+    decided, by promoting the same model again.
     """
     # hash of the candidate, and the versions that it may be
     root = ended.checkout.path
     model = read_lock(root).out(artifact_path(root, ended.registry.artifact))
-    versions = {version.commit: version for version in ended.registry.tags().ever_in(policy.stage)}
+    tags = ended.registry.tags()
+    versions = {version.commit: version for version in (*tags.ever_in(policy.stage), *tags.withdrawn)}
     if not model or not versions:
         return None
 

@@ -19,7 +19,7 @@ from tuneline.core.locks import locked
 from tuneline.core.paths import CHECKS, REFERENCE_PROFILE
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.project.dvc import default_remote, folder_hash
-from tuneline.project.registry import Version
+from tuneline.project.registry import Version, names_of
 from tuneline.project.repo import artifact_path, lock_at
 from tuneline.reports.checks import Profile
 
@@ -52,9 +52,9 @@ def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> Fet
     """Fetch a version from DVC's cache or remote, unless it is on this machine already and undamaged.
 
     Raises:
-        ProgramError: The model is neither in the cache nor in the DVC remote.
+        ProgramError: The model is neither in the cache nor, undamaged, in the DVC remote.
         ArtifactError: ``dvc.yaml`` of its commit does not list the artifact.
-        DataError: The model in the cache or in the DVC remote is damaged.
+        DataError: The model in the cache is damaged.
     """
     root = registry.repository.root
     models = registry.repository.state / MODELS
@@ -137,7 +137,7 @@ def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> list[str]:
     """
     if not versions:
         return []
-    names = ", ".join(version.name for version in versions)
+    names = names_of(versions)
     if not default_remote(pipeline.programs.cwd):
         pipeline.on_line(f"ERROR: DVC has no default remote: the data of {names} exist on this machine only.")
         return []
@@ -150,7 +150,7 @@ def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> list[str]:
             lost.append(line)
         pipeline.on_line(line)
 
-    command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "push"]
+    command = [sys.executable, "-P", "-m", "tuneline.project.remote", "push"]
     command += [version.commit for version in versions]
     pipeline.programs.run(command, f"Pushing the data of {names} to the DVC remote", listen)
     return lost

@@ -20,7 +20,16 @@ from pathlib import Path
 from flows.runs.repository import Repository, UnreachableError
 from tuneline.core.atomic_files import write_json
 from tuneline.core.locks import BusyError, locked
-from tuneline.project.registry import HOLD, TAG_FORMAT, RegistryTag, RegistryTags, Version, bump, version_key
+from tuneline.project.registry import (
+    HOLD,
+    TAG_FORMAT,
+    RegistryTag,
+    RegistryTags,
+    Version,
+    bump,
+    deletion,
+    version_key,
+)
 from tuneline.project.worktrees import GitError
 
 PATIENCE = 30.0
@@ -272,7 +281,7 @@ class Registry:
         """
         if not self.repository.has_remote():
             return []
-        published = self._tags_of_origin().versions
+        published = set(self._tags_of_origin().versions)
         return [version for version in self.tags().versions if version not in published]
 
     def promote(
@@ -291,12 +300,20 @@ class Registry:
         in the same step, until ``release``.
 
         Raises:
+            RegistryError: The version of the commit was taken back (``onnx@v0.1.0!``); nothing was changed.
+                With a second version, ``gto`` could not read the registry any more.
             ConflictError: Another machine changed the registry in the meantime; nothing was changed.
             UnreachableError: ``origin`` could not be reached; what it has is asked later.
             GitError: ``origin`` refused; nothing was changed.
         """
         tags = self.tags()
         version = tags.version_of(commit)
+        taken_back = tags.taken_back(commit)
+        if taken_back:
+            raise RegistryError(
+                f"{self.artifact} {taken_back} ({commit[:12]}) was taken back, so it is not promoted. If that"
+                f" was a mistake: {deletion([f'{self.artifact}@{taken_back}!'])}"
+            )
 
         # names of the tags
         names = []

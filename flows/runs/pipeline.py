@@ -109,22 +109,19 @@ class Pipeline:
         """Write a file or folder that DVC has for a commit to ``out``, from the cache or the default remote.
 
         Raises:
-            ProgramError: It is in neither.
+            ProgramError: It is in neither, or damaged in the remote.
             DataError: The file in the cache is damaged.
         """
-        # DVC takes a second, and copies a damaged file.
+        # Asking the remote takes seconds.
         if self._copy_cached(repository, path, commit, out, what):
             return
 
-        # Of a commit, DVC reads only the committed settings, which do not name the remote of a worker.
-        remote = default_remote(repository.root)
-        options = ["--rev", commit, "--out", str(out), "--force"]
-        if remote:
-            options += ["--remote", remote]
+        # Not `dvc get`, which takes a damaged copy of the remote for whole.
+        command = [sys.executable, "-P", "-m", "tuneline.project.remote", "get", commit, path, str(out)]
         try:
-            self.dvc("get", str(repository.root), path, *options, what=what)
+            self.programs.run(command, what, self.on_line)
         except ProgramError as error:
-            hint = "If only another machine has it, publish it there: python -m flows.promotion publish"
+            hint = "If another machine has it, publish it there: python -m flows.promotion publish"
             raise ProgramError(what, error.code, (*error.last, hint)) from None
 
     @staticmethod
@@ -181,13 +178,20 @@ class Pipeline:
         """Restore what the cache has for this commit; fetch missing sources from the DVC remote.
 
         Raises:
-            ProgramError: The remote lacks a source, or cannot be reached.
+            ProgramError: The remote lacks a source, has a damaged copy, or cannot be reached.
         """
         # A file that the cache lacks is no error yet: a stage makes it, or the remote has it.
         self.dvc("checkout", "--quiet", "--allow-missing", what="Restoring what the cache has")
         missing = [source for source in sources if not self._has_outs(source)]
-        if missing:
-            self.dvc("pull", *missing, what=f"Fetching {', '.join(missing)} from the DVC remote")
+        if not missing:
+            return
+
+        # DVC would take a damaged copy for whole, or delete it in the remote. It says what is still missing.
+        what = f"Fetching {', '.join(missing)} from the DVC remote"
+        if default_remote(self.programs.cwd):
+            command = [sys.executable, "-P", "-m", "tuneline.project.remote", "fetch", *missing]
+            self.programs.run(command, what, self.on_line)
+        self.dvc("pull", *missing, what=what)
 
     def _has_outs(self, source: str) -> bool:
         path = self.programs.cwd / source
@@ -378,5 +382,5 @@ def push_artifacts(pipeline: Pipeline, *, weights: bool) -> None:
     else:
         verb = "push-result"
         what = "Pushing the result to the DVC remote"
-    command = [sys.executable, "-P", "-m", "tuneline.project.dvc", verb]
+    command = [sys.executable, "-P", "-m", "tuneline.project.remote", verb]
     pipeline.programs.run(command, what, pipeline.on_line)

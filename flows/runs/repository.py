@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,8 @@ _PERMANENT = re.compile(
     r" key verification failed"
     r"|does not appear to be a git repository|[Rr]epository .*not (found|exported)|couldn't find remote"
     r" ref|dubious ownership"
-    r"|does not match any|certificate|remote helper|No space left|does not support|not a git repository"
+    r"|is not a git command|does not match any|certificate|remote helper|No space left|does not support"
+    r"|not a git repository"
 )
 
 
@@ -90,6 +91,7 @@ class Repository:
         """Run a git command that talks to a remote: fetch, push, ls-remote.
 
         While the remote cannot be reached, the command is repeated after the delays in ``conf/flows.yaml``.
+        Files of Git LFS are pushed before what names them: its hook does not run here.
 
         Raises:
             UnreachableError: The remote could not be reached in any attempt.
@@ -100,6 +102,8 @@ class Repository:
         started = time.monotonic()
         while True:
             try:
+                if arguments[0] == "push":
+                    self._push_large_files(arguments)
                 return self.git(*_STALLED, *arguments, timeout=self.patience)
             except GitError as error:
                 if not is_outage(str(error)):
@@ -113,6 +117,24 @@ class Repository:
                 self.log(f"{error}\nThe next attempt is in {delays[attempt]:g} s.")
             time.sleep(delays[attempt])
             attempt += 1
+
+    def _push_large_files(self, arguments: Sequence[str]) -> None:
+        """Push the files of Git LFS that the commits of a push to ``origin`` name, if this clone has any.
+
+        Raises:
+            GitError: Git LFS is not installed, or failed.
+        """
+        common = Path(self.git("rev-parse", "--path-format=absolute", "--git-common-dir"))
+        if not (common / "lfs" / "objects").is_dir():
+            return
+        names = []
+        for refspec in arguments[arguments.index("origin") + 1 :]:
+            source = refspec.lstrip("+").partition(":")[0]
+            if source and not source.startswith("-"):
+                names.append(f"{source}^{{commit}}")
+        if names:
+            commits = self.git("rev-parse", *names).split()
+            self.git("lfs", "push", "origin", *dict.fromkeys(commits), timeout=self.patience)
 
     def resolve(self, ref: str) -> str:
         """Return the commit that ``ref`` names, else a ``GitError``.

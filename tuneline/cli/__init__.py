@@ -7,7 +7,7 @@ without a traceback.
 """
 
 # ruff: noqa: E402
-from tuneline.core.terminal import explain_exceptions, say
+from tuneline.core.terminal import discard_unread_output, explain_exceptions, say
 
 explain_exceptions()  # first: the imports below take a second, in which a person may press Ctrl-C
 
@@ -35,6 +35,7 @@ from tuneline.cli import (
     show,
     sweep,
     upgrade,
+    versions,
 )
 from tuneline.core.disk_errors import explain_disk_errors
 from tuneline.core.errors import StageError
@@ -44,10 +45,17 @@ class Commands(TyperGroup):
     """The subcommands, in the order in which they are added."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a subcommand; print a ``StageError`` as a message instead of a traceback."""
+        """Run a subcommand; print a ``StageError`` as a message instead of a traceback.
+
+        If the reader of the output stops, as ``head`` does, the command ends without a word.
+        """
         try:
             with interrupted_by_signals(), explain_disk_errors():
                 return super().invoke(ctx)
+        except BrokenPipeError:
+            if discard_unread_output():
+                raise typer.Exit(1) from None
+            raise
         except StageError as error:
             say(f"tuneline {ctx.invoked_subcommand}: {error}", error=True)
             raise typer.Exit(error.status) from None
@@ -122,4 +130,5 @@ app.add_typer(data.app, name="data")
 app.add_typer(labels.app, name="labels")
 app.command("show")(show.command)
 app.command("report")(report.command)
+app.command("versions")(versions.command)
 app.command("doctor")(doctor.command)

@@ -40,7 +40,7 @@ from tuneline.project.branches import parted, rewritten
 from tuneline.project.drop_folder import labelled_files
 from tuneline.project.dvc_locks import LOCK, RWLOCK, processes_with, stage_processes
 from tuneline.project.programs import dvc_error
-from tuneline.project.registry import Version
+from tuneline.project.registry import Version, deletion
 from tuneline.project.repo import (
     COMMIT,
     REMOTE_TIMEOUT,
@@ -425,7 +425,30 @@ def check_git(root: Path) -> Iterator[DoctorResult]:
             "git has no committer name or email: commits will fail",
             "git config user.name ...; git config user.email ...",
         )
+    pointers = large_file_pointers(root)
+    if pointers:
+        listed = ", ".join(pointers[:MOST_NAMES])
+        yield error(
+            f"{len(pointers)} files have a pointer of Git LFS instead of their content: {listed}",
+            "apt-get install git-lfs; git lfs install --local && git lfs pull",
+        )
     yield ok("git")
+
+
+POINTER = b"version https://git-lfs.github.com/spec/"
+"""Beginning of what git has in place of a file of Git LFS."""
+
+
+def large_file_pointers(root: Path) -> list[str]:
+    """Return the files of Git LFS that nobody has fetched, as after a clone without ``git-lfs``."""
+    pointers = []
+    for name in git(root, "ls-files", "-z", "--", ":(attr:filter=lfs)").split("\0"):
+        path = root / name
+        if name and path.is_file():
+            with path.open("rb") as file:
+                if file.read(len(POINTER)) == POINTER:
+                    pointers.append(name)
+    return pointers
 
 
 def check_launch_of_machine(root: Path, params: TrainParams) -> DoctorResult:
@@ -775,16 +798,22 @@ LOST_HINT = (
 
 
 def check_registry(root: Path) -> Iterator[DoctorResult]:
-    """Check each version that is in a stage.
+    """Check that a commit has one version, and each version that is in a stage.
 
     Its files are somewhere, with a second copy, and a gate decided about it.
     """
     for artifact, tags in registries(root).items():
+        for version, surplus in tags.duplicates().items():
+            yield warning(
+                f"{artifact} {version.name} ({version.commit[:12]}) has a second version:"
+                f" {', '.join(surplus)}. gto ends with an error, for everybody",
+                deletion(surplus),
+            )
         for stage in tags.stages:
-            version = tags.in_stage(stage)
-            if not version:
+            staged = tags.in_stage(stage)
+            if not staged:
                 continue
-            yield check_copies(root, artifact, stage, version)
+            yield check_copies(root, artifact, stage, staged)
             ungated = why_no_gate(root, tags, stage)
             if ungated:
                 yield warning(

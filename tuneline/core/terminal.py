@@ -3,7 +3,9 @@
 Pages and model cards show them as the same codes (``tuneline.reports.page.visible_value``).
 """
 
+import os
 import re
+import select
 import signal
 import sys
 import threading
@@ -49,9 +51,13 @@ NO_MEMORY = (
 def say_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print an error that nothing else has explained, as Python does, unless a person or a limit caused it.
 
+    A process whose output nobody reads any more ends without a word.
+
     ``sys.excepthook`` of stages and commands from their first import on: importing libraries takes seconds,
     and most of their memory.
     """
+    if issubclass(kind, BrokenPipeError) and discard_unread_output():
+        return
     if issubclass(kind, KeyboardInterrupt):
         say("interrupted; no partial outputs are left.", error=True)
     elif issubclass(kind, MemoryError) or any(text in str(error) for text in NO_MEMORY):
@@ -59,6 +65,21 @@ def say_exception(kind: type[BaseException], error: BaseException, trace: Traceb
         say(f"memory ran out: {str(error) or kind.__name__}. {hint}", error=True)
     else:
         say("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"), error=True)
+
+
+def discard_unread_output() -> bool:
+    """Discard the rest of the output if its reader has stopped, as ``head`` does; return False if none has.
+
+    Python would write to the pipe once more when the process ends, and fail again.
+    """
+    is_closed = False
+    for stream in (sys.stdout, sys.stderr):
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        if any(event & select.POLLERR for _, event in poll.poll(0)):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            is_closed = True
+    return is_closed
 
 
 def explain_exceptions() -> None:

@@ -1,14 +1,8 @@
-"""What this project knows about DVC: ``dvc.lock``, the layout of the cache, settings, the graph, the remote.
+"""What this project knows about DVC: ``dvc.lock``, the layout of the cache, settings, the graph.
 
 Importing DVC takes a second, so a function imports what it needs of it, and what needs most of it is a
-program of its own, which flows and ``tuneline doctor`` start in the root of a project. ``python -m
-tuneline.project.dvc VERB``:
-
-- ``graph`` prints the stages and sources of ``dvc.yaml``, each after those it depends on;
-- ``push COMMIT...`` pushes the outs of commits to the default remote; without a commit, the outs of the
-  working tree;
-- ``push-result COMMIT...`` does the same without weights;
-- ``has MD5`` ends with exit code 1 if the default remote lacks an out.
+program of its own: ``python -m tuneline.project.dvc graph`` in the root of a project prints the stages and
+sources of ``dvc.yaml``, each after those it depends on. ``remote.py`` has what concerns the DVC remote.
 """
 
 import hashlib
@@ -29,7 +23,6 @@ from ruamel.yaml.error import YAMLError
 
 from tuneline.core.paths import BASE, RAW
 from tuneline.core.terminal import say, visible
-from tuneline.core.wording import first_of
 
 CODE_FOLDERS = ("project/", "stages/", "tuneline/")
 """Folders with the code that stages depend on."""
@@ -72,6 +65,15 @@ class Lock:
                 if out["path"] == path:
                     md5: str = out["md5"]
                     return md5
+        return None
+
+    def size(self, path: str) -> int | None:
+        """Return the bytes of an out, of all files of a folder together; ``None`` if they are unknown."""
+        for stage in self.stages.values():
+            for out in stage.get("outs", []):
+                if out["path"] == path:
+                    size: int | None = out.get("size")
+                    return size
         return None
 
     def dep(self, stage: str, path: str) -> str | None:
@@ -253,11 +255,11 @@ def default_remote(root: Path) -> str | None:
 
 
 class NoRemoteError(Exception):
-    """There is no DVC remote to push to."""
+    """There is no DVC remote."""
 
 
 def require_remote(root: Path) -> None:
-    """Check that there is a default remote to push to, else raise ``NoRemoteError``.
+    """Check that there is a default remote that can be used, else raise ``NoRemoteError``.
 
     DVC creates the folder of a disk that is not mounted, and what it stores there is not in the remote
     afterwards. So it is with an empty mount point: results on a branch of ``origin`` had their data pushed
@@ -364,26 +366,32 @@ def cached_folder(root: Path, lock: Lock, path: str) -> dict[str, Path | None] |
     """Return where the cache has the files of a folder that is an out, by their names in the folder.
 
     The value is ``None`` for a file that the cache lacks. ``None`` instead of a mapping if the path is not
-    such a folder, or the cache lacks its listing.
+    such a folder, or the cache lacks its listing, or has a damaged one.
     """
     md5 = lock.out(path)
     if md5 is None or not md5.endswith(".dir"):
         return None
     listing = cached_file(root, md5)
-    if listing is None:
+    if listing is None or not is_intact(listing):
         return None
     cache = cache_folder(root)
     entries = json.loads(listing.read_text(encoding="utf-8"))
-    return {entry["relpath"]: _in_cache(cache, entry["md5"]) for entry in entries}
+    return {entry["relpath"]: file_in_cache(cache, entry["md5"]) for entry in entries}
 
 
 def cached_file(root: Path, md5: str) -> Path | None:
     """Return where the cache has a file or a folder's listing with that hash; ``None`` if it lacks it."""
-    return _in_cache(cache_folder(root), md5)
+    return file_in_cache(cache_folder(root), md5)
 
 
-def _in_cache(cache: Path, md5: str) -> Path | None:
-    path = cache / "files" / "md5" / md5[:2] / md5[2:]
+def file_in_cache(cache: Path, md5: str) -> Path | None:
+    """Return where a cache has a file or a folder's listing with that hash; ``None`` if it lacks it.
+
+    ``cache`` is what ``cache_folder`` returns, which reads DVC's settings.
+    """
+    path = Path(
+        f"{cache}/files/md5/{md5[:2]}/{md5[2:]}"
+    )  # with three slashes, it would take three times as long
     return path if path.is_file() else None
 
 
@@ -400,13 +408,13 @@ def cached_objects(root: Path, lock: Lock) -> Iterator[tuple[str, Path]]:
     """
     cache = cache_folder(root)
     for path, md5 in lock.outs().items():
-        stored = _in_cache(cache, md5)
+        stored = file_in_cache(cache, md5)
         if stored is None:
             continue
         yield path, stored
         if stored.suffix == ".dir" and is_intact(stored):
             for entry in json.loads(stored.read_bytes()):
-                file = _in_cache(cache, entry["md5"])
+                file = file_in_cache(cache, entry["md5"])
                 if file is not None:
                     yield f"{path}/{entry['relpath']}", file
 
@@ -452,28 +460,12 @@ def main() -> None:
     """Run the command line."""
     from dvc.exceptions import DvcException
 
-    verb, *arguments = sys.argv[1:]
+    if sys.argv[1:] != ["graph"]:
+        sys.exit(f"{' '.join(sys.argv[1:])} is no verb of this program.")
     try:
-        match verb:
-            case "graph":
-                say("\n".join(graph(Path())))
-            case "push" | "push-result":
-                for commit in arguments or [""]:
-                    lost = push(Path(), commit, weights=verb == "push")
-                    if lost:
-                        say(_lost_message(commit, lost))
-            case "has":
-                (md5,) = arguments
-                sys.exit(not has(Path(), md5))
-            case _:
-                sys.exit(f"{verb} is no verb of this program.")
-    except (DvcException, NoRemoteError) as error:
+        say("\n".join(graph(Path())))
+    except DvcException as error:
         sys.exit(visible(f"ERROR: {error}"))
-
-
-def _lost_message(commit: str, lost: Sequence[str]) -> str:
-    version = commit[:12] or "this result"
-    return f"ERROR: of {version}, neither the cache nor the DVC remote has {first_of(lost, 5)}"
 
 
 def graph(root: Path) -> list[str]:
@@ -490,63 +482,6 @@ def graph(root: Path) -> list[str]:
             kind = "source" if stage.is_data_source else "stage"
             lines.append(f"{kind} {stage.addressing}")
         return lines
-
-
-def push(root: Path, commit: str = "", *, weights: bool = True) -> list[str]:
-    """Push the outs of a commit, else of the working tree, to the default remote.
-
-    Returns:
-        Paths of outs that are neither there nor in the cache.
-
-    Raises:
-        NoRemoteError: There is no remote.
-        UploadError: Some could not be uploaded.
-    """
-    from dvc.exceptions import UploadError
-    from dvc.repo import Repo
-    from dvc_data.hashfile.transfer import transfer
-
-    require_remote(root)
-    revs = [commit] if commit else None
-    statuses: list[Any] = []  # DVC's transfer reports one
-    with Repo(str(root)) as repo:
-        objects: dict[Any, str] = {}  # the path of the out that an object is of, by its hash
-        for _ in repo.brancher(revs=revs, workspace=not commit):  # in the block, `repo` is at the commit
-            for out in repo.index.outs:
-                is_pushed = out.use_cache and out.can_push and not out.stage.is_repo_import and out.hash_info
-                if not is_pushed or (is_weights(out.def_path) and not weights):
-                    continue
-                hashes = {out.hash_info}.union(*out.get_used_objs(force=True).values())
-                objects.update(dict.fromkeys(hashes, str(out)))
-
-        # Not `repo.cloud.push`: DVC takes the files of a folder for stored where the list of them is.
-        remote = repo.cloud.get_remote_odb(command="push")
-        failed = transfer(repo.cache.local, remote, objects, validate_status=statuses.append).failed
-
-    missing = statuses[0].missing
-    for entry in failed:
-        is_left_out = missing and entry.isdir  # the list of a folder is not uploaded without its files
-        if not is_left_out:
-            raise UploadError(len(failed))
-    return sorted({objects[entry] for entry in missing})
-
-
-def has(root: Path, md5: str) -> bool:
-    """Return True if the default remote has an out, with all files of a folder."""
-    from dvc.repo import Repo
-    from dvc_data.hashfile.hash_info import HashInfo
-    from dvc_data.hashfile.tree import Tree
-
-    require_remote(root)
-    with Repo(str(root)) as repo:
-        remote = repo.cloud.get_remote_odb()
-        if not remote.exists(md5):
-            return False
-        objects = {md5}
-        if md5.endswith(".dir"):
-            for _, _, file in Tree.load(remote, HashInfo("md5", md5)):
-                objects.add(file.value)
-        return objects <= set(remote.oids_exist(objects))
 
 
 if __name__ == "__main__":

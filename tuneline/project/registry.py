@@ -9,8 +9,10 @@ user's, and print the same.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Self
 
 from tuneline.core.terminal import visible
@@ -136,12 +138,12 @@ class RegistryTags:
         """The objects of the tags, by name."""
         return {tag.name: tag.object for tag in self.tags}
 
-    @property
+    @cached_property
     def versions(self) -> list[Version]:
         """The registered versions, the lowest first."""
         deregistered = self._deregistered
         versions = []
-        for tag in self._annotated():
+        for tag in self._annotated:
             if tag.version and not tag.cancels and tag.version not in deregistered:
                 versions.append(Version(tag.version, tag.commit))
         versions.sort(key=lambda version: version_key(version.name))
@@ -151,7 +153,7 @@ class RegistryTags:
     def stages(self) -> list[str]:
         """The stages that something was assigned to, or that are on hold."""
         stages = set()
-        for tag in self._annotated():
+        for tag in self._annotated:
             if tag.stage:
                 stages.add(tag.stage.removesuffix(HOLD))
         return sorted(stages)
@@ -184,21 +186,59 @@ class RegistryTags:
 
     def version_of(self, commit: str) -> Version | None:
         """Return the version that a commit is registered as; ``None`` if it is not registered."""
-        for version in self.versions:
-            if version.commit == commit:
-                return version
-        return None
+        return self._by_commit.get(commit)
+
+    def registered(self, version: Version) -> int:
+        """Return when a version was registered, as Unix time."""
+        return self._dates.get(version.name, 0)
+
+    @cached_property
+    def _dates(self) -> dict[str, int]:
+        dates = {}
+        for tag in self._annotated:
+            if tag.version and not tag.cancels:
+                dates[tag.version] = tag.date
+        return dates
+
+    def duplicates(self) -> dict[Version, list[str]]:
+        """Return the tags that make a commit a version for the second time, by the version that counts.
+
+        One commit has one version: ``gto`` ends with an error where it has several, also if all but one are
+        taken back.
+        """
+        names: dict[str, set[str]] = {}
+        for tag in self._annotated:
+            if tag.version and not tag.cancels:
+                names.setdefault(tag.commit, set()).add(tag.version)
+
+        duplicates = {}
+        for commit, versions in names.items():
+            if len(versions) < 2:
+                continue
+            kept = self.version_of(commit) or Version(min(versions, key=version_key), commit)
+            surplus = []
+            for tag in self._annotated:
+                if tag.version in versions and tag.version != kept.name:
+                    surplus.append(tag.name)
+            duplicates[kept] = sorted(surplus)
+        return duplicates
+
+    @property
+    def withdrawn(self) -> list[Version]:
+        """The versions that were taken back."""
+        return [Version(name, commit) for commit, name in self._taken_back.items()]
+
+    def taken_back(self, commit: str) -> str | None:
+        """Return the name of the version that a commit was registered as before it was taken back.
+
+        ``None`` if it was never registered, or still is.
+        """
+        return self._taken_back.get(commit)
 
     def in_stage(self, stage: str) -> Version | None:
         """Return the version that is in a stage now; its name is the commit's if that is not registered."""
-        deregistered = self._deregistered
-        deregistered_commits = set()
-        for tag in self._annotated():
-            if tag.version in deregistered:
-                deregistered_commits.add(tag.commit)
-
         # Several versions can be in a stage, as nothing takes the earlier ones out: the latest counts.
-        assigned = [tag for tag in self._in_force(stage) if tag.commit not in deregistered_commits]
+        assigned = [tag for tag in self._in_force(stage) if self.taken_back(tag.commit) is None]
         if not assigned:
             return None
         commit = assigned[-1].commit
@@ -206,12 +246,12 @@ class RegistryTags:
 
     def ever_in(self, stage: str) -> list[Version]:
         """List the versions that are or were in a stage."""
-        versions: list[Version] = []
+        versions: dict[str, Version] = {}
         for tag in self._assignments(stage):
             version = self.version_of(tag.commit)
-            if version is not None and version not in versions:
-                versions.append(version)
-        return versions
+            if version is not None:
+                versions.setdefault(tag.commit, version)
+        return list(versions.values())
 
     def succession(self, stage: str) -> list[str]:
         """Return the commits that rollbacks of a stage go back through; the present one is the last.
@@ -220,15 +260,20 @@ class RegistryTags:
         back, not forward again.
         """
         commits: list[str] = []
+        present: set[str] = set()
         for tag in self._assignments(stage):
             # A cancelled version is no longer one to go back to.
             if tag.cancels:
-                if tag.commit in commits:
+                if tag.commit in present:
                     commits.remove(tag.commit)
+                    present.remove(tag.commit)
                 continue
-            if tag.commit in commits:
-                del commits[commits.index(tag.commit) :]
+            if tag.commit in present:
+                position = commits.index(tag.commit)
+                present.difference_update(commits[position:])
+                del commits[position:]
             commits.append(tag.commit)
+            present.add(tag.commit)
         return commits
 
     def assignments_of(self, version: Version, stage: str) -> list[RegistryTag]:
@@ -247,12 +292,30 @@ class RegistryTags:
         """Return the number of the next assignment, as gto counts: of any stage."""
         return 1 + max((tag.number for tag in self.tags), default=0)
 
+    @cached_property
     def _annotated(self) -> list[RegistryTag]:
         return [tag for tag in self.tags if tag.annotated]
 
+    @cached_property
+    def _by_commit(self) -> dict[str, Version]:
+        """The versions by commit; of several of one commit, the lowest."""
+        versions: dict[str, Version] = {}
+        for version in self.versions:
+            versions.setdefault(version.commit, version)
+        return versions
+
+    @cached_property
+    def _taken_back(self) -> dict[str, str]:
+        """The names of versions that were taken back, by commits that are registered no more."""
+        names = {}
+        for tag in self._annotated:
+            if tag.version in self._deregistered and tag.commit not in self._by_commit:
+                names[tag.commit] = str(tag.version)
+        return names
+
     def _assignments(self, stage: str) -> list[RegistryTag]:
         """List the tags that put a commit into a stage or take it out, in the order of their numbers."""
-        tags = [tag for tag in self._annotated() if tag.stage == stage]
+        tags = [tag for tag in self._annotated if tag.stage == stage]
         return sorted(tags, key=lambda tag: tag.number)
 
     def _in_force(self, stage: str) -> list[RegistryTag]:
@@ -264,11 +327,11 @@ class RegistryTags:
         tags = [tag for tag in last.values() if not tag.cancels]
         return sorted(tags, key=lambda tag: tag.number)
 
-    @property
+    @cached_property
     def _deregistered(self) -> set[str]:
         """The names of versions that were registered and taken back."""
         names = set()
-        for tag in self._annotated():
+        for tag in self._annotated:
             if tag.version and tag.cancels:
                 names.add(tag.version)
         return names
@@ -283,6 +346,20 @@ def decision_in(message: str) -> str | None:
     if match is None:
         return None
     return match[1].lower()
+
+
+def names_of(versions: Sequence[Version]) -> str:
+    """Return the names of versions for a message; of many, the first and the last."""
+    names = [version.name for version in versions]
+    if len(names) > 5:
+        return f"{names[0]} to {names[-1]} ({len(names)} versions)"
+    return ", ".join(names)
+
+
+def deletion(names: Sequence[str]) -> str:
+    """Return the command that deletes tags here and in ``origin``, from where every clone follows."""
+    listed = " ".join(f"'{name}'" for name in names)
+    return f"git tag --delete {listed}; git push --delete origin {listed}"
 
 
 def version_key(name: str) -> tuple[int, int, int, bool, str]:

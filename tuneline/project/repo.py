@@ -22,7 +22,7 @@ from tuneline.core.terminal import visible
 from tuneline.core.wording import first_of
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.model import is_folder
-from tuneline.project.dvc import Lock, cached_folder, cached_out, load_yaml, md5_of, read_lock
+from tuneline.project.dvc import Lock, cached_folder, cached_out, is_intact, load_yaml, md5_of, read_lock
 from tuneline.project.params_file import get_value
 from tuneline.project.programs import dvc_error
 from tuneline.project.registry import TAG_FORMAT, RegistryTag, RegistryTags, decision_in
@@ -165,16 +165,19 @@ def artifact_path(root: Path, name: str, commit: str | None = None) -> str:
 
 
 def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
-    """Return why the DVC remote does not have an artifact, as far as is known; ``None`` if it has it."""
+    """Return why the DVC remote does not have an artifact, as far as is known; ``None`` if it has it.
+
+    The sizes of its files are compared; nothing is fetched.
+    """
     try:
-        md5 = lock_at(root, commit).out(artifact_path(root, artifact, commit))
+        path = artifact_path(root, artifact, commit)
     except ArtifactError as missing_artifact:
         return str(missing_artifact)
-    if md5 is None:
+    if lock_at(root, commit).out(path) is None:
         return f"dvc.lock of {commit[:12]} does not list it"
 
     # A program of its own: a remote that does not answer is given up.
-    command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "has", md5]
+    command = [sys.executable, "-P", "-m", "tuneline.project.remote", "lacks", commit, path]
     try:
         done = subprocess.run(
             command, cwd=root, capture_output=True, text=True, check=False, timeout=REMOTE_TIMEOUT
@@ -182,17 +185,18 @@ def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
     except subprocess.TimeoutExpired:
         return f"the DVC remote did not answer within {REMOTE_TIMEOUT:g} seconds"
     if done.returncode == 0:
-        return None
+        return done.stdout.strip() or None
 
-    if not done.stderr.strip():
-        return "the DVC remote does not have its files"
-    return f"the DVC remote cannot be asked ({dvc_error(done.stderr).splitlines()[0]})"
+    reason = f"exit code {done.returncode}"
+    if done.stderr.strip():
+        reason = dvc_error(done.stderr).splitlines()[0]
+    return f"the DVC remote cannot be asked ({reason})"
 
 
 def why_not_in_cache(root: Path, artifact: str, commit: str) -> str | None:
     """Return why DVC's cache does not have an artifact; ``None`` if it has all files.
 
-    The files are not read.
+    The files are read only if their sizes are not those in ``dvc.lock``.
     """
     try:
         path = artifact_path(root, artifact, commit)
@@ -202,9 +206,31 @@ def why_not_in_cache(root: Path, artifact: str, commit: str) -> str | None:
     files = cached_folder(root, lock, path)
     if files is None:  # the artifact is one file
         files = {path: cached_out(root, lock, path)}
-    if None in files.values():
-        return "DVC's cache does not have its files"
+
+    cached = []
+    for file in files.values():
+        if file is None:
+            return "DVC's cache does not have its files"
+        cached.append(file)
+    size = sum(file.stat().st_size for file in cached)
+    if size == (lock.size(path) or size):
+        return None
+    for name, file in zip(files, cached, strict=True):
+        if not is_intact(file):
+            return f"{name} in DVC's cache is damaged ({file})"
     return None
+
+
+def messages_of(root: Path, commits: Sequence[str]) -> dict[str, str]:
+    """Return the message of each commit, by its hash."""
+    if not commits:
+        return {}
+    printed = git(root, "log", "--no-walk=unsorted", "-z", "--format=%H%n%B", *dict.fromkeys(commits))
+    messages = {}
+    for entry in printed.split("\0"):
+        sha, _, message = entry.partition("\n")
+        messages[sha] = message
+    return messages
 
 
 def why_no_gate(root: Path, tags: RegistryTags, stage: str) -> str | None:
@@ -283,11 +309,15 @@ def registered(root: Path, version: str, commit: Commit) -> list[str]:
     """
     # The tagged commits since then whose ``dvc.lock`` still has the model.
     option = f"--contains={commit.sha}"
-    tagged = set(git(root, "for-each-ref", option, "--format=%(*objectname)", "refs/tags").split())
+    tagged = sorted(set(git(root, "for-each-ref", option, "--format=%(*objectname)", "refs/tags").split()))
     with_model = set()
-    for sha in tagged:
-        if version in git(root, "show", f"{sha}:dvc.lock"):
-            with_model.add(sha)
+    if tagged:
+        # One program for all: there may be hundreds of versions.
+        matches = git(
+            root, "grep", "--name-only", "--fixed-strings", "-e", version, *tagged, "--", "dvc.lock"
+        )
+        for match in matches.splitlines():
+            with_model.add(match.partition(":")[0])
 
     versions = []
     stages = []

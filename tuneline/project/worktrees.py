@@ -42,7 +42,7 @@ def run_git(
     """
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **_author(root), **(env or {})}
     command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
-    shown = " ".join(_without_settings(arguments))
+    shown = " ".join(_shortened(_without_settings(arguments)))
     try:
         done = subprocess.run(
             command,
@@ -58,8 +58,21 @@ def run_git(
         raise GitError(visible(f"git {shown}: no answer in {timeout:g} s")) from None
     if done.returncode:
         refuse_foreign(done.stderr)
-        raise GitError(visible(f"git {shown}: {(done.stderr or done.stdout).strip()}"))
+        printed = "\n".join(_shortened((done.stderr or done.stdout).strip().splitlines()))
+        raise GitError(visible(f"git {shown}: {printed}"))
     return done.stdout.strip()
+
+
+MOST_SHOWN = 12
+"""Arguments and lines of a failed command that a message has: a push may name thousands of tags."""
+
+
+def _shortened(parts: Sequence[str]) -> list[str]:
+    """Return the first and last arguments, or lines, of many."""
+    if len(parts) <= MOST_SHOWN:
+        return list(parts)
+    half = MOST_SHOWN // 2
+    return [*parts[:half], f"[... {len(parts) - 2 * half} more]", *parts[-half:]]
 
 
 def _without_settings(arguments: Sequence[str]) -> list[str]:

@@ -1,4 +1,6 @@
+import os
 import socket
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -158,3 +160,78 @@ def test_rollback_pushes_a_version_that_origin_does_not_have(registry, tmp_path)
     rollback(registry, "production", None, "It was worse.", push=True)
     sh("git", "clone", "--quiet", "origin.git", "elsewhere", cwd=tmp_path)
     assert Registry(Repository(tmp_path / "elsewhere"), "onnx").in_stage("production") == first
+
+
+def test_rollback_to_the_version_in_production_changes_nothing_and_says_so(registry, monkeypatch, capsys):
+    promote(registry)
+    promote(registry)
+    before = registry.tags()
+    monkeypatch.setenv("TUNELINE_REPOSITORY", str(registry.repository.root))
+    monkeypatch.setattr(sys, "argv", ["promotion", "rollback", "--to", "v0.2.0"])
+    main()
+    said = capsys.readouterr().out
+    assert said.startswith("onnx in production: v0.2.0 (")
+    assert "as before: nothing was changed." in said
+    assert registry.tags() == before
+
+
+def test_version_that_was_taken_back_is_not_promoted_again(registry):
+    """A second version of its commit would end ``gto show`` with an error, for everybody."""
+    root = registry.repository.root
+    first, second = promote(registry), promote(registry)
+    sh("gto", "deregister", "onnx", "v0.2.0", cwd=root)
+    assert registry.in_stage("production") == first
+    with pytest.raises(
+        RegistryError, match=r"v0\.2\.0 .* was taken back.* git tag --delete 'onnx@v0\.2\.0!'"
+    ):
+        registry.promote(second.commit, "production", "It is better.")
+    assert registry.in_stage("production") == first
+    assert "v0.1.0" in sh("gto", "show", cwd=root)
+    assert registry.tags().withdrawn == [second]
+
+
+def test_number_of_programs_does_not_grow_with_the_number_of_versions(registry):
+    """A registry of years has hundreds of versions, and each program takes milliseconds."""
+
+    def programs(function) -> int:
+        started = []
+
+        def count(event: str, _: object) -> None:
+            if event == "subprocess.Popen":
+                started.append(event)
+
+        counting.append(count)
+        function()
+        counting.remove(count)
+        return len(started)
+
+    counting: list = []
+    sys.addaudithook(lambda event, arguments: [count(event, arguments) for count in list(counting)])
+    for _ in range(3):
+        promote(registry)
+    few = programs(lambda: rollback(registry, "production", None, "It was worse."))
+    for _ in range(12):
+        promote(registry)
+    assert programs(lambda: rollback(registry, "production", None, "It was worse.")) == few
+
+
+@pytest.mark.parametrize("stream", ["", "2>&1"])
+def test_command_whose_output_is_not_read_ends_without_a_traceback(registry, root, tmp_path, stream):
+    promote(registry)
+    promote(registry)
+    script = (
+        f"({sys.executable} -P -m flows.promotion rollback --to v0.1.0; echo $? > {tmp_path}/code) {stream}"
+        " | head --lines=0"
+    )
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=root,
+        env={**os.environ, "TUNELINE_REPOSITORY": str(registry.repository.root)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+    assert (tmp_path / "code").read_text() == "1\n"
+    assert registry.in_stage("production").name == "v0.1.0", "what was done before the first line stays"

@@ -1,4 +1,5 @@
 import subprocess
+import time
 from itertools import count
 
 import pytest
@@ -103,3 +104,43 @@ def test_other_tags_are_no_part_of_the_registry(repository):
 def test_bumped_version_is_higher(numbers, more):
     name = f"v{'.'.join(map(str, numbers))}{more}"
     assert version_key(bump(name)) > version_key(name)
+
+
+def test_second_version_of_a_commit_is_named_and_its_removal_repairs_gto(repository):
+    repository("a@v0.1.0", "a#1", "a@v0.2.0", "b@v0.3.0")
+    with pytest.raises(Exception, match="Multiple versions"):
+        gto.show(str(repository.root))
+    ((version, surplus),) = read(repository).duplicates().items()
+    assert (version.name, surplus) == ("v0.1.0", ["onnx@v0.2.0"])
+    repository.git("tag", "--delete", *surplus)
+    assert gto.show(str(repository.root))
+    assert read(repository).duplicates() == {}
+
+
+def test_version_that_was_taken_back_and_its_successor_are_one_too_many(repository):
+    repository("a@v0.1.0", "a#1", "a@v0.1.0!", "a@v0.2.0")
+    ((version, surplus),) = read(repository).duplicates().items()
+    assert (version.name, surplus) == ("v0.2.0", ["onnx@v0.1.0", "onnx@v0.1.0!"])
+    repository.git("tag", "--delete", *surplus)
+    assert gto.show(str(repository.root))
+    assert read(repository).in_stage("production").name == "v0.2.0"
+
+
+def test_thousand_versions_take_no_longer_than_one_look_at_each(repository):
+    """What is in production is asked by every flow, and again for each message."""
+    number = 1000
+    lines = []
+    for position in range(1, number + 1):
+        commit = f"{position:040x}"
+        for name in (f"onnx@v0.{position}.0", f"onnx#production#{position}"):
+            lines.append(
+                f"{position + number:040x} {commit} {position} {name} Promoted (nothing): it is better."
+            )
+    tags = RegistryTags.parse("\n".join(lines))["onnx"]
+    started = time.process_time()
+    assert tags.in_stage("production").name == f"v0.{number}.0"
+    assert len(tags.succession("production")) == len(tags.ever_in("production")) == number
+    for version in tags.versions:
+        assert tags.version_of(version.commit) == version
+    assert tags.duplicates() == {}
+    assert time.process_time() - started < 1

@@ -23,7 +23,6 @@ from tuneline.cli.predict.streaming import (
     RowReport,
     StreamOptions,
     TaskResult,
-    ended_by_reader,
     predict_file,
     say_summary,
     say_truncated,
@@ -475,7 +474,7 @@ class BatchPrediction:
         started = time.perf_counter()
         tally = Tally(self.options.bad_rows)
         columns = OutputColumns(self.model.load().task, self.columns.kept, self.options.deciding_window)
-        with ended_by_reader(), open_writer(output, columns) as writer, _scratch(output.path) as folder:
+        with open_writer(output, columns) as writer, _scratch(output.path) as folder:
             paths = []
             tasks = []
             for number, part in enumerate(parts):

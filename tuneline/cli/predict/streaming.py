@@ -1,15 +1,11 @@
 """Predictions of a deployed model for a stream of rows, with one window of rows in memory at a time."""
 
 import functools
-import os
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-
-import typer
 
 from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, Writer, open_writer
 from tuneline.core.terminal import progress, say
@@ -132,8 +128,7 @@ def predict_and_say(
     They go to standard error.
     """
     started = time.perf_counter()
-    with ended_by_reader():
-        result = predict_file(model, source, columns, output, options)
+    result = predict_file(model, source, columns, output, options)
     say_truncated(result.truncated, result.rows, model)
     say_summary(result.rows, result.skipped, started)
 
@@ -143,17 +138,6 @@ def say_truncated(truncated: int, rows: int, model: TextClassifier) -> None:
     if truncated:
         share = truncated / rows
         say(f"{truncated:,} of {rows:,} rows ({share:.1%}) are {model.unread}", error=True)
-
-
-@contextmanager
-def ended_by_reader() -> Iterator[None]:
-    """End the command without a traceback if the reader of standard output stops, as ``head`` does."""
-    try:
-        yield
-    except BrokenPipeError:
-        # Python flushes standard output once more at its end, which would fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(1) from None
 
 
 def say_summary(rows: int, skipped: int, started: float, kept: int = 0) -> None:

@@ -1,0 +1,83 @@
+"""A lost machine comes back from a bare origin and a DVC remote, by the commands of docs/restore.md."""
+
+import re
+import shutil
+import sqlite3
+import sys
+
+import pytest
+
+from flows.promotion.production import fetch_model
+from flows.promotion.registry import Registry
+from flows.runs.pipeline import Pipeline
+from flows.runs.processes import Programs
+from flows.runs.repository import Repository
+from tests.dvc_files import add_remote
+from tests.flows.conftest import sh
+from tuneline.cli.doctor import check_registry
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def lost(toy, registry, promoted, root, tmp_path):
+    """A project of which nothing is left but a bare origin and the folder of a DVC remote."""
+    sh("git", "init", "--quiet", "--bare", "--initial-branch=main", "origin.git", cwd=tmp_path)
+    sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
+    add_remote(toy.root, tmp_path / "shelf")
+    sh("git", "commit", "--quiet", "--all", "--message=A remote", cwd=toy.root)
+    sh("git", "push", "--quiet", "origin", "main", cwd=toy.root)
+    sh(
+        sys.executable,
+        "-P",
+        "-m",
+        "flows.promotion",
+        "publish",
+        cwd=root,
+        env={"TUNELINE_REPOSITORY": str(toy.root)},
+    )
+    model = (toy.root / "models/onnx/model.onnx").read_bytes()
+    shutil.rmtree(toy.root)
+    return model
+
+
+@pytest.mark.promise("restored-machine")
+def test_lost_machine_is_restored_from_origin_and_dvc_remote(lost, tmp_path, monkeypatch):
+    sh("git", "clone", "--quiet", "origin.git", "restored", cwd=tmp_path)
+    restored = tmp_path / "restored"
+
+    # what is in production, and that it is whole
+    assert sh("tuneline", "versions", cwd=restored).startswith("onnx v0.1.0 is in production")
+    monkeypatch.chdir(restored)
+    results = [(result.level, result.message) for result in check_registry(restored)]
+    assert ("ok", "onnx v0.1.0, which is in production, is in the DVC remote and in origin") in results
+
+    # the data and results of main: nothing is to be computed
+    sh("dvc", "pull", "--quiet", "--allow-missing", cwd=restored)
+    assert sh("dvc", "status", cwd=restored).strip() == "Data and pipelines are up to date."
+
+    # the model, as flow score fetches it
+    registry = Registry(Repository(restored), "onnx")
+    pipeline = Pipeline(Programs(restored, "restored"), print)
+    shutil.rmtree(restored / ".dvc" / "cache")
+    fetched = fetch_model(registry, registry.in_stage("production"), pipeline)
+    assert (fetched.folder / "model.onnx").read_bytes() == lost
+    assert fetched.profile is not None
+
+
+def test_copy_of_the_database_is_whole_while_it_is_written(root, tmp_path):
+    """By the command of the page, beside a transaction that is open."""
+    page = (root / "docs/restore.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^python -c .*VACUUM INTO.*$", page, re.MULTILINE)
+    home = tmp_path / "home"
+    (home / ".prefect").mkdir(parents=True)
+    (tmp_path / "BACKUP").mkdir()
+    with sqlite3.connect(home / ".prefect/prefect.db") as database:
+        database.execute("PRAGMA journal_mode = WAL")  # as Prefect sets it
+        database.execute("CREATE TABLE runs (name)")
+        database.execute("INSERT INTO runs VALUES ('kept')")
+        database.commit()
+        database.execute("INSERT INTO runs VALUES ('in progress')")
+        sh("bash", "-c", command, cwd=tmp_path, env={"HOME": str(home)})
+    copy = sqlite3.connect(tmp_path / "BACKUP/prefect.db")
+    assert copy.execute("SELECT name FROM runs").fetchall() == [("kept",)]
