@@ -49,6 +49,7 @@ SERVER = {
         "promotion/test_production",
         "server/test_api",
         "server/test_crashes",
+        "server/test_connections",
         "server/test_deploy",
         "server/test_passwords",
         "server/test_sockets",

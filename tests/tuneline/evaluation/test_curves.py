@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import special
 from sklearn import metrics
 
-from tuneline.metrics import curves
+from tuneline.evaluation import curves
 
 
 def made(rows, classes=2, seed=0, skill=1.0):
