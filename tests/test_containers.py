@@ -10,7 +10,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from ruamel.yaml import YAML
 
-from flows.server.serve import APPLICATION
+from flows.server.serve import SERVER
 from flows.server.worker import RUNS_END_WITHIN
 from tests.conftest import ROOT
 
@@ -190,7 +190,7 @@ def test_server_in_the_containers_has_a_password_and_no_default_for_it():
     passwords |= {SERVICES[name]["environment"]["PREFECT_API_AUTH_STRING"] for name in ("deploy", "worker")}
     assert len(passwords) == 1
     assert passwords.pop().startswith("${PREFECT_API_AUTH_STRING:?")
-    assert APPLICATION in SERVICES["server"]["command"]
+    assert SERVER in SERVICES["server"]["command"]
     assert all(
         port.startswith("127.0.0.1:") for service in SERVICES.values() for port in service.get("ports", [])
     )

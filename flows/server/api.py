@@ -1,6 +1,6 @@
 """Prefect's server, with a password and only for the addresses it is served at.
 
-``uvicorn --factory flows.server.api:create_app`` runs it.
+``python -m flows.server`` runs it (flows/server/__main__.py).
 
 ``prefect server start`` lets everybody in and accepts requests from any web page: one in the browser of a
 user could create a deployment, which a worker executes. This application is the same, except that it
@@ -15,7 +15,9 @@ user could create a deployment, which a worker executes. This application is the
   otherwise.
 - has no page of its API (``/docs``), which would answer without the password and load scripts from elsewhere;
 - looks after runs that died (flows/server/crashes.py);
-- says that it is ready only if its database takes a write (flows/server/ready.py);
+- says that it is ready only if its database takes a write (flows/server/ready.py) and schedules have their
+  next runs (flows/server/schedules.py);
+- corrects what was written while the clock was ahead (flows/server/clock.py);
 - writes to SQLite without losing what it cannot write at once (flows/server/api.py).
 
 Its addresses are those in ``PREFECT_API_URL`` and, for browsers, ``PREFECT_UI_API_URL`` if that differs; and
@@ -26,10 +28,9 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -43,14 +44,21 @@ from tuneline.core.errors import ParamsError
 from tuneline.core.terminal import visible
 from tuneline.settings import load_settings
 
+if TYPE_CHECKING:
+    from flows.server.schedules import Schedules
+
 VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM"
 """Start of the names of the settings of the service that removes old runs."""
 ROOT = Path(__file__).parents[2]
 LOOPBACK = ("127.0.0.1", "localhost")
 
 
-def create_app() -> TrustedHostMiddleware:
-    """Return the application."""
+def create_app(restart: Callable[[], None]) -> TrustedHostMiddleware:
+    """Return the application.
+
+    Args:
+        restart: Ends the server in such a way that it starts again. It is called when the clock was set back.
+    """
     # settings, before Prefect reads them
     hosts, origins = served_at(os.environ)
     os.environ["PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS"] = ",".join(origins)
@@ -61,10 +69,12 @@ def create_app() -> TrustedHostMiddleware:
     for name, value in vacuum(settings.retention.prefect_days).items():
         os.environ.setdefault(name, value)
     from prefect.server.api import server  # reads the settings when it is imported
+    from prefect.server.database import provide_database_interface
     from prefect.settings import get_current_settings
 
     import flows.server.notifications  # noqa: F401 - the class of the block that sends notifications
     from flows.server.passwords import PasswordGuard, WrongPasswords, compare_as_bytes
+    from flows.server.schedules import Schedules
     from flows.server.sockets import SocketGuard
 
     password = get_current_settings().server.api.auth_string
@@ -81,8 +91,9 @@ def create_app() -> TrustedHostMiddleware:
     application = server.create_app(final=True)
     _limit_requests_only(application)
     _remove_docs(application)
-    _answer_ready(application)
-    _watch_runs(application, password.get_secret_value())
+    schedules = Schedules(provide_database_interface())
+    _answer_ready(application, schedules)
+    _watch(application, schedules, restart, password.get_secret_value())
     # Around the application and not one of its middlewares: its automations send it requests themselves, for
     # a host name of their own.
     wrong_passwords = WrongPasswords()
@@ -132,13 +143,13 @@ def _remove_docs(application: FastAPI) -> None:
             ]
 
 
-def _answer_ready(application: FastAPI) -> None:
+def _answer_ready(application: FastAPI, schedules: "Schedules") -> None:
     """Answer ``/api/ready`` instead of Prefect, which lets that path in without the password."""
     from prefect.server.database import provide_database_interface
 
     from flows.server.ready import Readiness
 
-    readiness = Readiness(provide_database_interface().database_config)
+    readiness = Readiness(provide_database_interface().database_config, lambda: schedules.problem)
     for mount in application.routes:
         if isinstance(mount, Mount) and mount.name == "api" and isinstance(mount.app, FastAPI):
             route = APIRoute("/ready", readiness.answer, methods=["GET"], response_model=None)
@@ -146,11 +157,13 @@ def _answer_ready(application: FastAPI) -> None:
             mount.app.router.routes.insert(0, route)
 
 
-def _watch_runs(application: FastAPI, password: str) -> None:
-    """Watch the runs as long as the application runs."""
+def _watch(application: FastAPI, schedules: "Schedules", restart: Callable[[], None], password: str) -> None:
+    """Watch runs, schedules and the clock as long as the application runs."""
     from prefect.client.orchestration import PrefectClient
+    from prefect.server.database import provide_database_interface
 
-    from flows.server.crashes import watch
+    from flows.server import clock, crashes
+    from flows.server.schedules import watch as watch_schedules
 
     prefect_lifespan = application.router.lifespan_context
 
@@ -162,11 +175,17 @@ def _watch_runs(application: FastAPI, password: str) -> None:
             prefect_lifespan(app) as state,
             PrefectClient("http://127.0.0.1/api", auth_string=password, httpx_settings=inside) as client,
         ):
-            watching = asyncio.create_task(watch(client))
+            await clock.correct(provide_database_interface(), client)
+            watching = [
+                asyncio.create_task(crashes.watch(client)),
+                asyncio.create_task(watch_schedules(schedules)),
+                asyncio.create_task(clock.watch(restart)),
+            ]
             try:
                 yield state
             finally:
-                watching.cancel()
+                for task in watching:
+                    task.cancel()
 
     application.router.lifespan_context = lifespan
 
@@ -203,14 +222,22 @@ def lock_at_begin() -> None:
 
     Then it waits its turn, for up to a minute. A transaction that locks at its first write fails at once if
     another one has written since it began.
+
+    Only its own session locks. While it is open, Prefect may read in another one (the event of a paused work
+    queue): that would wait for it, and it for that.
     """
-    from prefect.server.database.configurations import AioSqliteConfiguration
+    from prefect.server.database.configurations import SQLITE_BEGIN_MODE, AioSqliteConfiguration
 
-    begin = AioSqliteConfiguration.begin_transaction
-
-    def begin_transaction(
-        self: AioSqliteConfiguration, session: AsyncSession, **_deferred: bool
-    ) -> AbstractAsyncContextManager[AsyncSessionTransaction]:
-        return begin(self, session, with_for_update=True)
+    @contextlib.asynccontextmanager
+    async def begin_transaction(
+        _self: AioSqliteConfiguration, session: AsyncSession, **_deferred: bool
+    ) -> AsyncIterator[AsyncSessionTransaction]:
+        async with session.begin() as transaction:
+            mode = SQLITE_BEGIN_MODE.set("IMMEDIATE")
+            try:
+                await session.connection()  # begins
+            finally:
+                SQLITE_BEGIN_MODE.reset(mode)
+            yield transaction
 
     AioSqliteConfiguration.begin_transaction = begin_transaction  # type: ignore[assignment, method-assign]

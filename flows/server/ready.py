@@ -1,4 +1,4 @@
-"""Readiness of the server: it is ready if its database takes a write.
+"""Readiness of the server: it is ready if its database takes a write, and each schedule has its next run.
 
 Prefect's own ``/ready`` connects to the database and ``/health`` does not even that, so both say OK while the
 disk is full and no run can change its state. ``flows.server.api`` answers ``GET /api/ready`` with this.
@@ -10,6 +10,7 @@ disk, that row is written while no run and no line of a log can be added.
 import asyncio
 import secrets
 import time
+from collections.abc import Callable
 
 import sqlalchemy as sa
 from fastapi import status
@@ -34,17 +35,29 @@ _INSERT = "INSERT INTO tuneline_ready VALUES (:content)"
 class Readiness:
     """Whether a database takes writes; one write at a time, and none within the interval after another."""
 
-    def __init__(self, database: BaseDatabaseConfiguration) -> None:
+    def __init__(
+        self, database: BaseDatabaseConfiguration, other_problem: Callable[[], str | None] = lambda: None
+    ) -> None:
+        """Prepare it.
+
+        Args:
+            database: The database that takes writes, or does not.
+            other_problem: Returns why the server is not ready all the same; ``None`` if it is.
+        """
         self._database = database
+        self._other_problem = other_problem
         self._write: asyncio.Task[bool] | None = None
         self._ended = 0.0
         self._was_ready = True
 
     async def answer(self) -> JSONResponse:
-        """Return status 200 if the database takes a write, else 503 and one sentence."""
-        if await self.is_ready():
+        """Return status 200 if nothing is wrong, else 503 and one sentence."""
+        problem = self._other_problem()
+        if not await self.is_ready():
+            problem = NOT_READY
+        if problem is None:
             return JSONResponse({"message": "OK"})
-        return JSONResponse({"message": NOT_READY}, status.HTTP_503_SERVICE_UNAVAILABLE)
+        return JSONResponse({"message": problem}, status.HTTP_503_SERVICE_UNAVAILABLE)
 
     async def is_ready(self) -> bool:
         """Return True if the database takes a write, now or a few seconds ago."""

@@ -29,7 +29,8 @@ from tuneline.core.locks import BusyError, locked
 from tuneline.core.processes import ending
 from tuneline.core.terminal import say
 
-APPLICATION = "flows.server.api:create_app"
+SERVER = "flows.server"
+"""Module that serves."""
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 """Environment variable of the server with its password."""
 CLIENT_AUTH = "PREFECT_API_AUTH_STRING"
@@ -216,14 +217,16 @@ def start_module(module: str, *arguments: str, env: dict[str, str], **more: Any)
 def server(host: str, port: int, env: dict[str, str], **more: Any) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server and wait until it answers."""
     address = ("--host", host, "--port", str(port))
-    command = ("uvicorn", "--factory", APPLICATION, *address, "--log-level", "warning")
-    with ending(start_module(*command, env=env, **more)) as process:
+    with ending(start_module(SERVER, *address, env=env, **more)) as process:
         until = time.monotonic() + SERVER_START
         api = env["PREFECT_API_URL"]
         problem = _problem(api)
         while problem is not None:
-            if process.poll() is not None:
-                sys.exit(f"The Prefect server ended with exit status {process.poll()}; its output is above.")
+            status = process.poll()
+            if status is not None:
+                say(f"The Prefect server ended with exit status {status}; its output is above.", error=True)
+                # A service is not started again where that changes nothing (containers/tuneline@.service).
+                sys.exit(max(status, 1))
             if time.monotonic() > until:
                 sys.exit(
                     f"The Prefect server did not answer at {api} within {SERVER_START:.0f} s, but it runs:"

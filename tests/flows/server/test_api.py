@@ -9,7 +9,7 @@ import pytest
 from prefect.events import emit_event
 
 from flows.server.api import create_app, served_at, vacuum
-from flows.server.serve import APPLICATION, AUTH
+from flows.server.serve import AUTH, SERVER
 from tests.conftest import ROOT
 from tests.flows.prefect_server import LOGIN, until
 
@@ -115,7 +115,7 @@ def test_health_and_readiness_need_no_password(ask):
 @pytest.mark.parametrize("password", [None, pytest.param("", marks=pytest.mark.slow)])
 def test_server_without_a_password_does_not_start(tmp_path, password):
     env = {**os.environ, "PREFECT_HOME": str(tmp_path), **({} if password is None else {AUTH: password})}
-    command = [sys.executable, "-m", "uvicorn", "--factory", APPLICATION, "--port", "0"]
+    command = [sys.executable, "-m", SERVER, "--port", "0"]
     done = subprocess.run(
         command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=100
     )
@@ -129,7 +129,7 @@ def test_server_with_invalid_settings_does_not_start(tmp_path, monkeypatch):
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "flows.yaml").write_text("retention: {prefect_day: 3}\n")
     with pytest.raises(SystemExit, match=r"retention\.prefect_day: unknown key"):
-        create_app()
+        create_app(restart=lambda: None)
 
 
 @pytest.mark.parametrize(

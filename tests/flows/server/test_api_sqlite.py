@@ -47,6 +47,26 @@ def test_transactions_that_read_and_then_write_wait_for_each_other(tmp_path, loc
     assert asyncio.run(main()) == 4
 
 
+def test_read_in_another_session_does_not_wait_for_the_transaction_around_it(tmp_path, locking):
+    """As when Prefect pauses a work queue, and reads what the event of it needs."""
+
+    async def main() -> int:
+        database = AioSqliteConfiguration(f"sqlite+aiosqlite:///{tmp_path / 'store.db'}")
+        engine = await database.engine()
+        async with engine.connect() as connection:
+            await connection.execute(sa.text("CREATE TABLE counts AS SELECT 5 AS count"))
+        async with (
+            await database.session(engine) as session,
+            database.begin_transaction(session),
+            await database.session(engine) as other,
+        ):
+            await session.execute(sa.text("UPDATE counts SET count = 6"))
+            async with asyncio.timeout(5):
+                return (await other.execute(sa.text("SELECT count FROM counts"))).scalar_one()
+
+    assert asyncio.run(main()) == 5
+
+
 @flow
 def busy():
     pass

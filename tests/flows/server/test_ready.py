@@ -98,6 +98,20 @@ def test_request_that_is_given_up_does_not_end_the_write(tmp_path):
     assert asyncio.run(main())
 
 
+def test_schedules_without_their_runs_are_not_ready(tmp_path):
+    database = AioSqliteConfiguration(f"sqlite+aiosqlite:///{tmp_path / 'prefect.db'}")
+    problems: list[str | None] = [None, "The next run is missing of train-nightly."]
+
+    async def main() -> list[tuple[int, bytes]]:
+        readiness = Readiness(database, problems.pop)
+        answers = [await readiness.answer(), await readiness.answer()]
+        return [(answer.status_code, answer.body) for answer in answers]
+
+    missing, complete = asyncio.run(main())
+    assert missing == (503, b'{"message":"The next run is missing of train-nightly."}')
+    assert complete == (200, b'{"message":"OK"}')
+
+
 @pytest.mark.slow  # a PostgreSQL server
 @pytest.mark.promise("full-database")
 def test_postgresql_that_takes_no_writes_is_not_ready():
@@ -137,13 +151,9 @@ def test_server_on_a_full_disk_says_so_without_the_password(tmp_path, homes):
     command = [
         sys.executable,
         "-m",
-        "uvicorn",
-        "--factory",
-        serve.APPLICATION,
+        serve.SERVER,
         "--port",
         str(port),
-        "--log-level",
-        "warning",
     ]
     with (tmp_path / "log").open("w") as log:
         server = subprocess.Popen(

@@ -124,9 +124,7 @@ def test_other_terminal_logs_in_and_runs_a_deployment_until_the_server_ends(made
     assert not [line for line in command_lines() if password in line]
 
     (server,) = [
-        one
-        for one in started_with("PREFECT_HOME", str(tmp_path / "home"))
-        if serve.APPLICATION in one.cmdline()
+        one for one in started_with("PREFECT_HOME", str(tmp_path / "home")) if serve.SERVER in one.cmdline()
     ]
     server.kill()
     until(lambda: " ended; its output is above." in made_served(), 100, "serve to end")
