@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 from prefect import flow, get_run_logger
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas import State
@@ -22,6 +23,7 @@ from prefect.client.schemas.filters import (
     FlowFilter,
     FlowFilterName,
     FlowRunFilter,
+    FlowRunFilterEndTime,
     FlowRunFilterState,
     FlowRunFilterStateType,
 )
@@ -45,10 +47,13 @@ from tuneline.core.terminal import visible
 from tuneline.project.branches import BranchProblem, parted, rewritten
 from tuneline.project.drop_folder import labelled_files
 from tuneline.project.dvc import cache_folder, default_remote, remote_folder
+from tuneline.project.messages import ServerError, messages
 from tuneline.project.repo import why_no_gate, why_not_in_dvc_remote
 from tuneline.project.worktrees import GitError
 from tuneline.settings import Alerts, Scoring, Settings, load_settings
 
+SERVER_PATIENCE = 60.0
+"""Seconds to wait for the server's answer about itself; it writes to its database first."""
 TRAIN_FLOW = "train"
 """Name of the flow whose silence is an alert."""
 
@@ -88,7 +93,9 @@ def runs_silent(client: SyncPrefectClient, limit: float | None, now: datetime) -
     """Return how long ago a run of flow ``train`` last succeeded, or the flow was deployed, if none has."""
     of_flow = FlowFilter(name=FlowFilterName(any_=[TRAIN_FLOW]))
     succeeded = FlowRunFilter(
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.COMPLETED]))
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.COMPLETED])),
+        # A run that ended later than now ended while the clock was ahead: nobody knows when.
+        end_time=FlowRunFilterEndTime(before_=now),
     )
     runs = client.read_flow_runs(
         flow_filter=of_flow, flow_run_filter=succeeded, sort=FlowRunSort.END_TIME_DESC, limit=1
@@ -106,6 +113,32 @@ def runs_silent(client: SyncPrefectClient, limit: float | None, now: datetime) -
     else:
         message = f"flow {TRAIN_FLOW} is not deployed"
     return Condition("tuneline.runs.silent", f"tuneline.runs.{TRAIN_FLOW}", TRAIN_FLOW, message, age, limit)
+
+
+def server_unready(api: str) -> Condition:
+    """Return what the server says about itself (flows/server/ready.py)."""
+    hours = None
+    try:
+        answer = httpx.get(f"{api}/ready", timeout=SERVER_PATIENCE)
+    except httpx.HTTPError as error:
+        message = f"the server does not say if it is ready: {type(error).__name__}"
+    else:
+        message = "the server is ready"
+        if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+            message = f"the server is not ready: {answer.json()['message']}"
+            hours = SERVER_PATIENCE / 3600
+    return Condition("tuneline.server.unready", "tuneline.server.ready", "server", message, hours, limit=0.0)
+
+
+def nobody_told() -> str | None:
+    """Return why messages may reach nobody; ``None`` if the last one arrived."""
+    api = get_current_settings().api
+    password = api.auth_string.get_secret_value() if api.auth_string else None
+    try:
+        known = messages(api.url or "", password)
+    except ServerError as error:
+        return str(error)
+    return f"{known.text} ({known.remedy})" if known.remedy else None
 
 
 def production_old(registry: Registry, stage: str, limit: float | None, now: datetime) -> Condition:
@@ -404,6 +437,7 @@ def watch() -> State[Any]:
         silent = runs_silent(client, limits.runs_silent_hours, now)
     conditions = [
         silent,
+        server_unready(get_current_settings().api.url or ""),
         production_old(registry, stage, _in_hours(limits.production_old_days), now),
         production_one_copy(registry, stage, limits.one_copy_hours, now),
         scoring_behind(repository, settings.scoring, limits.scoring_behind_hours, now),
@@ -418,7 +452,8 @@ def watch() -> State[Any]:
     state = _report(conditions, repository.state / "alerts", limits)
     ungated = why_no_gate(repository.root, registry.tags(), stage)
     hold = registry.tags().hold(stage)
-    state.message = visible("; ".join(filter(None, [state.message, *changes, ungated, hold])))
+    untold = nobody_told()
+    state.message = visible("; ".join(filter(None, [state.message, *changes, ungated, hold, untold])))
     return state
 
 

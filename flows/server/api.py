@@ -18,6 +18,7 @@ user could create a deployment, which a worker executes. This application is the
 - says that it is ready only if its database takes a write (flows/server/ready.py) and schedules have their
   next runs (flows/server/schedules.py);
 - corrects what was written while the clock was ahead (flows/server/clock.py);
+- does not start with a damaged file of SQLite (flows/server/sqlite.py);
 - writes to SQLite without losing what it cannot write at once (flows/server/api.py).
 
 Its addresses are those in ``PREFECT_API_URL`` and, for browsers, ``PREFECT_UI_API_URL`` if that differs; and
@@ -29,6 +30,7 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -72,10 +74,11 @@ def create_app(restart: Callable[[], None]) -> TrustedHostMiddleware:
     from prefect.server.database import provide_database_interface
     from prefect.settings import get_current_settings
 
-    import flows.server.notifications  # noqa: F401 - the class of the block that sends notifications
+    import flows.server.recipient  # noqa: F401 - the class of the block that sends notifications
     from flows.server.passwords import PasswordGuard, WrongPasswords, compare_as_bytes
     from flows.server.schedules import Schedules
     from flows.server.sockets import SocketGuard
+    from flows.server.sqlite import refuse_damaged
 
     password = get_current_settings().server.api.auth_string
     if password is None or not password.get_secret_value():
@@ -84,6 +87,8 @@ def create_app(restart: Callable[[], None]) -> TrustedHostMiddleware:
             " the same"
         )
         sys.exit(f"The server has no password. Set {variables}.")
+
+    refuse_damaged(provide_database_interface().database_config.connection_url)
 
     # the application
     lock_at_begin()
@@ -163,6 +168,8 @@ def _watch(application: FastAPI, schedules: "Schedules", restart: Callable[[], N
     from prefect.server.database import provide_database_interface
 
     from flows.server import clock, crashes
+    from flows.server.notifications import report
+    from flows.server.recipient import deliveries
     from flows.server.schedules import watch as watch_schedules
 
     prefect_lifespan = application.router.lifespan_context
@@ -175,6 +182,7 @@ def _watch(application: FastAPI, schedules: "Schedules", restart: Callable[[], N
             prefect_lifespan(app) as state,
             PrefectClient("http://127.0.0.1/api", auth_string=password, httpx_settings=inside) as client,
         ):
+            deliveries.report = partial(report, client)
             await clock.correct(provide_database_interface(), client)
             watching = [
                 asyncio.create_task(crashes.watch(client)),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ruamel.yaml import YAML
 
 from tuneline.core.terminal import say, visible
+from tuneline.project.messages import ServerError, messages
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -86,9 +87,21 @@ def deploy(env: Mapping[str, str], train_queue: str | None = None) -> None:
         _run_module(create_pool, env)
         _run_module(["prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file)], env)
 
+    _say_who_is_told(env)
     if paused:
         title = "Somebody paused these, and they stay paused until they are resumed on the server's page:"
         say(visible("\n  ".join([title, *paused])))
+
+
+def _say_who_is_told(env: Mapping[str, str]) -> None:
+    """Say if messages reach nobody: a new database has no address."""
+    try:
+        known = messages(env["PREFECT_API_URL"], env.get("PREFECT_API_AUTH_STRING"))
+    except ServerError as error:
+        say(visible(f"Messages: {error}"), error=True)
+        return
+    if known.remedy:
+        say(visible(f"Messages: {known.text}. {known.remedy}"), error=True)
 
 
 def _run_module(command: list[str], env: Mapping[str, str]) -> None:

@@ -6,101 +6,36 @@ Slack, Teams, mail and web hooks.
 """
 
 import argparse
+import asyncio
 import contextlib
 import getpass
-import logging
 import os
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 from uuid import UUID
 
 import httpx
-from apprise import Apprise, NotifyBase
-from prefect.blocks.abstract import NotificationError
-from prefect.blocks.notifications import AppriseNotificationBlock
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import PrefectClient, SyncPrefectClient, get_client
+from prefect.client.schemas.actions import VariableCreate, VariableUpdate
 from prefect.events.actions import SendNotification
 from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import get_current_settings
-from pydantic import SecretStr, ValidationError
+from pydantic import ValidationError
 
 from flows.runs.repository import Repository
+from flows.server.recipient import AddressError, Recipient
 from tuneline.core.errors import ParamsError
 from tuneline.core.terminal import say, visible
 from tuneline.core.yaml_files import read_yaml
-
-
-class AddressError(ValueError):
-    """The address has no form that can be sent to. The message does not contain it."""
-
-
-class Recipient(AppriseNotificationBlock):
-    """Sends to one address of Apprise: Slack, Teams, mail, web hooks and many more."""
-
-    _block_type_name = "Tuneline recipient"
-    retries: ClassVar[int] = 3
-    retry_seconds: ClassVar[float] = 20.0
-
-    @classmethod
-    def of(cls, address: str) -> "Recipient":
-        """Return the block for an address; a plain web address is a web hook that takes JSON."""
-        # As it is first: Apprise knows the web addresses of Slack and Teams.
-        addresses = [address]
-        if address.startswith(("https://", "http://")):
-            addresses.append(address.replace("http", "json", 1))
-        for candidate in addresses:
-            if open_address(candidate):
-                return cls(url=SecretStr(candidate))
-        raise AddressError("This is not an address that notifications can be sent to.")
-
-    @property
-    def service(self) -> str:
-        """Name of the service, for people."""
-        service = open_address(self.url.get_secret_value())
-        return str(service.service_name) if service else "unknown"
-
-    def block_initialization(self) -> None:
-        """Open the address, with more attempts if the receiver does not answer."""
-        super().block_initialization()
-        for service in self._apprise_client:
-            service.retry = self.retries
-            service.wait = self.retry_seconds
-
-    def try_once(self, subject: str, body: str) -> str | None:
-        """Send a message without another attempt, and return why that failed; ``None`` if it did not."""
-        for service in self._apprise_client:
-            service.retry = 0
-        with self.raise_on_failure():
-            try:
-                self.notify(body, subject)
-            except NotificationError as error:
-                return error.log.strip() or "The receiver gave no reason."
-        return None
-
-
-def open_address(address: str) -> NotifyBase | None:
-    """Return Apprise's service for an address; ``None`` if there is none.
-
-    Apprise would log the address with its secret.
-    """
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with contextlib.suppress(TypeError):
-            return Apprise.instantiate(address)
-        return None
-    finally:
-        logging.disable(disabled)
-
+from tuneline.project.messages import BLOCK, SET, VARIABLE, MessageRecord
 
 ADDRESS = "TUNELINE_NOTIFY"
 """Environment variable with the address."""
 NOTIFICATIONS = Path("conf/notifications.yaml")
-BLOCK = "people"
-"""Name of the block with the address."""
 ACTIONS = {
     "set": "set or replace the address, and apply conf/notifications.yaml",
     "update": "apply conf/notifications.yaml after a change",
@@ -145,15 +80,17 @@ def _run(action: str, client: SyncPrefectClient) -> list[str]:
     entries = read_entries(Repository.here().root)  # before anything is changed
     if action == "set":
         Recipient.of(read_address()).save(BLOCK, overwrite=True)
+        asyncio.run(_record(MessageRecord()))
     block = _block(client)
     if block is None:
-        raise NotificationsError("No address is set yet: python -m flows.server.notifications set")
+        raise NotificationsError(f"No address is set yet: {SET}")
     recipient = cast("Recipient", Recipient.load(BLOCK))  # it would be a coroutine in asynchronous code
 
     if action == "test":
-        reason = recipient.try_once("Tuneline: test", "Notifications of Tuneline arrive here.")
+        reason = recipient.send_once("Tuneline: test", "Notifications of Tuneline arrive here.")
         if reason:
             raise NotificationsError(f"{recipient.service} did not take the message: {reason}")
+        asyncio.run(_record(MessageRecord(accepted=datetime.now(UTC))))
         return [f"Sent a message to {recipient.service}."]
 
     automations = automations_of(entries, block)
@@ -162,6 +99,29 @@ def _run(action: str, client: SyncPrefectClient) -> list[str]:
     for name in apply_automations(client, automations):
         lines.append(f"  {name}")
     return lines
+
+
+async def _record(record: MessageRecord) -> None:
+    async with get_client() as client:
+        await write_record(client, record)
+
+
+async def write_record(client: PrefectClient, record: MessageRecord) -> None:
+    """Replace the record of the messages on the server."""
+    value = record.model_dump(mode="json")
+    if await client.read_variable_by_name(VARIABLE) is None:
+        await client.create_variable(VariableCreate(name=VARIABLE, value=value))
+    else:
+        await client.update_variable(VariableUpdate(name=VARIABLE, value=value))
+
+
+async def report(client: PrefectClient, what: str, time: datetime) -> None:
+    """Record that a message was ``accepted`` or ``lost``, and when."""
+    variable = await client.read_variable_by_name(VARIABLE)
+    record = MessageRecord()
+    if variable is not None:
+        record = MessageRecord.model_validate(variable.value)
+    await write_record(client, record.model_copy(update={what: time}))
 
 
 def read_address() -> str:
@@ -223,6 +183,8 @@ def remove_automations(client: SyncPrefectClient) -> list[str]:
         return []
     names = _delete(client, block, keep=set())
     client.delete_block_document(block)
+    with contextlib.suppress(ObjectNotFound):  # no message was sent
+        client.delete_variable_by_name(VARIABLE)
     return [*names, "the address"]
 
 

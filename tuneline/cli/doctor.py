@@ -34,6 +34,7 @@ from tuneline.params.model import is_folder
 from tuneline.project import git_hook
 from tuneline.project.branches import parted, rewritten
 from tuneline.project.drop_folder import labelled_files
+from tuneline.project.messages import ServerError, messages
 from tuneline.project.registry import Version
 from tuneline.project.repo import (
     COMMIT,
@@ -86,7 +87,7 @@ def command(
 
     Exit code 1 if there is an error.
     """
-    checks = [check_machine, check_checkout, check_registry]
+    checks = [check_machine, check_checkout, check_registry, check_messages]
     if data:
         checks.append(check_cache)
 
@@ -753,3 +754,21 @@ def _why_not_in_origin(root: Path, artifact: str, version: Version) -> str | Non
     if version.commit not in done.stdout:
         return "origin does not have its tag"
     return None
+
+
+def check_messages(_root: Path) -> Iterator[DoctorResult]:
+    """Check that messages about runs and alerts reach somebody, if the environment names Prefect's server."""
+    api = os.environ.get("PREFECT_API_URL")
+    if not api:
+        return
+    try:
+        known = messages(api, os.environ.get("PREFECT_API_AUTH_STRING"))
+    except ServerError as problem:
+        yield warning(
+            str(problem), "make serve; then the line `export PREFECT_API_URL=...` that it prints, here"
+        )
+        return
+    if known.remedy is None:
+        yield ok(known.text)
+    else:
+        yield warning(known.text, known.remedy)

@@ -11,13 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from prefect.client.schemas.objects import State, StateType
 from prefect.events import emit_event
-from pydantic import SecretStr
 
 from flows.server import notifications
-from flows.server.notifications import AddressError, Recipient
 from tests.conftest import ROOT
-from tests.flows.prefect_server import until
+from tests.flows.prefect_server import LOGIN, until
 from tuneline.core.errors import ParamsError
+from tuneline.project.messages import SET, TEST, messages
 
 HIDDEN = "s3cret-T0ken"
 
@@ -45,34 +44,6 @@ def people():
         server.shutdown()
 
 
-@pytest.mark.parametrize(
-    ("address", "service"),
-    [
-        (
-            f"https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/{HIDDEN.replace('-', '')}00000000000000",
-            "Slack",
-        ),
-        (
-            "https://prod-1.westus.logic.azure.com:443/workflows/a1/triggers/manual/paths/invoke?api-version=1&sv=1.0&sig=s3cret",
-            "Workflows",
-        ),
-        ("mailtos://me:pass%40word@smtp.example.com:587?from=me@example.com&to=ops@example.com", "E-Mail"),
-        ("https://example.com/hook/s3cret", "JSON"),
-    ],
-)
-def test_addresses_of_the_documented_services_are_known(address, service):
-    recipient = Recipient.of(address)
-    assert service in recipient.service
-    assert "s3cret" not in repr(recipient)
-
-
-@pytest.mark.parametrize("address", ["", "s3cret", "slack://s3cret", "nosuch://s3cret"])
-def test_unknown_address_is_refused_without_showing_it(address, capfd):
-    with pytest.raises(AddressError) as error:
-        Recipient.of(address)
-    assert "s3cret" not in str(error.value) + "".join(capfd.readouterr())
-
-
 def test_projects_own_notifications_are_valid_and_name_no_block():
     entries = notifications.read_entries(ROOT)
     assert "block_document_id" not in str(entries)
@@ -94,22 +65,6 @@ def test_invalid_notifications_error_names_the_file(tmp_path, content):
     (tmp_path / "conf" / "notifications.yaml").write_text(content)
     with pytest.raises(notifications.NotificationsError, match=r"conf/notifications\.yaml"):
         notifications.read_entries(tmp_path)
-
-
-def test_message_that_is_not_taken_says_why_without_the_address():
-    reason = Recipient(url=SecretStr(f"json://127.0.0.1:9/{HIDDEN}")).try_once("subject", "body")
-    assert reason is not None
-    assert "connection error" in reason.lower()
-    assert HIDDEN not in reason
-
-
-def test_receiver_that_is_away_for_a_moment_gets_the_message(people, monkeypatch):
-    address, read, away = people
-    away.set()
-    monkeypatch.setattr(Recipient, "retry_seconds", 0.2)
-    threading.Timer(0.1, away.clear).start()
-    Recipient.of(address).notify("body", "subject")
-    assert [one["title"] for one in read] == ["subject"]
 
 
 @pytest.fixture
@@ -137,10 +92,15 @@ def test_address_is_set_replaced_tried_and_removed(served, people, notify):
     address, read, away = people
     before = {one.name for one in served.client.read_automations()}
     assert "notifications set" in notify("test").stderr, "no address yet"
+    known = messages(served.api, LOGIN)
+    assert "nobody is told" in known.text
+    assert known.remedy == SET
     assert "not an address" in notify("set", "nosuch://x").stderr
     for _ in range(2):
         done = notify("set", address)
         assert done.stdout.startswith("Notifications go to JSON:"), done.stderr
+    known = messages(served.api, LOGIN)
+    assert known == ("no message to people has arrived since its address was set", TEST)
     ours = [one.name for one in served.client.read_automations() if one.name not in before]
     assert sorted(ours) == sorted(entry["name"] for entry in notifications.read_entries(ROOT)), "each once"
 
@@ -151,6 +111,9 @@ def test_address_is_set_replaced_tried_and_removed(served, people, notify):
     away.clear()
     assert notify("test").returncode == 0
     assert [(one["title"], one["path"]) for one in read] == [("Tuneline: test", f"/{HIDDEN}")]
+    known = messages(served.api, LOGIN)
+    assert known.text.startswith("the last message to people arrived on 20")
+    assert known.remedy is None
 
     assert "the address" in notify("remove").stdout
     assert {one.name for one in served.client.read_automations()} == before
@@ -192,6 +155,7 @@ def test_everything_that_people_are_told_of_arrives(served, people, notify, tmp_
         run.id, State(type=StateType.FAILED, message="Stage 'validate' ended with exit code 1."), force=True
     )
     assert arrived("tuneline.model.promoted: v0.2.0") == "better (accuracy 0.9, v0.1.0)"
+    until(lambda: messages(served.api, LOGIN).remedy is None, 30, "the server to record that it arrived")
     assert arrived("Tuneline: the data drifted").startswith("500 rows scored by v0.2.0")
     for title in (
         "tuneline.data.ingested: crm",
