@@ -71,6 +71,8 @@ def test_nothing_to_watch_is_no_alert(served, toy):
         in state.message
     )
     assert "DVC's cache" in state.message
+    assert "the server is ready" in state.message
+    assert "no address is set (python -m flows.server.notifications set)" in state.message
 
 
 @pytest.mark.promise("rewritten-branch")
