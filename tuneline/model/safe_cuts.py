@@ -142,7 +142,7 @@ def _steps(component: Any, key: str) -> list[dict[str, Any]]:
         return []
     steps = [json.loads(component.__getstate__())]
     while any(step["type"] == "Sequence" for step in steps):
-        flat = []
+        flat: list[dict[str, Any]] = []
         for step in steps:
             flat += step[key] if step["type"] == "Sequence" else [step]
         steps = flat
