@@ -38,14 +38,15 @@ for _name, _value in NO_TELEMETRY.items():
 USER_HAS_NAME = True
 """False if neither the environment nor the system has a name for this user, as in many containers.
 
-DVC and torch end in an error without one, so ``USER`` is set to its number, also for the programs that this
-process starts.
+DVC and torch end in an error without one, so ``USER`` is set to its number, and ``HOME`` if it is not set.
+The programs that this process starts have both.
 """
 try:
     getpass.getuser()
 except (KeyError, OSError):  # OSError from Python 3.13 on
     USER_HAS_NAME = False
     os.environ["USER"] = str(os.getuid())
+    os.environ.setdefault("HOME", "/")  # as container runtimes do
 
 __all__ = ["TextClassifier"]
 

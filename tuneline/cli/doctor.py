@@ -148,7 +148,7 @@ def check_machine(root: Path) -> Iterator[DoctorResult]:
     yield check_cores(available_cores(), cpu_quota(), os.environ.get("OMP_NUM_THREADS"))
     yield check_memory(min(psutil.virtual_memory().available, available_in_container(CGROUP)))
     yield check_disk(root, shutil.disk_usage(root).free)
-    yield check_user()
+    yield from check_user()
     yield from check_int8(root / ONNX)
 
 
@@ -277,21 +277,24 @@ def check_disk(root: Path, free: int) -> DoctorResult:
     return ok(f"{free / GB:,.0f} GB of disk free")
 
 
-def check_user() -> DoctorResult:
+def check_user() -> Iterator[DoctorResult]:
     """Check that the user has a name, which DVC asks for, and a home folder that can be written."""
+    name = getpass.getuser()
+    home = Path("~").expanduser()
+    can_write = home.is_dir() and os.access(home, os.W_OK)
     if not tuneline.USER_HAS_NAME:
-        return warning(
+        yield warning(
             f'the system has no name for user {os.getuid()}: `dvc` ends in "unexpected error - getpwuid()"'
             " (tuneline and make set USER themselves)",
             "export USER=$(id -u)",
         )
-    home = Path("~").expanduser()
-    if not home.is_dir() or not os.access(home, os.W_OK):
-        return warning(
+    if not can_write:
+        yield warning(
             f"the home folder {home} cannot be written: git, torch and the hub keep settings and files there",
             "export HOME=FOLDER, a folder of this user",
         )
-    return ok(f"user {getpass.getuser()}, home folder {home}")
+    if tuneline.USER_HAS_NAME and can_write:
+        yield ok(f"user {name}, home folder {home}")
 
 
 def check_int8(folder: Path) -> Iterator[DoctorResult]:

@@ -24,7 +24,7 @@ ENCODED_AT_A_TIME = 2_000
 
 Enough to use its threads, and few enough for memory: an encoding takes about 100 bytes per token.
 """
-ENCODED_CHARACTERS = 1 << 20
+ENCODED_CHARACTERS = 1 << 19
 """Characters from which a call of the Rust tokenizer has no more rows, however few it has.
 
 It takes 100 to 200 bytes of memory for each character.

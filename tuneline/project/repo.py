@@ -60,7 +60,7 @@ def refuse_foreign(message: str) -> None:
     if advice is None:
         return
     raise ForeignRepositoryError(
-        f"git does not read {advice['path']}, because it belongs to another user than {os.getuid()}.",
+        f"git does not read {advice['path']}, because another user owns it.",
         f"If you trust it: {advice['command']}   (or run this as its owner)",
     )
 

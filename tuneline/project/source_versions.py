@@ -20,7 +20,7 @@ from tuneline.core.errors import DataError
 from tuneline.core.paths import BASE_SOURCE, SOURCE
 from tuneline.core.terminal import visible
 from tuneline.project.dvc import cached_file, load_yaml, present_hashes
-from tuneline.project.repo import Commit, commits, git
+from tuneline.project.repo import Commit, ForeignRepositoryError, commits, git
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,12 @@ def _first_commit(root: Path, file: Path, md5: str) -> Commit | None:
 
 
 if __name__ == "__main__":
-    if "--within-repro" in sys.argv:
-        refused = set_back(Path())
-    else:
-        refused = other_versions(Path())
+    try:
+        if "--within-repro" in sys.argv:
+            refused = set_back(Path())
+        else:
+            refused = other_versions(Path())
+    except ForeignRepositoryError as foreign:
+        sys.exit(visible(f"{foreign}"))
     for version in refused:
         sys.exit(visible(f"{version.error()}"))

@@ -30,7 +30,7 @@ def test_repository_of_another_user_is_refused_with_gits_command_to_trust_it(tmp
     for command in (git, run_git):
         with pytest.raises(ForeignRepositoryError) as refused:
             command(root, "rev-parse", "--show-toplevel")
-        assert f"git does not read {root}, because it belongs to another user" in refused.value.problem
+        assert f"git does not read {root}, because another user owns it" in refused.value.problem
     advised = re.search(r"git config \S+ --add safe\.directory \S+", refused.value.hint)[0]
     sh(tmp_path, *advised.split())
     assert (
