@@ -7,9 +7,10 @@ And it names the user for those that ask for a name.
 """
 
 import getpass
-import importlib
 import os
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False
+"""True for type checkers: the package imports no module that it can do without."""
 
 if TYPE_CHECKING:
     from tuneline.onnx.text_classifier import TextClassifier as TextClassifier
@@ -51,11 +52,13 @@ except (KeyError, OSError):  # OSError from Python 3.13 on
 __all__ = ["TextClassifier"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import ``TextClassifier`` when a program first asks for it.
 
     A command that predicts nothing needs neither ONNX Runtime nor NumPy.
     """
     if name != "TextClassifier":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module("tuneline.onnx.text_classifier").TextClassifier
+    import importlib
+
+    return importlib.import_module(f"{__name__}.onnx.text_classifier").TextClassifier

@@ -31,7 +31,7 @@ from flows.server.recipient import AddressError, Recipient
 from tuneline.core.errors import ParamsError
 from tuneline.core.terminal import say, visible
 from tuneline.core.yaml_files import read_yaml
-from tuneline.project.messages import BLOCK, SET, VARIABLE, MessageRecord
+from tuneline.project.messages import RECIPIENT_BLOCK, SET, VARIABLE, MessageRecord
 
 ADDRESS = "TUNELINE_NOTIFY"
 """Environment variable with the address."""
@@ -79,12 +79,14 @@ def _run(action: str, client: SyncPrefectClient) -> list[str]:
 
     entries = read_entries(Repository.here().root)  # before anything is changed
     if action == "set":
-        Recipient.of(read_address()).save(BLOCK, overwrite=True)
+        Recipient.of(read_address()).save(RECIPIENT_BLOCK, overwrite=True)
         asyncio.run(_record(MessageRecord()))
     block = _block(client)
     if block is None:
         raise NotificationsError(f"No address is set yet: {SET}")
-    recipient = cast("Recipient", Recipient.load(BLOCK))  # it would be a coroutine in asynchronous code
+    recipient = cast(
+        "Recipient", Recipient.load(RECIPIENT_BLOCK)
+    )  # it would be a coroutine in asynchronous code
 
     if action == "test":
         reason = recipient.send_once("Tuneline: test", "Notifications of Tuneline arrive here.")
@@ -245,7 +247,7 @@ def _block(client: SyncPrefectClient) -> UUID | None:
     """Return the id of the block with the address; ``None`` if no address was set."""
     try:
         return client.read_block_document_by_name(
-            BLOCK, Recipient.get_block_type_slug(), include_secrets=False
+            RECIPIENT_BLOCK, Recipient.get_block_type_slug(), include_secrets=False
         ).id
     except ObjectNotFound:
         return None

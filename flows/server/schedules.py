@@ -17,7 +17,7 @@ from tuneline.core.terminal import say
 
 LOOK = 60.0
 """Seconds between two looks: Prefect's scheduler makes runs once a minute."""
-PATIENCE = 2
+MISPLACED_TIMES = 2
 """Looks without a next run until it is made here."""
 HORIZON = timedelta(days=90)
 """Prefect makes no runs that are due later (100 days)."""
@@ -42,9 +42,9 @@ class Schedules:
         names = []
         for deployment, name in missing.items():
             counts[deployment] = self._missing[deployment] + 1
-            if counts[deployment] > PATIENCE:
+            if counts[deployment] > MISPLACED_TIMES:
                 names.append(name)
-            if counts[deployment] >= PATIENCE:
+            if counts[deployment] >= MISPLACED_TIMES:
                 async with self._database.session_context(begin_transaction=True) as session:
                     await schedule_runs(session, deployment)  # type: ignore[attr-defined]
         self._missing = counts

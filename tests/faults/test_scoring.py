@@ -164,7 +164,7 @@ def test_reason_of_a_refusal_quotes_nothing_of_the_file(toy_model, outbox, tmp_p
         "header.csv": b"secret,textsecret\na,b\n",
         "twice.csv": b"text,secret,secret\na,b,c\n",
         "separated.csv": b"text:secret\na:b\n",
-        "encoding.csv": b"text\nsecret \xe9\n",
+        "encoding.csv": b"text\nsecret \x81\n",
         "fields.csv": b"text\na,secret\n",
         "list.jsonl": b'{"text": ["secret"]}\n',
         "key.jsonl": b'{"textsecret": "a"}\n',

@@ -1,6 +1,6 @@
 """The times of a column of texts: dates, times and seconds since 1970, in one format for the whole column.
 
-``FORMATS`` and ``NUMBER_FORMATS`` are the formats beside ISO 8601; pandas reads them. A column such as
+``DATE_FORMATS`` and ``NUMBER_FORMATS`` are the formats beside ISO 8601; pandas reads them. A column such as
 03/04/2024 can have the day or the month first. If no value decides, both formats are named, and nothing is
 guessed.
 """
@@ -31,7 +31,7 @@ _DATES = (
     "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y",
 )  # fmt: skip
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-FORMATS = (
+DATE_FORMATS = (
     *(date + clock for date, clock in product(_DATES, _CLOCKS)),
     "%Y-%m-%d %H:%M:%S %Z",
     "%a, %d %b %Y %H:%M:%S %z",
@@ -91,7 +91,7 @@ def read_times(texts: pa.StringArray) -> Times:
 def _layouts() -> Iterator[str]:
     yield ISO
     yield from NUMBER_FORMATS
-    yield from FORMATS
+    yield from DATE_FORMATS
 
 
 def _parsed(texts: pd.Series, layout: str) -> Microseconds:

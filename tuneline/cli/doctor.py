@@ -38,7 +38,7 @@ from tuneline.params.model import is_folder
 from tuneline.project import git_hook
 from tuneline.project.branches import parted, rewritten
 from tuneline.project.drop_folder import labelled_files
-from tuneline.project.dvc_locks import LOCK, RWLOCK, processes_with, stage_processes
+from tuneline.project.dvc_locks import DVC_LOCK, RWLOCK, processes_with, stage_processes
 from tuneline.project.messages import ServerError, messages
 from tuneline.project.programs import dvc_error
 from tuneline.project.registry import Version, deletion
@@ -762,14 +762,14 @@ def check_lock(root: Path) -> DoctorResult:
                 f"If no dvc runs in this folder, also not in another container or on another machine: rm"
                 f" {RWLOCK}",
             )
-    for pid, command in processes_with(root / LOCK):
+    for pid, command in processes_with(root / DVC_LOCK):
         return warning(
-            f"DVC is locked: process {pid} ({_shown(command)}) holds {LOCK}",
+            f"DVC is locked: process {pid} ({_shown(command)}) holds {DVC_LOCK}",
             f"Wait until it ends, or: kill {pid}. `dvc repro` fails while the lock is held.",
         )
     return warning(
-        f"DVC is locked: a process that is not seen here holds {LOCK}, of another user, container or machine;"
-        " or it has ended a moment ago",
+        f"DVC is locked: a process that is not seen here holds {DVC_LOCK}, of another user, container or"
+        " machine; or it has ended a moment ago",
         "Wait until it ends. `dvc repro` fails while the lock is held.",
     )
 

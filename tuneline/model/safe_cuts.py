@@ -37,7 +37,7 @@ WITHIN_WORDS = frozenset(("Digits", "Punctuation"))
 """Steps that divide words further, by the class of each character."""
 DIGIT = r"\p{N}"
 """The only regular expression of a ``Split`` that is known: it divides at characters of one class."""
-MODELS = (models.BPE, models.Unigram, models.WordLevel, models.WordPiece)
+SUPPORTED_MODELS = (models.BPE, models.Unigram, models.WordLevel, models.WordPiece)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,11 @@ class SafeCuts:
         pre_tokenizer = _steps(tokenizer.pre_tokenizer, "pretokenizers")
         normalizer = _steps(tokenizer.normalizer, "normalizers")
         divided = _divided_before(pre_tokenizer)
-        if not divided or not _is_local(normalizer, divided) or not isinstance(tokenizer.model, MODELS):
+        if (
+            not divided
+            or not _is_local(normalizer, divided)
+            or not isinstance(tokenizer.model, SUPPORTED_MODELS)
+        ):
             return None
         if getattr(tokenizer.model, "dropout", None):
             return None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 RWLOCK = Path(".dvc/tmp/rwlock")
 """The processes that run stages."""
-LOCK = Path(".dvc/tmp/lock")
+DVC_LOCK = Path(".dvc/tmp/lock")
 """Is locked while DVC reads or writes its state; the system releases it when its holder ends."""
 
 

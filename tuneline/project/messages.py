@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 BLOCK_TYPE = "tuneline-recipient"
 """Slug of the type of the block."""
-BLOCK = "people"
+RECIPIENT_BLOCK = "people"
 """Name of the block with the address."""
 VARIABLE = "tuneline_messages"
 """Name of the variable with a ``MessageRecord``."""
-PATIENCE = 10.0
+SERVER_PATIENCE = 10.0
 """Seconds to wait for the server."""
 SET = "python -m flows.server.notifications set"
 TEST = "python -m flows.server.notifications test"
@@ -64,7 +64,7 @@ def messages(api: str, password: str | None) -> Messages:
     """
     try:
         with _client(api, password) as client:
-            block = _read(client, f"block_types/slug/{BLOCK_TYPE}/block_documents/name/{BLOCK}")
+            block = _read(client, f"block_types/slug/{BLOCK_TYPE}/block_documents/name/{RECIPIENT_BLOCK}")
             variable = _read(client, f"variables/name/{VARIABLE}")
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise ServerError(f"the Prefect server at {api} cannot be asked: {_reason(error)}") from None
@@ -81,7 +81,7 @@ def messages(api: str, password: str | None) -> Messages:
 def _client(api: str, password: str | None) -> httpx.Client:
     user, _, secret = (password or "").partition(":")
     auth = (user, secret) if password else None
-    return httpx.Client(base_url=f"{api}/", auth=auth, timeout=PATIENCE)
+    return httpx.Client(base_url=f"{api}/", auth=auth, timeout=SERVER_PATIENCE)
 
 
 def _read(client: httpx.Client, path: str) -> object:

@@ -110,8 +110,8 @@ class GitObjects:
         return header[0], content
 
 
-PIPELINE = "dvc.yaml"
-LOCK = "dvc.lock"
+PIPELINE_NAME = "dvc.yaml"
+LOCK_NAME = "dvc.lock"
 IGNORE = ".dvcignore"
 
 
@@ -135,14 +135,14 @@ class _CommitReader:
         outs = []
         for path, blob in files.items():
             folder, name = posixpath.split(path)
-            if name in {LOCK, IGNORE} or ignored(path):
+            if name in {LOCK_NAME, IGNORE} or ignored(path):
                 continue
-            if name != PIPELINE:
+            if name != PIPELINE_NAME:
                 stored = self._outs_of_source(path, blob)
             elif folder:
                 return None
             else:
-                stored = self._outs_of_stages(blob, files.get(LOCK))
+                stored = self._outs_of_stages(blob, files.get(LOCK_NAME))
             if stored is None:
                 return None
             outs += stored
@@ -169,7 +169,7 @@ class _CommitReader:
             if mode == b"40000":
                 for path, blob in self._files_of_dvc(entry).items():
                     files[f"{name}/{path}"] = blob
-            elif name in {PIPELINE, LOCK, IGNORE} or name.endswith(".dvc"):
+            elif name in {PIPELINE_NAME, LOCK_NAME, IGNORE} or name.endswith(".dvc"):
                 files[name] = entry
         self._trees[tree] = files
         return files

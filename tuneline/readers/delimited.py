@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tuneline.core.errors import DataError
 from tuneline.readers.rows import RowProblem, listed
-from tuneline.readers.tables import Format, Input, Layout, Table, open_lines
+from tuneline.readers.tables import FileTable, Format, Input, Layout, open_lines
 from tuneline.readers.text import TextLines
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def numbered_columns(count: int) -> tuple[str, ...]:
     return tuple(map(numbered_column, range(count)))
 
 
-class DelimitedTable(Table):
+class DelimitedTable(FileTable):
     """An open CSV or TSV file."""
 
     def __init__(self, source: Input, lines: TextLines) -> None:

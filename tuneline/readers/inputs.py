@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tuneline.readers.rows import RowProblem, check_columns, text_problem
-from tuneline.readers.tables import Input, Table, open_table
+from tuneline.readers.tables import FileTable, Input, open_table
 from tuneline.readers.text import TextLines
 
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
@@ -58,7 +58,7 @@ class InputColumns:
     kept: tuple[str, ...]
     every: bool = False
 
-    def of(self, table: Table) -> "InputColumns":
+    def of(self, table: FileTable) -> "InputColumns":
         """Return the columns, with the names of the columns to copy."""
         if self.every and not self.kept:
             return replace(self, kept=tuple(table.names()))
@@ -142,7 +142,7 @@ def open_rows(source: Input, columns: InputColumns) -> Iterator[InputRows]:
         yield InputRows(columns, _predictable(table, columns), source.unit, table.total, position)
 
 
-def _predictable(table: Table, columns: InputColumns) -> Iterator[Row | BadRow]:
+def _predictable(table: FileTable, columns: InputColumns) -> Iterator[Row | BadRow]:
     part = table.source.part
     first = 1 if part is None else part.start + 1
     # Columns that are copied only because all are need not be in every JSON object.

@@ -9,7 +9,16 @@ from typing import Any, ClassVar
 
 from tuneline.core.tables import ROW_GROUP
 from tuneline.readers.rows import BadRows, RowProblem, json_type, missing_column
-from tuneline.readers.tables import Format, Input, Layout, Table, ValueBatch, first_rows, open_lines, readable
+from tuneline.readers.tables import (
+    FileTable,
+    Format,
+    Input,
+    Layout,
+    ValueBatch,
+    first_rows,
+    open_lines,
+    readable,
+)
 from tuneline.readers.text import TextLines
 
 
@@ -29,7 +38,7 @@ class JsonLines(Format):
 JSONL = JsonLines("jsonl", (".jsonl", ".ndjson", ".json"))
 
 
-class JsonTable(Table):
+class JsonTable(FileTable):
     """An open file with JSON objects. Values are of any type, so they stay Python objects."""
 
     has_schema: ClassVar[bool] = False

@@ -18,7 +18,7 @@ from tuneline.readers.label_columns import ClassColumn, LabelFormat, LabelReader
 from tuneline.readers.label_sets import LISTS, NAME_SETS, open_label_sets
 from tuneline.readers.label_values import group_name
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, check_columns, text_problem
-from tuneline.readers.tables import Table, ValueBatch
+from tuneline.readers.tables import FileTable, ValueBatch
 from tuneline.tasks import Classification, Task
 
 LABEL = "label"
@@ -84,7 +84,7 @@ class LabelledColumns:
             required += self.label_columns
         return [name for name in required if name not in self.optional]
 
-    def declared(self, table: Table) -> tuple[str, ...] | None:
+    def declared(self, table: FileTable) -> tuple[str, ...] | None:
         """Return the names of the labels, by their ids, if they have columns or the file stores them."""
         return self.label_names or table.declared(self.label)
 
@@ -259,7 +259,7 @@ def labelled_batches(
     return rows
 
 
-def labelled_rows(table: Table, columns: LabelledColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:
+def labelled_rows(table: FileTable, columns: LabelledColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:
     """Yield the labelled rows of an open file in batches of ``LabelledColumns.schema``.
 
     Raises:

@@ -32,7 +32,7 @@ from tuneline.readers.rows import (
     check_columns,
     too_large,
 )
-from tuneline.readers.tables import Format, Input, Layout, Table, ValueBatch
+from tuneline.readers.tables import FileTable, Format, Input, Layout, ValueBatch
 from tuneline.readers.text import CHUNK, is_gzip, open_bytes, read_errors_explained
 
 BUFFER = 1 << 20
@@ -282,7 +282,7 @@ class ParquetReader:
             )
 
 
-class ParquetTable(Table):
+class ParquetTable(FileTable):
     """An open Parquet file as a table."""
 
     def __init__(self, source: Input, reader: ParquetReader) -> None:

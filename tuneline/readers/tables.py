@@ -1,6 +1,6 @@
 """A file with rows: its format, how it is written, and the open file.
 
-``Format`` and ``Table`` are the interface of a format: the format opens a file, and the open file gives
+``Format`` and ``FileTable`` are the interface of a format: the format opens a file, and the open file gives
 values of columns, row by row or in batches, and the problem of each row that cannot be read. ``formats``
 lists the formats.
 """
@@ -59,7 +59,7 @@ class Format(ABC):
         """Return in words how a file is written."""
 
     @abstractmethod
-    def open(self, source: "Input", stack: ExitStack) -> "Table":
+    def open(self, source: "Input", stack: ExitStack) -> "FileTable":
         """Open a file, which is closed with the ``stack``.
 
         Raises:
@@ -183,7 +183,7 @@ class ValueBatch:
 
 
 @dataclass
-class Table(ABC):
+class FileTable(ABC):
     """An open file with rows. Read it once.
 
     Attributes:
@@ -276,7 +276,7 @@ def open_lines(source: Input) -> AbstractContextManager[TextLines]:
 
 
 @contextmanager
-def open_table(source: Input) -> Iterator[Table]:
+def open_table(source: Input) -> Iterator[FileTable]:
     """Open a file with rows; a ``DataError`` if its header or footer cannot be read."""
     with ExitStack() as stack:
         yield source.layout.format.open(source, stack)

@@ -14,7 +14,7 @@ DELIMITERS = (",", "\t", ";", "|")
 APOSTROPHE, BACKSLASH = "'", "\\"
 SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?\s*')
 """First line by which Excel is told the delimiter."""
-RECORDS = 1000
+SNIFFED_RECORDS = 1000
 """Records from which titles and the header are detected."""
 LONGEST_RECORD = 100
 """Lines of a record that the end of the sample may cut."""
@@ -51,7 +51,7 @@ def fitting_layout(lines: Sequence[str], usual: Layout, delimiter: str | None, q
 def first_records(lines: Sequence[str], layout: Layout) -> list[list[str]]:
     """Return the first records, of any form."""
     csv.field_size_limit(LONGEST_FIELD)
-    return list(itertools.islice(split_records(layout, iter(lines)), RECORDS))
+    return list(itertools.islice(split_records(layout, iter(lines)), SNIFFED_RECORDS))
 
 
 def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[Layout]:
@@ -151,7 +151,7 @@ def count_titles(lines: Sequence[str], layout: Layout) -> int:
     reader = split_records(layout, iter(lines))
     ends: list[int] = []  # number of the last line of each record
     records: list[list[str]] = []
-    for record in itertools.islice(reader, RECORDS):
+    for record in itertools.islice(reader, SNIFFED_RECORDS):
         records.append(record)
         ends.append(reader.line_num)
     widths = Counter(map(len, records))

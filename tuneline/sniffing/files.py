@@ -18,7 +18,7 @@ from tuneline.readers.jsonl import JSONL
 from tuneline.readers.rows import DEFAULT_LIMITS, MISREAD, Limits, OptionNames, RowProblem, listed
 from tuneline.readers.tables import Format, Input, Layout, open_lines, open_table
 from tuneline.readers.text import is_encoded, known_encoding
-from tuneline.sniffing.delimited import RECORDS, first_records, fitting_layout
+from tuneline.sniffing.delimited import SNIFFED_RECORDS, first_records, fitting_layout
 from tuneline.sniffing.encodings import detect_encoding
 from tuneline.sniffing.header import CERTAIN, header_evidence
 from tuneline.sniffing.objects import refuse_object
@@ -242,7 +242,7 @@ def fits(source: Input, required: Collection[str]) -> bool:
             if table.has_schema and not set(required) <= set(table.names()):
                 return False
             rows = table.rows(dict.fromkeys(required, ""), everywhere=(), lists=required)
-            values = [row for _, row in itertools.islice(rows, RECORDS)]
+            values = [row for _, row in itertools.islice(rows, SNIFFED_RECORDS)]
     except DataError:
         return False
     if values and not isinstance(values[0], RowProblem) and list(values[0]) == list(required):

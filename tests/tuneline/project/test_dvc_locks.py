@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.dvc_files import init_dvc
-from tuneline.project.dvc_locks import LOCK, RWLOCK, processes_with, stage_processes
+from tuneline.project.dvc_locks import DVC_LOCK, RWLOCK, processes_with, stage_processes
 
 STAGE = "stages: {slow: {cmd: 'touch started; sleep 60', outs: [b.txt]}}\n"
 
@@ -76,7 +76,7 @@ def test_working_tree_without_locks_has_no_stage_processes(pipeline):
 
 
 def test_processes_with_an_open_file_are_found(pipeline):
-    file = pipeline / LOCK
+    file = pipeline / DVC_LOCK
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch()
     assert list(processes_with(file)) == []

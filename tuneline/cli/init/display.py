@@ -29,7 +29,7 @@ def show_plan(plan: Plan, params: Params) -> None:
     console = Console()
 
     # what was decided, from the rows that the user knows
-    console.print(first_rows(plan))
+    console.print(preview_table(plan))
     for reason in [*plan.decision.reasons, *label_notes(plan)]:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     console.print(Text(f"  format: {plan.layout.described()}\n"), soft_wrap=True)
@@ -44,7 +44,7 @@ def show_plan(plan: Plan, params: Params) -> None:
         console.print(Text(f"  {note}"), soft_wrap=True)
 
 
-def first_rows(plan: Plan) -> Table:
+def preview_table(plan: Plan) -> Table:
     """Return the used columns of the first rows."""
     table = Table(title="First rows", title_justify="left")
     names = [*plan.decision.text_columns, *plan.decision.label_columns[:LISTED_CLASSES]]

@@ -23,7 +23,7 @@ from tuneline.cli.init.profiles import NESTED, Cells, ColumnProfile, profile, sa
 from tuneline.core.disk_errors import cannot_write
 from tuneline.readers.label_values import plain_text
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, RowProblem, check_columns
-from tuneline.readers.tables import Input, Layout, Table, ValueBatch, open_table
+from tuneline.readers.tables import FileTable, Input, Layout, ValueBatch, open_table
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Kept:
             position = self.file.tell()
 
 
-class KeptTable(Table):
+class KeptTable(FileTable):
     """The kept rows as an open table."""
 
     def __init__(self, source: Input, columns: Sequence[str], kept: Kept) -> None:
@@ -178,7 +178,7 @@ class RowFile:
         """Return a counter of bad rows that has those that could not be read."""
         return copy.deepcopy(self._bad)
 
-    def open(self) -> AbstractContextManager[Table]:
+    def open(self) -> AbstractContextManager[FileTable]:
         """Open the rows that could be read."""
         if self._kept is None:
             return open_table(self.source)

@@ -193,7 +193,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     options = StreamOptions(batch_size, window, policy, deciding_window)
     batch = BatchPrediction(choice, input_columns, options, EngineOptions(engine, workers))
     with refusing():
-        inputs = [opened(source, told, input_columns.texts, limits) for source in sources]
+        inputs = [opened_input(source, told, input_columns.texts, limits) for source in sources]
         parts: list[Part] = []
         if not is_stream(sources[0]):
             for source_input in inputs:
@@ -222,7 +222,7 @@ def named_format(name: str | None) -> "Format | None":
     return FORMATS[name]
 
 
-def opened(source: "DataFile | None", told: "Told", texts: tuple[str, ...], limits: Limits) -> "Input":
+def opened_input(source: "DataFile | None", told: "Told", texts: tuple[str, ...], limits: Limits) -> "Input":
     """Return an input with how it is written: what is told, else what is detected.
 
     A stream is not read ahead, so nothing of it is detected.

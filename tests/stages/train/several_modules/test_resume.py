@@ -186,7 +186,7 @@ def test_changed_metric_starts_a_new_run(folder, tmp_path_factory, changed):
     code = tmp_path_factory.mktemp("code")
     copy_code(code)
     if changed:
-        scores = code / "tuneline/tasks/classification.py"
+        scores = code / "tuneline/metrics/judging.py"
         scores.write_text(
             scores.read_text().replace("float(-np.mean(likelihoods))", "float(-2 * np.mean(likelihoods))")
         )
