@@ -131,11 +131,11 @@ class RowFile:
         self._kept: Kept | None = None
         with open_table(source) as table:
             self.columns = table.names()
+            check_columns(self.columns, dict.fromkeys(self.columns, ""), source.name)
             self._readable = table.readable_names()
             if not source.layout.format.is_columnar:
                 self._kept = Kept()
                 self._keep(table.all_columns(self._bad), self._kept)
-        check_columns(self.columns, dict.fromkeys(self.columns, ""), source.name)
 
     def _keep(self, batches: Iterable[ValueBatch], kept: Kept) -> None:
         """Keep all rows, and note the columns that the first ones do not have."""

@@ -12,7 +12,8 @@ import pytest
 from stages.download.__main__ import main
 from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.test_planning import init
-from tuneline.cli.init.planning import UserChoices, plan
+from tuneline.cli.init import make_plan
+from tuneline.cli.init.planning import UserChoices
 from tuneline.core.errors import DataError
 from tuneline.params.loading import load_params
 from tuneline.tasks import read_task
@@ -258,14 +259,14 @@ LOOK_ALIKES = [
 
 
 def decided(path, **choices):
-    return plan([path], UserChoices(**choices), load_params()).decision
+    return make_plan([path], UserChoices(**choices), load_params(), may_ask=False).decision
 
 
 @pytest.mark.parametrize(
     ("write", "label", "sets"), LAYOUTS, ids=lambda value: getattr(value, "__name__", None)
 )
 def test_layout_of_several_labels_is_recognised(project, write, label, sets):
-    made = plan([write(project)], UserChoices(), load_params())
+    made = make_plan([write(project)], UserChoices(), load_params(), may_ask=False)
     decision = made.decision
     assert (decision.task, decision.label_column, decision.doubt) == ("multilabel", label, None)
     assert decision.sets.model_dump(exclude_none=True) == sets

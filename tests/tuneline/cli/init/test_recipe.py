@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tuneline.cli.init import planning
+from tuneline.cli.init import make_plan, planning
 from tuneline.cli.init.class_counts import SplitCounts
 from tuneline.cli.init.recipe import (
     Lengths,
@@ -22,7 +22,7 @@ from tuneline.params.loading import load_params
 
 @pytest.fixture
 def plan(tickets):
-    return planning.plan([tickets], planning.UserChoices(), load_params())
+    return make_plan([tickets], planning.UserChoices(), load_params(), may_ask=False)
 
 
 def of_rows(plan, rows):
@@ -208,7 +208,7 @@ def test_windows_of_an_earlier_task_are_reset(plan, checkpoint):
 def test_new_model_reads_long_texts_by_their_words(project, words, kind):
     rows = [f"word {'more ' * words}{number},{number % 2}\n" for number in range(40)]
     (project / "long.csv").write_text("text,label\n" + "".join(rows))
-    plan = planning.plan([project / "long.csv"], planning.UserChoices(), load_params())
+    plan = make_plan([project / "long.csv"], planning.UserChoices(), load_params(), may_ask=False)
     recipe = from_scratch(plan, load_params())
     assert recipe.params["tokenize.long_text"] == kind
     assert ("docs/long-documents.md" in "\n".join(recipe.reasons)) == (kind != "truncate")
