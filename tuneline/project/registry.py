@@ -260,7 +260,7 @@ class RegistryTags:
         back, not forward again.
         """
         commits: list[str] = []
-        present = set()
+        present: set[str] = set()
         for tag in self._assignments(stage):
             # A cancelled version is no longer one to go back to.
             if tag.cancels:
