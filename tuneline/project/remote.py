@@ -16,6 +16,7 @@ Importing DVC takes a second, and a remote may not answer, so this is a program 
 - ``fetch FILE.dvc...`` brings the data of the working tree's ``.dvc`` files to the cache.
 """
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -164,9 +165,10 @@ class Copies:
         """
         paths = {self.remote.oid_to_path(md5): md5 for md5 in set(hashes)}
         file_system = self.remote.fs
-        is_network = file_system.protocol != "local"
         with progress(f"Asking the DVC remote for {len(paths):,} files", unit=""):
-            if is_network and file_system.CAN_TRAVERSE and len(paths) >= LISTED:
+            if file_system.protocol == "local":
+                infos = _infos_of_files(paths)
+            elif file_system.CAN_TRAVERSE and len(paths) >= LISTED:
                 infos = file_system.fs.find(self.remote.path, detail=True)
             else:
                 infos = self._infos(list(paths))
@@ -204,6 +206,15 @@ class Copies:
                 f"{path} in the DVC remote is damaged: it has {target.stat().st_size:,} bytes that are not"
                 " what was pushed"
             )
+
+
+def _infos_of_files(paths: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Return the size of each file that exists: DVC asks a folder one by one, in threads."""
+    infos = {}
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            infos[path] = {"size": Path(path).stat().st_size}
+    return infos
 
 
 def _md5(content: bytes) -> str:
