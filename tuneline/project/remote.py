@@ -16,6 +16,7 @@ Importing DVC takes a second, and a remote may not answer, so this is a program 
 - ``fetch FILE.dvc...`` brings the data of the working tree's ``.dvc`` files to the cache.
 """
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -130,20 +131,32 @@ class Copies:
         if not out.md5.endswith(".dir"):
             return {"": out.md5}
         if out.md5 not in self._listings:
-            self._listings[out.md5] = self._listing(out.md5)
+            self.read_lists([out])
         return self._listings[out.md5]
 
-    def _listing(self, md5: str) -> dict[str, str] | None:
-        stored = self.cached(md5)
-        if stored is not None and is_intact(stored):
-            return _listed(stored.read_bytes())
-        try:
-            content = self.remote.fs.cat_file(self.remote.oid_to_path(md5))
-        except FileNotFoundError:
-            return None
-        if _md5(content) != md5.removesuffix(".dir"):
-            return None
-        return _listed(content)
+    def read_lists(self, outs: Iterable[StoredOut]) -> None:
+        """Read the lists of the files of folders, together those that the cache lacks."""
+        paths = {}
+        for md5 in {out.md5 for out in outs if out.md5.endswith(".dir")}:
+            stored = self.cached(md5)
+            if stored is not None and is_intact(stored):
+                self._listings[md5] = _listed(stored.read_bytes())
+            else:
+                self._listings[md5] = None
+                paths[self.remote.oid_to_path(md5)] = md5
+        if not paths:
+            return
+
+        with progress(f"Reading {len(paths):,} lists of files in the DVC remote", unit=""):
+            contents = self.remote.fs.fs.cat(list(paths), on_error="return")
+        for path, content in contents.items():
+            md5 = paths[path]
+            if isinstance(content, FileNotFoundError):
+                continue
+            if isinstance(content, BaseException):
+                raise content
+            if _md5(content) == md5.removesuffix(".dir"):
+                self._listings[md5] = _listed(content)
 
     def sizes(self, hashes: Iterable[str]) -> dict[str, int | None]:
         """Return the bytes of those objects that the remote has, by hash; ``None`` if it does not tell them.
@@ -152,9 +165,10 @@ class Copies:
         """
         paths = {self.remote.oid_to_path(md5): md5 for md5 in set(hashes)}
         file_system = self.remote.fs
-        is_network = file_system.protocol != "local"
         with progress(f"Asking the DVC remote for {len(paths):,} files", unit=""):
-            if is_network and file_system.CAN_TRAVERSE and len(paths) >= LISTED:
+            if file_system.protocol == "local":
+                infos = _infos_of_files(paths)
+            elif file_system.CAN_TRAVERSE and len(paths) >= LISTED:
                 infos = file_system.fs.find(self.remote.path, detail=True)
             else:
                 infos = self._infos(list(paths))
@@ -192,6 +206,15 @@ class Copies:
                 f"{path} in the DVC remote is damaged: it has {target.stat().st_size:,} bytes that are not"
                 " what was pushed"
             )
+
+
+def _infos_of_files(paths: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Return the size of each file that exists: DVC asks a folder one by one, in threads."""
+    infos = {}
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            infos[path] = {"size": Path(path).stat().st_size}
+    return infos
 
 
 def _md5(content: bytes) -> str:
@@ -245,6 +268,7 @@ def push(root: Path, commits: Sequence[str] = (), *, weights: bool = True) -> Pu
 
     # the objects, each with the out that it is of
     objects: dict[str, StoredOut] = {}
+    copies.read_lists(chain(*outs.values()))
     for stored in outs.values():
         for out in stored:
             objects.setdefault(out.md5, out)

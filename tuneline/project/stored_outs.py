@@ -18,6 +18,7 @@ from typing import IO, Any, Self, cast
 
 from ruamel.yaml.error import YAMLError
 
+from tuneline.core.paths import PIPELINE
 from tuneline.project.dvc import load_yaml
 
 
@@ -110,7 +111,6 @@ class GitObjects:
         return header[0], content
 
 
-PIPELINE_NAME = "dvc.yaml"
 LOCK_NAME = "dvc.lock"
 IGNORE = ".dvcignore"
 
@@ -137,7 +137,7 @@ class _CommitReader:
             folder, name = posixpath.split(path)
             if name in {LOCK_NAME, IGNORE} or ignored(path):
                 continue
-            if name != PIPELINE_NAME:
+            if name != PIPELINE.name:
                 stored = self._outs_of_source(path, blob)
             elif folder:
                 return None
@@ -169,7 +169,7 @@ class _CommitReader:
             if mode == b"40000":
                 for path, blob in self._files_of_dvc(entry).items():
                     files[f"{name}/{path}"] = blob
-            elif name in {PIPELINE_NAME, LOCK_NAME, IGNORE} or name.endswith(".dvc"):
+            elif name in {PIPELINE.name, LOCK_NAME, IGNORE} or name.endswith(".dvc"):
                 files[name] = entry
         self._trees[tree] = files
         return files
