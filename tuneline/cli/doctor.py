@@ -37,7 +37,6 @@ from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
 from tuneline.project import git_hook
 from tuneline.project.branches import parted, rewritten
-from tuneline.project.drop_folder import labelled_files
 from tuneline.project.dvc_locks import DVC_LOCK, RWLOCK, processes_with, stage_processes
 from tuneline.project.messages import ServerError, messages
 from tuneline.project.programs import dvc_error
@@ -381,6 +380,8 @@ def check_data_and_outs(root: Path) -> Iterator[DoctorResult]:
 
 def check_branch(root: Path) -> Iterator[DoctorResult]:
     """Check the branch that flow ``ingest`` commits to, and that no labelled file waits for it."""
+    from tuneline.project.drop_folder import labelled_files
+
     try:
         ingest = load_settings(root).ingest
     except ParamsError as invalid:

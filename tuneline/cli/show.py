@@ -38,11 +38,11 @@ from tuneline.project.repo import (
 )
 from tuneline.project.source_versions import set_back
 from tuneline.results.exported import is_stale
-from tuneline.results.titles import AGREEMENT_TITLES, SIMPLE_MODEL_TITLES, title_of
 from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.next_steps import next_steps
 from tuneline.results.verdict.rules import judge_run
 from tuneline.results.verdict.words import EARLIER_MODEL, purpose, statements
+from tuneline.words.titles import AGREEMENT_TITLES, SIMPLE_MODEL_TITLES, title_of
 
 if TYPE_CHECKING:
     from tuneline.project.revision_comparison import RevisionComparison

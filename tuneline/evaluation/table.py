@@ -2,7 +2,7 @@
 
 Everything that shows or compares a metric reads ``ALL_METRICS``: evaluation, comparison, report, model card,
 ``tuneline show`` and ``tuneline evaluate``. To add a metric, add a formula and an entry here, a title in
-``tuneline/results/titles.py``, a test, and a line in the docs.
+``tuneline/words/titles.py``, a test, and a line in the docs.
 """
 
 from __future__ import annotations

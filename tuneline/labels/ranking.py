@@ -5,8 +5,8 @@ from functools import singledispatch
 
 import numpy as np
 
-from tuneline.labels.label_texts import label_text
 from tuneline.tasks import Classification, Multilabel, Regression, Task
+from tuneline.words.label_texts import label_text
 
 
 @singledispatch

@@ -40,16 +40,16 @@ from tuneline.core.tables import (
 )
 from tuneline.core.terminal import progress, say
 from tuneline.labels.confident_learning import likely_errors, likely_set_errors
-from tuneline.labels.label_texts import exact_text, label_text
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.table import METRIC_TABLE, primary_metric
 from tuneline.params import DataParams, Params
 from tuneline.predictions.files import read_logits, write_baselines
 from tuneline.project.label_review import Suspect
 from tuneline.project.params_file import Changes, changed
-from tuneline.results.titles import title_of
 from tuneline.tasks import Task, read_task
 from tuneline.tasks.multilabel import HALF
+from tuneline.words.label_texts import exact_text, label_text
+from tuneline.words.titles import title_of
 
 RowNumbers = NDArray[np.int64]
 VALIDATED = 10

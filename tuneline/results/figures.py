@@ -18,8 +18,8 @@ from tuneline.project.repo import PreviousResult
 from tuneline.reports.page import BAD, DASHED, FIGURE_WIDTH, FIRST, GRID, MUTED, SECOND, canvas, to_svg
 from tuneline.results.predictions import Cooccurrence, Headline, ReportedPredictions
 from tuneline.results.task_words import error_figure
-from tuneline.results.titles import title_of
 from tuneline.results.verdict.facts import read_curve
+from tuneline.words.titles import title_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -71,11 +71,11 @@ from tuneline.results.predictions import (
     largest_errors,
 )
 from tuneline.results.task_words import curves_note
-from tuneline.results.titles import AGREEMENT_TITLES, HUB_NAMES, title_of
 from tuneline.results.verdict.facts import RunFacts, is_frozen
 from tuneline.results.verdict.rules import judge_run
 from tuneline.results.verdict.words import Statement, evidence, statements
 from tuneline.tasks import Classification, Task, unnamed_task
+from tuneline.words.titles import AGREEMENT_TITLES, HUB_NAMES, title_of
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult

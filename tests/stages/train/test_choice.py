@@ -142,7 +142,7 @@ def test_model_that_is_clearly_better_by_the_metric_is_published_although_its_lo
     chosen = HeadChoice.of(never, finds, split, metric, pairs=False)
     assert chosen.frozen.loss < chosen.tuned.loss
     assert not chosen.is_frozen
-    assert "Matthews correlation is clearly better" in chosen.reason
+    assert "matthews_correlation is clearly better" in chosen.reason
     assert chosen.metrics["head_by_metric"] == 1
     assert HeadChoice.of(finds, never, split, metric, pairs=False).is_frozen
 

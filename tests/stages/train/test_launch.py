@@ -141,7 +141,7 @@ def test_auto_precision_and_its_reason_are_in_the_first_line(launch, name):
     assert code == 0, lines
     provenance = json.loads((run.project / "reports/provenance/train.json").read_text())
     if BF16_INSTRUCTIONS.isdisjoint(processor_words()):
-        assert lines[0].endswith("; this processor does not compute bf16)")
+        assert lines[0].endswith("this processor does not compute bf16)")
         assert provenance["devices"]["precision"] == "no"
     else:
         assert lines[0].endswith("x as fast as in float32)")

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import special
 from sklearn import metrics
 
 from tuneline.evaluation import curves
+from tuneline.tasks.probabilities import probabilities
 
 
 def made(rows, classes=2, seed=0, skill=1.0):
@@ -96,7 +96,7 @@ def test_rows_of_one_class_have_no_curve_and_no_area():
 @given(rows=st.integers(1, 300), classes=st.integers(2, 5), seed=st.integers(0, 1000))
 def test_calibration_error_matches_its_definition(rows, classes, seed):
     softmax, labels = made(rows, classes, seed)
-    probability, bins = curves.probabilities(softmax.logits), curves.calibration(softmax, labels)
+    probability, bins = probabilities(softmax.logits), curves.calibration(softmax, labels)
     error = 0.0
     for index in range(curves.BINS):
         low, high = index / curves.BINS, (index + 1) / curves.BINS
@@ -118,20 +118,9 @@ def test_probability_of_one_is_in_the_last_bin():
     assert curves.calibration_error(bins) == 0.0
 
 
-def test_probabilities_of_large_logits_are_finite():
-    np.testing.assert_allclose(
-        curves.probabilities(np.array([[1000.0, 0.0], [-1000.0, -1000.0]])), [[1, 0], [0.5, 0.5]]
-    )
-
-
-def test_probabilities_equal_the_softmax_of_scipy():
-    logits = np.random.default_rng(0).normal(scale=5, size=(100, 7)).astype(np.float32)
-    assert np.array_equal(curves.probabilities(logits), special.softmax(logits.astype(np.float64), axis=1))
-
-
 def test_probabilities_by_class_are_the_same_numbers(monkeypatch):
     monkeypatch.setattr(curves, "ROWS_AT_A_TIME", 30)
     logits = np.random.default_rng(0).normal(scale=5, size=(100, 7)).astype(np.float32)
-    softmax, whole = curves.Softmax.of(logits), curves.probabilities(logits)
+    softmax, whole = curves.Softmax.of(logits), probabilities(logits)
     assert np.array_equal(np.stack([softmax.of_class(one) for one in range(softmax.classes)], axis=1), whole)
     assert np.array_equal(softmax.highest, whole.max(axis=1))

@@ -151,7 +151,7 @@ def test_metric_with_a_bootstrap_interval_can_be_resampled(metric):
 
 def test_reading_the_table_imports_no_array_library():
     command = (
-        "import sys, tuneline.results.titles, tuneline.evaluation.keys;"
+        "import sys, tuneline.words.titles, tuneline.evaluation.keys;"
         " sys.exit(bool({'numpy', 'pyarrow', 'scipy', 'sklearn'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0

@@ -49,13 +49,13 @@ from tuneline.readers.tables import open_table
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DriftMeasure, RowCounts, drift_measures
 from tuneline.results.predictions import ReportedPredictions
-from tuneline.results.titles import SIMPLE_MODEL_TITLES
 from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.rules import judge_run
 from tuneline.results.verdict.words import Statement, evidence, statements
 from tuneline.settings import DriftLimits
 from tuneline.sniffing.files import Told, sniffed_input
 from tuneline.tasks import Task
+from tuneline.words.titles import SIMPLE_MODEL_TITLES
 
 PROFILE = CHECKS / "profile.json"
 

@@ -23,7 +23,7 @@ from tuneline.results.largest_errors import error_size
 from tuneline.results.page import metric_names, render_report, tiles_of
 from tuneline.results.predictions import Confusion, Cooccurrence, ReportedPredictions, largest_errors
 from tuneline.results.task_words import curves_note
-from tuneline.results.titles import title_of
+from tuneline.words.titles import title_of
 
 
 def print_evaluation(result: FileEvaluation) -> None:

@@ -25,7 +25,7 @@ from tuneline.reports.page import (
     to_svg,
 )
 from tuneline.results.figures import Columns, read_columns
-from tuneline.results.titles import title_of
+from tuneline.words.titles import title_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tuneline.core.terminal import visible
 from tuneline.project.experiment_rows import COLUMNS, ExperimentRows
-from tuneline.results.titles import title_of
+from tuneline.words.titles import title_of
 
 WIDE = 120
 """Columns of a terminal from which the table breaks no name."""

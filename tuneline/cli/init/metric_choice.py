@@ -17,8 +17,8 @@ from tuneline.core.paths import SPLITS
 from tuneline.metrics.judging import scale_numbers
 from tuneline.metrics.table import metrics_for, primary_metric
 from tuneline.params.section import FunctionName
-from tuneline.results.titles import title_of
 from tuneline.tasks import TASKS
+from tuneline.words.titles import title_of
 
 RARE = 0.4
 """Share of its even share of the rows below which a class is rare: 20 % of the rows with two classes."""

@@ -4,8 +4,8 @@ import math
 from functools import singledispatch
 
 from tuneline.metrics.table import Metric, primary_metric
-from tuneline.results.titles import title_of
 from tuneline.tasks import Classification, Multilabel, Regression, Task
+from tuneline.words.titles import title_of
 
 LEAST_STEPS = 300
 """Optimizer steps without which few rows are not learnt, even of two classes (docs/benchmarks.md)."""

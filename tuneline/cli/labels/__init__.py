@@ -68,9 +68,9 @@ def queue(  # noqa: PLR0917 - typer calls it by name
         training_words,
         write_queue,
     )
-    from tuneline.labels.label_texts import unfilled_cell
     from tuneline.params.loading import load_params
     from tuneline.readers.rows import listed
+    from tuneline.words.label_texts import unfilled_cell
 
     params = load_params()
     data = params.data

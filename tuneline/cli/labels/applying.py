@@ -13,7 +13,6 @@ from tuneline.analysis.text import normalized
 from tuneline.core.errors import DataError, InputError
 from tuneline.core.paths import RAW, SPLITS
 from tuneline.core.tables import LABELS, SplitReader
-from tuneline.labels.label_texts import exact_text, unknown_names
 from tuneline.params import DataParams
 from tuneline.project.label_review import CORRECT, KEY, LABEL, ROLES, SPLIT
 from tuneline.project.spreadsheet import delimiter, free_names
@@ -22,6 +21,7 @@ from tuneline.readers.rows import PARAMETERS, Limits, RowProblem, check_columns,
 from tuneline.readers.tables import Layout
 from tuneline.readers.text import open_text
 from tuneline.tasks import read_task
+from tuneline.words.label_texts import exact_text, unknown_names
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.paths import CHECKS, CLASSIFIER, RAW, REFERENCE_PROFILE, SOURCE
 from tuneline.core.tables import LABELS, UNLABELLED
 from tuneline.core.terminal import progress, say
-from tuneline.labels.label_texts import unfilled_cell
 from tuneline.labels.ranking import by_doubt, margin, named_scores
 from tuneline.model.encoding import EncodingError
 from tuneline.params import DataParams
@@ -46,6 +45,7 @@ from tuneline.readers.tables import Input, open_table
 from tuneline.reports.checks import Profile, Words
 from tuneline.sniffing.files import sniffed_input
 from tuneline.tasks import TASKS, Task, trained_task
+from tuneline.words.label_texts import unfilled_cell
 
 LEFT_OUT = BadRowPolicy("skip", max_share=1.0)
 MOST_CHARACTERS = 1 << 28

@@ -21,8 +21,8 @@ from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.table import Metric, primary_metric
 from tuneline.onnx.records import ComparisonRecord
 from tuneline.results import exported
-from tuneline.results.titles import SIMPLE_MODEL_TITLES
 from tuneline.results.verdict.finding import as_shown
+from tuneline.words.titles import SIMPLE_MODEL_TITLES
 
 CurveColumns = Mapping[str, Sequence[float]]
 """Columns of a curve by name; ``step`` is one."""

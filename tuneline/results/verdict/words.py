@@ -12,10 +12,10 @@ from types import SimpleNamespace
 from tuneline.core.paths import ONNX
 from tuneline.evaluation.keys import MAJORITY
 from tuneline.results.evidence import rows_in_words, unit_of_rows
-from tuneline.results.titles import PREDICTION_TERMS, SIMPLE_MODEL_TITLES, PredictionTerms, title_of
 from tuneline.results.verdict.facts import Comparison, RunFacts
 from tuneline.results.verdict.finding import Finding, FindingSeverity
 from tuneline.results.verdict.next_steps import REVIEW, RUN, TRY_BOTH, NextStep
+from tuneline.words.titles import PREDICTION_TERMS, SIMPLE_MODEL_TITLES, PredictionTerms, title_of
 
 FindingNumbers = SimpleNamespace
 """The numbers of a finding as attributes."""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tuneline.labels.label_texts import exact_text
 from tuneline.tasks import Multilabel
+from tuneline.words.label_texts import exact_text
 
 TASK = Multilabel(("angry", "billing", "technical"))
 

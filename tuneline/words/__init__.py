@@ -1,0 +1,1 @@
+"""What people call metrics and models, and labels as they read and write them."""
