@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tuneline.core.errors import DataError
+from tuneline.core.errors import DataError, UnreadableError
 from tuneline.core.terminal import say
 from tuneline.readers.delimited import CSV, TSV, numbered_columns
 from tuneline.readers.files import DataFile, not_a_file
@@ -234,7 +234,11 @@ def fitting_input(source: Input, required: Collection[str]) -> Input:
 
 
 def fits(source: Input, required: Collection[str]) -> bool:
-    """Return True if a file has the columns, and its first rows and its encoding are as its layout says."""
+    """Return True if a file has the columns, and its first rows and its encoding are as its layout says.
+
+    Raises:
+        UnreadableError: The operating system cannot read the file.
+    """
     try:
         with open_table(source) as table:
             if table.lines is not None and not _is_encoded_as_told(source):
@@ -243,6 +247,8 @@ def fits(source: Input, required: Collection[str]) -> bool:
                 return False
             rows = table.rows(dict.fromkeys(required, ""), everywhere=(), lists=required)
             values = [row for _, row in itertools.islice(rows, SNIFFED_RECORDS)]
+    except UnreadableError:
+        raise
     except DataError:
         return False
     if values and not isinstance(values[0], RowProblem) and list(values[0]) == list(required):
